@@ -1,0 +1,133 @@
+"""The schedule: everything public about a run, said once.
+
+The kernel's step, preflight and the accountant all read this one record, so that nothing the
+accountant assumes can differ from what ran.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Adjacency, check_adjacency
+
+Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
+BatchScheme = Literal["poisson", "truncated_poisson", "fixed", "cyclic"]
+
+
+@dataclass(frozen=True)
+class Average:
+    """Release noised averages over the states ``first, first + 1, …, num_steps`` and nothing else."""
+
+    first: int = 1
+
+
+Release = Literal["last", "path"] | tuple[int, ...] | Average
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How the rows of one step are drawn.
+
+    ``rate`` is the probability ``q`` of each row (Poisson schemes); ``size`` the number of rows
+    (``fixed``, ``cyclic``) or the largest batch kept (``truncated_poisson``). Sums are scaled by the
+    public factor ``1/q`` or ``num_rows/size``, never by the size that was drawn.
+    """
+
+    scheme: BatchScheme
+    rate: float | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        needs_rate = self.scheme in ("poisson", "truncated_poisson")
+        needs_size = self.scheme != "poisson"
+        if needs_rate != (self.rate is not None) or needs_size != (self.size is not None):
+            wanted = " and ".join(["rate"] * needs_rate + ["size"] * needs_size)
+            raise DeclarationError(f"batch scheme {self.scheme!r} takes {wanted} and nothing else.")
+        if self.rate is not None and not 0 < self.rate <= 1:
+            raise DeclarationError(f"rate={self.rate}: must lie in (0, 1].")
+        if self.size is not None and self.size < 1:
+            raise DeclarationError(f"size={self.size}: must be at least 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Langevin steps ``θ' = θ − γM∇U(θ) + N(0, S)``, ``U = K + w Σ_i v_i``, each ``|∇v_i|_* ≤ C``.
+
+    Attributes:
+        adjacency: the relation between data sets.
+        num_rows: ``n``, or the public ``n_max`` under ``add_remove``.
+        dim: dimension ``p`` of the unconstrained parameter.
+        step_size: ``γ``, one number or one for each step.
+        num_steps: ``T``.
+        num_chains: independent chains, each released in the same way.
+        clip: ``C``, the enforced bound on one row's gradient in the dual norm ``‖M^{1/2}·‖``.
+        temper: ``w``.
+        preconditioner: ``M``: ``None`` (identity), a diagonal, or the rows of a matrix.
+        noise: ``S/(2γ)``: ``None`` means ``M``; otherwise a diagonal or the rows of a matrix.
+        batch: ``None`` for all rows at every step.
+        diameter: diameter of the convex set the chain is projected on, in the norm ``‖M^{-1/2}·‖``;
+            ``inf`` without projection.
+        release: what leaves the curator's side: ``"last"``, ``"path"``, a tuple of steps, ``Average``.
+
+    Raises:
+        DeclarationError: for values outside their domain; the message names the field.
+    """
+
+    adjacency: Adjacency
+    num_rows: int
+    dim: int
+    step_size: float | tuple[float, ...]
+    num_steps: int
+    clip: float
+    num_chains: int = 1
+    temper: float = 1.0
+    preconditioner: Matrix | None = None
+    noise: Matrix | None = None
+    batch: Batch | None = None
+    diameter: float = math.inf
+    release: Release = "path"
+
+    def __post_init__(self) -> None:
+        check_adjacency(self.adjacency)
+        for name in ("num_rows", "dim", "num_steps", "num_chains"):
+            if not getattr(self, name) >= 1:
+                raise DeclarationError(f"{name}={getattr(self, name)}: must be at least 1.")
+        for name in ("clip", "temper"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise DeclarationError(f"{name}={getattr(self, name)}: must be positive and finite.")
+        if not self.diameter > 0:
+            raise DeclarationError(f"diameter={self.diameter}: must be positive.")
+        steps = self.step_size if isinstance(self.step_size, tuple) else (self.step_size,)
+        if isinstance(self.step_size, tuple) and len(steps) != self.num_steps:
+            raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")
+        if not all(0 < step < math.inf for step in steps):
+            raise DeclarationError("step_size: every entry must be positive and finite.")
+        self._check_release()
+
+    @property
+    def step_sizes(self) -> tuple[float, ...]:
+        """The step size of every step, in order."""
+        if isinstance(self.step_size, tuple):
+            return self.step_size
+        return (self.step_size,) * self.num_steps
+
+    @property
+    def total_time(self) -> float:
+        """``Σ_k γ_k``, the Langevin time of one chain; what a path release pays for."""
+        if isinstance(self.step_size, tuple):
+            return math.fsum(self.step_size)
+        return self.num_steps * self.step_size
+
+    def _check_release(self) -> None:
+        if isinstance(self.release, Average):
+            if not 1 <= self.release.first <= self.num_steps:
+                raise DeclarationError(f"the average starts at step {self.release.first} of {self.num_steps}.")
+        elif isinstance(self.release, tuple):
+            steps = self.release
+            if not steps or list(steps) != sorted(set(steps)) or steps[0] < 1 or steps[-1] > self.num_steps:
+                raise DeclarationError(f"release={steps}: increasing steps between 1 and {self.num_steps}.")
+        elif self.release not in ("last", "path"):
+            raise DeclarationError(f"release={self.release!r}: 'last', 'path', a tuple of steps or an average.")
