@@ -124,10 +124,14 @@ class Schedule:
     def _check_release(self) -> None:
         if isinstance(self.release, Average):
             if not 1 <= self.release.first <= self.num_steps:
-                raise DeclarationError(f"the average starts at step {self.release.first} of {self.num_steps}.")
+                raise DeclarationError(
+                    f"the average starts at step {self.release.first} of {self.num_steps}."
+                )
         elif isinstance(self.release, tuple):
             steps = self.release
             if not steps or list(steps) != sorted(set(steps)) or steps[0] < 1 or steps[-1] > self.num_steps:
                 raise DeclarationError(f"release={steps}: increasing steps between 1 and {self.num_steps}.")
         elif self.release not in ("last", "path"):
-            raise DeclarationError(f"release={self.release!r}: 'last', 'path', a tuple of steps or an average.")
+            raise DeclarationError(
+                f"release={self.release!r}: 'last', 'path', a tuple of steps or an average."
+            )

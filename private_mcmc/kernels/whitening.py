@@ -1,0 +1,67 @@
+"""The preconditioner as a change of variables: with ``M = AAᵀ`` and ``θ = Au`` the step is isotropic.
+
+In ``u`` a preconditioned Langevin step is a plain one: ``u' = u − γ Aᵀ∇U(Au) + √(2γ) ξ``, distances are
+``‖u − u'‖ = ‖M^{-1/2}(θ − θ')‖`` and gradients ``‖Aᵀ∇v‖ = ‖M^{1/2}∇v‖``, the two norms of the accountant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """``A`` with ``AAᵀ = M``: ``None`` (identity), a vector (diagonal) or a lower triangular matrix."""
+
+    root: npt.NDArray[np.float64] | None
+
+    def to_parameter(self, u: jax.Array) -> jax.Array:
+        """``θ = Au`` for ``u`` of shape ``(..., p)``."""
+        if self.root is None:
+            return u
+        return u * self.root if self.root.ndim == 1 else u @ self.root.T
+
+    def from_parameter(self, theta: jax.Array) -> jax.Array:
+        """``u = A^{-1}θ`` for ``θ`` of shape ``(..., p)``."""
+        if self.root is None:
+            return theta
+        if self.root.ndim == 1:
+            return theta / self.root
+        return theta @ jnp.linalg.inv(jnp.asarray(self.root)).T
+
+    def pull_back(self, gradient: jax.Array) -> jax.Array:
+        """``Aᵀg``, the gradient with respect to ``u``, for ``g`` of shape ``(..., p)``."""
+        if self.root is None:
+            return gradient
+        return gradient * self.root if self.root.ndim == 1 else gradient @ self.root
+
+
+def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
+    """Factor the schedule's ``M`` (``None``, diagonal or full, symmetric positive definite).
+
+    Raises:
+        DeclarationError: if ``M`` has the wrong shape, is not symmetric or not positive definite.
+    """
+    if preconditioner is None:
+        return Whitening(None)
+    matrix = np.asarray(preconditioner, dtype=np.float64)
+    if matrix.shape not in ((dim,), (dim, dim)):
+        raise DeclarationError(f"preconditioner has shape {matrix.shape}: use ({dim},) or ({dim}, {dim}).")
+    if matrix.ndim == 1:
+        if not (np.all(matrix > 0) and np.all(np.isfinite(matrix))):
+            raise DeclarationError("preconditioner: every diagonal entry must be positive and finite.")
+        return Whitening(np.sqrt(matrix))
+    if not np.array_equal(matrix, matrix.T):
+        raise DeclarationError("preconditioner: the matrix must be exactly symmetric.")
+    try:
+        return Whitening(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError as error:
+        raise DeclarationError("preconditioner: the matrix must be positive definite.") from error
