@@ -1,1 +1,21 @@
-"""."""
+"""Plain blocks of words and numbers, shown on a terminal, as HTML, JSON or PNG, wherever they came from."""
+
+from private_mcmc.report.blocks import Band as Band
+from private_mcmc.report.blocks import Block as Block
+from private_mcmc.report.blocks import Facts as Facts
+from private_mcmc.report.blocks import Heading as Heading
+from private_mcmc.report.blocks import Interval as Interval
+from private_mcmc.report.blocks import Line as Line
+from private_mcmc.report.blocks import Mark as Mark
+from private_mcmc.report.blocks import Note as Note
+from private_mcmc.report.blocks import Plot as Plot
+from private_mcmc.report.blocks import Plots as Plots
+from private_mcmc.report.blocks import Rule as Rule
+from private_mcmc.report.blocks import Table as Table
+from private_mcmc.report.blocks import Text as Text
+from private_mcmc.report.blocks import Verdict as Verdict
+from private_mcmc.report.blocks import floats as floats
+from private_mcmc.report.drawing import png as png
+from private_mcmc.report.numbers import number as number
+from private_mcmc.report.page import Report as Report
+from private_mcmc.report.page import plain as plain

@@ -1,0 +1,168 @@
+"""Plain blocks a report is made of: words and numbers only, no knowledge of where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from private_mcmc.errors import DeclarationError
+
+Tone = Literal["good", "bad", "unsure", "plain"]
+Cell = str | int | float | bool | None
+Floats = tuple[float, ...]
+
+
+def floats(values: Sequence[float]) -> Floats:
+    """Plain Python floats of any sequence or one-dimensional array of numbers."""
+    return tuple(float(value) for value in values)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A section heading; ``level`` 2 opens a section, 3 a subsection."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph. Text between backticks is set in a fixed-width face."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The one line a reader must not miss, with up to a few lines of reasons below it."""
+
+    word: str
+    line: str
+    tone: Tone
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark set apart from the text: a limitation, a warning, something to do."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and values, in order."""
+
+    items: tuple[tuple[str, Cell], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns.
+
+    Raises:
+        DeclarationError: if a row has another length than ``columns``.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise DeclarationError(
+                    f"table {self.title!r}: {len(row)} cells under {len(self.columns)} columns."
+                )
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve through ``(x, y)``; ``fill`` shades it down to zero (densities), ``marker`` dots it."""
+
+    x: Floats
+    y: Floats
+    label: str = ""
+    color: int = 0
+    style: Literal["solid", "dashed", "dotted", "none"] = "solid"
+    marker: bool = False
+    fill: bool = False
+
+
+@dataclass(frozen=True)
+class Band:
+    """The region between ``low`` and ``high`` over ``x``."""
+
+    x: Floats
+    low: Floats
+    high: Floats
+    label: str = ""
+    color: int = 0
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Horizontal intervals ``[low, high]`` with a dot at ``middle``, at the heights ``y``."""
+
+    y: Floats
+    low: Floats
+    middle: Floats
+    high: Floats
+    label: str = ""
+    color: int = 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A straight reference line at one value of ``axis``, with its name written beside it."""
+
+    axis: Literal["x", "y"]
+    at: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A dot at ``(x, y)`` with words beside it."""
+
+    x: float
+    y: float
+    text: str
+    tone: Tone = "plain"
+
+
+Drawn = Line | Band | Interval | Rule | Mark
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A chart in plain numbers. ``description`` says in words what it shows (alternative text).
+
+    ``x_ticks``/``y_ticks`` replace the numeric ticks by ``(position, name)`` pairs; ``x_range``/``y_range``
+    fix what is visible.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    drawn: tuple[Drawn, ...]
+    description: str = ""
+    x_log: bool = False
+    y_log: bool = False
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    x_ticks: tuple[tuple[float, str], ...] = ()
+    y_ticks: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Plots:
+    """Small plots side by side."""
+
+    plots: tuple[Plot, ...]
+
+
+Block = Heading | Text | Verdict | Note | Facts | Table | Plot | Plots

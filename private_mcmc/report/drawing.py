@@ -1,0 +1,185 @@
+"""Charts drawn by matplotlib through its object interface: no pyplot, no global figure, no display."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from private_mcmc.report.blocks import Band, Interval, Line, Mark, Plot, Rule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DASHES = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8)), "none": "none"}
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of a chart: its ink, its faint lines, its ground, and one colour for each series."""
+
+    ink: str
+    faint: str
+    ground: str
+    series: tuple[str, ...]
+    good: str
+    bad: str
+
+
+LIGHT = Palette(
+    ink="#2b3036",
+    faint="#c9ced6",
+    ground="#ffffff",
+    series=("#0067a5", "#c8500a", "#00805c", "#9a4a86", "#7a6a00"),
+    good="#1a7f4b",
+    bad="#b3261e",
+)
+
+# Colours nothing else uses: each is replaced by a CSS variable, so that one SVG follows light and dark.
+_SENTINELS = {
+    "#010203": "var(--ink)",
+    "#010204": "var(--faint)",
+    "#010205": "var(--card)",
+    "#010206": "var(--c0)",
+    "#010207": "var(--c1)",
+    "#010208": "var(--c2)",
+    "#010209": "var(--c3)",
+    "#01020a": "var(--c4)",
+    "#01020b": "var(--good)",
+    "#01020c": "var(--bad)",
+}
+_CSS = Palette(
+    ink="#010203",
+    faint="#010204",
+    ground="#010205",
+    series=("#010206", "#010207", "#010208", "#010209", "#01020a"),
+    good="#01020b",
+    bad="#01020c",
+)
+
+
+def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.4, 3.7)) -> Figure:
+    """A matplotlib figure of ``plot``; ``size`` in inches."""
+    from matplotlib.figure import Figure
+
+    result = Figure(figsize=size, layout="constrained", facecolor="none")
+    axes = result.add_subplot(facecolor="none")
+    _prepare_axes(axes, plot, palette)
+    for drawn in plot.drawn:
+        _draw(axes, drawn, palette)
+    _finish_axes(axes, plot, palette)
+    return result
+
+
+def svg(plot: Plot, size: tuple[float, float] = (6.4, 3.7)) -> str:
+    """An inline ``<svg>`` of ``plot`` whose colours are CSS variables and whose text is text."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": plot.title}):
+        figure(plot, _CSS, size).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*\"", r'font: \1inherit"', text)
+    for sentinel, variable in _SENTINELS.items():
+        text = text.replace(sentinel, variable)
+    return text
+
+
+def png(plot: Plot, path: str | Path | None = None, dpi: int = 150) -> bytes:
+    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    drawing = figure(plot)
+    drawing.suptitle(plot.title, fontsize=11, color=LIGHT.ink, x=0.02, ha="left", weight="bold")
+    FigureCanvasAgg(drawing)
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format="png", dpi=dpi, facecolor=LIGHT.ground)
+    content = buffer.getvalue()
+    if path is not None:
+        Path(path).write_bytes(content)
+    return content
+
+
+def _prepare_axes(axes: Any, plot: Plot, palette: Palette) -> None:
+    if plot.x_log:
+        axes.set_xscale("log")
+    if plot.y_log:
+        axes.set_yscale("log")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(palette.faint)
+    axes.grid(visible=True, color=palette.faint, linewidth=0.5, alpha=0.7)
+    axes.set_axisbelow(True)
+
+
+def _draw(axes: Any, drawn: Line | Band | Interval | Rule | Mark, palette: Palette) -> None:
+    if isinstance(drawn, Line):
+        color = palette.series[drawn.color % len(palette.series)]
+        marker = "o" if drawn.marker else None
+        axes.plot(
+            drawn.x, drawn.y, color=color, label=drawn.label or None, linestyle=_DASHES[drawn.style],
+            linewidth=1.8, marker=marker, markersize=4.5,
+        )  # fmt: skip
+        if drawn.fill:
+            axes.fill_between(drawn.x, drawn.y, 0, color=color, alpha=0.14, linewidth=0)
+    elif isinstance(drawn, Band):
+        color = palette.series[drawn.color % len(palette.series)]
+        axes.fill_between(
+            drawn.x, drawn.low, drawn.high, color=color, alpha=0.2, linewidth=0, label=drawn.label or None
+        )
+    elif isinstance(drawn, Interval):
+        color = palette.series[drawn.color % len(palette.series)]
+        axes.hlines(drawn.y, drawn.low, drawn.high, color=color, linewidth=2.2, label=drawn.label or None)
+        axes.plot(drawn.middle, drawn.y, "o", color=color, markersize=4.5)
+    elif isinstance(drawn, Rule):
+        _draw_rule(axes, drawn, palette)
+    else:
+        color = {"good": palette.good, "bad": palette.bad}.get(drawn.tone, palette.ink)
+        axes.plot([drawn.x], [drawn.y], "o", color=color, markersize=6)
+        axes.annotate(
+            drawn.text,
+            (drawn.x, drawn.y),
+            textcoords="offset points",
+            xytext=(7, 6),
+            fontsize=8.5,
+            color=color,
+        )
+
+
+def _draw_rule(axes: Any, rule: Rule, palette: Palette) -> None:
+    place: dict[str, Any]
+    if rule.axis == "x":
+        axes.axvline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
+        place = {
+            "xy": (rule.at, 1),
+            "xycoords": ("data", "axes fraction"),
+            "xytext": (4, -10),
+        }
+    else:
+        axes.axhline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
+        place = {"xy": (1, rule.at), "xycoords": ("axes fraction", "data"), "xytext": (-4, 4), "ha": "right"}
+    axes.annotate(rule.label, textcoords="offset points", fontsize=8.5, color=palette.ink, **place)
+
+
+def _finish_axes(axes: Any, plot: Plot, palette: Palette) -> None:
+    if plot.x_ticks:
+        axes.set_xticks([at for at, _ in plot.x_ticks], [name for _, name in plot.x_ticks])
+        axes.minorticks_off()
+    if plot.y_ticks:
+        axes.set_yticks([at for at, _ in plot.y_ticks], [name for _, name in plot.y_ticks])
+        axes.minorticks_off()
+    if plot.x_range is not None:
+        axes.set_xlim(*plot.x_range)
+    if plot.y_range is not None:
+        axes.set_ylim(*plot.y_range)
+    axes.set_xlabel(plot.x_label, fontsize=9.5, color=palette.ink)
+    axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
+    axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
+    if any(getattr(drawn, "label", "") for drawn in plot.drawn if not isinstance(drawn, Rule)):
+        legend = axes.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink)
+        legend.get_frame().set(facecolor=palette.ground, edgecolor="none")

@@ -1,0 +1,141 @@
+"""Every block survives every renderer; nothing is fetched, nothing is lost, nothing is interpreted."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from private_mcmc import report
+from private_mcmc.errors import DeclarationError
+from private_mcmc.report import drawing, html
+
+PLOT = report.Plot(
+    "Curve & target",
+    "ε",
+    "δ",
+    (
+        report.Line((0.0, 1.0, 2.0), (1e-1, 1e-2, 1e-3), "certificate", fill=True),
+        report.Band((0.0, 1.0), (1e-3, 1e-4), (1e-2, 1e-3), "between", color=1),
+        report.Interval((0.5,), (0.1,), (0.2,), (0.3,), "interval", color=2),
+        report.Rule("x", 1.0, "here"),
+        report.Rule("y", 1e-2, "there"),
+        report.Mark(1.0, 1e-2, "target", "bad"),
+    ),
+    "What the curve shows.",
+    y_log=True,
+    x_range=(0.0, 2.0),
+    y_range=(1e-4, 1.0),
+)
+BLOCKS = (
+    report.Verdict("not private", "One line.", "bad", ("first reason", "second `reason`")),
+    report.Heading("Section"),
+    report.Text("Words with `code`."),
+    report.Note("A note.", "unsure"),
+    report.Facts((("rows", 32561), ("gdp", 4.0), ("none", None), ("flag", True)), title="Facts"),
+    report.Table(("name", "value"), (("a", 1.5), ("b", math.inf)), title="Table"),
+    PLOT,
+    report.Plots((PLOT, PLOT)),
+)
+
+
+def shown(result: report.Report) -> str:
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    result.show(console)
+    return console.file.getvalue()
+
+
+def test_every_word_reaches_terminal_html_and_json() -> None:
+    result = report.Report("Title", BLOCKS)
+    words = ["Title", "One line.", "first reason", "Section", "A note.", "32,561", "∞", "yes", "—"]
+    for word in words:
+        assert word in shown(result), word
+        assert word in result.to_html(), word
+    as_json = json.loads(result.to_json())
+    assert [block["kind"] for block in as_json["blocks"]] == [type(b).__name__.lower() for b in BLOCKS]
+    assert as_json["blocks"][5]["rows"][1] == ["b", "inf"]
+    assert as_json["blocks"][6]["drawn"][0]["y"] == [0.1, 0.01, 0.001]
+
+
+def test_html_is_self_contained() -> None:
+    page = report.Report("Title", BLOCKS).to_html()
+    assert "<script" not in page
+    assert "src=" not in page
+    assert "@import" not in page
+    assert "<link" not in page
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.text(max_size=30))
+def test_no_text_is_read_as_markup(text: str) -> None:
+    blocks = (
+        report.Text(text),
+        report.Facts(((text, text),)),
+        report.Table((text,), ((text,),)),
+        report.Note(text),
+    )
+    hostile = "<img onerror=x>" + text
+    page = html.fragment(hostile, (*blocks, report.Verdict(hostile, hostile, "good", (hostile,))))
+    assert "<img" not in page
+    assert "[/red]" in shown(report.Report("", (report.Text("[/red]" + text.replace("`", "")),)))
+
+
+def test_svg_is_well_formed_and_follows_the_theme() -> None:
+    text = drawing.svg(PLOT)
+    ElementTree.fromstring(text)
+    assert "var(--c0)" in text
+    assert "#0102" not in text
+    assert "certificate" in text
+
+
+def test_same_plot_gives_same_bytes() -> None:
+    assert drawing.svg(PLOT) == drawing.svg(PLOT)
+    assert report.png(PLOT) == report.png(PLOT)
+
+
+def test_png_and_files_are_written(tmp_path) -> None:
+    content = report.png(PLOT, tmp_path / "plot.png")
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (tmp_path / "plot.png").read_bytes() == content
+    result = report.Report("Title", BLOCKS)
+    assert result.to_html(tmp_path / "r.html") == (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert result.to_json(tmp_path / "r.json") == (tmp_path / "r.json").read_text(encoding="utf-8")
+
+
+def test_notebook_shows_the_same_content() -> None:
+    result = report.Report("Title", BLOCKS)
+    assert result._repr_html_() in result.to_html()
+
+
+def test_reports_concatenate() -> None:
+    both = report.Report("Title", BLOCKS[:2]) + report.Report("Other", BLOCKS[2:])
+    assert both == report.Report("Title", BLOCKS)
+
+
+def test_ragged_table_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="2 cells under 1 columns"):
+        report.Table(("a",), ((1, 2),))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(26.4, "26.4"), (1e-6, "1e-6"), (0.0, "0"), (-1.5, "−1.5"), (math.inf, "∞"), (math.nan, "not a number")],
+)
+def test_numbers_are_written_short(value: float, words: str) -> None:
+    assert report.number(value) == words
+
+
+def test_matplotlib_and_rich_are_not_imported_until_needed() -> None:
+    code = (
+        "import sys, private_mcmc.report; print(sum(m in sys.modules for m in ('matplotlib', 'rich', 'jax')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
