@@ -1,1 +1,45 @@
-"""."""
+"""Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
+
+from private_mcmc.accounting import affine, gdp, rdp
+from private_mcmc.accounting.average import average_sensitivity
+from private_mcmc.accounting.compose import compose
+from private_mcmc.accounting.curvature import Curvature
+from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.langevin import run
+from private_mcmc.accounting.noise import gaussian, laplace, second_moments, second_moments_noise
+from private_mcmc.accounting.posterior import (
+    posterior_bounded,
+    posterior_bounded_gradient,
+    posterior_strongly_log_concave,
+)
+from private_mcmc.accounting.sensitivity import row_sensitivity, sensitivity
+from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.accounting.verify import verify
+
+__all__ = [
+    "Argument",
+    "Concentrated",
+    "Curvature",
+    "Curve",
+    "Gaussian",
+    "Laplace",
+    "Points",
+    "Pure",
+    "Statement",
+    "affine",
+    "average_sensitivity",
+    "compose",
+    "gaussian",
+    "gdp",
+    "laplace",
+    "posterior_bounded",
+    "posterior_bounded_gradient",
+    "posterior_strongly_log_concave",
+    "rdp",
+    "row_sensitivity",
+    "run",
+    "second_moments",
+    "second_moments_noise",
+    "sensitivity",
+    "verify",
+]

@@ -1,0 +1,79 @@
+"""Certificates for the posterior itself, from proved constants."""
+
+from __future__ import annotations
+
+import math
+
+from private_mcmc.accounting.curves import Concentrated, Gaussian, Pure
+from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Adjacency, check_adjacency
+
+_UP = 1 + 4 * math.ulp(1.0)
+_EVERY = "the constants hold for every data set of the row domain"
+
+
+def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
+    """One exact posterior draw is ``b``-DP, and ``b²/8``-zCDP as a bounded-range mechanism.
+
+    Args:
+        range_b: ``b ≥ sup_θ − inf_θ`` of ``w(v(θ,d) − v(θ,d'))`` over all row pairs (``replace_one``),
+            or of ``w v(θ,d)`` over all rows (``add_remove``, ``zero_out``).
+        adjacency: the relation.
+
+    Source: Dimitrakakis et al. 2017; Cesar, Rogers 2021.
+    """
+    if not range_b >= 0:
+        raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
+    argument = Argument(
+        "bounded log-likelihood ratio (Dimitrakakis et al. 2017; bounded range: Cesar, Rogers 2021)",
+        (_EVERY, "the draw is exact"),
+        {"range_b": float(range_b)},
+        "posterior.bounded",
+    )
+    curves = (Pure(float(range_b)), Concentrated(range_b**2 / 8 * _UP))
+    return Statement(check_adjacency(adjacency), curves, argument)
+
+
+def posterior_strongly_log_concave(
+    sensitivity: float, strong_convexity: float, adjacency: Adjacency
+) -> Statement:
+    """One exact posterior draw is ``Δ/√μ``-GDP when every ``U_D`` is ``μ``-strongly convex.
+
+    Source: Gopi, Lee, Liu 2022.
+    """
+    if not (sensitivity >= 0 and 0 < strong_convexity < math.inf):
+        raise DeclarationError(
+            f"sensitivity={sensitivity}, strong_convexity={strong_convexity}: need Δ ≥ 0 and a finite μ > 0."
+        )
+    argument = Argument(
+        "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
+        (_EVERY, "the draw is exact"),
+        {"sensitivity": float(sensitivity), "strong_convexity": float(strong_convexity)},
+        "posterior.strongly_log_concave",
+    )
+    return Statement(
+        check_adjacency(adjacency), (Gaussian(sensitivity / math.sqrt(strong_convexity) * _UP),), argument
+    )
+
+
+def posterior_bounded_gradient(
+    gradient_bound: float, prior_strong_convexity: float, adjacency: Adjacency
+) -> Statement:
+    """One exact posterior draw is ``2B/√μ_K``-GDP when only ``|wΣ∇v|_* ≤ B`` and ``K`` is ``μ_K``-convex.
+
+    Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1, by the Langevin limit.
+    """
+    if not (gradient_bound >= 0 and 0 < prior_strong_convexity < math.inf):
+        raise DeclarationError(
+            f"gradient_bound={gradient_bound}, prior_strong_convexity={prior_strong_convexity}: "
+            "need B ≥ 0 and a finite μ_K > 0."
+        )
+    argument = Argument(
+        "bounded data gradient, strongly log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
+        (_EVERY, "the draw is exact"),
+        {"gradient_bound": float(gradient_bound), "prior_strong_convexity": float(prior_strong_convexity)},
+        "posterior.bounded_gradient",
+    )
+    m = 2 * gradient_bound / math.sqrt(prior_strong_convexity) * _UP
+    return Statement(check_adjacency(adjacency), (Gaussian(m),), argument)

@@ -1,0 +1,65 @@
+"""How far one row moves the gradient of a schedule, with the float64 rounding of the sums."""
+
+from __future__ import annotations
+
+import math
+
+from private_mcmc.accounting.metric import condition_number
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Adjacency, check_adjacency
+
+UNIT_ROUNDOFF = 2.0**-53
+ROUNDING_SLACK = 1e-9
+
+
+def row_sensitivity(clip: float, temper: float, adjacency: Adjacency) -> float:
+    """``Δ = 2wC`` (``replace_one``) or ``wC`` (``add_remove``, ``zero_out``), in exact arithmetic."""
+    if not (clip > 0 and temper > 0):
+        raise DeclarationError(f"clip={clip}, temper={temper}: both must be positive.")
+    return (2.0 if check_adjacency(adjacency) == "replace_one" else 1.0) * temper * clip
+
+
+def rows_summed(schedule: Schedule) -> int:
+    """The most rows that one gradient of the schedule can sum."""
+    batch = schedule.batch
+    if batch is None or batch.scheme == "poisson" or batch.size is None:
+        return schedule.num_rows
+    return min(schedule.num_rows, batch.size)
+
+
+def batch_factor(schedule: Schedule) -> float:
+    """The public factor of a minibatch sum: ``1/q`` or ``n/b``; 1 for the full sum."""
+    batch = schedule.batch
+    if batch is None:
+        return 1.0
+    if batch.rate is not None:
+        return 1.0 / batch.rate
+    if batch.size is None:
+        raise DeclarationError(f"batch scheme {batch.scheme!r}: needs a size or a rate.")
+    return schedule.num_rows / batch.size
+
+
+def rounding_allowance(schedule: Schedule) -> float:
+    """Largest difference, in ``|·|_*``, that float64 rounding adds between two sums of clipped rows.
+
+    Each sum of ``s`` terms of norm ``C`` is off by at most ``s C · s u/(1 − s u)`` in the norm the
+    sum is accumulated in (Higham 2002, §4.2).
+    """
+    count = rows_summed(schedule)
+    load = count * UNIT_ROUNDOFF
+    if not load < 0.5:
+        raise DeclarationError(f"num_rows={count}: float64 sums of so many rows carry no useful bound.")
+    spread = math.sqrt(condition_number(schedule))
+    weight = schedule.temper * batch_factor(schedule) * schedule.clip
+    return 2 * weight * count * spread * load / (1 - load)
+
+
+def sensitivity(schedule: Schedule) -> float:
+    """``Δ``: the most that one row changes the computed gradient of the data term, in ``|·|_*``.
+
+    ``2wC`` (``replace_one``) or ``wC``, times the public factor ``n/b`` or ``1/q`` of a minibatch,
+    plus the rounding difference of two float64 sums.
+    """
+    exact = row_sensitivity(schedule.clip, schedule.temper, schedule.adjacency) * batch_factor(schedule)
+    return (exact + rounding_allowance(schedule)) * (1 + 4 * UNIT_ROUNDOFF)

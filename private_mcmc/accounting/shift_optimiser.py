@@ -1,0 +1,181 @@
+"""Proposing shifts: the exact optimum for affine moduli, a Gauss–Newton search for all others.
+
+Nothing here is trusted: a proposal is only ever used through ``shifts.certify``, which checks it
+and computes the number. A poor proposal costs tightness, never soundness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from private_mcmc.accounting.modulus import Modulus, per_step
+from private_mcmc.accounting.rounding import FloatArray
+from private_mcmc.accounting.shifts import Moduli, noise_array
+
+_Block = tuple[float, float, float, int]  # total push N, squared weight W, product of slopes, first step
+
+
+def affine_shifts(
+    slopes: FloatArray, offsets: FloatArray, variances: FloatArray, start: float
+) -> FloatArray | None:
+    """The optimal ``z_0, …, z_T`` for ``φ_k(z) = ρ_k z + s_k`` and noise variances ``σ_k²``.
+
+    The problem is a taut string below an obstacle: adjacent stretches between visits of zero are
+    pooled while that is cheaper, each pooled stretch costing ``N²/W`` with
+    ``N = Σ s_i Π_{l>i} ρ_l``, ``W = Σ σ_i² Π_{l>i} ρ_l²``. Linear in the number of steps.
+
+    Returns:
+        the shifts, or ``None`` where no finite certificate exists (``start > 0``, unknown slopes).
+    """
+    blocks = _pool(slopes.tolist(), offsets.tolist(), variances.tolist(), start)
+    if blocks is None:
+        return None
+    z = np.zeros(len(slopes) + 1)
+    z[0] = start
+    ends = [block[3] for block in blocks[1:]] + [len(slopes)]
+    for (push, weight, _, first), end in zip(blocks, ends, strict=True):
+        if end - first > 1 or first == 0:
+            _fill(z, slopes, offsets, variances, first, end, push / weight)
+    return np.maximum(z, 0.0)
+
+
+def _pool(rho: list[float], s: list[float], variance: list[float], start: float) -> list[_Block] | None:
+    blocks: list[_Block] = [(start, 0.0, 1.0, 0)] if start > 0 else []
+    for step, (slope, push, weight) in enumerate(zip(rho, s, variance, strict=True)):
+        product, first = slope, step
+        while blocks and blocks[-1][0] * weight > product * push * blocks[-1][1]:
+            before, before_weight, before_product, first = blocks.pop()
+            push, weight = product * before + push, product * product * before_weight + weight
+            product *= before_product
+            if not (math.isfinite(push) and math.isfinite(weight)):
+                return None
+        blocks.append((push, weight, product, first))
+    return None if blocks[0][1] == 0 else blocks
+
+
+def _fill(
+    z: FloatArray,
+    slopes: FloatArray,
+    offsets: FloatArray,
+    variances: FloatArray,
+    first: int,
+    end: int,
+    multiplier: float,
+) -> None:
+    """Shifts inside one pooled stretch: what was pushed so far less what was absorbed so far."""
+    later = np.ones(end - first)
+    if end - first > 1:
+        later[:-1] = np.cumprod(slopes[first + 1 : end][::-1])[::-1]
+    pushed, weight = float(z[first]), 0.0
+    rows = zip(*(x[first:end].tolist() for x in (slopes, offsets, variances)), later.tolist(), strict=True)
+    for step, (slope, offset, variance, tail) in enumerate(rows, first + 1):
+        pushed, weight = slope * pushed + offset, slope * slope * weight + variance
+        z[step] = pushed - multiplier * tail * weight
+    z[end] = 0.0
+
+
+def optimise(
+    moduli: Moduli,
+    noise: float | Sequence[float] | FloatArray,
+    steps: int,
+    *,
+    start: float = 0.0,
+) -> FloatArray | None:
+    """Propose shifts for any increasing moduli: repeated exact solutions of the tangent problem.
+
+    Searches from several levels, because a minimum of moduli has several local optima.
+
+    Returns:
+        ``z_0 = start, …, z_T = 0``, feasible, or ``None`` where nothing finite was found.
+    """
+    phi = per_step(moduli) if isinstance(moduli, Sequence) else moduli
+    variances = noise_array(noise, steps) ** 2
+    search = _Search(phi, variances, start)
+    guesses = [z for z in map(search.solve, search.guesses()) if z is not None]
+    guesses.sort(key=search.cost)
+    refined = [search.refine(z) for z in _distinct(guesses, search)[:5]]
+    return min(refined, key=search.cost) if refined else None
+
+
+def _distinct(candidates: list[FloatArray], search: _Search) -> list[FloatArray]:
+    kept: list[FloatArray] = []
+    for z in candidates:
+        if not kept or search.cost(z) > search.cost(kept[-1]) * (1 + 1e-6):
+            kept.append(z)
+    return kept
+
+
+class _Search:
+    """One shift problem: cost, tangent solutions, descent."""
+
+    def __init__(self, phi: Modulus, variances: FloatArray, start: float) -> None:
+        self.phi, self.variances, self.start = phi, variances, start
+        self.steps = len(variances)
+
+    def cost(self, z: FloatArray) -> float:
+        """``Σ a_k²/σ_k²`` of feasible shifts."""
+        return float(np.sum(np.maximum(self.phi.value(z[:-1]) - z[1:], 0.0) ** 2 / self.variances))
+
+    def guesses(self) -> list[FloatArray]:
+        """Distances to linearise at: constant levels, and levels that drop to zero near the end."""
+        rest = np.zeros(self.steps)
+        low = float(np.max(self.phi.value(rest)))
+        high = self._invariant_level(max(low, self.start, 1e-300))
+        bottom = max(min(low, high), high * 1e-6)
+        levels = [0.0, *np.geomspace(bottom, high, 7).tolist()]
+        togo = np.arange(self.steps, 0, -1.0)
+        lengths = {max(1, round(self.steps * 10.0 ** (-k / 3))) for k in range(13)}
+        shapes = [np.full(self.steps, level) for level in levels]
+        shapes += [level * (togo > length) for level in levels[2::2] for length in sorted(lengths)]
+        return shapes + [high * np.minimum(1.0, togo / length) for length in sorted(lengths)[::2]]
+
+    def _invariant_level(self, level: float) -> float:
+        """A level the distance never leaves, or that of a free climb over all steps."""
+        climb = (self.steps + 1) * level
+        while level < climb:
+            if bool((self.phi.value(np.full(self.steps, level)) <= level).all()):
+                return level
+            level *= 1.5
+        return climb
+
+    def solve(self, at: FloatArray) -> FloatArray | None:
+        """Exact solution of the problem linearised at these distances, made feasible."""
+        slopes, offsets = self.phi.tangent(at)
+        z = affine_shifts(np.asarray(slopes), np.asarray(offsets), self.variances, self.start)
+        return None if z is None else self.repair(z)
+
+    def repair(self, z: FloatArray) -> FloatArray:
+        """Lower shifts that exceed what the moduli allow."""
+        z = z.copy()
+        for _ in range(self.steps):
+            bound = self.phi.value(z[:-1])
+            if bool((z[1:] <= bound).all()):
+                break
+            z[1:] = np.minimum(z[1:], bound)
+        return z
+
+    def refine(self, z: FloatArray) -> FloatArray:
+        """Gauss–Newton with step halving until the cost stands still."""
+        best = self.cost(z)
+        for _ in range(100):
+            target = self.solve(z[:-1])
+            if target is None:
+                return z
+            trial, cost = self._line(z, target, best)
+            if not cost < best * (1 - 1e-9):
+                return z
+            z, best = trial, cost
+        return z
+
+    def _line(self, z: FloatArray, target: FloatArray, best: float) -> tuple[FloatArray, float]:
+        step = 1.0
+        for _ in range(12):
+            trial = self.repair(z + step * (target - z))
+            cost = self.cost(trial)
+            if cost < best:
+                return trial, cost
+            step /= 2
+        return z, best

@@ -1,0 +1,172 @@
+"""A privacy statement: curves that hold, and the argument that proves them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from private_mcmc.accounting.curves import Curve, Gaussian
+from private_mcmc.accounting.serial import curve_from_dict, plain, unplain
+from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Adjacency, check_adjacency
+
+
+@dataclass(frozen=True)
+class Argument:
+    """Why a statement holds.
+
+    Attributes:
+        theorem: the result used, with its source.
+        assumptions: what it needs, each in one sentence.
+        constants: the numbers that go in; the curves can be recomputed from them alone.
+        rule: name of the recomputation in ``accounting.verify``.
+    """
+
+    theorem: str
+    assumptions: tuple[str, ...]
+    constants: Mapping[str, Any]
+    rule: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "theorem": self.theorem,
+            "assumptions": list(self.assumptions),
+            "constants": plain(dict(self.constants)),
+            "rule": self.rule,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Argument:
+        """Inverse of ``to_dict``."""
+        return cls(
+            theorem=str(record["theorem"]),
+            assumptions=tuple(str(line) for line in record["assumptions"]),
+            constants=unplain(record["constants"]),
+            rule=str(record["rule"]),
+        )
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``P[A|D] ≤ e^ε P[A|D'] + δ(ε)`` for all events and all pairs adjacent under ``adjacency``.
+
+    **Guarantee**: every curve in ``curves`` holds, so their pointwise minimum does; numbers are
+    rounded up. **Assumptions**: those quoted in ``argument`` (and in the parts of a composition).
+
+    Attributes:
+        adjacency: the relation between data sets.
+        curves: valid bounds, each for the whole mechanism.
+        argument: theorem, assumptions and constants.
+        parts: the statements this one composes, if it is a composition.
+        mechanism: identity of the run it speaks of; statements of one mechanism do not compose.
+    """
+
+    adjacency: Adjacency
+    curves: tuple[Curve, ...]
+    argument: Argument
+    parts: tuple[Statement, ...] = ()
+    mechanism: str | None = None
+
+    def __post_init__(self) -> None:
+        check_adjacency(self.adjacency)
+        if not self.curves:
+            raise DeclarationError("a statement needs at least one curve.")
+
+    def delta(self, epsilon: float) -> float:
+        """The smallest certified ``δ`` at ``epsilon ≥ 0``."""
+        return min(curve.delta(epsilon) for curve in self.curves)
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest certified ``ε`` at ``delta``; ``inf`` if there is none."""
+        return min(curve.epsilon(delta) for curve in self.curves)
+
+    def rdp(self, alpha: float) -> float:
+        """Rényi divergence bound of order ``alpha > 1``; ``inf`` where none is certified."""
+        return min(curve.rdp(alpha) for curve in self.curves)
+
+    def beta(self, alpha: float) -> float:
+        """Least type II error of any test of level ``alpha`` between adjacent data sets (a lower bound)."""
+        return max(curve.beta(alpha) for curve in self.curves)
+
+    @property
+    def gdp(self) -> float | None:
+        """``m`` of the smallest Gaussian curve; ``None`` where no Gaussian DP bound is certified."""
+        values = [curve.m for curve in self.curves if isinstance(curve, Gaussian)]
+        return min(values) if values else None
+
+    @property
+    def advantage(self) -> float:
+        """Upper bound on the membership advantage, ``δ(0)`` (total variation)."""
+        return self.delta(0.0)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """Identities of every run this statement speaks of."""
+        own = () if self.mechanism is None else (self.mechanism,)
+        return own + tuple(name for part in self.parts for name in part.mechanisms)
+
+    def of(self, mechanism: str) -> Statement:
+        """The same statement, tied to the run ``mechanism``."""
+        return replace(self, mechanism=mechanism)
+
+    def verify(self) -> bool:
+        """Recompute the curves from the constants by independent code, starting from the JSON."""
+        from private_mcmc.accounting.verify import verify
+
+        return bool(verify(self.to_dict()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; ``from_dict`` restores an equal statement."""
+        return {
+            "adjacency": self.adjacency,
+            "curves": [plain(curve.to_dict()) for curve in self.curves],
+            "argument": self.argument.to_dict(),
+            "parts": [part.to_dict() for part in self.parts],
+            "mechanism": self.mechanism,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Statement:
+        """Inverse of ``to_dict``."""
+        return cls(
+            adjacency=check_adjacency(record["adjacency"]),
+            curves=tuple(curve_from_dict(curve) for curve in record["curves"]),
+            argument=Argument.from_dict(record["argument"]),
+            parts=tuple(cls.from_dict(part) for part in record["parts"]),
+            mechanism=record["mechanism"],
+        )
+
+    def summary(self, delta: float = 1e-6) -> str:
+        """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
+        return "\n".join(self._lines(delta))
+
+    def _lines(self, delta: float) -> list[str]:
+        gdp = "" if self.gdp is None else f", {self.gdp:.6g}-GDP"
+        pure = self.epsilon(0.0)
+        price = (
+            f"ε = {pure:.6g} (pure)"
+            if math.isfinite(pure)
+            else f"ε = {self.epsilon(delta):.6g} at δ = {delta:g}"
+        )
+        lines = [f"{price}{gdp} under {self.adjacency}", f"  by {self.argument.theorem}"]
+        lines += [f"  given that {line}" for line in self.argument.assumptions]
+        shown = ", ".join(f"{key}={_short(value)}" for key, value in self.argument.constants.items())
+        if shown:
+            lines.append(f"  with {shown}")
+        for part in self.parts:
+            lines += [f"  | {line}" for line in part._lines(delta)]
+        return lines
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (tuple, list)) and len(value) > 6:
+        return f"[{len(value)} values]"
+    return str(value)
