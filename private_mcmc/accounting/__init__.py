@@ -1,6 +1,7 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
 from private_mcmc.accounting import affine, gdp, rdp
+from private_mcmc.accounting.adaptive import adaptive
 from private_mcmc.accounting.average import average_sensitivity
 from private_mcmc.accounting.compose import compose
 from private_mcmc.accounting.curvature import Curvature
@@ -26,6 +27,7 @@ __all__ = [
     "Points",
     "Pure",
     "Statement",
+    "adaptive",
     "affine",
     "average_sensitivity",
     "compose",

@@ -202,6 +202,15 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return found
 
 
+def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    spent = sum(min(_gaussian_levels(part)) ** 2 for part in parts)
+    return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
+
+
+def _gaussian_levels(part: Mapping[str, Any]) -> list[float]:
+    return [curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] or [math.inf]
+
+
 RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.bounded": _posterior_bounded,
     "posterior.strongly_log_concave": _posterior_concave,
@@ -212,4 +221,5 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "langevin.path": _langevin_path,
     "langevin.affine": _langevin_affine,
     "composition": _composition,
+    "adaptive": _adaptive,
 }

@@ -1,1 +1,19 @@
-"""."""
+"""Langevin kernels with per-row clipping, whose constants all come from one schedule."""
+
+from private_mcmc.kernels.chain import ChainOutput, ChainRunner, Streams, chain_runner
+from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
+from private_mcmc.kernels.random_keys import Provenance, RunKeys, run_keys
+from private_mcmc.kernels.ula import PrivateULA
+
+__all__ = [
+    "ChainOutput",
+    "ChainRunner",
+    "LangevinProgram",
+    "PrivateULA",
+    "Provenance",
+    "RunKeys",
+    "Streams",
+    "chain_runner",
+    "langevin_program",
+    "run_keys",
+]

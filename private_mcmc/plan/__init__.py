@@ -1,0 +1,6 @@
+"""Plans: which mechanisms to buy with a budget, decided from public facts and earlier releases."""
+
+from private_mcmc.plan.pilot import Prediction
+from private_mcmc.plan.policy import Plan, RunStage, plan
+
+__all__ = ["Plan", "Prediction", "RunStage", "plan"]

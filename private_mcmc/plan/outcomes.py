@@ -1,0 +1,45 @@
+"""Which outcomes a made-up row may have: the declared values of the rows' one scalar column."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.modeling import Rows
+
+_MOST_VALUES = 257
+
+
+def possible_outcomes(rows: Rows) -> dict[str, npt.NDArray[Any]]:
+    """Every value of the outcome (up to 257 evenly spaced ones); the other columns are zero.
+
+    Only the loss of a row given its predictor is evaluated on these, and that may depend on the
+    covariates through weights or offsets alone.
+
+    Raises:
+        NotYetSupported: if the rows do not have exactly one scalar column, or it is unbounded.
+    """
+    scalar = [name for name, domain in rows.items if domain.event_shape == ()]
+    if len(scalar) != 1:
+        raise NotYetSupported(f"plans need rows with one scalar column, the outcome; these have {scalar}.")
+    values = _values(rows, scalar[0])
+    zeros = {
+        name: np.zeros((len(values), *domain.event_shape), domain.dtype)
+        for name, domain in rows.items
+        if name != scalar[0]
+    }
+    return {scalar[0]: values, **zeros}
+
+
+def _values(rows: Rows, name: str) -> npt.NDArray[Any]:
+    domain = rows.columns[name]
+    lo, hi = (float(bound) for bound in domain.interval())
+    if not math.isfinite(hi - lo):
+        raise NotYetSupported(f"column {name!r} is unbounded: declare Box(lo, hi) to plan for it.")
+    if np.issubdtype(domain.dtype, np.integer):
+        return np.unique(np.linspace(lo, hi, min(int(hi - lo) + 1, _MOST_VALUES)).round()).astype(domain.dtype)
+    return np.linspace(lo, hi, _MOST_VALUES)
