@@ -1,0 +1,119 @@
+"""Exact divergences of conjugate posteriors agree with printed numbers, brute force and quadrature."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise, product
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from private_mcmc.accounting import conjugate
+
+CASES = json.loads((Path(__file__).parents[1] / "cases" / "beta_bernoulli.json").read_text())["cases"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_renyi_divergence_of_beta_bernoulli_is_the_printed_one(case) -> None:
+    found, _, _ = conjugate.beta_bernoulli_renyi(
+        case["alpha0"], case["beta0"], n=case["n"], order=case["order"]
+    )
+    assert found == (math.inf if case["rdp"] is None else pytest.approx(case["rdp"], rel=1e-9))
+
+
+def hockey_stick(log_p, log_q, low: float, high: float, epsilon: float) -> float:
+    """``∫ max(0, p − e^ε q)`` with 30 digits, the two densities given up to a constant."""
+    with mpmath.workdps(30):
+        ends = mpmath.linspace(low, high, 9)
+        p_total = mpmath.quad(lambda x: mpmath.exp(log_p(x)), ends)
+        q_total = mpmath.quad(lambda x: mpmath.exp(log_q(x)), ends)
+
+        def gap(x):
+            return mpmath.exp(log_p(x)) / p_total - mpmath.exp(epsilon) * mpmath.exp(log_q(x)) / q_total
+
+        grid = np.linspace(float(low) + 1e-12, float(high) - 1e-12, 400)
+        signs = [gap(x) > 0 for x in grid]
+        changes = [(grid[i], grid[i + 1]) for i in range(399) if signs[i] != signs[i + 1]]
+        roots = [low, *(mpmath.findroot(gap, pair, solver="bisect", verify=False) for pair in changes), high]
+        pieces = [mpmath.quad(gap, mpmath.linspace(a, b, 5)) for a, b in pairwise(roots)]
+        return float(sum(piece for piece in pieces if piece > 0))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "move", "epsilon"), [(2, 3, 1, 0.5), (7.5, 30, 0.25, 0.05), (20, 2, 3, 1.0)]
+)
+@pytest.mark.parametrize("up", [True, False])
+def test_beta_pair_is_the_exact_divergence(a, b, move, epsilon, up) -> None:
+    def log_beta(a, b):
+        return lambda x: (a - 1) * mpmath.log(x) + (b - 1) * mpmath.log(1 - x)
+
+    pair = log_beta(a + move, b), log_beta(a, b + move)
+    exact = hockey_stick(*(pair if up else pair[::-1]), mpmath.mpf(0), mpmath.mpf(1), epsilon)
+    found = float(conjugate.beta_pair(np.array([a], float), np.array([b], float), move, epsilon, up)[0])
+    assert found == pytest.approx(exact, rel=1e-6)
+    assert found >= exact
+
+
+@pytest.mark.parametrize(("shape", "move", "epsilon"), [(1.0, 2, 0.5), (30.0, 5, 0.3)])
+@pytest.mark.parametrize("up", [True, False])
+def test_gamma_pair_is_the_exact_divergence(shape, move, epsilon, up) -> None:
+    def log_gamma(shape):
+        return lambda x: (shape - 1) * mpmath.log(x) - x
+
+    pair = log_gamma(shape + move), log_gamma(shape)
+    exact = hockey_stick(*(pair if up else pair[::-1]), mpmath.mpf(0), mpmath.mpf(120), epsilon)
+    found = float(conjugate.gamma_pair(np.array([shape]), move, epsilon, up)[0])
+    assert found == pytest.approx(exact, rel=1e-6)
+    assert found >= exact
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    a=st.floats(0.3, 20), b=st.floats(0.3, 20), n=st.integers(1, 6), trials=st.integers(1, 3),
+    temper=st.floats(0.1, 1.0), epsilon=st.floats(0.01, 2.0),
+)  # fmt: skip
+def test_beta_binomial_covers_every_data_set_and_every_move(a, b, n, trials, temper, epsilon) -> None:
+    worst = conjugate.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=epsilon)
+    for rest, low, high in product(range((n - 1) * trials + 1), range(trials + 1), range(trials + 1)):
+        if not low < high:
+            continue
+        fewer = a + temper * (rest + low), b + temper * (n * trials - rest - high)
+        for up in (True, False):
+            pair = (np.array([value]) for value in fewer)
+            assert conjugate.beta_pair(*pair, temper * (high - low), epsilon, up)[0] <= worst.delta
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    shape=st.floats(0.3, 20), n=st.integers(1, 5), largest=st.integers(1, 4), temper=st.floats(0.1, 1.0),
+    epsilon=st.floats(0.01, 2.0),
+)  # fmt: skip
+def test_gamma_poisson_covers_every_data_set_and_every_move(shape, n, largest, temper, epsilon) -> None:
+    worst = conjugate.gamma_poisson(shape, n=n, largest=largest, temper=temper, epsilon=epsilon)
+    for rest, low, high in product(range((n - 1) * largest + 1), range(largest + 1), range(largest + 1)):
+        for up in (True, False):
+            if low < high:
+                start = np.array([shape + temper * (rest + low)])
+                assert conjugate.gamma_pair(start, temper * (high - low), epsilon, up)[0] <= worst.delta
+
+
+def test_dirichlet_with_two_categories_is_beta_bernoulli() -> None:
+    dirichlet = conjugate.dirichlet_categorical((2.0, 3.0), n=30, epsilon=0.4)
+    assert dirichlet.delta == pytest.approx(
+        conjugate.beta_binomial(2.0, 3.0, n=30, epsilon=0.4).delta, rel=1e-12
+    )
+
+
+def test_a_third_category_can_only_make_it_worse() -> None:
+    two = conjugate.dirichlet_categorical((2.0, 3.0), n=30, epsilon=0.4)
+    three = conjugate.dirichlet_categorical((2.0, 3.0, 50.0), n=30, epsilon=0.4)
+    assert three.delta >= two.delta
+
+
+def test_too_many_totals_are_not_enumerated() -> None:
+    assert conjugate.beta_binomial(1.0, 1.0, n=conjugate.MOST_TOTALS + 2, epsilon=0.1) is None
