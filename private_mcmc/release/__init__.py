@@ -1,1 +1,25 @@
-"""."""
+"""Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
+
+from private_mcmc.release.expectation_plan import ExpectationPlan, plan_expectations
+from private_mcmc.release.expectations import Expectations
+from private_mcmc.release.grid import StateGrid, state_grid
+from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, plan_second_moments
+from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
+
+__all__ = [
+    "ExpectationPlan",
+    "Expectations",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "ReleasedExpectations",
+    "ReleasedValue",
+    "SecondMoments",
+    "SecondMomentsPlan",
+    "StateGrid",
+    "gaussian_noise",
+    "laplace_noise",
+    "plan_expectations",
+    "plan_second_moments",
+    "state_grid",
+]

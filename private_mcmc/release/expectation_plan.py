@@ -1,0 +1,211 @@
+"""The price of declared expectations before anything is spent, and their release after the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity, gdp
+from private_mcmc.accounting.noise import gaussian, laplace
+from private_mcmc.errors import DeclarationError
+from private_mcmc.release.expectations import Expectations
+from private_mcmc.release.functions import Function
+from private_mcmc.release.monte_carlo import monte_carlo_sd
+from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.sensitivities import movement, together
+from private_mcmc.schedule import Average, Schedule
+from private_mcmc.target import Target
+
+_UNIT = 2.0**-53
+# Share of a coordinate's own sensitivity that rounding of the running sums may add; it sets the window.
+_ROUNDING_SHARE = 2.0**-14
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectationPlan:
+    """Declared averages with their noise; every number in it is public.
+
+    Coordinates are centred, divided by their own sensitivity (``units``) and clamped to ``[low, high]``:
+    in these units ``observable`` runs inside the chain and the noise has one scale.
+
+    Attributes:
+        functions: the declared items, in order.
+        centres, units, low, high: shape ``(d,)``.
+        noise: noise on the ``d`` averages in their units.
+        statement: what the release costs.
+        monte_carlo: data-free bound on the sd of each average from its finite length; ``inf`` if unproved.
+        model_constrain: the model's map from the flat vector to its sites.
+    """
+
+    functions: tuple[Function, ...]
+    centres: FloatArray
+    units: FloatArray
+    low: FloatArray
+    high: FloatArray
+    noise: LaplaceNoise | GaussianNoise
+    statement: Statement
+    monte_carlo: FloatArray
+    model_constrain: Callable[[jax.Array], Any]
+
+    def observable(self, theta: jax.Array) -> jax.Array:
+        """``(f(θ) − centre)/unit`` of shape ``(d,)``, clamped; NaN counts as ``a`` (as 0 without bounds)."""
+        sites = self.model_constrain(theta)
+        parts = []
+        for function in self.functions:
+            value = jnp.ravel(jnp.asarray(function.evaluate(sites), dtype=theta.dtype))
+            fallback = 0.0 if function.bounds is None else function.bounds[0]
+            parts.append(jnp.where(jnp.isnan(value), fallback, value))
+        scaled = (jnp.concatenate(parts) - self.centres) / self.units
+        return jnp.clip(scaled, self.low, self.high)
+
+    @property
+    def noise_sd(self) -> FloatArray:
+        """Standard deviation of the noise on each value."""
+        return self.noise.sd * self.units
+
+    @property
+    def expected_error(self) -> FloatArray:
+        """Mean absolute error that the noise adds to each value."""
+        return self.noise.mean_absolute_error * self.units
+
+    def describe(self) -> str:
+        """What will be released, its expected error and its price, in a few lines."""
+        lines = []
+        for function, error, sampling in zip(
+            self.functions, self._split(self.expected_error), self._split(self.monte_carlo), strict=True
+        ):
+            many = "" if function.size == 1 else f" (largest of {function.size})"
+            chain = f", Monte Carlo sd at most {sampling.max():.3g}" if math.isfinite(sampling.max()) else ""
+            lines.append(f"{function.name}: expected error {error.max():.3g} from the noise{many}{chain}")
+        return "\n".join([*lines, str(self.statement)])
+
+    def release(self, averages: npt.ArrayLike) -> ReleasedExpectations:
+        """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
+
+        Raises:
+            DeclarationError: for a wrong shape; never about values.
+        """
+        array = np.asarray(averages, dtype=np.float64)
+        if array.shape != self.units.shape:
+            raise DeclarationError(
+                f"averages of shape {array.shape}; {self.units.shape} values were planned."
+            )
+        lowest = np.asarray(
+            [0.0 if f.bounds is None else -math.inf for f in self.functions for _ in range(f.size)]
+        )
+        mapped = np.clip(np.where(np.isnan(array), lowest, array), self.low, self.high)
+        values = self.noise.release(mapped) * self.units + self.centres
+        total = np.hypot(self.noise_sd, self.monte_carlo)
+        released = tuple(
+            ReleasedValue(f.name, v.reshape(f.shape), n.reshape(f.shape), t.reshape(f.shape))
+            for f, v, n, t in zip(
+                self.functions, *map(self._split, (values, self.noise_sd, total)), strict=True
+            )
+        )
+        return ReleasedExpectations(released, self.statement)
+
+    def _split(self, values: FloatArray) -> list[FloatArray]:
+        return np.split(values, np.cumsum([function.size for function in self.functions])[:-1])
+
+
+def plan_expectations(
+    expectations: Expectations, model: Any, schedule: Schedule, curvature: Curvature, target: Target
+) -> ExpectationPlan:
+    """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
+
+    ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
+
+    Raises:
+        DeclarationError: when the schedule releases something else, when nothing bounds an expectation,
+            or when the target cannot be met by the chosen noise (Gaussian noise at ``δ = 0``).
+    """
+    if not isinstance(schedule.release, Average):
+        raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
+    if schedule.adjacency != target.adjacency:
+        raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
+    functions = expectations.bind(model)
+    distance = average_sensitivity(schedule, curvature)
+    ranges = [np.full(f.size, math.inf if f.bounds is None else f.bounds[1] - f.bounds[0]) for f in functions]
+    moved = together(
+        tuple(movement(schedule, distance, f.slopes, r) for f, r in zip(functions, ranges, strict=True))
+    )
+    size = len(moved.units)
+    window = _window(schedule)
+    half = np.minimum(np.concatenate(ranges) / 2 / moved.units, window)
+    centres = np.concatenate(
+        [np.full(f.size, 0.0 if f.bounds is None else (f.bounds[0] + f.bounds[1]) / 2) for f in functions]
+    )
+    names = ", ".join(f.name for f in functions)
+    noise, statement = _noise(
+        expectations,
+        target,
+        moved.l1 + size * _ROUNDING_SHARE,
+        moved.l2 + math.sqrt(size) * _ROUNDING_SHARE,
+        size,
+        names,
+    )
+    statement = _with_argument(statement, functions)
+    lipschitz = np.where(np.concatenate(ranges) <= moved.units, math.inf, moved.units / distance)
+    sampling = np.minimum(monte_carlo_sd(schedule, curvature) * lipschitz, np.concatenate(ranges) / 2)
+    return ExpectationPlan(
+        functions, centres, moved.units, -half, half, noise, statement, sampling, model.constrain
+    )
+
+
+def _window(schedule: Schedule) -> float:
+    """Largest value, in units, whose running sum over steps and chains rounds by less than the share."""
+    first = schedule.release.first if isinstance(schedule.release, Average) else 1
+    additions = (schedule.num_steps - first + 1) * schedule.num_chains + 16
+    load = additions * _UNIT
+    return _ROUNDING_SHARE * (1 - load) / (2 * load)
+
+
+def _noise(
+    expectations: Expectations, target: Target, l1: float, l2: float, size: int, names: str
+) -> tuple[LaplaceNoise | GaussianNoise, Statement]:
+    what = f"averages of {names}, each in units of its own sensitivity"
+    if expectations.noise == "laplace":
+        epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
+        added = laplace_noise(epsilon, l1, size)
+        return added, laplace(
+            epsilon,
+            adjacency=target.adjacency,
+            sensitivity=added.sensitivity,
+            scale=added.scale,
+            grid=added.grid,
+            dim=size,
+            what=what,
+        )
+    if not target.delta > 0:
+        raise DeclarationError(
+            "Gaussian noise never gives δ = 0: use noise='laplace' or a target with δ > 0."
+        )
+    normal = gaussian_noise(gdp.budget(target.epsilon, target.delta), l2, size)
+    return normal, gaussian(
+        adjacency=target.adjacency,
+        sensitivity=normal.charged_sensitivity,
+        scale=normal.gaussian_scale,
+        dim=size,
+        what=what,
+    )
+
+
+def _with_argument(statement: Statement, functions: tuple[Function, ...]) -> Statement:
+    """The noise's argument, preceded by the one for its sensitivity."""
+    coupling = (
+        "two chains on adjacent data that share start and noise stay within the synchronous-coupling "
+        "distance of each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
+    )
+    stated = tuple(f.assumption for f in functions if f.assumption is not None)
+    argument = statement.argument
+    return replace(
+        statement, argument=replace(argument, assumptions=(*argument.assumptions, coupling, *stated))
+    )

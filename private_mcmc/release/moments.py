@@ -1,0 +1,151 @@
+"""Private second moments ``XᵀX`` of rows of bounded norm: what a preconditioner may be chosen from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting.noise import second_moments, second_moments_noise, second_moments_sensitivity
+from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
+from private_mcmc.target import Adjacency, check_adjacency
+
+_CHUNK = 4096
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments:
+    """A released ``XᵀX`` plus symmetric noise; using it further costs nothing.
+
+    It certifies nothing about the rows: no norm bound, curvature or smoothness may be read from it.
+
+    Attributes:
+        matrix: shape ``(p, p)``, symmetric; eigenvalues may be negative, floor them at a public value.
+        noise_sd: sd of a diagonal entry's noise; off the diagonal it is smaller by ``√2``.
+        statement: what the release cost.
+    """
+
+    matrix: FloatArray
+    noise_sd: float
+    statement: Statement
+
+    def floored(self, least: float) -> FloatArray:
+        """The matrix with its eigenvalues raised to ``least > 0``."""
+        if not least > 0:
+            raise DeclarationError(f"least={least}: eigenvalues are floored at a positive public number.")
+        values, vectors = np.linalg.eigh(self.matrix)
+        raised: FloatArray = (vectors * np.maximum(values, least)) @ vectors.T
+        return (raised + raised.T) / 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "second_moments": self.matrix.tolist(),
+            "noise_sd": self.noise_sd,
+            "statement": self.statement.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        return f"SecondMoments(dim={len(self.matrix)}, noise_sd={self.noise_sd:.4g})\n{self.statement}"
+
+
+@dataclass(frozen=True)
+class SecondMomentsPlan:
+    """The mechanism, known before anything is spent.
+
+    Rows are mapped into the ball ``‖x‖ ≤ R`` (non-finite rows to 0), summed in float64, and the upper
+    triangle, its off-diagonal part times ``√2`` (then the Euclidean norm is the Frobenius norm), gets
+    isotropic discrete Gaussian noise.
+
+    **Guarantee**: ``√2R²/τ``-GDP under ``replace_one`` with ``p ≥ 2``, else ``R²/τ``-GDP. The noise drawn
+    is a little larger than ``τ``: it also covers the rounding of two float64 sums and the noise grid.
+    **Assumptions**: at most ``num_rows`` rows.
+    Source: Dong, Roth, Su 2022; Higham 2002, section 3.1 (rounding).
+
+    Attributes:
+        noise: the noise on the ``p(p+1)/2`` coordinates.
+        statement: the cost.
+    """
+
+    radius: float
+    dim: int
+    num_rows: int
+    noise: GaussianNoise
+    statement: Statement
+
+    def release(self, rows: npt.ArrayLike) -> SecondMoments:
+        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` and is curator-side.
+
+        Raises:
+            DataSchemaError: for a wrong shape or more rows than declared; never about values.
+        """
+        array = np.asarray(rows)
+        if array.ndim != 2 or array.shape[1] != self.dim:
+            raise DataSchemaError(f"rows of shape (n, {self.dim}) are needed.")
+        if array.shape[0] > self.num_rows:
+            raise DataSchemaError(f"more rows than the declared {self.num_rows}.")
+        upper = np.triu_indices(self.dim)
+        weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+        noised = self.noise.release(_gram(array, self.radius)[upper] * weight) / weight
+        matrix = np.zeros((self.dim, self.dim))
+        matrix[upper] = noised
+        matrix.T[upper] = noised
+        return SecondMoments(matrix, self.noise.sd, self.statement)
+
+
+def plan_second_moments(
+    gdp: float, *, radius: float, dim: int, num_rows: int, adjacency: Adjacency
+) -> SecondMomentsPlan:
+    """Plan a release of cost ``gdp``-GDP; ``num_rows`` is ``n``, under ``add_remove`` the public ``n_max``.
+
+    Raises:
+        DeclarationError: for numbers out of range, or so many rows that float64 sums have no useful bound.
+    """
+    check_adjacency(adjacency)
+    if not num_rows >= 1:
+        raise DeclarationError(f"num_rows={num_rows}: at least one row is needed.")
+    tau = second_moments_noise(gdp, radius, dim, adjacency)
+    exact = second_moments_sensitivity(radius, dim, adjacency)
+    noise = gaussian_noise(exact / tau, exact + _rounding(radius, dim, num_rows), dim * (dim + 1) // 2)
+    statement = second_moments(radius=radius, noise_sd=tau, dim=dim, adjacency=adjacency)
+    return SecondMomentsPlan(radius, dim, num_rows, noise, statement)
+
+
+def _rounding(radius: float, dim: int, num_rows: int) -> float:
+    """Most that float64 adds to the difference of two computed sums, in the Frobenius norm.
+
+    Every entry is a sum of ``k`` rounded products, off by ``k u/(1 − k u) Σ|x_i x_j|``; the matrix of
+    ``Σ|x_i x_j|`` has Frobenius norm at most ``n R²``. A row's own norm is enforced up to ``(p + 8)u``.
+    """
+    additions = min(num_rows, _CHUNK) + -(-num_rows // _CHUNK) + 8
+    load = additions * _UNIT
+    norm_slack = 4 * (dim + 8) * _UNIT
+    underflow = num_rows * dim * 2.0**-1070
+    allowance = 2 * load / (1 - load) * num_rows * radius**2 * (1 + norm_slack) + 2 * norm_slack * radius**2
+    allowance += underflow
+    if not allowance < radius**2:
+        raise DeclarationError(f"num_rows={num_rows}: float64 sums of so many rows carry no useful bound.")
+    return allowance
+
+
+def _gram(rows: npt.NDArray[Any], radius: float) -> FloatArray:
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for first in range(0, len(rows), _CHUNK):
+        chunk = _into_ball(np.asarray(rows[first : first + _CHUNK], dtype=np.float64), radius)
+        total += chunk.T @ chunk
+    return total
+
+
+def _into_ball(rows: FloatArray, radius: float) -> FloatArray:
+    """Rows scaled to norm at most ``radius``; a row that is not finite, or too large to square, becomes 0."""
+    with np.errstate(all="ignore"):
+        norms = np.sqrt(np.square(rows).sum(axis=1))
+        finite = np.isfinite(norms)
+        scale = np.where(norms > radius, radius / norms, 1.0)
+        return np.where(finite[:, None], rows * scale[:, None], 0.0)
