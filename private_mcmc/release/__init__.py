@@ -1,18 +1,20 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
-from private_mcmc.release.expectation_plan import ExpectationPlan, plan_expectations
 from private_mcmc.release.expectations import Expectations
+from private_mcmc.release.expectations_plan import ExpectationsPlan, plan_expectations
 from private_mcmc.release.grid import StateGrid, state_grid
 from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, plan_second_moments
 from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
-from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.released import ReleasedStates
+from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
 
 __all__ = [
-    "ExpectationPlan",
     "Expectations",
+    "ExpectationsPlan",
     "GaussianNoise",
     "LaplaceNoise",
     "ReleasedExpectations",
+    "ReleasedStates",
     "ReleasedValue",
     "SecondMoments",
     "SecondMomentsPlan",

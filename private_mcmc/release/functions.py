@@ -94,7 +94,7 @@ def _bind(
             bounds = (0.0, 1.0)
     if constant is None and bounds is None:
         raise DeclarationError(
-            f"expectation {name!r}: nothing bounds how far one row moves it. Give bounds={{{name!r}: (a, b)}}, "
+            f"expectation {name!r}: nothing bounds how far a row moves it. Give bounds={{{name!r}: (a, b)}}, "
             "to which values are clamped, or the Lipschitz constant on the unconstrained space, "
             f"lipschitz={{{name!r}: ...}}, quoted in the statement as your assumption. Sites on the real "
             "line or on an interval need neither."

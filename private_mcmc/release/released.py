@@ -1,66 +1,102 @@
-"""Released values: what a run gives away, with the statement that prices it."""
+"""What left the curator's side: released states with their statement, free to use in any way."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import ReleaseError
-from private_mcmc.release.noise import FloatArray
+from private_mcmc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    import arviz
+
+Samples = Mapping[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedValue:
-    """One released expectation.
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedStates:
+    """Released states of one run, as values of the model's sites.
+
+    Everything computed from them is post-processing and costs nothing.
 
     Attributes:
-        name: as declared.
-        value: noised value.
-        noise_sd: sd of the privacy noise, entry by entry.
-        error: root of noise variance plus a data-free bound on the Monte Carlo variance; ``inf`` where
-            nothing is proved about the chain's mixing.
+        samples: constrained sites and deterministics, arrays of shape ``(chains, kept, ...)``.
+        steps: the step number of every kept state.
+        num_warmup: states of the first ``num_warmup`` steps are released and paid for like the others,
+            but left out of samples, summaries and ``posterior``.
+        statement: what the release cost.
+        provenance: where the randomness came from, as plain values.
+        grid: the public grid the states were rounded to.
     """
 
-    name: str
-    value: FloatArray
-    noise_sd: FloatArray
-    error: FloatArray
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "value": self.value.tolist(),
-            "noise_sd": self.noise_sd.tolist(),
-            "error": self.error.tolist(),
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedExpectations:
-    """Released expectations and what they cost; ``released["w"]`` is a value."""
-
-    values: tuple[ReleasedValue, ...]
+    samples: Samples
+    steps: tuple[int, ...]
+    num_warmup: int
     statement: Statement
+    provenance: Mapping[str, str]
+    grid: float
 
-    def __getitem__(self, name: str) -> ReleasedValue:
-        for value in self.values:
-            if value.name == name:
-                return value
-        raise ReleaseError(
-            f"{name!r} was not declared before the run; released were {[v.name for v in self.values]}. "
-            "Another expectation needs another run, charged again."
-        )
+    @property
+    def first_draw(self) -> int:
+        """Index of the first state after warm-up."""
+        return sum(step <= self.num_warmup for step in self.steps)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types, the statement included."""
+    def get_samples(self, group_by_chain: bool = False, include_warmup: bool = False) -> Samples:
+        """Draws of every site: ``(draws, ...)``, or ``(chains, draws, ...)`` with ``group_by_chain``."""
+        first = 0 if include_warmup else self.first_draw
+        kept = {name: value[:, first:] for name, value in self.samples.items()}
+        if group_by_chain:
+            return kept
+        return {name: value.reshape(-1, *value.shape[2:]) for name, value in kept.items()}
+
+    def expectation(self, what: str | Callable[[Samples], Any]) -> Any:
+        """Mean over the released draws of a site, or of a function of the dict of sites."""
+        draws = self.get_samples()
+        if isinstance(what, str):
+            if what not in draws:
+                raise DeclarationError(f"expectation of {what!r}: the released sites are {sorted(draws)}.")
+            return np.mean(draws[what], axis=0)
+        return np.mean(np.asarray(what(draws)), axis=0)
+
+    def attributes(self, delta: float) -> dict[str, str]:
+        """The statement and its origin as text attributes for files."""
         return {
-            "expectations": {value.name: value.to_dict() for value in self.values},
-            "statement": self.statement.to_dict(),
+            "privacy": self.statement.summary(delta),
+            "privacy_statement": json.dumps(self.statement.to_dict()),
+            "randomness": json.dumps(dict(self.provenance)),
+            "grid": repr(self.grid),
         }
+
+    def to_arviz(self, delta: float) -> arviz.InferenceData:
+        """An ArviZ object of the released draws (warm-up in its own group), the statement in its attributes."""
+        import arviz
+
+        draws = self.get_samples(group_by_chain=True)
+        groups: dict[str, Any] = {"posterior": dict(draws)}
+        if self.first_draw:
+            groups["warmup_posterior"] = {n: v[:, : self.first_draw] for n, v in self.samples.items()}
+        result = arviz.from_dict(**groups, save_warmup=True)
+        result.posterior.attrs.update(self.attributes(delta))
+        result.attrs.update(self.attributes(delta))
+        return result
+
+    def print_summary(self, prob: float = 0.9) -> None:
+        """NumPyro's table of means, intervals, effective sample sizes and R-hat, of released draws only."""
+        from numpyro.diagnostics import print_summary
+
+        draws = self.get_samples(group_by_chain=True)
+        shortest = min(value.shape[1] for value in draws.values())
+        if shortest < 4:
+            raise DeclarationError(f"{shortest} released draws a chain: a summary needs at least 4.")
+        print_summary(dict(draws), prob=prob)
 
     def __repr__(self) -> str:
-        lines = [
-            f"{v.name} = {v.value.round(6).tolist()} ± {v.noise_sd.max():.3g} (noise)" for v in self.values
-        ]
-        return "\n".join([*lines, str(self.statement)])
+        sites = ", ".join(f"{name}{value.shape[2:]}" for name, value in self.samples.items())
+        chains, kept = next(iter(self.samples.values())).shape[:2]
+        return f"ReleasedStates({chains} chains, {kept} states, sites {sites})\n{self.statement}"

@@ -19,7 +19,7 @@ from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.functions import Function
 from private_mcmc.release.monte_carlo import monte_carlo_sd
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
-from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
 from private_mcmc.release.sensitivities import movement, together
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
@@ -30,7 +30,7 @@ _ROUNDING_SHARE = 2.0**-14
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectationPlan:
+class ExpectationsPlan:
     """Declared averages with their noise; every number in it is public.
 
     Coordinates are centred, divided by their own sensitivity (``units``) and clamped to ``[low, high]``:
@@ -118,7 +118,7 @@ class ExpectationPlan:
 
 def plan_expectations(
     expectations: Expectations, model: Any, schedule: Schedule, curvature: Curvature, target: Target
-) -> ExpectationPlan:
+) -> ExpectationsPlan:
     """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
 
     ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
@@ -155,7 +155,7 @@ def plan_expectations(
     statement = _with_argument(statement, functions)
     lipschitz = np.where(np.concatenate(ranges) <= moved.units, math.inf, moved.units / distance)
     sampling = np.minimum(monte_carlo_sd(schedule, curvature) * lipschitz, np.concatenate(ranges) / 2)
-    return ExpectationPlan(
+    return ExpectationsPlan(
         functions, centres, moved.units, -half, half, noise, statement, sampling, model.constrain
     )
 
