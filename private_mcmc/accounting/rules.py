@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from private_mcmc.accounting import rules_conjugate
+
 Record = dict[str, Any]
 Constants = Mapping[str, Any]
 Parts = Sequence[Mapping[str, Any]]
@@ -215,6 +217,9 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.bounded": _posterior_bounded,
     "posterior.strongly_log_concave": _posterior_concave,
     "posterior.bounded_gradient": _posterior_gradient,
+    "posterior.beta_binomial": rules_conjugate.beta_binomial,
+    "posterior.dirichlet_categorical": rules_conjugate.dirichlet_categorical,
+    "posterior.gamma_poisson": rules_conjugate.gamma_poisson,
     "noise.laplace": _laplace,
     "noise.gaussian": _gaussian_noise,
     "noise.second_moments": _second_moments,

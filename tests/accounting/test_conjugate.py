@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import conjugate
+from private_mcmc.accounting import Statement, conjugate
+from private_mcmc.accounting.posterior_conjugate import (
+    posterior_beta_binomial,
+    posterior_dirichlet_categorical,
+    posterior_gamma_poisson,
+)
+from private_mcmc.errors import DeclarationError
 
 CASES = json.loads((Path(__file__).parents[1] / "cases" / "beta_bernoulli.json").read_text())["cases"]
 
@@ -117,3 +123,30 @@ def test_a_third_category_can_only_make_it_worse() -> None:
 
 def test_too_many_totals_are_not_enumerated() -> None:
     assert conjugate.beta_binomial(1.0, 1.0, n=conjugate.MOST_TOTALS + 2, epsilon=0.1) is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        posterior_beta_binomial(2.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.1, 0.5, 1.0)),
+        posterior_dirichlet_categorical((1.0, 2.0, 5.0), n=40, temper=1.0, epsilons=(0.1, 1.0)),
+        posterior_gamma_poisson(3.0, n=50, largest=4, temper=0.2, epsilons=(0.1, 1.0)),
+    ],
+    ids=["beta", "dirichlet", "gamma"],
+)
+def test_statements_are_verified_from_their_constants_alone(statement: Statement) -> None:
+    record = json.loads(json.dumps(statement.to_dict()))
+    assert Statement.from_dict(record) == statement
+    assert statement.verify()
+    record["curves"][0]["points"][0][1] *= 0.999
+    assert not Statement.from_dict(record).verify()
+
+
+def test_statement_answers_with_the_worst_divergence() -> None:
+    statement = posterior_beta_binomial(2.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.5,))
+    assert statement.delta(0.5) == conjugate.beta_binomial(2.0, 3.0, n=200, temper=0.5, epsilon=0.5).delta
+
+
+def test_a_prior_that_is_not_one_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="a=0"):
+        posterior_beta_binomial(0.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.5,))
