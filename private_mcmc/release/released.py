@@ -74,7 +74,7 @@ class ReleasedStates:
         }
 
     def to_arviz(self, delta: float) -> arviz.InferenceData:
-        """An ArviZ object of the released draws, warm-up in its own group, the statement in its attributes."""
+        """An ArviZ object of the released draws, warm-up in its own group, the statement an attribute."""
         import arviz
 
         draws = self.get_samples(group_by_chain=True)
