@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.linalg import solveh_banded
 
 from private_mcmc.accounting.modulus import Modulus, per_step
 from private_mcmc.accounting.rounding import FloatArray
@@ -83,20 +84,23 @@ def optimise(
     steps: int,
     *,
     start: float = 0.0,
+    work: int = 600_000,
 ) -> FloatArray | None:
     """Propose shifts for any increasing moduli: repeated exact solutions of the tangent problem.
 
-    Searches from several levels, because a minimum of moduli has several local optima.
+    Searches from several levels, because a minimum of moduli has several local optima. ``work``
+    bounds steps times solutions, not time, so that results are reproducible.
 
     Returns:
         ``z_0 = start, …, z_T = 0``, feasible, or ``None`` where nothing finite was found.
     """
     phi = per_step(moduli) if isinstance(moduli, Sequence) else moduli
     variances = noise_array(noise, steps) ** 2
-    search = _Search(phi, variances, start)
+    search = _Search(phi, variances, start, work)
     guesses = [z for z in map(search.solve, search.guesses()) if z is not None]
     guesses.sort(key=search.cost)
-    refined = [search.refine(z) for z in _distinct(guesses, search)[:5]]
+    descended = sorted(map(search.descend, _distinct(guesses, search)[:5]), key=search.cost)
+    refined = [search.refine(z) for z in _distinct(descended, search)[:2]]
     return min(refined, key=search.cost) if refined else None
 
 
@@ -111,9 +115,10 @@ def _distinct(candidates: list[FloatArray], search: _Search) -> list[FloatArray]
 class _Search:
     """One shift problem: cost, tangent solutions, descent."""
 
-    def __init__(self, phi: Modulus, variances: FloatArray, start: float) -> None:
+    def __init__(self, phi: Modulus, variances: FloatArray, start: float, work: int) -> None:
         self.phi, self.variances, self.start = phi, variances, start
         self.steps = len(variances)
+        self.solves = 60 + work // self.steps
 
     def cost(self, z: FloatArray) -> float:
         """``Σ a_k²/σ_k²`` of feasible shifts."""
@@ -143,6 +148,7 @@ class _Search:
 
     def solve(self, at: FloatArray) -> FloatArray | None:
         """Exact solution of the problem linearised at these distances, made feasible."""
+        self.solves -= 1
         slopes, offsets = self.phi.tangent(at)
         z = affine_shifts(np.asarray(slopes), np.asarray(offsets), self.variances, self.start)
         return None if z is None else self.repair(z)
@@ -157,25 +163,93 @@ class _Search:
             z[1:] = np.minimum(z[1:], bound)
         return z
 
+    def descend(self, z: FloatArray) -> FloatArray:
+        """Tangent problems, then Newton steps, until neither helps."""
+        return self._newton(self._tangents(z))
+
     def refine(self, z: FloatArray) -> FloatArray:
-        """Gauss–Newton with step halving until the cost stands still."""
+        """Alternate moves in time with descents until neither helps or the work is spent."""
+        for _ in range(8):
+            before = self.cost(z)
+            z = self.descend(self._move(z))
+            if not self.cost(z) < before * (1 - 1e-6) or self.solves <= 0:
+                break
+        return z
+
+    def _tangents(self, z: FloatArray) -> FloatArray:
         best = self.cost(z)
-        for _ in range(100):
+        for _ in range(30):
             target = self.solve(z[:-1])
-            if target is None:
-                return z
-            trial, cost = self._line(z, target, best)
+            trial = z if target is None else self._line(z, target, best)
+            cost = self.cost(trial)
             if not cost < best * (1 - 1e-9):
                 return z
             z, best = trial, cost
         return z
 
-    def _line(self, z: FloatArray, target: FloatArray, best: float) -> tuple[FloatArray, float]:
-        step = 1.0
-        for _ in range(12):
+    def _line(self, z: FloatArray, target: FloatArray, best: float) -> FloatArray:
+        for step in (1.0, 0.5, 0.1, 0.01):
             trial = self.repair(z + step * (target - z))
+            if self.cost(trial) < best:
+                return trial
+        return z
+
+    def _move(self, z: FloatArray) -> FloatArray:
+        """Linearise at the current distances moved in time, all of them or those after the peak."""
+        best, peak = self.cost(z), int(np.argmax(z))
+        for distance in (1, 2, 4, 8, 16, 64, 256, 1024):
+            for by in (distance, -distance):
+                if self.solves <= 0:
+                    return z
+                index = np.clip(np.arange(self.steps) + by, 0, self.steps - 1)
+                tail = np.where(np.arange(self.steps) < peak, np.arange(self.steps), np.maximum(index, peak))
+                for at in (z[index], z[tail]):
+                    trial = self.solve(at)
+                    if trial is not None and self.cost(trial) < best:
+                        z, best = trial, self.cost(trial)
+            if distance >= self.steps:
+                break
+        return z
+
+    def _newton(self, z: FloatArray) -> FloatArray:
+        """Levenberg–Marquardt on the shifts that are positive; the Hessian is tridiagonal."""
+        best, damping = self.cost(z), 1e-3
+        for _ in range(100):
+            change = self._newton_step(z, damping)
+            if change is None:
+                return z
+            trial = z.copy()
+            trial[1:-1] = np.maximum(z[1:-1] + change, 0.0)
+            trial = self.repair(trial)
             cost = self.cost(trial)
             if cost < best:
-                return trial, cost
-            step /= 2
-        return z, best
+                settled = cost > best * (1 - 1e-8)
+                z, best, damping = trial, cost, damping / 5
+                if settled:
+                    return z
+            elif damping > 1e6:
+                return z
+            else:
+                damping *= 8
+        return z
+
+    def _newton_step(self, z: FloatArray, damping: float) -> FloatArray | None:
+        if self.steps < 2:
+            return None
+        inner = z[:-1]
+        slopes = np.asarray(self.phi.tangent(inner)[0])
+        bump = 1e-6 * inner + 1e-300
+        bend = np.maximum((np.asarray(self.phi.tangent(inner + bump)[0]) - slopes) / bump, 0.0)
+        weighted = (np.maximum(self.phi.value(inner) - z[1:], 0.0)) / self.variances
+        gradient = weighted[1:] * slopes[1:] - weighted[:-1]
+        free = np.isfinite(gradient) & ((inner[1:] > 0) | (gradient < 0))
+        if not free.any():
+            return None
+        diagonal = 1 / self.variances[:-1] + (slopes[1:] ** 2) / self.variances[1:] + weighted[1:] * bend[1:]
+        coupling = -slopes[1:] / self.variances[1:]
+        if len(gradient) == 1:
+            return -gradient / (diagonal * (1 + damping))
+        banded = np.zeros((2, len(gradient)))
+        banded[1] = np.where(free, diagonal * (1 + damping), 1.0)
+        banded[0, 1:] = np.where(free[1:] & free[:-1], coupling[:-1], 0.0)
+        return np.asarray(solveh_banded(banded, np.where(free, -gradient, 0.0)))
