@@ -1,0 +1,68 @@
+"""Small NumPyro models that several test files share."""
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+
+def logistic(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def bent(X, y=None):
+    """A regression through tanh: its rows have no affine predictor."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    b = numpyro.sample("b", dist.Normal(0, 1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(jnp.tanh(X @ w) * b, 0.5), obs=y)
+
+
+def normal_mean(y=None):
+    """y_i ~ N(mu, 1), mu ~ N(0, 1): the posterior of n rows has precision n + 1."""
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def linear(X, y=None):
+    """y_i ~ N(x_i w, 1), w ~ N(0, I)."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def centred_inside(X, y=None):
+    """Rows are coupled: each covariate has the mean of all rows subtracted."""
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=(X - X.mean(0)) @ w), obs=y)
+
+
+def outside_plate(X, y=None):
+    """The observed site is not inside a data plate."""
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    numpyro.sample("y", dist.Bernoulli(logits=X @ w).to_event(1), obs=y)
+
+
+def latent_inside_plate(X, y=None):
+    """One latent for each row."""
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        u = numpyro.sample("u", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + u), obs=y)
+
+
+def fixed_plate(X, y=None):
+    """The plate's size is written in the model."""
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", 12):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def flat_prior(X, y=None):
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), event_shape=(X.shape[1],))
+    w = numpyro.sample("w", flat)
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)

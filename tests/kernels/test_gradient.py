@@ -1,0 +1,98 @@
+"""The clipped gradient is the sum of the rows' gradients, each clipped in the metric of M."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient
+from private_mcmc.kernels.whitening import whitening
+from private_mcmc.modeling import Ball, Binary, Box, Rows, read
+from tests.examples_of_models import bent, logistic
+
+N, P = 40, 3
+MATRIX = ((2.0, 0.3, 0.0), (0.3, 1.0, 0.1), (0.0, 0.1, 0.5))
+CASES = {
+    "affine": (logistic, Rows(X=Ball(2.0, dim=P), y=Binary())),
+    "general": (bent, Rows(X=Ball(2.0, dim=P), y=Box(-3.0, 3.0))),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    model, rows = CASES[request.param]
+    with jax.enable_x64(True):
+        return request.param, read(model, rows, n=N), rows.synthetic(jax.random.key(1), N)
+
+
+def naive(model, change, columns, present, u, clip):
+    """Row by row: gradient, norm in the whitened coordinates, clip, add."""
+    total = np.zeros(model.dim)
+    for i in range(N):
+        row = {name: column[i] for name, column in columns.items()}
+        gradient = jax.grad(lambda u, row=row: model.row_loss(change.to_parameter(u), row))(u)
+        if present[i]:
+            total += np.asarray(gradient) * min(1.0, clip / np.linalg.norm(gradient))
+    return total
+
+
+def matrix_for(model, kind):
+    if kind == "identity":
+        return None
+    if kind == "diagonal":
+        return tuple(np.linspace(0.5, 2.0, model.dim))
+    full = np.eye(model.dim)
+    full[:3, :3] = MATRIX
+    return tuple(map(tuple, full))
+
+
+@pytest.mark.parametrize("kind", ["identity", "diagonal", "full"])
+@pytest.mark.parametrize("clip", [0.05, 0.4, 100.0])
+def test_equals_the_naive_sum(case, kind, clip):
+    _, model, columns = case
+    with jax.enable_x64(True):
+        change = whitening(matrix_for(model, kind), model.dim)
+        gradient = clipped_gradient(model, change, clip)
+        present = jnp.arange(N) % 5 != 0
+        u = jnp.linspace(-1.0, 1.5, model.dim)
+        found = gradient.total(u, gradient.prepare(columns, present))
+        wanted = naive(model, change, columns, present, u, clip)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_the_route_is_chosen_by_the_proved_structure(case):
+    name, model, columns = case
+    prepared = clipped_gradient(model, whitening(None, model.dim), 1.0).prepare(columns, jnp.ones(N, bool))
+    assert isinstance(prepared, AffineRows if name == "affine" else GeneralRows)
+
+
+@given(scale=st.floats(-1e6, 1e6), clip=st.floats(1e-3, 1e3), index=st.integers(0, N - 1))
+def test_one_row_moves_the_sum_by_at_most_the_clip(case, scale, clip, index):
+    _, model, columns = case
+    with jax.enable_x64(True):
+        change = whitening(matrix_for(model, "full"), model.dim)
+        gradient = clipped_gradient(model, change, clip)
+        u = scale * jnp.linspace(-1.0, 1.0, model.dim)
+        alone = gradient.total(u, gradient.prepare(columns, jnp.arange(N) == index))
+    assert float(jnp.linalg.norm(alone)) <= clip
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
+def test_a_row_stays_inside_the_clip_at_any_state(case, bad):
+    _, model, columns = case
+    with jax.enable_x64(True):
+        gradient = clipped_gradient(model, whitening(None, model.dim), 0.7)
+        u = jnp.full(model.dim, bad)
+        alone = gradient.total(u, gradient.prepare(columns, jnp.arange(N) == 3))
+    assert float(jnp.linalg.norm(alone)) <= 0.7
+
+
+def test_rows_that_are_absent_count_for_nothing(case):
+    _, model, columns = case
+    with jax.enable_x64(True):
+        gradient = clipped_gradient(model, whitening(None, model.dim), 0.7)
+        u = jnp.linspace(-1.0, 1.5, model.dim)
+        none = gradient.total(u, gradient.prepare(columns, jnp.zeros(N, bool)))
+    np.testing.assert_array_equal(none, np.zeros(model.dim))
