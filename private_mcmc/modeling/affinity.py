@@ -1,0 +1,91 @@
+"""Which intermediate results are constant or affine in one input, proved primitive by primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+
+import jax.numpy as jnp
+
+from private_mcmc.modeling.program import Equation, Program, Variable
+
+
+class Level(IntEnum):
+    """How a value depends on the input, the other inputs held fixed. ``UNKNOWN`` is what is not proved."""
+
+    CONSTANT = 0
+    AFFINE = 1
+    UNKNOWN = 2
+
+
+# Linear in all operands together.
+_LINEAR = frozenset(
+    ["add", "sub", "add_any", "neg", "reduce_sum", "cumsum", "copy", "copy_p", "real"]
+    + ["reshape", "broadcast_in_dim", "squeeze", "expand_dims", "transpose", "slice", "rev"]
+    + ["concatenate", "pad"]
+)
+# Linear in the operands at these positions when all the others are constant.
+_LINEAR_AT = {
+    "div": (0,),
+    "gather": (0,),
+    "dynamic_slice": (0,),
+    "dynamic_update_slice": (0, 1),
+    "scatter": (0, 2),
+    "scatter-add": (0, 2),
+    "scatter_add": (0, 2),
+}
+# Linear in each of two operands when the other one is constant.
+_BILINEAR = frozenset(["mul", "dot_general", "conv_general_dilated"])
+
+
+def affinity(program: Program, name: str) -> Mapping[Variable, Level]:
+    """Level of every variable in the input ``name``.
+
+    ``AFFINE`` is a proof: the value is ``A·input + b`` with ``A`` and ``b`` functions of the other inputs.
+    Primitives that are not listed, custom derivative rules (whose gradient may differ from that of the
+    value), loops and branches make ``UNKNOWN`` of anything that is not constant.
+    """
+    levels = dict.fromkeys(program.constants, Level.CONSTANT)
+    levels.update({v: Level.AFFINE if n == name else Level.CONSTANT for n, v in program.inputs.items()})
+    for equation in program.equations:
+        result = _level(equation, [levels[variable] for variable in equation.inputs], program)
+        levels.update(dict.fromkeys(equation.outputs, result))
+    return levels
+
+
+def _level(equation: Equation, levels: list[Level], program: Program) -> Level:
+    worst = max(levels, default=Level.CONSTANT)
+    if worst is not Level.AFFINE:
+        return worst
+    moving = [position for position, level in enumerate(levels) if level is Level.AFFINE]
+    name = equation.name
+    if name in _LINEAR:
+        return Level.AFFINE
+    if name in _LINEAR_AT:
+        return Level.AFFINE if set(moving) <= set(_LINEAR_AT[name]) else Level.UNKNOWN
+    if name in _BILINEAR:
+        return Level.AFFINE if len(moving) == 1 else Level.UNKNOWN
+    rule = _SPECIAL.get(name)
+    return rule(equation, moving, program) if rule else Level.UNKNOWN
+
+
+def _select(equation: Equation, moving: list[int], program: Program) -> Level:
+    return Level.UNKNOWN if 0 in moving else Level.AFFINE
+
+
+def _convert(equation: Equation, moving: list[int], program: Program) -> Level:
+    source = program.avals[equation.inputs[0]].dtype
+    target = program.avals[equation.outputs[0]].dtype
+    floats = jnp.issubdtype(source, jnp.floating) and jnp.issubdtype(target, jnp.floating)
+    return Level.AFFINE if floats and target.itemsize >= source.itemsize else Level.UNKNOWN
+
+
+def _integer_power(equation: Equation, moving: list[int], program: Program) -> Level:
+    return Level.AFFINE if equation.params["y"] == 1 else Level.UNKNOWN
+
+
+_SPECIAL: Mapping[str, Callable[[Equation, list[int], Program], Level]] = {
+    "select_n": _select,
+    "convert_element_type": _convert,
+    "integer_pow": _integer_power,
+}

@@ -1,0 +1,395 @@
+"""What one value of a row may be: public facts that are enforced by a silent map, never trusted.
+
+Every domain answers the same questions: the shape and type of one row's value, a bound on its
+Euclidean norm, elementwise bounds, a map of any numeric column into the domain, and public random rows.
+The map is a function of one row alone, so it never changes how many rows two data sets differ in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+
+from private_mcmc.errors import DeclarationError
+
+Bounds: TypeAlias = float | tuple[Any, ...]
+
+_SMALLEST, _LARGEST = 1e-30, 1e30
+_LARGEST_COUNT = 2**31 - 1
+
+
+def _working_dtype() -> Any:
+    """The widest float of the current JAX mode: float64 under ``enable_x64``, float32 otherwise."""
+    return jax.dtypes.canonicalize_dtype(np.float64)
+
+
+def _storage_dtype(dtype: DTypeLike | None) -> Any:
+    chosen = jax.dtypes.canonicalize_dtype(np.float64 if dtype is None else dtype)
+    if not jnp.issubdtype(chosen, jnp.floating):
+        raise DeclarationError(f"dtype={chosen}: real columns are stored as floats.")
+    return chosen
+
+
+def _as_whole(column: ArrayLike, largest: int) -> jax.Array:
+    """Nearest integer in [0, largest]; NaN becomes 0. Clipped before the cast, which would wrap around."""
+    values = jnp.asarray(column)
+    if jnp.issubdtype(values.dtype, jnp.floating):
+        # In float32 the bound itself may round up past the largest int32.
+        bound = values.dtype.type(largest)
+        bound = bound if float(bound) <= largest else np.nextafter(bound, values.dtype.type(0))
+        values = jnp.clip(jnp.round(jnp.where(jnp.isnan(values), 0.0, values)), 0, bound)
+    elif values.dtype == jnp.bool_:
+        values = values.astype(jnp.int32)
+    else:
+        values = jnp.clip(values, 0, min(largest, jnp.iinfo(values.dtype).max))
+    return jnp.clip(values.astype(jnp.int32), 0, largest)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Base of the row domains; see the module."""
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the column after ``project`` under x64: float64 for reals, int32 for whole numbers."""
+        return np.dtype(np.int32)
+
+    @property
+    def norm_bound(self) -> float:
+        """An upper bound on the Euclidean norm of one row's value."""
+        lo, hi = self.interval()
+        largest = np.maximum(np.abs(lo), np.abs(hi))
+        if np.size(largest) == 1:
+            return float(np.max(largest))
+        total = math.sqrt(math.fsum(float(bound) ** 2 for bound in np.ravel(largest)))
+        return math.nextafter(math.nextafter(total, math.inf), math.inf)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Elementwise bounds ``(lo, hi)``, float64 arrays of ``event_shape``."""
+        raise DeclarationError(f"{type(self).__name__} is not a row domain.")
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Map ``(n, *event_shape)`` numbers into the domain, row by row and silently; traceable.
+
+        ``dtype`` narrows the storage of real columns; the bounds hold for the narrowed values.
+        """
+        raise DeclarationError(f"{type(self).__name__} is not a row domain.")
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """``n`` public random rows; every other one lies at an extreme of the domain."""
+        raise DeclarationError(f"{type(self).__name__} is not a row domain.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"ball": {"radius": 1.0, "dim": 9}}``; the inverse of ``domain_from_dict``."""
+        return {type(self).__name__.lower(): {k: v for k, v in asdict(self).items() if v is not None}}
+
+
+def _every_other(n: int, first: jax.Array, second: jax.Array) -> jax.Array:
+    even = (jnp.arange(n) % 2 == 0).reshape((n,) + (1,) * (first.ndim - 1))
+    return jnp.where(even, first, second)
+
+
+@dataclass(frozen=True)
+class Ball(Domain):
+    """Vectors of ``dim`` numbers with Euclidean norm at most ``radius``; longer ones are scaled down.
+
+    A row with a NaN or an infinity becomes the zero vector. ``dim`` is 1 for a column of single numbers
+    in a matrix; a column of plain numbers is a ``Box``.
+
+    Raises:
+        DeclarationError: unless ``1e-30 ≤ radius ≤ 1e30`` and ``dim ≥ 1``.
+    """
+
+    radius: float
+    dim: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", _number("radius", self.radius))
+        if not _SMALLEST <= self.radius <= _LARGEST:
+            raise DeclarationError(
+                f"Ball radius={self.radius}: choose units in which it is in [1e-30, 1e30]."
+            )
+        object.__setattr__(self, "dim", _whole("Ball dim", self.dim, 1))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return (self.dim,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    @property
+    def norm_bound(self) -> float:
+        """``radius``."""
+        return self.radius
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``±radius`` in every coordinate."""
+        return np.full(self.dim, -self.radius), np.full(self.dim, self.radius)
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Scale rows longer than ``radius`` down, to a float64 norm that is at most ``radius``."""
+        storage, working = _storage_dtype(dtype), _working_dtype()
+        rows = jnp.asarray(column).astype(storage).astype(working)
+        finite = jnp.all(jnp.isfinite(rows), axis=-1, keepdims=True)
+        rows = jnp.where(finite, rows, 0.0)
+        # Dividing by the largest entry first keeps the squares from overflowing.
+        largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)
+        safe = jnp.where(largest > 0, largest, 1.0)
+        length = safe * jnp.sqrt(jnp.sum(jnp.square(rows / safe), axis=-1, keepdims=True))
+        # The margins cover the rounding of the norm (in any order of summation) and of the narrowing.
+        inside = self.radius * (1 - (self.dim + 16) * float(jnp.finfo(working).eps))
+        target = inside - self.radius * 2 * float(jnp.finfo(storage).eps)
+        scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
+        return jnp.where(length <= inside, rows, scaled).astype(storage)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows on the sphere (some along an axis), half inside."""
+        directions, kinds, axes, lengths = jax.random.split(key, 4)
+        vectors = jax.random.normal(directions, (n, self.dim))
+        axis = jax.nn.one_hot(jax.random.randint(axes, (n,), 0, self.dim), self.dim)
+        axis = axis * jnp.sign(vectors[:, :1] + 0.5)
+        vectors = jnp.where(jax.random.bernoulli(kinds, 0.3, (n, 1)), axis, vectors)
+        vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+        inner = jax.random.uniform(lengths, (n, 1))
+        return self.project(vectors * self.radius * _every_other(n, jnp.ones((n, 1)), inner))
+
+
+@dataclass(frozen=True)
+class Box(Domain):
+    """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
+
+    NaN becomes the point of the box nearest to zero. ``lo`` and ``hi`` are numbers or arrays.
+
+    Raises:
+        DeclarationError: unless the bounds are finite and ``lo ≤ hi``.
+    """
+
+    lo: Bounds
+    hi: Bounds
+
+    def __post_init__(self) -> None:
+        try:
+            lo, hi = np.broadcast_arrays(np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64))
+        except (TypeError, ValueError) as error:
+            raise DeclarationError(f"Box(lo, hi): numbers or arrays of one shape ({error}).") from error
+        if lo.size == 0 or not np.all(np.isfinite(lo) & np.isfinite(hi) & (lo <= hi)):
+            raise DeclarationError("Box(lo, hi): bounds must be finite with lo <= hi in every coordinate.")
+        if not np.all(np.maximum(np.abs(lo), np.abs(hi)) <= _LARGEST):
+            raise DeclarationError("Box(lo, hi): choose units in which the bounds are at most 1e30.")
+        object.__setattr__(self, "lo", _freeze(lo))
+        object.__setattr__(self, "hi", _freeze(hi))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return np.shape(self.lo)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """The box itself."""
+        return np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64)
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Clip to the box, to bounds that the storage type can hold."""
+        storage = _storage_dtype(dtype)
+        lo, hi = self._stored_bounds(storage)
+        values = jnp.asarray(column).astype(storage)
+        nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(storage)
+        return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows at corners, half uniform."""
+        lo, hi = self.interval()
+        where, corner = jax.random.split(key)
+        inner = jax.random.uniform(where, (n, *self.event_shape))
+        corners = jax.random.bernoulli(corner, 0.5, (n, *self.event_shape)).astype(inner.dtype)
+        share = _every_other(n, corners, inner)
+        return self.project(lo * (1 - share) + hi * share)
+
+    def _stored_bounds(self, storage: Any) -> tuple[np.ndarray, np.ndarray]:
+        lo, hi = self.interval()
+        narrow_lo, narrow_hi = lo.astype(storage), hi.astype(storage)
+        narrow_lo = np.where(narrow_lo < lo, np.nextafter(narrow_lo, storage.type(np.inf)), narrow_lo)
+        narrow_hi = np.where(narrow_hi > hi, np.nextafter(narrow_hi, storage.type(-np.inf)), narrow_hi)
+        if not np.all(narrow_lo <= narrow_hi):
+            raise DeclarationError(f"Box(lo, hi): no {storage} lies between the bounds; widen the box.")
+        return narrow_lo, narrow_hi
+
+
+@dataclass(frozen=True)
+class Binary(Domain):
+    """0 or 1, as int32: at least one half is 1, everything else (NaN too) is 0."""
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, 1)``."""
+        return np.zeros(()), np.ones(())
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Threshold at one half."""
+        return (jnp.asarray(column) >= 0.5).astype(jnp.int32)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Fair coin flips."""
+        return jax.random.bernoulli(key, 0.5, (n,)).astype(jnp.int32)
+
+
+@dataclass(frozen=True)
+class Categories(Domain):
+    """One of ``0 … k−1``, as int32; other numbers go to the nearest category, NaN to 0.
+
+    Raises:
+        DeclarationError: unless ``2 ≤ k < 2^31``.
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", _whole("Categories k", self.k, 2))
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, k−1)``."""
+        return np.zeros(()), np.full((), float(self.k - 1))
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """The nearest category."""
+        return _as_whole(column, self.k - 1)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows in the first or last category, half uniform."""
+        inner, ends = jax.random.split(key)
+        extreme = jnp.where(jax.random.bernoulli(ends, 0.5, (n,)), self.k - 1, 0)
+        return _every_other(n, extreme, jax.random.randint(inner, (n,), 0, self.k)).astype(jnp.int32)
+
+
+@dataclass(frozen=True)
+class Counts(Domain):
+    """A whole number from 0 to ``max``, as int32; other numbers go to the nearest one, NaN to 0.
+
+    Raises:
+        DeclarationError: unless ``1 ≤ max < 2^31``.
+    """
+
+    max: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max", _whole("Counts max", self.max, 1))
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, max)``."""
+        return np.zeros(()), np.full((), float(self.max))
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """The nearest allowed count."""
+        return _as_whole(column, self.max)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows at 0 or ``max``, half uniform."""
+        inner, ends = jax.random.split(key)
+        extreme = jnp.where(jax.random.bernoulli(ends, 0.5, (n,)), self.max, 0)
+        middle = jnp.floor(jax.random.uniform(inner, (n,)) * self.max)
+        return self.project(_every_other(n, extreme.astype(middle.dtype), middle))
+
+
+@dataclass(frozen=True)
+class Real(Domain):
+    """Unbounded numbers (``dim=None``) or vectors of ``dim`` numbers; NaN and infinities become 0.
+
+    Nothing bounds such a column: a row that enters a predictor through it needs clipping.
+
+    Raises:
+        DeclarationError: unless ``dim`` is ``None`` or at least 1.
+    """
+
+    dim: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dim is not None:
+            object.__setattr__(self, "dim", _whole("Real dim", self.dim, 1))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return () if self.dim is None else (self.dim,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(−∞, ∞)``."""
+        return np.full(self.event_shape, -np.inf), np.full(self.event_shape, np.inf)
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Replace what is not finite in the storage type by 0."""
+        values = jnp.asarray(column).astype(_storage_dtype(dtype))
+        return jnp.where(jnp.isfinite(values), values, 0.0)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Normal rows of scales from 0.1 to 100."""
+        values, scales = jax.random.split(key)
+        spread = 10.0 ** jax.random.uniform(scales, (n,) + (1,) * len(self.event_shape), minval=-1, maxval=2)
+        return self.project(jax.random.normal(values, (n, *self.event_shape)) * spread)
+
+
+_DOMAINS: Mapping[str, type[Domain]] = {
+    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real)
+}
+
+
+def domain_from_dict(record: Mapping[str, Any] | str) -> Domain:
+    """The domain of ``{"ball": {"radius": 1.0, "dim": 9}}``; a bare name where it takes no arguments.
+
+    Raises:
+        DeclarationError: for an unknown name or wrong arguments; the message lists the names.
+    """
+    entry = {record: {}} if isinstance(record, str) else record
+    if not isinstance(entry, Mapping) or len(entry) != 1:
+        raise DeclarationError(f"row domain {record!r}: one of {', '.join(_DOMAINS)} with its arguments.")
+    name, arguments = next(iter(entry.items()))
+    if name not in _DOMAINS or not isinstance(arguments, Mapping):
+        raise DeclarationError(f"row domain {name!r}: one of {', '.join(_DOMAINS)} with its arguments.")
+    try:
+        return _DOMAINS[name](**arguments)
+    except TypeError as error:
+        raise DeclarationError(f"row domain {name!r}: {error}.") from error
+
+
+def _freeze(values: np.ndarray) -> Bounds:
+    if values.ndim == 0:
+        return float(values)
+    return tuple(_freeze(entry) for entry in values)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(f"{name}={value!r}: must be a number.") from error
+
+
+def _whole(name: str, value: Any, smallest: int) -> int:
+    number = _number(name, value)
+    if not (smallest <= number <= _LARGEST_COUNT and number == int(number)):
+        raise DeclarationError(f"{name}={value!r}: a whole number from {smallest} to 2^31 - 1.")
+    return int(number)
