@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from private_mcmc.accounting import gdp, rdp
-from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Points, Pure
+from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.pld import Losses, Step, losses
+from private_mcmc.accounting.sampled_pairs import Sampled
 
 _MOST_PURE = 12
 
@@ -30,7 +33,19 @@ def combine(curves: tuple[Curve, ...]) -> Curve:
     if rhos:
         merged.append(Concentrated(rhos[0] if len(rhos) == 1 else _up(math.fsum(rhos))))
     merged += [curve for curve in flat if not isinstance(curve, (Gaussian, Concentrated))]
+    merged = _merge_sampled(merged)
     return merged[0] if len(merged) == 1 else Product(tuple(merged))
+
+
+def _merge_sampled(curves: list[Curve]) -> list[Curve]:
+    """Steps with the same pair, rate and ratio counted together."""
+    counts: dict[tuple[str, float, float], int] = {}
+    for curve in curves:
+        if isinstance(curve, Sampled):
+            key = (curve.pair, curve.rate, curve.ratio)
+            counts[key] = counts.get(key, 0) + curve.steps
+    rest = [curve for curve in curves if not isinstance(curve, Sampled)]
+    return rest + [Sampled(*key, count) for key, count in counts.items()]
 
 
 def _up(value: float) -> float:
@@ -47,7 +62,10 @@ class Product(Curve):
     def delta(self, epsilon: float) -> float:
         """The least of the compositions that apply to these kinds."""
         gdp.check_epsilon(epsilon)
-        return min(self._with_discrete_losses(epsilon), self._by_renyi(epsilon))
+        found = [self._with_discrete_losses(epsilon), self._by_renyi(epsilon)]
+        if self._losses is not None:
+            found.append(self._losses.delta(epsilon))
+        return min(found)
 
     def epsilon(self, delta: float) -> float:
         """At ``δ = 0`` the sum of the pure levels."""
@@ -62,6 +80,16 @@ class Product(Curve):
     def to_dict(self) -> dict[str, Any]:
         """``kind`` and the parts, in plain types."""
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+
+    @cached_property
+    def _losses(self) -> Losses | None:
+        """The joint loss distribution, where a grid is needed and every part has a worst pair."""
+        if not any(isinstance(part, (Sampled, Laplace)) for part in self.parts):
+            return None
+        steps = [_loss_steps(part) for part in self.parts]
+        if any(step is None for step in steps):
+            return None
+        return losses(tuple(item for step in steps if step is not None for item in step))
 
     def _with_discrete_losses(self, epsilon: float) -> float:
         """Every pure or approximate part replaced by its worst pair, the rest kept as one curve.
@@ -100,6 +128,18 @@ class Product(Curve):
 def _sharpest(part: Points) -> tuple[float, float]:
     """The one point that stands for the part in a composition: the one with the least ``δ``."""
     return min(part.points, key=lambda point: (point[1], point[0]))
+
+
+def _loss_steps(part: Curve) -> tuple[Step, ...] | None:
+    if isinstance(part, Sampled):
+        return part.loss_steps
+    if isinstance(part, (Gaussian, Laplace, Pure)):
+        size = part.m if isinstance(part, Gaussian) else part.level
+        return (Step(part.kind, size),) if 1e-6 <= size <= 200 else None
+    if isinstance(part, Points):
+        level, miss = _sharpest(part)
+        return (Step("point", level, miss),) if level <= 200 else None
+    return None
 
 
 def _tail(rest: list[Curve], epsilon: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.product import Product
+from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.errors import DeclarationError
 
 _SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Concentrated)}
@@ -57,6 +58,10 @@ def curve_from_dict(record: Mapping[str, Any]) -> Curve:
         return _SIMPLE[kind](**{key: float(item) for key, item in values.items()})  # type: ignore[call-arg]
     if kind == "points":
         return Points(tuple((float(level), float(miss)) for level, miss in values["points"]))
+    if kind == "sampled":
+        return Sampled(
+            str(values["pair"]), float(values["rate"]), float(values["ratio"]), int(values["steps"])
+        )
     if kind == "product":
         return Product(tuple(curve_from_dict(part) for part in record["parts"]))
     raise DeclarationError(f"unknown kind of privacy curve {kind!r}.")

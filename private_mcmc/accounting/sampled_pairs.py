@@ -1,0 +1,67 @@
+"""The curve of many steps of a subsampled Gaussian mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import Curve, Gaussian
+from private_mcmc.accounting.mixtures import check_pair, renyi
+from private_mcmc.accounting.pld import Losses, Step, losses
+from private_mcmc.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Sampled(Curve):
+    """``steps`` subsampled Gaussian steps with one dominating pair (see ``mixtures``).
+
+    Attributes:
+        pair: ``"add_remove"``, ``"replace_one"`` (Poisson) or ``"fixed"`` (without replacement).
+        rate: ``q``.
+        ratio: ``r/σ``, the shift of one present row over the noise's standard deviation.
+        steps: how many such steps.
+    """
+
+    pair: str
+    rate: float
+    ratio: float
+    steps: int
+    kind = "sampled"
+
+    def __post_init__(self) -> None:
+        check_pair(self.pair, self.rate, self.ratio)
+        if not self.steps >= 1:
+            raise DeclarationError(f"steps={self.steps}: must be at least 1.")
+
+    @property
+    def unamplified(self) -> Gaussian:
+        """What holds even if it were known which rows were drawn."""
+        whole = self.ratio if self.pair == "add_remove" else 2 * self.ratio
+        return Gaussian(whole * math.sqrt(self.steps) * (1 + 4 * math.ulp(1.0)))
+
+    @cached_property
+    def _losses(self) -> Losses:
+        return losses(self.loss_steps)
+
+    @property
+    def loss_steps(self) -> tuple[Step, ...]:
+        """Input of ``pld.losses``."""
+        return (Step(self.pair, self.ratio, self.rate, self.steps),)
+
+    def delta(self, epsilon: float) -> float:
+        """From the composed privacy loss distribution; never above the un-amplified value."""
+        plain = self.unamplified.delta(gdp.check_epsilon(epsilon))
+        if not worth_discretising(self.unamplified.m):
+            return plain
+        return min(plain, self._losses.delta(epsilon))
+
+    def rdp(self, alpha: float) -> float:
+        """By quadrature, one step times ``steps``."""
+        return self.steps * renyi(self.pair, self.rate, self.ratio, alpha)
+
+
+def worth_discretising(m: float) -> bool:
+    """Whether a grid of losses can resolve mechanisms whose un-amplified total is ``m``-GDP."""
+    return 1e-6 <= m <= 200.0
