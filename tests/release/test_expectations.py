@@ -1,0 +1,240 @@
+"""Expectations: declared first, priced first, and never moved by a row more than was charged."""
+
+import math
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpyro.distributions import constraints
+from scipy import stats
+
+from private_mcmc.accounting import Curvature, average_sensitivity
+from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.release import Expectations, plan_expectations
+from private_mcmc.release.monte_carlo import monte_carlo_sd
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Target
+
+TARGET = Target(1.0, 1e-6)
+CURVATURE = Curvature(strong_convexity=1.0, smoothness=4.0)
+
+
+def site(name, shape, support, first, last):
+    return SimpleNamespace(name=name, shape=shape, support=support, slice=slice(first, last))
+
+
+def constrain(theta):
+    low, high = -1.0, 3.0
+    return {
+        "w": theta[:3],
+        "p": jax.nn.sigmoid(theta[3]),
+        "u": low + (high - low) * jax.nn.sigmoid(theta[4]),
+        "s": jnp.exp(theta[5]),
+        "odds": theta[:1] * 2,
+    }
+
+
+MODEL = SimpleNamespace(
+    dim=6,
+    constrain=constrain,
+    sites=(
+        site("w", (3,), constraints.real_vector, 0, 3),
+        site("p", (), constraints.unit_interval, 3, 4),
+        site("u", (), constraints.interval(-1.0, 3.0), 4, 5),
+        site("s", (), constraints.positive, 5, 6),
+    ),
+)
+
+
+def schedule(expectations, num_steps=100, **changes):
+    base = {
+        "adjacency": "replace_one",
+        "num_rows": 100,
+        "dim": 6,
+        "step_size": 0.05,
+        "num_steps": num_steps,
+        "clip": 1.0,
+        "temper": 0.2,
+        "release": expectations.average(num_steps),
+    }
+    return Schedule(**(base | changes))
+
+
+def planned(expectations, target=TARGET, curvature=CURVATURE, **changes):
+    return plan_expectations(expectations, MODEL, schedule(expectations, **changes), curvature, target)
+
+
+def names(plan):
+    return {f.name: unit for f, unit in zip(plan.functions, plan._split(plan.units), strict=True)}
+
+
+def test_sites_move_by_their_proved_slopes():
+    expectations = Expectations("w", "p", "u")
+    distance = average_sensitivity(schedule(expectations), CURVATURE)
+    moved = names(planned(expectations))
+    np.testing.assert_allclose(moved["w"], distance, rtol=1e-8)
+    np.testing.assert_allclose(moved["p"], distance / 4, rtol=1e-8)
+    np.testing.assert_allclose(moved["u"], distance, rtol=1e-8)
+
+
+def test_a_range_smaller_than_the_move_of_the_chain_is_used_instead():
+    wild = Curvature()
+    plan = planned(Expectations("p", "u", {"q": lambda s: s["s"] > 1.0}), curvature=wild)
+    np.testing.assert_allclose(plan.units, [1.0, 4.0, 1.0])
+    with pytest.raises(DeclarationError, match="nothing bounds"):
+        planned(Expectations("w"), curvature=wild)
+    assert planned(Expectations("w", bounds={"w": (-2.0, 2.0)}), curvature=wild).units == pytest.approx(4.0)
+
+
+def test_a_callers_lipschitz_constant_is_quoted_as_an_assumption():
+    plan = planned(Expectations({"g": lambda s: jnp.sin(s["w"]).sum()}, lipschitz={"g": math.sqrt(3)}))
+    assert any("stated, not proved" in line for line in plan.statement.argument.assumptions)
+    assert not any(
+        "stated, not proved" in line for line in planned(Expectations("w")).statement.argument.assumptions
+    )
+
+
+def test_the_price_is_known_before_the_run_and_meets_the_target():
+    laplace = planned(Expectations("w", epsilon=0.25))
+    assert laplace.statement.epsilon(0.0) == pytest.approx(0.25)
+    normal = planned(Expectations("w", noise="gaussian"))
+    assert normal.statement.epsilon(1e-6) <= 1.0
+    assert normal.statement.epsilon(1e-6) == pytest.approx(1.0, rel=1e-3)
+    for plan in (laplace, normal):
+        assert plan.statement.verify()
+        assert "expected error" in plan.describe()
+        np.testing.assert_allclose(plan.expected_error, plan.noise.mean_absolute_error * plan.units)
+    with pytest.raises(DeclarationError, match="δ = 0"):
+        planned(Expectations("w", noise="gaussian"), target=Target(1.0, 0.0))
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 60]))
+def test_coupled_chains_on_adjacent_data_stay_within_the_charge(seed, burn_in):
+    """A quadratic with adjacent linear terms, whose worst case is the charge itself."""
+    random = np.random.default_rng(seed)
+    expectations = Expectations("w", "p", burn_in=burn_in)
+    record = schedule(expectations)
+    plan = plan_expectations(expectations, MODEL, record, CURVATURE, TARGET)
+    direction = random.normal(size=6)
+    direction *= 2 * record.temper * record.clip / np.linalg.norm(direction)
+    hessian = np.asarray([1.0, 1.0, 1.0, 1.0, 2.0, 4.0])
+    x, y = np.zeros(6), np.zeros(6)
+    totals = np.zeros((2, 4))
+    with jax.enable_x64(True):
+        observe = jax.jit(plan.observable)
+        for step in range(1, record.num_steps + 1):
+            shock = math.sqrt(2 * 0.05) * random.normal(size=6)
+            x = x - 0.05 * (hessian * x) + shock
+            y = y - 0.05 * (hessian * y + direction) + shock
+            if step > burn_in:
+                totals += np.stack([observe(x), observe(y)])
+    moved = np.abs(totals[0] - totals[1]) / (record.num_steps - burn_in)
+    assert moved.sum() <= plan.noise.sensitivity
+    if burn_in == 60 and abs(direction[:3]).sum() > 0.39 * math.sqrt(3):
+        assert moved[:3].sum() > 0.9 * math.sqrt(3)
+
+
+def test_the_worst_direction_uses_up_the_charge():
+    expectations = Expectations("w")
+    plan, record = planned(expectations), schedule(expectations)
+    direction = np.asarray([1.0, 1.0, 1.0, 0, 0, 0]) / math.sqrt(3) * 2 * record.temper
+    x, total = np.zeros(6), np.zeros(3)
+    for step in range(1, 101):
+        x = x - 0.05 * (x + direction)
+        total += x[:3] / plan.units if step >= record.release.first else 0.0
+    moved = np.abs(total / (100 - record.release.first + 1))
+    assert moved.sum() == pytest.approx(plan.noise.sensitivity, rel=1e-3)
+
+
+def test_released_values_are_the_averages_plus_noise_of_the_stated_size():
+    plan = planned(Expectations("w", epsilon=5.0))
+    wanted = np.asarray([3.0, -2.0, 0.5])
+    residuals = np.concatenate([plan.release(wanted / plan.units)["w"].value - wanted for _ in range(400)])
+    law = stats.laplace(scale=plan.noise.scale * plan.units[0])
+    assert stats.kstest(residuals, law.cdf).pvalue > 1e-6
+
+
+def test_values_that_are_not_numbers_count_as_the_lower_end_and_never_raise():
+    plan = planned(
+        Expectations({"r": lambda s: s["s"] / 0.0 * 0.0}, "w", bounds={"r": (2.0, 8.0)}, epsilon=1e6)
+    )
+    observed = plan.observable(jnp.full(6, jnp.nan))
+    np.testing.assert_allclose(observed * plan.units + plan.centres, [2.0, 0.0, 0.0, 0.0])
+    released = plan.release(np.full(4, np.nan))
+    assert released["r"].value == pytest.approx(2.0, abs=1e-2)
+    assert np.isfinite(plan.release(np.full(4, np.inf))["w"].value).all()
+
+
+def test_the_error_bar_adds_noise_and_monte_carlo_and_is_public():
+    expectations = Expectations("w")
+    plan = planned(expectations)
+    released = plan.release(np.zeros(3))["w"]
+    sampling = monte_carlo_sd(schedule(expectations), CURVATURE)
+    np.testing.assert_allclose(released.error, np.hypot(released.noise_sd, sampling), rtol=1e-8)
+
+
+@pytest.mark.parametrize("steps", [0.1, tuple(np.linspace(0.05, 0.3, 40))])
+def test_the_monte_carlo_bound_is_exact_for_a_gaussian_chain(steps):
+    expectations = Expectations("w", burn_in=7)
+    record = schedule(expectations, num_steps=40, step_size=steps, num_chains=3)
+    curvature = Curvature(strong_convexity=1.0, smoothness=1.0)
+    transition = np.eye(40)
+    for row in range(40):
+        for column in range(row):
+            transition[row, column] = np.prod([1 - s for s in record.step_sizes[column + 1 : row + 1]])
+    weights = transition[7:].mean(axis=0) * np.sqrt(2 * np.asarray(record.step_sizes))
+    exact = math.sqrt((weights**2).sum() / 3)
+    assert monte_carlo_sd(record, curvature) == pytest.approx(exact, rel=1e-12)
+    assert monte_carlo_sd(record, Curvature()) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "message"),
+    [
+        ((), {}, "at least one"),
+        (("w", "w"), {}, "once"),
+        ((3,), {}, "name or a function"),
+        (("w",), {"epsilon": 0.0}, "epsilon"),
+        (("w",), {"epsilon": math.nan}, "epsilon"),
+        (("w",), {"noise": "cauchy"}, "noise"),
+        (("w",), {"noise": "gaussian", "epsilon": 1.0}, "Laplace"),
+        (("w",), {"bounds": (1.0, 1.0)}, "a < b"),
+        (("w",), {"bounds": (0.0, math.inf)}, "finite"),
+        (("w",), {"bounds": 3.0}, "pair"),
+        (("w",), {"bounds": {"v": (0.0, 1.0)}}, r"\['v'\]"),
+        (("w",), {"lipschitz": 1.0}, "dict by name"),
+        ((len,), {"lipschitz": -1.0}, "positive"),
+        (("w",), {"burn_in": -1}, "burn_in"),
+    ],
+)
+def test_declarations_that_make_no_sense_are_refused_at_once(what, options, message):
+    with pytest.raises(DeclarationError, match=message):
+        Expectations(*what, **options)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [("nowhere", "sites are"), ("s", "bounds="), ("odds", "bounds="), (lambda s: s["s"], "bounds=")],
+)
+def test_functions_that_nothing_bounds_are_refused_with_the_remedy(what, message):
+    with pytest.raises(DeclarationError, match=message):
+        planned(Expectations(what))
+
+
+def test_burn_in_must_leave_a_step():
+    assert Expectations("w").average(10).first == 3
+    with pytest.raises(DeclarationError, match="leaves none"):
+        Expectations("w", burn_in=10).average(10)
+
+
+def test_what_was_not_declared_is_not_for_sale_afterwards():
+    released = planned(Expectations("w")).release(np.zeros(3))
+    with pytest.raises(ReleaseError, match="another run"):
+        released["p"]
+    assert "statement" in released.to_dict()
+    assert "pure" in repr(released)
