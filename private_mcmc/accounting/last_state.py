@@ -200,7 +200,7 @@ def _invariant(moduli: Moduli) -> float:
 
 def _least(cost: Callable[[int], float], longest: int) -> int:
     """A good number of steps to go back: a ladder of powers, then halving steps around its best rung."""
-    ladder = sorted({min(longest, 2**k) for k in range(longest.bit_length() + 1)})
+    ladder = sorted({min(longest, 1 << k) for k in range(longest.bit_length() + 1)})
     known = {togo: cost(togo) for togo in ladder}
     best = min(known, key=lambda togo: known[togo])
     width = max(1, best // 2)

@@ -1,0 +1,139 @@
+"""Privacy carried from a posterior to a run, back again, and to noised averages.
+
+A distance to the posterior has its own type: a distance to the chain's own stationary law, or one in
+Wasserstein metric, proves nothing here and cannot be passed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.rounding import up
+from private_mcmc.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class PosteriorDistance:
+    """``TV(law of the run, π_D) ≤ total_variation`` for **every** data set ``D`` of the domain.
+
+    Attributes:
+        total_variation: the bound, ``ζR(n)`` in BJRD Assumption 3.1.
+        source: where it is proved.
+    """
+
+    total_variation: float
+    source: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.total_variation <= 1:
+            raise DeclarationError(f"total_variation={self.total_variation}: must lie in [0, 1].")
+        if not self.source:
+            raise DeclarationError("source: say where the bound, uniform over data sets, is proved.")
+
+
+def _distance(value: PosteriorDistance) -> float:
+    if not isinstance(value, PosteriorDistance):
+        raise DeclarationError(
+            f"{type(value).__name__} is not a distance to the posterior: only total variation to π_D itself, "
+            "uniform over data sets (PosteriorDistance), carries privacy over."
+        )
+    return value.total_variation
+
+
+def _point(epsilon: float, delta: float) -> None:
+    gdp.check_epsilon(epsilon)
+    gdp.check_delta(delta)
+
+
+def delta_of_run(epsilon: float, posterior_delta: float, distance: PosteriorDistance) -> float:
+    """``δ' = δ + ζR(n)(e^ε + 1)``: the run is ``(ε, δ')``-DP if the posterior is ``(ε, δ)``-DP.
+
+    Source: BJRD Proposition 3.2 (i).
+    """
+    return _shifted(epsilon, posterior_delta, distance)
+
+
+def delta_of_posterior(epsilon: float, run_delta: float, limit: PosteriorDistance) -> float:
+    """``δ' = δ + ζr(e^ε + 1)``: the posterior is ``(ε, δ')``-DP if every run, however long, is ``(ε, δ)``.
+
+    ``limit`` is the distance that remains as the number of steps grows. Read the other way: if the
+    posterior is not ``(ε, δ')``-DP, some run is not ``(ε, δ)``-DP.
+
+    Source: BJRD Proposition 3.2 (ii), Corollary 3.3.
+    """
+    return _shifted(epsilon, run_delta, limit)
+
+
+def _shifted(epsilon: float, delta: float, distance: PosteriorDistance) -> float:
+    _point(epsilon, delta)
+    spread = _distance(distance)
+    if spread == 0:
+        return delta
+    return min(1.0, up(delta + spread * (math.exp(min(epsilon, 700.0)) + 1)))
+
+
+def distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
+    """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
+
+    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n``, then
+    ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
+
+    Raises:
+        DeclarationError: unless ``δ > δ_n``.
+
+    Source: BJRD Proposition 3.4.
+    """
+    _point(epsilon, posterior_delta)
+    _point(epsilon, run_delta)
+    if not posterior_delta > run_delta:
+        raise DeclarationError(
+            f"posterior_delta={posterior_delta}, run_delta={run_delta}: nothing follows unless the first is larger."
+        )
+    decay = math.exp(-epsilon)
+    return (posterior_delta - run_delta) * decay / (1 + decay) * (1 - 2.0**-48)
+
+
+def noised_average(epsilon: float, noise_delta: float, failure: float) -> tuple[float, float]:
+    """``(ε, δ + δ̃)`` of an average with noise fit for sensitivity ``η``, exceeded with probability ``δ̃``.
+
+    With the synchronous coupling ``η`` is never exceeded: ``failure = 0``.
+
+    Source: BJRD Proposition 3.7.
+    """
+    _point(epsilon, noise_delta)
+    gdp.check_delta(failure)
+    return epsilon, min(1.0, up(noise_delta + failure))
+
+
+@dataclass(frozen=True)
+class AverageByConvergence:
+    """What BJRD Proposition 3.10 needs, supplied by the user and quoted in the statement.
+
+    Attributes:
+        accuracy: ``C``: the average is within ``C`` of ``π_D(f)`` with probability ``1 − failure``,
+            for every ``D`` (Assumption 3.8).
+        failure: ``δ̃``.
+        posterior_change: ``γ_f ≥ |π_D(f) − π_{D'}(f)|`` for adjacent ``D, D'`` (Assumption 3.9).
+    """
+
+    accuracy: float
+    failure: float
+    posterior_change: float
+
+    def __post_init__(self) -> None:
+        for name in ("accuracy", "posterior_change"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise DeclarationError(f"{name}={getattr(self, name)}: must be non-negative and finite.")
+        gdp.check_delta(self.failure)
+
+    @property
+    def sensitivity(self) -> float:
+        """``η = 2C + γ_f``: what the noise must be fit for."""
+        return up(2 * self.accuracy + self.posterior_change)
+
+    def guarantee(self, epsilon: float, noise_delta: float) -> tuple[float, float]:
+        """``(ε, δ + 2δ̃ − δ̃²)`` when the noise for ``sensitivity`` is ``(ε, δ)``-DP."""
+        _point(epsilon, noise_delta)
+        return epsilon, min(1.0, up(noise_delta + self.failure * (2 - self.failure)))
