@@ -36,7 +36,7 @@ class LinearDrift:
     @property
     def minimiser(self) -> FloatArray:
         """``A^{-1} a``."""
-        return np.linalg.solve(self.matrix, self.vector)
+        return np.asarray(np.linalg.solve(self.matrix, self.vector), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ def step_threshold(exponent: float, constant: float, diameter: float) -> float:
         raise DeclarationError("step_threshold: 0 ≤ p ≤ 1 and positive finite M, D are needed.")
     half, share = constant / 2, (1 - exponent) / (1 + exponent)
     inner = max(16 * (math.log(diameter * half ** (1 / (1 + exponent))) + 1), 27.0)
-    return up(half ** (2 / (1 + exponent)) * ((share * inner) ** share if share > 0 else 1.0))
+    bracket = (share * inner) ** share if share > 0 else 1.0
+    return float(up(half ** (2 / (1 + exponent)) * bracket))
 
 
 def mixing_time(
@@ -55,7 +56,7 @@ def mixing_time(
     threshold = step_threshold(exponent, constant, diameter)
     if not (step_size > 0 and step_size * threshold <= 1):
         raise DeclarationError(
-            f"step_size={step_size}: Theorem 4.2 needs 1/η ≥ {threshold:.6g}, that is at most {1 / threshold:.6g}."
+            f"step_size={step_size}: Theorem 4.2 needs 1/η ≥ {threshold:.6g}: at most {1 / threshold:.6g}."
         )
     # Lemma 4.1 puts 2D²/η for T = ⌈D²/η⌉, which needs η ≤ D².
     if not step_size <= diameter**2:
@@ -90,10 +91,9 @@ def bias(step_size: float, strong_convexity: float, smoothness: float, dim: int)
     """
     if not (0 < strong_convexity <= smoothness < math.inf and dim >= 1):
         raise DeclarationError("bias: 0 < μ ≤ L < ∞ and a dimension of at least 1 are needed.")
-    if not 0 < step_size <= 2 / (strong_convexity + smoothness):
-        raise DeclarationError(
-            f"step_size={step_size}: the bound needs at most 2/(μ+L) = {2 / (strong_convexity + smoothness):.6g}."
-        )
+    largest = 2 / (strong_convexity + smoothness)
+    if not 0 < step_size <= largest:
+        raise DeclarationError(f"step_size={step_size}: the bound needs at most 2/(μ+L) = {largest:.6g}.")
     return up(1.65 * smoothness / strong_convexity * math.sqrt(step_size * dim))
 
 
@@ -149,8 +149,9 @@ def by_convergence(
 
 
 def posterior_change(lipschitz: float, sensitivity: float, strong_convexity: float) -> float:
-    """``γ_f = ℓΔ/μ`` for ``μ``-strongly convex potentials; with ``Δ = 2B``, ``μ = μ_K`` for a bounded data term.
+    """``γ_f = ℓΔ/μ`` for ``μ``-strongly convex potentials.
 
+    For a data term with bounded gradient only (BJRD Assumption 5.1): ``Δ = 2B`` and ``μ = μ_K``.
     ``W_1(π_D, π_{D'}) ≤ Δ/μ`` by the synchronous coupling of the two diffusions, where the drifts
     differ by at most ``Δ`` and one of them (with ``2B``: the prior's part) contracts at rate ``μ``.
     """

@@ -89,7 +89,7 @@ def distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) 
     _point(epsilon, run_delta)
     if not posterior_delta > run_delta:
         raise DeclarationError(
-            f"posterior_delta={posterior_delta}, run_delta={run_delta}: nothing follows unless the first is larger."
+            f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."
         )
     decay = math.exp(-epsilon)
     return (posterior_delta - run_delta) * decay / (1 + decay) * (1 - 2.0**-48)
