@@ -143,9 +143,14 @@ def _checked_radius(reading: RowModel) -> float:
         raise NotPrivate(
             "the rows' design vectors are unbounded: declare Ball(radius, dim) or Box(lo, hi) for the covariates."
         )
-    if reading.prior.precision is None:
-        raise NotYetSupported("plans need a Normal prior so far (a constant prior precision).")
+    if reading.prior.hessian is None or not reading.prior.strong_convexity > 0:
+        raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
     return radius
+
+
+def _precision(reading: RowModel) -> Array:
+    hessian = np.asarray(reading.prior.hessian, dtype=np.float64)
+    return np.diag(hessian) if hessian.ndim == 1 else hessian
 
 
 def _noise_floor(noise_sd: float, dim: int) -> float:
@@ -162,7 +167,7 @@ def _guessed_moments(rows: Rows, reading: RowModel, n: int) -> Array:
 
 def _best_stage(policy: Plan, moments: Array) -> RunStage:
     reading = policy.reading
-    precision = np.asarray(reading.prior.precision)
+    precision = _precision(reading)
     # A flat direction of the data is as wide as the prior: 4 undoes the logistic curvature's scale.
     curvature = min(float(reading.predictor.family.curvature_bound), 1e6)
     metric = np.linalg.inv(moments + precision / curvature)

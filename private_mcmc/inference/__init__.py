@@ -1,0 +1,5 @@
+"""The driver: preflight decides, the ledger is charged, the chain runs, and only releases come out."""
+
+from private_mcmc.inference.mcmc import PrivateMCMC
+
+__all__ = ["PrivateMCMC"]

@@ -1,0 +1,128 @@
+"""May this run happen? Decided from public declarations only, before any private row is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from private_mcmc import accounting
+from private_mcmc.accounting import Statement
+from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.kernels import PrivateULA
+from private_mcmc.modeling import RowModel, Rows, read
+from private_mcmc.preflight import PreflightReport, curvature, preflight
+from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
+from private_mcmc.schedule import Release, Schedule
+from private_mcmc.target import Target
+
+Guarantee = Literal["posterior", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """Everything public about a run except the number of rows."""
+
+    kernel: PrivateULA
+    rows: Rows
+    target: Target
+    release: Release | Expectations
+    num_steps: int
+    num_chains: int
+    guarantee: Guarantee
+    model_args: Mapping[str, Any]
+
+    @property
+    def model(self) -> Callable[..., Any]:
+        """The user's model."""
+        return self.kernel.model
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A run that may happen.
+
+    Attributes:
+        reading: the model as it was read.
+        schedule: the one record that kernel and accountant share.
+        report: preflight's report.
+        statement: the run's own statement, which meets the target.
+        expectations: noise and sensitivities of declared expectations, or ``None``.
+    """
+
+    reading: RowModel
+    schedule: Schedule
+    report: PreflightReport
+    statement: Statement
+    expectations: ExpectationsPlan | None
+
+
+def decide(declared: Declaration, n: int) -> Decision:
+    """Read the model, run preflight, compute the run's own statement.
+
+    ``n`` is the number of rows, or the public ``n_max`` under ``add_remove``.
+
+    Raises:
+        NotPrivate: if the posterior is not certified (``guarantee="posterior"``) or the run's own
+            statement does not meet the target; the message says by how much and what would help.
+    """
+    reading = read(declared.model, declared.rows, n=n, model_args=declared.model_args)
+    expectations = declared.release if isinstance(declared.release, Expectations) else None
+    release = expectations.average(declared.num_steps) if expectations else declared.release
+    if isinstance(release, Expectations):
+        raise DeclarationError("an expectation's own release is an average over steps.")
+    schedule = declared.kernel.schedule(
+        adjacency=declared.target.adjacency,
+        num_rows=n,
+        dim=reading.dim,
+        num_steps=declared.num_steps,
+        num_chains=declared.num_chains,
+        release=release,
+    )
+    report = preflight(
+        declared.model,
+        declared.rows,
+        declared.target,
+        n=n,
+        clip=declared.kernel.clip,
+        temper=declared.kernel.temper,
+        model_args=declared.model_args,
+        schedule=schedule,
+    )
+    if declared.guarantee == "posterior" and report.verdict != "private":
+        raise NotPrivate(_posterior_refusal(report), report)
+    proved = curvature(reading, schedule)
+    if expectations is not None:
+        priced = plan_expectations(expectations, reading, schedule, proved, declared.target)
+        statement = priced.statement
+    else:
+        priced, statement = None, accounting.run(schedule, proved)
+    if not statement.delta(declared.target.epsilon) <= declared.target.delta:
+        raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
+    return Decision(reading, schedule, report, statement, priced)
+
+
+def _posterior_refusal(report: PreflightReport) -> str:
+    advice = " ".join(f"- {line}" for line in report.advice_lines)
+    return (
+        f"refused under guarantee='posterior': preflight says {report.verdict!r}. {report.reason} "
+        f"What would change that: {advice or 'nothing that this library can compute.'}"
+    )
+
+
+def _run_refusal(statement: Statement, schedule: Schedule, target: Target) -> str:
+    found = statement.epsilon(target.delta)
+    message = (
+        f"the run itself is ε = {found:.4g} at δ = {target.delta:g}, above the target ε = {target.epsilon:g} "
+        f"({statement.argument.theorem})."
+    )
+    if statement.gdp is not None and target.delta > 0:
+        share = (accounting.gdp.budget(target.epsilon, target.delta) / statement.gdp) ** 2
+        steps = math.floor(schedule.num_steps * share)
+        message += (
+            f" On a path the budget pays for Langevin time {schedule.total_time * share:.4g} instead of "
+            f"{schedule.total_time:.4g}: num_steps={steps} at this step size, or a clip "
+            f"{math.sqrt(share):.3g} times as large."
+        )
+    return message

@@ -1,0 +1,136 @@
+"""Executing what was decided: rows in, chain, release out. The only place that holds both sides."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc import accounting
+from private_mcmc.accounting import Statement
+from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.inference.columns import Columns, on_device
+from private_mcmc.inference.decision import Decision, Declaration
+from private_mcmc.inference.progress import progress
+from private_mcmc.kernels import RunKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.chain import ChainOutput
+from private_mcmc.modeling import RowModel
+from private_mcmc.plan import Plan
+from private_mcmc.release import ReleasedExpectations, ReleasedStates, SecondMoments, state_grid
+from private_mcmc.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """How to run: warm-up to leave out, public start, progress bar."""
+
+    num_warmup: int
+    init_params: npt.ArrayLike | None
+    progress_bar: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run released, and at what price."""
+
+    released: ReleasedStates | ReleasedExpectations
+    statement: Statement
+    moments: SecondMoments | None = None
+
+
+def run_declared(
+    declared: Declaration, decision: Decision, columns: Columns, keys: RunKeys, session: Session
+) -> Outcome:
+    """Run the decided schedule once and release what was declared."""
+    rows, present = on_device(declared.rows, columns, decision.schedule.num_rows)
+    expectations = decision.expectations
+    observable = None if expectations is None else expectations.observable
+    output = _chain(decision.reading, decision.schedule, rows, present, keys, session, observable)
+    statement = decision.statement.of(_name())
+    if expectations is not None and output.average is not None:
+        return Outcome(replace(expectations.release(output.average), statement=statement), statement)
+    released = _states(decision.reading, decision.schedule, output, statement, keys, session.num_warmup)
+    return Outcome(released, statement)
+
+
+def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> Outcome:
+    """Run every stage of a plan: second moments, then the path that they shape."""
+    rows, present = on_device(plan.rows, columns, plan.n)
+    with jax.enable_x64(True):
+        design = jax.jit(jax.vmap(plan.reading.predictor.design))(rows)
+        design = np.asarray(jnp.where(present[:, None], design, 0.0))
+    moments = plan.moments.release(design)
+    stage = plan.run_stage(moments)
+    schedule = stage.kernel.schedule(
+        adjacency=plan.target.adjacency,
+        num_rows=plan.n,
+        dim=plan.reading.dim,
+        num_steps=stage.num_steps,
+        num_chains=1,
+        release="path",
+    )
+    run_statement = accounting.run(schedule).of(_name())
+    budget = plan.statement.gdp
+    if budget is None:
+        raise NotPrivate("the plan has no Gaussian DP budget.")
+    statement = accounting.adaptive(budget, plan.target.adjacency, (moments.statement.of(_name()), run_statement))
+    output = _chain(plan.reading, schedule, rows, present, keys, session, None)
+    released = _states(plan.reading, schedule, output, statement, keys, stage.num_warmup)
+    return Outcome(released, statement, moments)
+
+
+def _chain(
+    reading: RowModel,
+    schedule: Schedule,
+    rows: dict[str, jax.Array],
+    present: jax.Array,
+    keys: RunKeys,
+    session: Session,
+    observable: Callable[[jax.Array], jax.Array] | None,
+) -> ChainOutput:
+    runner = chain_runner(langevin_program(reading, schedule), schedule, observable)
+    start = _start(session.init_params, reading.dim)
+    with progress("sampling", schedule.num_steps, session.progress_bar) as on_progress:
+        return runner.run(start, rows, present, Streams(keys.take("start"), keys.take("steps")), on_progress)
+
+
+def _start(init_params: npt.ArrayLike | None, dim: int) -> npt.NDArray[np.float64]:
+    if init_params is None:
+        return np.zeros(dim)
+    start = np.asarray(init_params, dtype=np.float64)
+    if start.shape != (dim,) or not np.all(np.isfinite(start)):
+        raise DeclarationError(f"init_params: {dim} finite numbers are needed (flat, unconstrained).")
+    return start
+
+
+def _states(
+    reading: RowModel,
+    schedule: Schedule,
+    output: ChainOutput,
+    statement: Statement,
+    keys: RunKeys,
+    num_warmup: int,
+) -> ReleasedStates:
+    grid = state_grid(schedule)
+    with jax.enable_x64(True):
+        constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
+        samples = {name: np.asarray(value) for name, value in constrain(jnp.asarray(grid.round(output.states))).items()}
+    return ReleasedStates(
+        samples=samples,
+        steps=accounting.released_steps(schedule),
+        num_warmup=num_warmup,
+        statement=statement,
+        provenance=keys.provenance.to_dict(),
+        grid=grid.step,
+    )
+
+
+def _name() -> str:
+    """A fresh identity for a run, so that its statement is never counted twice or composed with itself."""
+    return uuid.uuid4().hex

@@ -1,0 +1,199 @@
+"""The driver of private runs, in the manner of ``numpyro.infer.MCMC``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy.typing as npt
+
+from private_mcmc.accounting import Statement
+from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
+from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
+from private_mcmc.inference.execute import Outcome, Session, run_declared, run_plan
+from private_mcmc.kernels import PrivateULA, run_keys
+from private_mcmc.modeling import Rows
+from private_mcmc.plan import Plan
+from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, SecondMoments
+from private_mcmc.schedule import Release
+from private_mcmc.target import Target
+
+
+class PrivateMCMC:
+    """Run a private kernel on private rows and release what was declared, if the target is met.
+
+    Preflight decides from public declarations before any row is touched; the kernel then runs the very
+    schedule that was accounted for, and only the declared release comes out.
+
+    **Guarantee**: what ``statement`` says of the release, for the target's adjacency.
+    **Assumptions**: those quoted in the statement; ``Rows``, the model, ``model_args``, ``n`` and every
+    argument here are public and were not chosen by looking at the private rows.
+    **Cost**: one run is one mechanism. What is computed from released states is free; another run is
+    charged again.
+
+    Args:
+        kernel: what to run, for example ``PrivateULA(model, step_size=…, clip=…)``.
+        rows: domain of every row column; rows are mapped into it silently.
+        target: (ε, δ) and adjacency.
+        release: ``"last"``, ``"path"``, a tuple of steps, or ``Expectations(…)``.
+        num_steps: steps of every chain.
+        num_chains: independent chains; the price of states grows with their number.
+        guarantee: ``"posterior"``: preflight must certify the posterior at the target, and the run must
+            meet it too. ``"run"``: the run's own statement decides.
+        num_warmup: states of the first steps are released like the others but left out of samples.
+        n: the number of rows, checked against the data; needed where the adjacency hides it, and then
+            an upper bound.
+        model_args: the model's other arguments, public.
+        init_params: public start, flat and unconstrained; zero if left out.
+        progress_bar: show steps done.
+        unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
+
+    Raises:
+        DeclarationError: for declarations that make no sense.
+    """
+
+    def __init__(
+        self,
+        kernel: PrivateULA,
+        *,
+        rows: Rows,
+        target: Target,
+        release: Release | Expectations,
+        num_steps: int,
+        num_chains: int = 1,
+        guarantee: Guarantee = "posterior",
+        num_warmup: int = 0,
+        n: int | None = None,
+        model_args: Mapping[str, Any] | None = None,
+        init_params: npt.ArrayLike | None = None,
+        progress_bar: bool = True,
+        unsafe_seed: bool = False,
+    ) -> None:
+        if guarantee not in ("posterior", "run"):
+            raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
+        if not isinstance(kernel, PrivateULA):
+            raise DeclarationError(f"kernel: {type(kernel).__name__} is not a private kernel; use PrivateULA.")
+        if not 0 <= num_warmup < num_steps:
+            raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")
+        self._declared = Declaration(
+            kernel=kernel,
+            rows=rows,
+            target=target,
+            release=release,
+            num_steps=num_steps,
+            num_chains=num_chains,
+            guarantee=guarantee,
+            model_args=dict(model_args or {}),
+        )
+        self._plan: Plan | None = None
+        self._session = Session(num_warmup, init_params, progress_bar)
+        self._n = n
+        self._unsafe_seed = unsafe_seed
+        self._outcome: Outcome | None = None
+
+    @classmethod
+    def from_plan(cls, plan: Plan, *, progress_bar: bool = True, unsafe_seed: bool = False) -> Self:
+        """A driver that executes every stage of ``plan``, each charged its declared share."""
+        expected = plan.expected
+        driver = cls(
+            expected.kernel,
+            rows=plan.rows,
+            target=plan.target,
+            release="path",
+            num_steps=expected.num_steps,
+            guarantee=plan.guarantee,
+            n=plan.n,
+            model_args=plan.model_args,
+            progress_bar=progress_bar,
+            unsafe_seed=unsafe_seed,
+        )
+        driver._plan = plan
+        return driver
+
+    def decide(self, n: int | None = None) -> Decision:
+        """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
+        rows = self._n if n is None else n
+        if rows is None:
+            raise DeclarationError("decide(n): the number of rows is needed.")
+        return decide(self._declared, rows)
+
+    def run(self, *args: Any, rng_key: Any = None, **columns: Any) -> None:
+        """Run on the private ``columns``: the model's row arguments, by position or by name.
+
+        ``rng_key`` makes the run reproducible and therefore not private; it is refused without
+        ``unsafe_seed=True``. A second call is a new, independent run, charged again.
+
+        Raises:
+            DataSchemaError: for missing columns, wrong shapes or types, a wrong number of rows.
+            NotPrivate: if preflight or the run's own statement refuses; nothing was computed then.
+            ReleaseError: for a seed given without ``unsafe_seed=True``.
+        """
+        declared = self._declared
+        keys = run_keys(rng_key)
+        keys.provenance.check_releasable(self._unsafe_seed)
+        data = bind_columns(declared.model, args, columns, declared.rows)
+        n = number_of_rows(declared.rows, data, declared.target, self._n)
+        checked = checked_columns(declared.rows, data, declared.target, n)
+        self._outcome = None
+        if self._plan is not None:
+            self._outcome = run_plan(self._plan, checked, keys, self._session)
+        else:
+            self._outcome = run_declared(declared, decide(declared, n), checked, keys, self._session)
+
+    @property
+    def statement(self) -> Statement:
+        """(ε, δ), the whole curve, and the argument that proves it: of the last run, or of the plan."""
+        if self._outcome is None:
+            if self._plan is not None:
+                return self._plan.statement
+            raise ReleaseError("nothing was run yet; decide(n).statement tells the price beforehand.")
+        return self._outcome.statement
+
+    @property
+    def released(self) -> ReleasedStates | ReleasedExpectations:
+        """What the last run released."""
+        if self._outcome is None:
+            raise ReleaseError("nothing was run yet.")
+        return self._outcome.released
+
+    @property
+    def moments(self) -> SecondMoments | None:
+        """Second moments released by a plan's first stage."""
+        return None if self._outcome is None else self._outcome.moments
+
+    def get_samples(self, group_by_chain: bool = False) -> Mapping[str, npt.NDArray[Any]]:
+        """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``."""
+        return self._states().get_samples(group_by_chain)
+
+    def to_arviz(self) -> Any:
+        """Released draws as an ArviZ ``InferenceData`` that carries the statement."""
+        return self._states().to_arviz(self._declared.target.delta)
+
+    def print_summary(self, prob: float = 0.9) -> None:
+        """NumPyro's summary table of released draws, or the released expectations; then the statement."""
+        released = self.released
+        if isinstance(released, ReleasedStates):
+            released.print_summary(prob)
+        else:
+            print(released)
+        print(self.statement.summary(self._declared.target.delta))
+
+    def expectation(self, what: Any) -> Any:
+        """A released expectation by its declared name, or a mean over released draws (free).
+
+        Raises:
+            ReleaseError: for something that was not declared, when expectations were released.
+        """
+        released = self.released
+        if isinstance(released, ReleasedStates):
+            return released.expectation(what)
+        return released[what].value
+
+    def _states(self) -> ReleasedStates:
+        if not isinstance(self.released, ReleasedStates):
+            raise ReleaseError(
+                "this run released expectations, not states: its states stay hidden. "
+                "Another run with release='path' is another mechanism, charged again."
+            )
+        return self.released
