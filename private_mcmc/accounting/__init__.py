@@ -1,12 +1,12 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
-from private_mcmc.accounting import affine, gdp, rdp
+from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.adaptive import adaptive
 from private_mcmc.accounting.average import average_sensitivity
 from private_mcmc.accounting.compose import compose
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.langevin import run
+from private_mcmc.accounting.langevin import released_steps, run
 from private_mcmc.accounting.noise import gaussian, laplace, second_moments, second_moments_noise
 from private_mcmc.accounting.posterior import (
     posterior_bounded,
@@ -28,7 +28,6 @@ __all__ = [
     "Pure",
     "Statement",
     "adaptive",
-    "affine",
     "average_sensitivity",
     "compose",
     "gaussian",
@@ -38,6 +37,7 @@ __all__ = [
     "posterior_bounded_gradient",
     "posterior_strongly_log_concave",
     "rdp",
+    "released_steps",
     "row_sensitivity",
     "run",
     "second_moments",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import islice, product
+import math
+from itertools import product
 
+from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.product import combine
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
@@ -41,12 +43,23 @@ def compose(*statements: Statement) -> Statement:
         )
     if len(statements) == 1:
         return first
-    choices = islice(product(*(statement.curves for statement in statements)), _MOST_CANDIDATES)
-    curves = tuple(dict.fromkeys(combine(choice) for choice in choices))
+    curves = dict.fromkeys(combine(choice) for choice in product(*_options(statements)))
+    levels = [statement.gdp for statement in statements]
+    if None not in levels:
+        curves[combine(tuple(Gaussian(m) for m in levels if m is not None))] = None
     argument = Argument(
         f"composition of {len(statements)} independent mechanisms (Dong, Roth, Su 2022)",
         ("the mechanisms use independent randomness and were fixed in advance",),
         {},
         "composition",
     )
-    return Statement(first.adjacency, curves, argument, parts=tuple(statements))
+    return Statement(first.adjacency, tuple(curves), argument, parts=tuple(statements))
+
+
+def _options(statements: tuple[Statement, ...]) -> list[tuple[Curve, ...]]:
+    """The curves to choose from: all of them, or the first few of each where the choices are too many."""
+    options = [statement.curves for statement in statements]
+    if math.prod(map(len, options)) <= _MOST_CANDIDATES:
+        return options
+    kept = max(1, math.floor(_MOST_CANDIDATES ** (1 / len(statements)) + 1e-9))
+    return [curves[:kept] for curves in options]

@@ -89,12 +89,12 @@ def _two_mixtures(rate: float, upper: float, lower: float, alpha: float) -> floa
 def _log_weight(x: Array, rate: float, centre: float) -> Array:
     """Log density of ``(1−q)N(0) + qN(centre)`` relative to ``N(0)``."""
     if centre == 0:
-        return np.zeros_like(x)
+        return np.zeros(x.shape)
     # log(1 + q(e^t − 1)), without cancellation for small t.
     tilt = centre * x - centre**2 / 2
     small = np.log1p(rate * np.expm1(np.minimum(tilt, 30.0)))
     large = np.logaddexp(math.log1p(-rate), math.log(rate) + tilt)
-    return np.where(tilt > 30, large, small)
+    return np.asarray(np.where(tilt > 30, large, small), dtype=np.float64)
 
 
 def log_gaussian_profile(m: float, epsilon: Array) -> Array:
@@ -105,7 +105,7 @@ def log_gaussian_profile(m: float, epsilon: Array) -> Array:
     with np.errstate(divide="ignore"):
         scaled = np.log(np.maximum(erfcx(near / math.sqrt(2)) - lower_tail, 0.0) / 2) - near**2 / 2
         direct = np.log(np.maximum(ndtr(-far) - np.exp(-(far**2) / 2) * lower_tail / 2, 0.0))
-    return np.where(low > -1, scaled, direct)
+    return np.asarray(np.where(low > -1, scaled, direct), dtype=np.float64)
 
 
 def fixed_profile(rate: float, whole: float, epsilon: Any) -> Array:

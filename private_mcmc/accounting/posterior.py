@@ -70,7 +70,7 @@ def posterior_bounded_gradient(
             "need B ≥ 0 and a finite μ_K > 0."
         )
     argument = Argument(
-        "bounded data gradient, strongly log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
+        "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
         (_EVERY, "the draw is exact"),
         {"gradient_bound": float(gradient_bound), "prior_strong_convexity": float(prior_strong_convexity)},
         "posterior.bounded_gradient",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from private_mcmc.accounting import rules_conjugate
+from private_mcmc.accounting import rules_conjugate, rules_langevin
 
 Record = dict[str, Any]
 Constants = Mapping[str, Any]
@@ -68,127 +68,15 @@ def _second_moments(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return _noise(math.sqrt(squared), c["noise_sd"], c["grid"], float(c["dim"]) ** 2)
 
 
-def _data_sensitivity(adjacency: str, c: Constants) -> float:
-    """``Δ`` of the full sum with the rounding difference of two float64 sums, from the declaration."""
-    rows = c["num_rows"]
-    unit = 2.0**-53
-    relative = 2 * rows * math.sqrt(c["condition_number"]) * (rows * unit) / (1 - rows * unit)
-    one_row = 2 if adjacency == "replace_one" else 1
-    return float(c["temper"] * c["clip"] * (one_row + relative))
-
-
-def _sizes(c: Constants) -> tuple[float, ...]:
-    given = c["step_size"]
-    return given if isinstance(given, tuple) else (given,) * c["num_steps"]
-
-
-def _ends(c: Constants) -> tuple[int, ...]:
-    release = c["release"]
-    if isinstance(release, tuple):
-        return release
-    return (c["num_steps"],)
-
-
-def _path_square(c: Constants, delta: float) -> float:
-    total = 0.0
-    for size in _sizes(c)[: _ends(c)[-1]]:
-        total += (size * delta) ** 2 / (2 * size * c["noise_ratio"])
-    return total
-
-
-def _run_m(c: Constants, square: float) -> Record:
-    return _gaussian(math.sqrt(c["num_chains"] * square) * (1 + 1e-9))
-
-
-def _langevin_path(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    delta = _data_sensitivity(adjacency, c)
-    if not math.isclose(delta, c["sensitivity"], rel_tol=1e-12):
-        return []
-    return [_run_m(c, _path_square(c, delta))]
-
-
-def _maps(size: float, c: Constants, delta: float) -> list[tuple[float, float]]:
-    """``(ρ, s)`` of every modulus that the constants justify at this step size with ``ρ ≤ 1``."""
-    found = []
-    mu, smooth = c["strong_convexity"], c["smoothness"]
-    found.append(
-        (max(1 - size * mu, size * smooth - 1), size * delta) if mu > 0 and smooth < 2 / size else None
-    )
-    found.append((1.0, size * delta) if (c["convex"] or mu > 0) and smooth <= 2 / size else None)
-    mu, smooth = c["prior_strong_convexity"], c["prior_smoothness"]
-    bound = min(c["gradient_bound"], c["temper"] * c["num_rows"] * c["clip"])
-    good = math.isfinite(smooth) and math.isfinite(bound)
-    found.append((max(abs(1 - size * mu), abs(1 - size * smooth)), 2 * size * bound) if good else None)
-    return found  # type: ignore[return-value]
-
-
-def _chain_square(maps: Sequence[tuple[float, float]], variances: Sequence[float], diameter: float) -> float:
-    """Mean shift squared over variance of the linear chain ``e ← ρe + s``, from every admissible start."""
-    shift, spread, path = 0.0, 0.0, 0.0
-    for (rho, s), variance in zip(maps, variances, strict=True):
-        shift, spread = rho * shift + s, rho * rho * spread + variance
-        path += s * s / variance
-    exact = shift * shift / spread
-    uniform = len(set(maps)) == 1 and len(set(variances)) == 1
-    if max(rho for rho, _ in maps) > 1:
-        return path
-    if not uniform:
-        return min(path, exact) if _nonnegative(maps, variances) else path
-    best = exact
-    if math.isfinite(diameter):
-        (rho, s), variance = maps[0], variances[0]
-        shift, spread = diameter, 0.0
-        for _ in maps:
-            shift, spread = rho * shift + s, rho * rho * spread + variance
-            best = min(best, shift * shift / spread)
-    return best
-
-
-def _nonnegative(maps: Sequence[tuple[float, float]], variances: Sequence[float]) -> bool:
-    """Whether the optimal moves of the linear chain keep the remaining distance nonnegative."""
-    weight, weights = 1.0, []
-    for rho, _ in reversed(maps):
-        weights.append(weight)
-        weight *= rho
-    weights.reverse()
-    total = sum(w * s for w, (_, s) in zip(weights, maps, strict=True))
-    energy = sum(w * w * v for w, v in zip(weights, variances, strict=True))
-    left = 0.0
-    for w, v, (rho, s) in zip(weights, variances, maps, strict=True):
-        left = rho * left + s - total * w * v / energy
-        if left < -1e-12 * s:
-            return False
-    return True
-
-
-def _langevin_affine(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    delta = _data_sensitivity(adjacency, c)
-    if not math.isclose(delta, c["sensitivity"], rel_tol=1e-12):
-        return []
-    sizes = _sizes(c)
-    table = {size: _maps(size, c, delta) for size in set(sizes)}
-    found = []
-    for kind in range(3):
-        if any(maps[kind] is None for maps in table.values()):
-            continue
-        square, begin = 0.0, 0
-        for end in _ends(c):
-            stretch = sizes[begin:end]
-            square += _chain_square(
-                [table[size][kind] for size in stretch],
-                [2 * size * c["noise_ratio"] for size in stretch],
-                c["diameter"],
-            )
-            begin = end
-        found.append(_run_m(c, square))
-    return found
-
-
 def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     from private_mcmc.accounting.serial import unplain
 
-    found = []
-    for choice in product(*([unplain(curve) for curve in part["curves"]] for part in parts)):
+    options = [[unplain(curve) for curve in part["curves"]] for part in parts]
+    if math.prod(map(len, options)) > 64:
+        options = [curves[: max(1, math.floor(64 ** (1 / len(parts)) + 1e-9))] for curves in options]
+    levels = [min(_gaussian_levels(part)) for part in parts]
+    found = [_gaussian(math.hypot(*levels))] if max(levels) < math.inf else []
+    for choice in product(*options):
         flat = [
             leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
         ]
@@ -199,9 +87,21 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
             merged.append(_gaussian(math.sqrt(squares)))
         if any(leaf["kind"] == "concentrated" for leaf in flat):
             merged.append(_concentrated(rho))
-        merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated")]
+        merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated", "sampled")]
+        merged += _counted_together([leaf for leaf in flat if leaf["kind"] == "sampled"])
         found.append(merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)})
     return found
+
+
+def _counted_together(leaves: Sequence[Record]) -> list[Record]:
+    kept: list[Record] = []
+    for leaf in leaves:
+        same = [old for old in kept if all(old[key] == leaf[key] for key in ("pair", "rate", "ratio"))]
+        if same:
+            same[0]["steps"] += leaf["steps"]
+        else:
+            kept.append(dict(leaf))
+    return kept
 
 
 def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
@@ -223,8 +123,7 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "noise.laplace": _laplace,
     "noise.gaussian": _gaussian_noise,
     "noise.second_moments": _second_moments,
-    "langevin.path": _langevin_path,
-    "langevin.affine": _langevin_affine,
+    "langevin": rules_langevin.langevin,
     "composition": _composition,
     "adaptive": _adaptive,
 }

@@ -55,6 +55,15 @@ def rounding_allowance(schedule: Schedule) -> float:
     return 2 * weight * count * spread * load / (1 - load)
 
 
+def row_change(schedule: Schedule) -> float:
+    """The most that one present row adds to the computed gradient of a step, in ``|·|_*``.
+
+    ``wC`` times the public factor of a minibatch, plus the rounding difference of two float64 sums.
+    """
+    exact = schedule.temper * schedule.clip * batch_factor(schedule)
+    return (exact + rounding_allowance(schedule)) * (1 + 8 * UNIT_ROUNDOFF)
+
+
 def sensitivity(schedule: Schedule) -> float:
     """``Δ``: the most that one row changes the computed gradient of the data term, in ``|·|_*``.
 
