@@ -82,6 +82,28 @@ def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tupl
     return share, (float(errors[chosen].sum()) + share * error) / (total - error) + _ROUNDING
 
 
+def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> tuple[Array, ...]:
+    """``(x, p, q)``: both normalised densities over the range of most of their mass; empty without one."""
+    shared = axis((log_p, log_q))
+    if shared is None:
+        return ()
+    t = shared.grid()
+    ends = []
+    for values in (_normalised(log_p, shared, t), _normalised(log_q, shared, t)):
+        weights = np.exp(values)
+        below = np.concatenate([[0.0], np.cumsum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))])
+        ends.append(np.interp([2e-3, 1 - 2e-3], below / below[-1], t))
+    theta = shared.theta(np.array([min(low for low, _ in ends), max(high for _, high in ends)]))
+    x = np.linspace(theta[0], theta[1], points)
+    at = shared.t(x)
+    curves = []
+    for density in (log_p, log_q):
+        total = integrand(density, shared, t) - _normalised(density, shared, t)
+        log_total = float(np.median(total[np.isfinite(total)]))
+        curves.append(np.exp(integrand(density, shared, at) - shared.log_jacobian(at) - log_total))
+    return (x, *curves)
+
+
 def _event(log_p: LogDensity, log_q: LogDensity, on: Axis, epsilon: float) -> Intervals:
     """Where the log ratio exceeds ε; an interval that reaches the end of the mass becomes a half line."""
     t = on.grid()

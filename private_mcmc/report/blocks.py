@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ Cell = str | int | float | bool | None
 Floats = tuple[float, ...]
 
 
-def floats(values: Sequence[float]) -> Floats:
+def floats(values: Iterable[float]) -> Floats:
     """Plain Python floats of any sequence or one-dimensional array of numbers."""
     return tuple(float(value) for value in values)
 

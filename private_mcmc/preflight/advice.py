@@ -1,0 +1,140 @@
+"""The smallest changes that would certify the target, each with its computed number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from private_mcmc.accounting import Statement, gdp, row_sensitivity
+from private_mcmc.modeling import RowModel
+from private_mcmc.preflight.certificates import meets
+from private_mcmc.preflight.constants import Constants
+from private_mcmc.preflight.records import Advice
+from private_mcmc.report import number
+from private_mcmc.target import Target
+
+Certify = Callable[[float], tuple[Statement, ...]]
+
+
+def rounded_down(value: float, digits: int = 2) -> float:
+    """The largest decimal of ``digits`` significant digits that is at most ``value > 0``."""
+    power = math.floor(math.log10(value)) - digits + 1
+    step = 10.0**power
+    result = math.floor(value / step * (1 + 1e-12)) * step
+    result = float(f"{result:.{digits - 1}e}")
+    return result if result <= value else float(f"{result - step:.{digits - 1}e}")
+
+
+def rounded_up(value: float, digits: int = 2) -> float:
+    """The smallest decimal of ``digits`` significant digits that is at least ``value > 0``."""
+    power = math.floor(math.log10(value)) - digits + 1
+    step = 10.0**power
+    result = float(f"{math.ceil(value / step * (1 - 1e-12)) * step:.{digits - 1}e}")
+    return result if result >= value else float(f"{result + step:.{digits}e}")
+
+
+def posterior_advice(
+    row_model: RowModel, known: Constants, certify: Certify, *, n: int, temper: float, target: Target
+) -> tuple[Advice, ...]:
+    """Changes of the model or its use after which a certificate meets the target.
+
+    ``certify`` gives the certificates at a temper.
+    """
+    found: list[Advice] = []
+    best = largest_temper(certify, temper, target)
+    if best is not None:
+        found.append(Advice("temper", best, f"temper to w ≤ {number(best)} (temper={number(best)})"))
+    m = gdp.budget(target.epsilon, target.delta)
+    if not m > 0:
+        return (*found, *_no_gaussian_budget(known, target))
+    if known.subject == "no posterior":
+        return (
+            *found,
+            Advice("clip", None, "drop the clip: rows of several predictors have no clipped posterior"),
+        )
+    if not known.convex_rows:
+        return (*found, *_without_convexity(known, m, n, temper))
+    mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
+    if mu > 0:
+        largest = rounded_down(m * math.sqrt(mu) / per_row)
+        found += _bounds(row_model, known, largest)
+    if known.gradient < math.inf:
+        needed = rounded_up((per_row * known.gradient / m) ** 2)
+        found.append(_prior(row_model, needed, f"prior precision at least {number(needed)}"))
+    elif mu == 0:
+        needed = rounded_up((per_row / m) ** 2)
+        text = (
+            f"bound the rows so that no gradient exceeds C (a Ball or Box, or clip=C), and "
+            f"use a prior of precision at least {number(needed)}·C²"
+        )
+        found.append(_prior(row_model, needed, text))
+    return tuple(found)
+
+
+def largest_temper(certify: Certify, temper: float, target: Target) -> float | None:
+    """The largest temper of two digits below ``temper`` with a certificate; ``None`` if none is found."""
+
+    def holds(value: float) -> bool:
+        return any(meets(statement, target) for statement in certify(value))
+
+    low = temper * 1e-6
+    if not holds(low):
+        return None
+    high = temper
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+        if high / low < 1 + 1e-4:
+            break
+    result = rounded_down(low)
+    return result if holds(result) else None
+
+
+def _bounds(row_model: RowModel, known: Constants, largest: float) -> list[Advice]:
+    """Bounds ``C`` on a row's gradient, as a clip and as a radius of its design."""
+    found = []
+    if math.isfinite(known.score) and known.score > 0:
+        radius = rounded_down(largest / known.score)
+        columns = _design_columns(row_model)
+        found.append(Advice("radius", radius, f"bound the rows: ‖x‖ ≤ {number(radius)}{columns}"))
+    what = "the posterior of the Huberised likelihood is then certified"
+    found.append(Advice("clip", largest, f"clip each row's gradient at {number(largest)}: {what}"))
+    return found
+
+
+def _design_columns(row_model: RowModel) -> str:
+    unbounded = [name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)]
+    names = unbounded or [name for name, domain in row_model.rows.items if domain.event_shape]
+    return f" (column {', '.join(names)})" if names else ""
+
+
+def _prior(row_model: RowModel, needed: float, text: str) -> Advice:
+    weakest = [site.name for site in row_model.prior.sites if not site.lower >= needed]
+    sites = (
+        f" on {', '.join(weakest)}: Normal with sd ≤ {number(rounded_down(needed**-0.5))}" if weakest else ""
+    )
+    improper = row_model.prior.improper
+    flat = f"; {', '.join(improper)} has an improper prior" if improper else ""
+    return Advice("prior precision", needed, text + ("" if "·C²" in text else sites) + flat)
+
+
+def _without_convexity(known: Constants, m: float, n: int, temper: float) -> list[Advice]:
+    """Only BJRD's Assumption 5.1 is left: ``2wnC ≤ m√μ_K``."""
+    if not known.gradient < math.inf:
+        return []
+    needed = rounded_up((2 * temper * n * known.gradient / m) ** 2)
+    return [
+        Advice("prior precision", needed, f"prior precision at least {number(needed)} (rows are not convex)")
+    ]
+
+
+def _no_gaussian_budget(known: Constants, target: Target) -> list[Advice]:
+    if math.isfinite(known.row_range):
+        return []
+    return [
+        Advice(
+            "delta",
+            None,
+            "δ = 0 needs a bounded log-likelihood; with δ > 0 strong log-concavity can certify the posterior",
+        )
+    ]

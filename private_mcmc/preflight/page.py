@@ -1,0 +1,242 @@
+"""A preflight's findings as a page: the verdict in one line, why in a few, details below."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from private_mcmc.accounting import Statement
+from private_mcmc.preflight.outcome import PreflightReport
+from private_mcmc.preflight.refutation import event_words
+from private_mcmc.report import (
+    Block,
+    Facts,
+    Heading,
+    Line,
+    Mark,
+    Note,
+    Plot,
+    Report,
+    Rule,
+    Table,
+    Text,
+    Verdict,
+    floats,
+    number,
+)
+from private_mcmc.report.blocks import Tone
+
+_TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}
+
+
+def page(found: PreflightReport) -> Report:
+    """All blocks, top-down."""
+    blocks = [
+        Verdict(found.verdict, _line(found), _TONES[found.verdict], found.reasons),
+        *_advice(found),
+        *_run(found),
+        *_proved(found),
+        *_refuted(found),
+        *_read(found),
+    ]
+    return Report(f"Preflight of `{found.model_name}`", tuple(blocks))
+
+
+def _line(found: PreflightReport) -> str:
+    target = (
+        f"({number(found.target.epsilon)}, {number(found.target.delta)})-DP under {found.target.adjacency}"
+    )
+    if found.verdict == "private":
+        return f"One exact draw from the {found.subject} is {target}, whatever the data."
+    if found.verdict == "not private":
+        return f"The {found.subject} is not {target}: there is a proof."
+    if found.subject == "no posterior":
+        return f"There is no target posterior to ask about {target}; only the run can be."
+    return f"Whether the {found.subject} is {target} is not decided."
+
+
+def _advice(found: PreflightReport) -> list[Block]:
+    if not found.advice:
+        return []
+    rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
+    return [
+        Heading("What would make it private"),
+        Table(("any one of these changes", "value", "of the"), rows),
+    ]
+
+
+def _run(found: PreflightReport) -> list[Block]:
+    if found.run is None:
+        return []
+    tone: Tone = "good" if found.run.meets else "bad"
+    blocks: list[Block] = [
+        Heading("This run"),
+        Note(found.run.text[0].upper() + found.run.text[1:] + ".", tone),
+    ]
+    if found.run.statement is not None:
+        blocks.append(_argument(found.run.statement, found))
+    return blocks
+
+
+def _proved(found: PreflightReport) -> list[Block]:
+    if not found.certificates:
+        return [Heading("Certificates"), Text("None of the theorems applies.")]
+    rows = tuple(
+        (
+            statement.argument.theorem,
+            statement.gdp,
+            statement.epsilon(found.target.delta),
+            statement.delta(found.target.epsilon),
+            bool(statement.delta(found.target.epsilon) <= found.target.delta),
+        )
+        for statement in found.certificates
+    )
+    at = (f"ε at δ = {number(found.target.delta)}", f"δ at ε = {number(found.target.epsilon)}")
+    blocks: list[Block] = [
+        Heading("Certificates"),
+        Text("Upper bounds on what one exact draw reveals, for every data set in the row domain."),
+        Table(("theorem", "GDP", *at, "meets the target"), rows),
+        _argument(found.certificates[0], found, "The best one"),
+    ]
+    curve = _curve(found)
+    return [*blocks, curve] if curve else blocks
+
+
+def _argument(statement: Statement, found: PreflightReport, title: str = "") -> Facts:
+    constants = [
+        (key, value)
+        for key, value in statement.argument.constants.items()
+        if isinstance(value, int | float | str) and not isinstance(value, bool)
+    ]
+    given = tuple(("given that", line) for line in statement.argument.assumptions)
+    price = f"ε = {number(statement.epsilon(found.target.delta))} at δ = {number(found.target.delta)}"
+    return Facts((("price", price), ("theorem", statement.argument.theorem), *given, *constants), title)
+
+
+def _curve(found: PreflightReport) -> Plot | None:
+    """δ(ε) of the best certificate against the target."""
+    best = found.certificates[0]
+    top = min(max(best.epsilon(max(found.target.delta, 1e-12)), found.target.epsilon) * 1.25, 200.0)
+    if not math.isfinite(top):
+        return None
+    epsilons = np.linspace(0.0, top, 90)
+    deltas = np.array([best.delta(float(epsilon)) for epsilon in epsilons])
+    floor = max(found.target.delta, 1e-12) / 100
+    shown = deltas >= floor / 10
+    lines = [Line(floats(epsilons[shown]), floats(deltas[shown]), "best certificate")]
+    shown_target = max(found.target.delta, floor)
+    return Plot(
+        title="Privacy curve against the target",
+        x_label="ε",
+        y_label="δ",
+        drawn=(*lines, Mark(found.target.epsilon, shown_target, "target", _TONES[found.verdict])),
+        description=(
+            "An upper bound on δ for every ε. The target is certified when the curve passes below its mark."
+        ),
+        y_log=True,
+        y_range=(floor, 1.5),
+        x_range=(0.0, top),
+    )
+
+
+def _refuted(found: PreflightReport) -> list[Block]:
+    refutation = found.refutation
+    if refutation is None:
+        return []
+    blocks: list[Block] = [
+        Heading("Refutation"),
+        Text(refutation.reason[0].upper() + refutation.reason[1:] + "."),
+    ]
+    if refutation.kind == "no posterior" or refutation.second is None:
+        return [*blocks, _data_sets(found)]
+    bound = math.exp(min(found.target.epsilon, 700.0)) * refutation.q_high + found.target.delta
+    blocks += [
+        Facts(
+            (
+                ("event", event_words(refutation.coordinate, refutation.intervals)),
+                ("probability on D", refutation.p),
+                ("probability on D′", refutation.q),
+                ("e^ε · probability on D′ + δ", bound),
+                ("violated by", refutation.p_low - bound),
+            )
+        ),
+        Text("Both are integrals with an error bound, which is counted against the refutation."),
+        _data_sets(found),
+    ]
+    if refutation.density:
+        x, first, second = refutation.density
+        edges = [
+            end for pair in refutation.intervals for end in pair if math.isfinite(end) and x[0] < end < x[-1]
+        ]
+        blocks.append(
+            Plot(
+                title=f"The two posteriors of {refutation.coordinate}",
+                x_label=refutation.coordinate,
+                y_label="density",
+                drawn=(
+                    Line(x, first, "on D", 0, fill=True),
+                    Line(x, second, "on D′", 1, "dashed", fill=True),
+                    *(Rule("x", end, "event" if i == 0 else "") for i, end in enumerate(edges[:4])),
+                ),
+                description="Data sets that differ in one row; the event is bounded by the vertical lines.",
+            )
+        )
+    return blocks
+
+
+def _data_sets(found: PreflightReport) -> Table:
+    refutation = found.refutation
+    rows: list[tuple[str, str, int]] = []
+    sets = (refutation.first, refutation.second) if refutation else ()
+    for name, data_set in zip(("D", "D′"), sets, strict=False):
+        if data_set is not None:
+            for row, count in data_set.rows:
+                rows.append((name, ", ".join(f"{k} = {_short(v)}" for k, v in row.items()), count))
+    return Table(("data set", "row", "times"), tuple(rows), title="The made-up data sets")
+
+
+def _short(value: object) -> str:
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim == 0:
+        return number(float(array))
+    used = np.flatnonzero(array.ravel())
+    if len(used) == 0:
+        return "0"
+    if len(used) == 1:
+        index = ", ".join(str(i) for i in np.unravel_index(used[0], array.shape))
+        return f"{number(float(array.ravel()[used[0]]))} at [{index}], else 0"
+    return "(" + ", ".join(number(float(v)) for v in array.ravel()[:6]) + (", …)" if array.size > 6 else ")")
+
+
+def _read(found: PreflightReport) -> list[Block]:
+    facts = found.structure
+    latents = tuple(
+        (item["name"], item["family"], _curvature(item["lower"], item["upper"]), item["why"])
+        for item in facts["latents"]
+    )
+    items: list[tuple[str, str | int | float | None]] = [
+        ("rows", found.n),
+        ("latent dimension", facts["dim"]),
+        ("temper", found.temper),
+        ("clip", found.clip),
+        ("prior strong convexity μ", facts["prior_strong_convexity"]),
+        ("one row's gradient at most", facts["row_gradient"]),
+        ("observed", ", ".join(f"{item['name']} ({item['family']})" for item in facts["observed"])),
+    ]
+    predictor = facts["predictor"]
+    if predictor is None:
+        items.append(("predictor", "none is proved"))
+    else:
+        items += [("predictor", predictor["why"]), ("norm of its design at most", predictor["radius"])]
+    return [
+        Heading("What was read of the model"),
+        Facts(tuple(items)),
+        Table(("latent site", "family", "prior curvature", "why"), latents),
+    ]
+
+
+def _curvature(lower: float, upper: float) -> str:
+    if not (math.isfinite(lower) or math.isfinite(upper)):
+        return "not proved"
+    return number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"

@@ -1,0 +1,80 @@
+"""What preflight answers with: plain records of public facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from private_mcmc.accounting import Statement
+from private_mcmc.preflight.search import DataSet
+
+VerdictWord = Literal["private", "not private", "unknown"]
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """A pair of adjacent, made-up data sets of the domain, and an event that tells their posteriors apart.
+
+    ``kind="event"``: ``P[A|first] ≥ p_low > e^ε q_high + δ ≥ e^ε P[A|second] + δ``. ``kind="no posterior"``:
+    the posterior of ``first`` does not integrate, so there is nothing that could be private.
+
+    Attributes:
+        coordinate: the quantity the event speaks of.
+        intervals: the event.
+        density: the two posterior densities of the coordinate, ``(x, first, second)``, for a plot.
+    """
+
+    kind: Literal["event", "no posterior"]
+    reason: str
+    first: DataSet
+    second: DataSet | None = None
+    coordinate: str = ""
+    intervals: tuple[tuple[float, float], ...] = ()
+    p: float = 0.0
+    q: float = 0.0
+    p_low: float = 0.0
+    q_high: float = 0.0
+    density: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; infinite ends of intervals as ``None``."""
+        return {
+            "kind": self.kind,
+            "reason": self.reason,
+            "first": self.first.to_dict(),
+            "second": None if self.second is None else self.second.to_dict(),
+            "coordinate": self.coordinate,
+            "event": [[None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals],
+            "p": self.p,
+            "q": self.q,
+            "p_low": self.p_low,
+            "q_high": self.q_high,
+        }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One change that would certify the target, with its number.
+
+    ``change`` is a stable key (``temper``, ``clip``, ``radius``, ``prior precision``, ``steps``, ``release``,
+    ``time``, ``delta``), ``value`` the computed number, ``text`` the sentence.
+    """
+
+    change: str
+    value: float | None
+    text: str
+    concerns: Literal["posterior", "run"] = "posterior"
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """The statement of a run by the given schedule, and what it means beside the posterior's verdict.
+
+    ``distance`` is the total variation that the law of the run must keep from the posterior for one of
+    two adjacent data sets, where a refuted posterior and a private run make one necessary.
+    """
+
+    statement: Statement | None
+    meets: bool
+    text: str
+    distance: float | None = None
