@@ -117,6 +117,8 @@ def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[S
             single = [bound for part in parts for bound in _constant(part, noise, steps, diameter)]
             return single + _numerical(Minimum(parts), noise, steps, diameter)
         phi = parts[0]
+    if isinstance(phi, Point):
+        return []
     if isinstance(phi, Affine):
         return _affine(phi, noise, steps, diameter)
     if isinstance(phi, Root) and phi.offset == 0 and float(phi.c) > 0:
@@ -139,19 +141,18 @@ def _affine(phi: Affine, noise: float, steps: int, diameter: float) -> list[Shif
 
 
 def _undominated(phi: Minimum) -> tuple[Modulus, ...]:
-    """Drop affine parts that lie on or above another affine part everywhere."""
+    """Drop affine parts that lie on or above another one, and points: the path bound covers those."""
     kept: list[Modulus] = []
     for part in phi.parts:
         if not any(_below(other, part) for other in kept):
             kept = [other for other in kept if not _below(part, other)] + [part]
-    return tuple(kept)
+    known = tuple(part for part in kept if not isinstance(part, Point))
+    return known or tuple(kept)
 
 
 def _below(low: Modulus, high: Modulus) -> bool:
-    if not isinstance(high, (Affine, Point)):
+    if not isinstance(high, Affine):
         return False
-    if isinstance(high, Point):
-        return bool(low.value(np.zeros(1))[0] <= high.offset)
     return isinstance(low, Affine) and bool(low.gap >= high.gap and low.offset <= high.offset)
 
 

@@ -66,9 +66,10 @@ def certify(
     feasible = np.isfinite(z).all() and (z >= 0).all() and z[0] >= start and z[-1] == 0
     if not (feasible and (bounds >= z[1:]).all()):
         raise DeclarationError("shifts: not feasible (0 ≤ z_k ≤ φ_k(z_{k−1}), z_0 ≥ start, z_T = 0).")
-    absorbed = np.nextafter(bounds - z[1:], np.inf)
-    with np.errstate(over="ignore"):
-        return up(math.fsum((absorbed / sds) ** 2))
+    absorbed = np.where(bounds > z[1:], np.nextafter(bounds - z[1:], np.inf), 0.0)
+    with np.errstate(over="ignore", under="ignore"):
+        lost = np.count_nonzero(absorbed) * math.ulp(0.0)  # what squares below the smallest double lose
+        return up(math.fsum((absorbed / sds) ** 2)) + lost
 
 
 def _rate(gap: float) -> float:
