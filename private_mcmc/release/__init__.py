@@ -3,19 +3,26 @@
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.expectations_plan import ExpectationsPlan, plan_expectations
 from private_mcmc.release.grid import StateGrid, state_grid
+from private_mcmc.release.ledger import Ledger
+from private_mcmc.release.ledger_filter import Filter
+from private_mcmc.release.ledger_state import Balance, Reservation
 from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, plan_second_moments
 from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedStates
 from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
 
 __all__ = [
+    "Balance",
     "Expectations",
     "ExpectationsPlan",
+    "Filter",
     "GaussianNoise",
     "LaplaceNoise",
+    "Ledger",
     "ReleasedExpectations",
     "ReleasedStates",
     "ReleasedValue",
+    "Reservation",
     "SecondMoments",
     "SecondMomentsPlan",
     "StateGrid",

@@ -22,8 +22,9 @@ def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
     kept = schedule.num_steps - schedule.release.first + 1
     slopes: list[float] = []
     ahead = 0.0
+    sizes = schedule.step_sizes
     for index in range(schedule.num_steps, 0, -1):
-        step = schedule.step_sizes[index - 1]
+        step = sizes[index - 1]
         # Slope of the sum of kept states in the state after this step, then in this step's noise.
         ahead += 1.0 if index >= schedule.release.first else 0.0
         slopes.append(2 * step * ahead**2)

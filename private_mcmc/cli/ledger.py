@@ -1,0 +1,149 @@
+"""``private-mcmc ledger``: make, show, list and check a ledger file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from private_mcmc.errors import PrivateMCMCError
+from private_mcmc.release import Ledger
+from private_mcmc.release.ledger_report import record
+from private_mcmc.target import Target, check_adjacency
+
+app = typer.Typer(
+    help="What has been spent on every data set, and what is left.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+
+FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
+KeyOption = Annotated[Path | None, typer.Option(help="File with the owner's secret key.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DataSetOption = Annotated[str | None, typer.Option(help="Only this data set.", show_default=False)]
+
+
+@app.command()
+def init(
+    path: FileArgument,
+    dataset: Annotated[str, typer.Option(help="The owner's name for the data set.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Total ε of everything ever released on it.")],
+    delta: Annotated[float, typer.Option(help="Total δ.")],
+    adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out.")] = "replace_one",
+    filter: Annotated[
+        str | None, typer.Option(help="gdp, rdp or pure; by default gdp, and pure at δ = 0.")
+    ] = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Declare a data set and its budget; the file is made if there is none."""
+    with _errors(as_json):
+        ledger = Ledger(path, _key(key)) if path.exists() else Ledger.create(path, _key(key))
+        balance = ledger.declare(
+            dataset,
+            Target(epsilon, delta, check_adjacency(adjacency)),
+            filter=filter,  # type: ignore[arg-type]
+        )
+        _show([balance.to_dict()], as_json)
+
+
+@app.command()
+def show(
+    path: FileArgument, dataset: DataSetOption = None, key: KeyOption = None, as_json: JsonOption = False
+) -> None:
+    """Spent and remaining budget of every data set."""
+    with _errors(as_json):
+        state = Ledger(path, _key(key)).state()
+        wanted = state.datasets.values() if dataset is None else [state.dataset(dataset)]
+        _show([state.balance(one).to_dict() for one in wanted], as_json)
+
+
+@app.command()
+def history(
+    path: FileArgument,
+    dataset: DataSetOption = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, of all data sets.")] = False,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every charge: when, what for, how much, how it ended."""
+    with _errors(as_json):
+        ledger = Ledger(path, _key(key))
+        if csv:
+            typer.echo(ledger.export("csv"), nl=False)
+            return
+        state = ledger.state()
+        records = [record(state, charge) for charge in ledger.history(dataset)]
+        if as_json:
+            typer.echo(json.dumps(records, indent=2))
+            return
+        _table(("time", "dataset", "outcome", "cost", "purpose", "theorem"), records)
+
+
+@app.command()
+def verify(
+    path: FileArgument,
+    head: Annotated[str | None, typer.Option(help="An earlier head, kept elsewhere.")] = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
+    with _errors(as_json):
+        found = Ledger(path, _key(key)).verify(head)
+        if as_json:
+            typer.echo(json.dumps({"ok": True, "entries": found.number, "head": str(found)}))
+        else:
+            typer.echo(f"{found.number} entries, all sound. Head: {found}")
+
+
+def _key(path: Path | None) -> bytes | None:
+    return None if path is None else path.read_bytes().strip()
+
+
+def _show(balances: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(balances, indent=2))
+        return
+    rows = [
+        {
+            "data set": balance["dataset"],
+            "budget": f"ε = {balance['filter']['epsilon']:g} at δ = {balance['filter']['delta']:g}",
+            "adjacency": balance["adjacency"],
+            "spent": f"ε = {balance['spent_epsilon']:.4g} ({balance['spent']})",
+            "left": balance["remaining"],
+            "charges": f"{balance['reservations']} ({balance['open']} open)",
+        }
+        for balance in balances
+    ]
+    _table(("data set", "budget", "adjacency", "spent", "left", "charges"), rows)
+
+
+def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(row[column]) for column in columns))
+    Console().print(table)
+
+
+class _errors:
+    """The library's errors as one line on stderr (or as JSON on stdout) and exit status 1."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, (PrivateMCMCError, OSError)):
+            if self._as_json:
+                typer.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error)}))
+            else:
+                typer.echo(f"{type(error).__name__}: {error}", err=True)
+            raise typer.Exit(1) from error

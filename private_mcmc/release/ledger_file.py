@@ -1,0 +1,229 @@
+"""The ledger's file: SQLite, append-only, every entry chained to the one before by a keyed hash.
+
+Nothing is ever updated or repaired. Every transaction first checks the whole chain, so that a damaged
+file stops work before anything is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from private_mcmc.errors import LedgerError
+
+_APPLICATION = 0x504D4C31  # "PML1"
+_GENESIS = "private_mcmc ledger 1"
+_BUSY_SECONDS = 120.0
+
+_SCHEMA = """
+CREATE TABLE keys (id INTEGER PRIMARY KEY CHECK (id = 1), held_by TEXT NOT NULL, key BLOB NOT NULL);
+CREATE TABLE entries (sequence INTEGER PRIMARY KEY, body TEXT NOT NULL, digest TEXT NOT NULL);
+CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL, digest TEXT NOT NULL);
+CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+CREATE TRIGGER entries_last BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
+"""
+
+
+class Head(NamedTuple):
+    """Number of entries and digest of the last one; kept elsewhere, it shows that nothing was removed."""
+
+    number: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.digest}"
+
+
+class LedgerFile:
+    """Transactions on one ledger file. ``key`` is the owner's secret; without one the file holds its own."""
+
+    def __init__(self, path: Path, key: bytes | None) -> None:
+        self.path = path
+        self._owner_key = key
+
+    def create(self) -> None:
+        """Make a new empty file. Raises ``LedgerError`` if one is there."""
+        if self.path.exists():
+            raise LedgerError(f"{self.path}: there is a file already; a ledger is never overwritten.")
+        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            with self._errors(), contextlib.closing(self._connect(draft)) as connection:
+                self._initialise(connection)
+            # A link appears complete or not at all, and never replaces another process's ledger.
+            os.link(draft, self.path)
+        except FileExistsError:
+            raise LedgerError(f"{self.path}: another process created it meanwhile.") from None
+        except OSError as error:
+            raise LedgerError(f"{self.path}: cannot be created ({error.strerror}).") from error
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _initialise(self, connection: sqlite3.Connection) -> None:
+        key = self._owner_key or secrets.token_bytes(32)
+        held_by = "file" if self._owner_key is None else "owner"
+        stored = key if self._owner_key is None else hashlib.sha256(b"check" + key).digest()
+        connection.executescript(f"PRAGMA application_id = {_APPLICATION}; BEGIN EXCLUSIVE; {_SCHEMA}")
+        connection.execute("INSERT INTO keys VALUES (1, ?, ?)", (held_by, stored))
+        connection.execute("INSERT INTO head VALUES (1, 0, ?)", (_genesis(key),))
+        connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A checked, consistent view."""
+        with self._transaction("BEGIN") as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """A checked view that nobody else can change before what is appended here is on disk."""
+        with self._transaction("BEGIN IMMEDIATE") as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: str) -> Iterator[Transaction]:
+        if not self.path.is_file():
+            raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
+        with self._errors(), contextlib.closing(self._connect(self.path)) as connection:
+            connection.execute(begin)
+            try:
+                yield Transaction(connection, self._key(connection), self.path)
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        address = f"file:{quote(str(path.absolute()))}?mode=rw"
+        connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        # One file and a rollback journal: a killed writer is undone by the next reader. EXTRA makes a
+        # commit survive a power cut too.
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
+
+    def _key(self, connection: sqlite3.Connection) -> bytes:
+        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            raise LedgerError(f"{self.path}: not a ledger of this library.")
+        found = connection.execute("SELECT held_by, key FROM keys").fetchall()
+        if len(found) != 1 or found[0][0] not in ("file", "owner") or not isinstance(found[0][1], bytes):
+            raise _damaged(self.path, "its key is missing")
+        held_by, stored = found[0]
+        if held_by == "file":
+            if self._owner_key is not None:
+                raise LedgerError(f"{self.path}: was made without an owner's key; open it without one.")
+            return bytes(stored)
+        if self._owner_key is None:
+            raise LedgerError(f"{self.path}: was made with an owner's key; give it.")
+        if not hmac.compare_digest(stored, hashlib.sha256(b"check" + self._owner_key).digest()):
+            raise LedgerError(f"{self.path}: this is not the key it was made with.")
+        return self._owner_key
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's errors in the library's words; the transaction is undone and nothing may run."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"{self.path}: {_in_words(error)} Nothing was recorded and nothing was run."
+            ) from error
+
+
+class Transaction:
+    """Entries of a checked chain, and appending to it."""
+
+    def __init__(self, connection: sqlite3.Connection, key: bytes, path: Path) -> None:
+        self._connection = connection
+        self.key = key
+        self._path = path
+        self.entries, self.head = self._checked()
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add an entry; on disk when the transaction ends."""
+        body = json.dumps(entry, sort_keys=True, allow_nan=False)
+        digest = _chain(self.key, self.head.digest, body)
+        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (self.head.number + 1, body, digest))
+        self.head = Head(self.head.number + 1, digest)
+        self._connection.execute("UPDATE head SET count = ?, digest = ?", self.head)
+        self.entries = (*self.entries, json.loads(body))
+
+    def contains(self, head: str) -> bool:
+        """Whether the chain passes through ``head``."""
+        count, _, digest = head.partition(":")
+        if not count.isdecimal():
+            return False
+        rows = self._connection.execute(
+            "SELECT digest FROM entries WHERE sequence = ?", (int(count),)
+        ).fetchall()
+        found = rows[0][0] if rows else _genesis(self.key) if int(count) == 0 else ""
+        return hmac.compare_digest(found, digest)
+
+    def _checked(self) -> tuple[tuple[dict[str, Any], ...], Head]:
+        problems = self._connection.execute("PRAGMA integrity_check").fetchall()
+        if problems != [("ok",)]:
+            raise _damaged(self._path, "SQLite finds it inconsistent")
+        heads = self._connection.execute("SELECT count, digest FROM head").fetchall()
+        rows = self._connection.execute(
+            "SELECT sequence, body, digest FROM entries ORDER BY sequence"
+        ).fetchall()
+        digest = _genesis(self.key)
+        entries = []
+        for number, (sequence, body, stored) in enumerate(rows, start=1):
+            if sequence != number or not isinstance(body, str) or not isinstance(stored, str):
+                raise _damaged(self._path, f"entry {number} is missing")
+            digest = _chain(self.key, digest, body)
+            if not hmac.compare_digest(digest, stored):
+                raise _damaged(self._path, f"entry {number} was changed")
+            entries.append(_parsed(self._path, number, body))
+        if heads != [(len(rows), digest)]:
+            raise _damaged(self._path, "entries at its end are missing")
+        return tuple(entries), Head(len(rows), digest)
+
+
+def _parsed(path: Path, number: int, body: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(body)
+    except (ValueError, RecursionError):
+        raise _damaged(path, f"entry {number} is not JSON") from None
+    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
+        raise _damaged(path, f"entry {number} has no kind")
+    return entry
+
+
+def _chain(key: bytes, previous: str, body: str) -> str:
+    return hmac.new(key, f"{previous}\n{body}".encode(), hashlib.sha256).hexdigest()
+
+
+def _genesis(key: bytes) -> str:
+    return hmac.new(key, _GENESIS.encode(), hashlib.sha256).hexdigest()
+
+
+def _damaged(path: Path, what: str) -> LedgerError:
+    return LedgerError(
+        f"{path}: damaged or tampered with ({what}). It is not repaired and nothing is run against it: "
+        "restore a copy that is known to be complete, or treat the data sets' budgets as spent."
+    )
+
+
+def _in_words(error: sqlite3.Error) -> str:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith("SQLITE_FULL"):
+        return "the disk is full."
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
+        return "the file or its folder cannot be written."
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return f"other processes kept it locked for {_BUSY_SECONDS:.0f} s."
+    if name.startswith("SQLITE_IOERR"):
+        return "reading or writing it failed (disk full or broken?)."
+    return "it is damaged, or not a ledger. It is not repaired: restore a complete copy."
