@@ -7,6 +7,7 @@ from private_mcmc.accounting.compose import compose
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.langevin import released_steps, run
+from private_mcmc.accounting.mean_loss import MeanForm, SumForm, to_mean, to_sum
 from private_mcmc.accounting.noise import gaussian, laplace, second_moments, second_moments_noise
 from private_mcmc.accounting.posterior import (
     posterior_bounded,
@@ -24,9 +25,11 @@ __all__ = [
     "Curve",
     "Gaussian",
     "Laplace",
+    "MeanForm",
     "Points",
     "Pure",
     "Statement",
+    "SumForm",
     "adaptive",
     "average_sensitivity",
     "compose",
@@ -43,5 +46,7 @@ __all__ = [
     "second_moments",
     "second_moments_noise",
     "sensitivity",
+    "to_mean",
+    "to_sum",
     "verify",
 ]

@@ -22,8 +22,9 @@ from private_mcmc.accounting.rounding import root_up, up
 from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, row_change
 from private_mcmc.accounting.steps import largest_change, modulus, noise_sd, period
+from private_mcmc.accounting.truncated import Truncated
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.schedule import Average, Batch, Schedule
 
 _MOST_RATIOS = 64
 
@@ -35,6 +36,7 @@ SAMPLED_PATH = {
     "fixed": "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018), composed by "
     "their privacy loss",
 }
+TRUNCATED_PATH = "Poisson-sampled Gaussian steps with a cap, the worst number of rows, composed by their loss"
 SAMPLED_LAST = "Poisson-sampled steps and shifts with a split noise (after Bravo, Flores-Mella, Guzmán, §5)"
 
 
@@ -95,8 +97,10 @@ def whole_path(schedule: Schedule) -> Bound:
 def sampled_path(schedule: Schedule) -> list[Bound]:
     """All states up to the last released one, with amplification by the sampling of batches."""
     batch = schedule.batch
-    if batch is None or batch.scheme not in ("poisson", "fixed"):
+    if batch is None or batch.scheme == "cyclic":
         return []
+    if batch.scheme == "truncated_poisson":
+        return [_truncated_path(schedule, batch)]
     rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
     pair = "fixed" if batch.scheme == "fixed" else sampled_pair(schedule)
     counts: Counter[float] = Counter()
@@ -113,6 +117,25 @@ def sampled_path(schedule: Schedule) -> list[Bound]:
     )
     record = {"kind": "sampled path", "pair": pair, "steps": tuple(sorted(steps.items()))}
     return [Bound(combine(parts), SAMPLED_PATH[pair], (drawn, "which rows were drawn stays hidden"), record)]
+
+
+def _truncated_path(schedule: Schedule, batch: Batch) -> Bound:
+    counts: Counter[float] = Counter()
+    for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
+        counts[row_ratio(schedule, size)] += count
+    steps = tuple(sorted(_coarsened(counts).items()))
+    rate, cap = float(batch.rate or 0.0), int(batch.size or 0)
+    parts = tuple(
+        Truncated(rate, cap, ratio, count * schedule.num_chains, schedule.num_rows) for ratio, count in steps
+    )
+    assumptions = (
+        "each row enters a batch independently with the declared probability; a batch above the cap keeps "
+        "a uniformly drawn subset",
+        "which rows were drawn stays hidden",
+        "the number of rows never exceeds the declared one",
+    )
+    record = {"kind": "truncated path", "steps": steps}
+    return Bound(combine(parts), TRUNCATED_PATH, assumptions, record)
 
 
 def sampled_pair(schedule: Schedule) -> str:

@@ -33,6 +33,11 @@ class Curve(ABC):
         rdp.check_order(alpha)
         return math.inf
 
+    @property
+    def zcdp(self) -> float:
+        """Least known ``ρ`` with Rényi divergence ``≤ ρα`` at every order; ``inf`` if none is known."""
+        return math.inf
+
     def beta(self, alpha: float) -> float:
         """Lower bound on the type II error at level ``alpha``: the best of the lines given by ``δ(ε)``."""
         if not 0 <= alpha <= 1:
@@ -87,6 +92,11 @@ class Gaussian(Curve):
         """``αm²/2``."""
         return rdp.check_order(alpha) * self.m**2 / 2
 
+    @property
+    def zcdp(self) -> float:
+        """``m²/2``."""
+        return self.m**2 / 2 * (1 + 4 * math.ulp(1.0))
+
     def beta(self, alpha: float) -> float:
         """``Φ(Φ^{-1}(1−α) − m)``."""
         return gdp.beta(self.m, alpha)
@@ -118,6 +128,11 @@ class Pure(Curve):
     def rdp(self, alpha: float) -> float:
         """That of randomised response."""
         return rdp.randomised_response(self.level, rdp.check_order(alpha))
+
+    @property
+    def zcdp(self) -> float:
+        """``level²/2`` (Bun, Steinke 2016)."""
+        return self.level**2 / 2 * (1 + 4 * math.ulp(1.0))
 
 
 @dataclass(frozen=True)
@@ -154,6 +169,11 @@ class Concentrated(Curve):
     def rdp(self, alpha: float) -> float:
         """``rho·α``."""
         return self.rho * rdp.check_order(alpha)
+
+    @property
+    def zcdp(self) -> float:
+        """``rho``."""
+        return self.rho
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,18 @@ def renyi(pair: str, rate: float, ratio: float, alpha: float) -> float:
         return min(unamplified, _from_profile(rate, whole, alpha))
     if pair == "replace_one":
         return min(unamplified, _two_mixtures(rate, ratio, -ratio, alpha))
-    return min(
-        unamplified, max(_two_mixtures(rate, ratio, 0.0, alpha), _two_mixtures(rate, 0.0, ratio, alpha))
-    )
+    return max(poisson_orders(rate, ratio, alpha))
+
+
+@lru_cache(maxsize=4096)
+def poisson_orders(rate: float, ratio: float, alpha: float) -> tuple[float, float]:
+    """``D_α`` of ``(1−q)N(0)+qN(r)`` against ``N(0)``, and in the other order, rounded up."""
+    unamplified = check_order(alpha) * ratio**2 / 2
+    if ratio == 0 or rate == 1:
+        return unamplified, unamplified
+    removed = _two_mixtures(rate, ratio, 0.0, alpha)
+    added = _two_mixtures(rate, 0.0, ratio, alpha)
+    return min(unamplified, removed), min(unamplified, added)
 
 
 def _two_mixtures(rate: float, upper: float, lower: float, alpha: float) -> float:

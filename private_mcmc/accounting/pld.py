@@ -16,7 +16,7 @@ import numpy as np
 from private_mcmc.accounting.mixtures import check_pair, fixed_profile
 
 _MOST_LOSSES = 400_000
-_NOISE_PER_STEP = 1e-15
+NOISE_PER_STEP = 1e-15
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ def losses(steps: tuple[Step, ...]) -> Losses:
     Convolutions by FFT err by some units in the last place for each factor: an allowance of
     ``1e-15`` for each step is added to every ``δ``.
     """
-    spacing = _spacing(steps)
+    grid = spacing(steps)
     total = None
     for step in steps:
-        single = _single(step, spacing)
-        composed = single.self_compose(step.count) if step.count > 1 else single
+        once = single(step, grid)
+        composed = once.self_compose(step.count) if step.count > 1 else once
         total = composed if total is None else total.compose(composed)
-    return Losses(total, _NOISE_PER_STEP * (10 + sum(step.count for step in steps)))
+    return Losses(total, NOISE_PER_STEP * (10 + sum(step.count for step in steps)))
 
 
 def _deviation(step: Step) -> float:
@@ -70,51 +70,52 @@ def _deviation(step: Step) -> float:
     return min(whole, step.rate * math.sqrt(math.expm1(min(whole**2, 50.0))))
 
 
-def _spacing(steps: tuple[Step, ...]) -> float:
+def spacing(steps: tuple[Step, ...]) -> float:
     """A grid fine against every step's loss, coarse enough for the whole range."""
     deviations = [max(_deviation(step), 1e-12) for step in steps]
     total = math.sqrt(sum(step.count * sd**2 for step, sd in zip(steps, deviations, strict=True)))
-    single = max(2 * step.size**2 + 20 * step.size for step in steps)
-    span = 2 * (total**2 / 2 + 9 * total) + single
+    alone = max(2 * step.size**2 + 20 * step.size for step in steps)
+    span = 2 * (total**2 / 2 + 9 * total) + alone
     return max(0.02 * min(deviations), span / _MOST_LOSSES)
 
 
-def _single(step: Step, spacing: float) -> Any:
+def single(step: Step, grid: float) -> Any:
+    """The loss distribution of one step (its count aside) on a grid of that spacing."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     if step.pair == "gaussian":
-        return pld.from_gaussian_mechanism(1 / step.size, value_discretization_interval=spacing)
+        return pld.from_gaussian_mechanism(1 / step.size, value_discretization_interval=grid)
     if step.pair == "laplace":
-        return pld.from_laplace_mechanism(1 / step.size, value_discretization_interval=spacing)
+        return pld.from_laplace_mechanism(1 / step.size, value_discretization_interval=grid)
     if step.pair in ("pure", "point"):
         miss = step.rate if step.pair == "point" else 0.0
         point = common.DifferentialPrivacyParameters(step.size, miss)
-        return pld.from_privacy_parameters(point, value_discretization_interval=spacing)
+        return pld.from_privacy_parameters(point, value_discretization_interval=grid)
     check_pair(step.pair, step.rate, step.size)
     if step.pair == "fixed":
-        return _from_fixed_profile(step, spacing)
+        return _from_fixed_profile(step, grid)
     relation = {
         "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
         "replace_one": NeighboringRelation.REPLACE_ONE,
     }[step.pair]
     return pld.from_gaussian_mechanism(
         1 / step.size,
-        value_discretization_interval=spacing,
+        value_discretization_interval=grid,
         sampling_prob=step.rate,
         neighboring_relation=relation,
     )
 
 
-def _from_fixed_profile(step: Step, spacing: float) -> Any:
+def _from_fixed_profile(step: Step, grid: float) -> Any:
     """One symmetrised step without replacement: the profile is symmetrised first, then composed."""
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     whole = 2 * step.size
-    top = math.ceil((whole**2 / 2 + 9 * whole) / spacing)
-    grid = np.arange(-top, top + 1)
-    deltas = np.minimum(1.0, fixed_profile(step.rate, whole, grid * spacing) * (1 + 1e-13))
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, -top, top, deltas)
+    top = math.ceil((whole**2 / 2 + 9 * whole) / grid)
+    at = np.arange(-top, top + 1) * grid
+    deltas = np.minimum(1.0, fixed_profile(step.rate, whole, at) * (1 + 1e-13))
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, -top, top, deltas)
     return pld.PrivacyLossDistribution(pmf)

@@ -77,6 +77,11 @@ class Product(Curve):
         """Rényi divergences add."""
         return math.fsum(part.rdp(alpha) for part in self.parts)
 
+    @property
+    def zcdp(self) -> float:
+        """They add."""
+        return math.fsum(part.zcdp for part in self.parts)
+
     def to_dict(self) -> dict[str, Any]:
         """``kind`` and the parts, in plain types."""
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}

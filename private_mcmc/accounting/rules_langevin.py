@@ -30,6 +30,8 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapp
         return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]))
     if kind == "sampled path":
         return _sampled_path(adjacency, c, row, record)
+    if kind == "truncated path":
+        return _truncated_path(c, row, record)
     if kind == "sampled last":
         return _sampled_last(adjacency, c, row, record)
     raise ValueError(f"unknown bound {kind!r}")
@@ -244,6 +246,29 @@ def _sampled(pair: str, rate: float, ratio: float, steps: int) -> Record:
 
 def _sampled_path(adjacency: str, c: Constants, row: float, record: Mapping[str, Any]) -> Record:
     pair, rate = _pair(adjacency, c)
+    charged = _charged(c, row, record)
+    return _one([_sampled(pair, rate, ratio, count * c["num_chains"]) for ratio, count in charged])
+
+
+def _truncated_path(c: Constants, row: float, record: Mapping[str, Any]) -> Record:
+    batch = c["batch"]
+    if batch["scheme"] != "truncated_poisson":
+        raise ValueError("the batches are not truncated")
+    shared = {"kind": "truncated", "rate": float(batch["rate"]), "cap": int(batch["size"])}
+    return _one(
+        [
+            shared | {"ratio": float(ratio), "steps": int(count * c["num_chains"]), "max_rows": c["num_rows"]}
+            for ratio, count in _charged(c, row, record)
+        ]
+    )
+
+
+def _one(pieces: list[Record]) -> Record:
+    return pieces[0] if len(pieces) == 1 else {"kind": "product", "parts": tuple(pieces)}
+
+
+def _charged(c: Constants, row: float, record: Mapping[str, Any]) -> list[tuple[float, int]]:
+    """The recorded ratios and counts, if they charge every step at least its ratio."""
     needed = Counter(_row_ratio(c, row, size) for size in _sizes(c)[: _ends(c)[-1]])
     charged = list(record["steps"])
     if sum(count for _, count in charged) != needed.total():
@@ -252,8 +277,7 @@ def _sampled_path(adjacency: str, c: Constants, row: float, record: Mapping[str,
         most = sum(count for other, count in needed.items() if other >= ratio)
         if sum(count for other, count in charged if other >= ratio * (1 - 1e-12)) < most:
             raise ValueError("some steps are charged below their ratio")
-    pieces = tuple(_sampled(pair, rate, ratio, count * c["num_chains"]) for ratio, count in charged)
-    return pieces[0] if len(pieces) == 1 else {"kind": "product", "parts": pieces}
+    return charged
 
 
 def _sampled_last(adjacency: str, c: Constants, row: float, record: Mapping[str, Any]) -> Record:

@@ -41,6 +41,11 @@ class Sampled(Curve):
         whole = self.ratio if self.pair == "add_remove" else 2 * self.ratio
         return Gaussian(whole * math.sqrt(self.steps) * (1 + 4 * math.ulp(1.0)))
 
+    @property
+    def zcdp(self) -> float:
+        """That of the un-amplified Gaussian: no smaller constant holds at every order."""
+        return self.unamplified.zcdp
+
     @cached_property
     def _losses(self) -> Losses:
         return losses(self.loss_steps)

@@ -11,6 +11,7 @@ import numpy as np
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.product import Product
 from private_mcmc.accounting.sampled_pairs import Sampled
+from private_mcmc.accounting.truncated import Truncated
 from private_mcmc.errors import DeclarationError
 
 _SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Concentrated)}
@@ -61,6 +62,14 @@ def curve_from_dict(record: Mapping[str, Any]) -> Curve:
     if kind == "sampled":
         return Sampled(
             str(values["pair"]), float(values["rate"]), float(values["ratio"]), int(values["steps"])
+        )
+    if kind == "truncated":
+        return Truncated(
+            float(values["rate"]),
+            int(values["cap"]),
+            float(values["ratio"]),
+            int(values["steps"]),
+            int(values["max_rows"]),
         )
     if kind == "product":
         return Product(tuple(curve_from_dict(part) for part in record["parts"]))

@@ -98,6 +98,11 @@ class Statement:
         return min(values) if values else None
 
     @property
+    def zcdp(self) -> float:
+        """Least certified ``ρ`` of zero-concentrated DP: what a ledger's filter adds; ``inf`` if none is."""
+        return min(curve.zcdp for curve in self.curves)
+
+    @property
     def advantage(self) -> float:
         """Upper bound on the membership advantage, ``δ(0)`` (total variation)."""
         return self.delta(0.0)
