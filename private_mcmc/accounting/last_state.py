@@ -22,7 +22,8 @@ from private_mcmc.accounting.shifts import (
 )
 from private_mcmc.errors import DeclarationError
 
-_LONGEST = 20_000  # steps optimised numerically; earlier ones are bounded by an invariant distance
+_LONGEST = 20_000  # steps optimised numerically
+_TAIL = 2_000  # a shorter end is searched more thoroughly
 
 
 @dataclass(frozen=True)
@@ -159,12 +160,13 @@ def _below(low: Modulus, high: Modulus) -> bool:
 def _numerical(moduli: Moduli, noise: float | FloatArray, steps: int, diameter: float) -> list[ShiftBound]:
     sds = noise_array(noise, steps)
     found = []
-    first, start = 0, 0.0
-    if steps > _LONGEST:
-        start = _invariant(moduli)
-        first = steps - _LONGEST
-    if math.isfinite(start):
-        found += _certified(moduli, sds, first, start, "numerical certificate")
+    if steps <= _LONGEST:
+        found += _certified(moduli, sds, 0, 0.0, "numerical certificate")
+    start = _invariant(moduli) if steps > _TAIL else math.inf
+    if math.isfinite(start):  # what happened before the tail is covered by a distance never exceeded
+        for tail in (_TAIL, _LONGEST):
+            if tail < steps:
+                found += _certified(moduli, sds, steps - tail, start, "numerical certificate of the end")
     if math.isfinite(diameter):
 
         def cost(togo: int) -> float:

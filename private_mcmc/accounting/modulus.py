@@ -8,7 +8,7 @@ entry for every step (then distances are arrays of that length).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Protocol, cast
 
 import numpy as np
@@ -58,18 +58,15 @@ class Affine:
 
     gap: Parameter
     offset: Parameter
+    slope: FloatArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         gap = np.asarray(self.gap, dtype=np.float64)
         if not ((gap <= 1).all() and np.isfinite(gap).all()):
             raise DeclarationError(f"gap={self.gap}: 1 − ρ must be a finite number of at most 1.")
         _check("offset", self.offset)
-
-    @property
-    def slope(self) -> FloatArray:
-        """``ρ``, rounded up."""
-        gap = np.asarray(self.gap, dtype=np.float64)
-        return np.where(gap < 1, np.nextafter(1.0 - gap, np.inf), 0.0)
+        slope = np.where(gap < 1, np.nextafter(1.0 - gap, np.inf), 0.0)  # rounded up
+        object.__setattr__(self, "slope", slope)
 
     def value(self, distance: FloatArray) -> FloatArray:
         """``ρz + s``."""
@@ -111,20 +108,22 @@ class Root:
     c: Parameter
     h: Parameter
     offset: Parameter = 0.0
+    _roots: tuple[FloatArray, FloatArray] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("c", "h", "offset"):
             _check(name, getattr(self, name))
+        object.__setattr__(self, "_roots", (np.sqrt(self.c), np.sqrt(self.h)))
 
     def value(self, distance: FloatArray) -> FloatArray:
         """``sqrt(cz² + h) + s``."""
-        return np.hypot(np.sqrt(self.c) * distance, np.sqrt(self.h)) + self.offset
+        return np.hypot(self._roots[0] * distance, self._roots[1]) + self.offset
 
     def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The supporting line of this convex function."""
-        root = np.hypot(np.sqrt(self.c) * distance, np.sqrt(self.h))
+        root = np.hypot(self._roots[0] * distance, self._roots[1])
         with np.errstate(invalid="ignore", divide="ignore"):
-            slope = np.where(root > 0, self.c * distance / root, np.sqrt(self.c))
+            slope = np.where(root > 0, self.c * distance / root, self._roots[0])
             offset = np.where(root > 0, self.h / root, 0.0)
         return slope, offset + self.offset
 
@@ -199,7 +198,7 @@ def _merge(parts: Sequence[Modulus]) -> Modulus:
         columns = zip(*(cast(Minimum, part).parts for part in parts), strict=True)
         return Minimum(tuple(_merge(column) for column in columns))
     if isinstance(first, (Affine, Point, Root)):
-        names = [field.name for field in fields(first)]
+        names = [entry.name for entry in fields(first) if entry.init]
         return type(first)(**{name: np.array([getattr(part, name) for part in parts]) for name in names})
     return first
 

@@ -118,7 +118,7 @@ class _Search:
     def __init__(self, phi: Modulus, variances: FloatArray, start: float, work: int) -> None:
         self.phi, self.variances, self.start = phi, variances, start
         self.steps = len(variances)
-        self.solves = 60 + work // self.steps
+        self.solves = 50 + work // self.steps
 
     def cost(self, z: FloatArray) -> float:
         """``Σ a_k²/σ_k²`` of feasible shifts."""
@@ -132,7 +132,7 @@ class _Search:
         bottom = max(min(low, high), high * 1e-6)
         levels = [0.0, *np.geomspace(bottom, high, 7).tolist()]
         togo = np.arange(self.steps, 0, -1.0)
-        lengths = {max(1, round(self.steps * 10.0 ** (-k / 3))) for k in range(13)}
+        lengths = {max(1, round(self.steps * 10.0 ** (-k / 2))) for k in range(9)}
         shapes = [np.full(self.steps, level) for level in levels]
         shapes += [level * (togo > length) for level in levels[2::2] for length in sorted(lengths)]
         return shapes + [high * np.minimum(1.0, togo / length) for length in sorted(lengths)[::2]]
