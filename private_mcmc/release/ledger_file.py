@@ -134,7 +134,7 @@ class LedgerFile:
         """SQLite's errors in the library's words; the transaction is undone and nothing may run."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema breaks its own error message
             raise LedgerError(
                 f"{self.path}: {_in_words(error)} Nothing was recorded and nothing was run."
             ) from error
@@ -161,13 +161,13 @@ class Transaction:
     def contains(self, head: str) -> bool:
         """Whether the chain passes through ``head``."""
         count, _, digest = head.partition(":")
-        if not count.isdecimal():
+        if not (count.isdecimal() and len(count) < 16):
             return False
         rows = self._connection.execute(
             "SELECT digest FROM entries WHERE sequence = ?", (int(count),)
         ).fetchall()
         found = rows[0][0] if rows else _genesis(self.key) if int(count) == 0 else ""
-        return hmac.compare_digest(found, digest)
+        return _same(found, digest)
 
     def _checked(self) -> tuple[tuple[dict[str, Any], ...], Head]:
         problems = self._connection.execute("PRAGMA integrity_check").fetchall()
@@ -183,7 +183,7 @@ class Transaction:
             if sequence != number or not isinstance(body, str) or not isinstance(stored, str):
                 raise _damaged(self._path, f"entry {number} is missing")
             digest = _chain(self.key, digest, body)
-            if not hmac.compare_digest(digest, stored):
+            if not _same(digest, stored):
                 raise _damaged(self._path, f"entry {number} was changed")
             entries.append(_parsed(self._path, number, body))
         if heads != [(len(rows), digest)]:
@@ -201,6 +201,10 @@ def _parsed(path: Path, number: int, body: str) -> dict[str, Any]:
     return entry
 
 
+def _same(first: str, second: str) -> bool:
+    return hmac.compare_digest(first.encode(), second.encode())
+
+
 def _chain(key: bytes, previous: str, body: str) -> str:
     return hmac.new(key, f"{previous}\n{body}".encode(), hashlib.sha256).hexdigest()
 
@@ -216,7 +220,7 @@ def _damaged(path: Path, what: str) -> LedgerError:
     )
 
 
-def _in_words(error: sqlite3.Error) -> str:
+def _in_words(error: Exception) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_FULL"):
         return "the disk is full."

@@ -75,7 +75,12 @@ class ReleasedStates:
 
     def to_arviz(self, delta: float) -> arviz.InferenceData:
         """An ArviZ object of the released draws, warm-up in its own group, the statement an attribute."""
-        import arviz
+        import warnings
+
+        with warnings.catch_warnings():
+            # ArviZ announces its next major version once a day, on import.
+            warnings.simplefilter("ignore", FutureWarning)
+            import arviz
 
         draws = self.get_samples(group_by_chain=True)
         groups: dict[str, Any] = {"posterior": dict(draws)}
