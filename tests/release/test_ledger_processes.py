@@ -9,14 +9,13 @@ import time
 from multiprocessing import forkserver
 from pathlib import Path
 
+import ledger_workers
 import pytest
 
 from private_mcmc.release import Ledger
 from private_mcmc.target import Target
 
 HERE = str(Path(__file__).parent)
-import ledger_workers
-
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
