@@ -68,7 +68,8 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     radius = predictor.radius * math.sqrt(largest_eigenvalue(preconditioner))
     free = radius * family.score_bound
     free = math.inf if math.isnan(free) else free * (1 + 1e-12)
-    idle = clip is None or free <= clip
+    # A clip at the proved bound itself is idle: the inflation above is not part of the bound.
+    idle = clip is None or free <= clip * (1 + 1e-11)
     return Constants(
         subject="posterior" if idle else "Huberised posterior",
         gradient=free if clip is None else min(free, clip),

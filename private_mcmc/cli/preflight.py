@@ -1,0 +1,99 @@
+"""``private-mcmc preflight MODEL.py:model --rows rows.toml …``: decide from a file, without data."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Target, check_adjacency
+
+EXIT_CODES = {"private": 0, "not private": 1, "unknown": 2}
+
+
+def load_model(place: str) -> Callable[..., Any]:
+    """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``.
+
+    Raises:
+        DeclarationError: if there is no such file or function, or the file cannot be run.
+    """
+    path, colon, name = place.rpartition(":")
+    file = Path(path)
+    if not colon or not name.isidentifier() or not file.is_file():
+        raise DeclarationError(f"{place!r}: give a file and a function in it, for example model.py:model.")
+    spec = importlib.util.spec_from_file_location(f"_model_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise DeclarationError(f"{path}: not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise DeclarationError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    model = getattr(module, name, None)
+    if not callable(model):
+        raise DeclarationError(f"{path} has no function {name!r}.")
+    return model  # type: ignore[no-any-return]
+
+
+def read_arguments(path: Path | None) -> dict[str, Any]:
+    """Public arguments of the model from a TOML file; lists become arrays."""
+    import numpy as np
+
+    if path is None:
+        return {}
+    try:
+        record = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DeclarationError(f"{path}: not a TOML file ({error}).") from error
+    return {key: np.asarray(value) if isinstance(value, list) else value for key, value in record.items()}
+
+
+def preflight(
+    model: Annotated[str, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION")],
+    rows: Annotated[Path, typer.Option(help="TOML file: a domain for every column of a row")],
+    n: Annotated[int, typer.Option("--n", help="number of rows (its public bound under add_remove)")],
+    epsilon: Annotated[float, typer.Option(help="ε of the target")],
+    delta: Annotated[float, typer.Option(help="δ of the target")],
+    adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out")] = "replace_one",
+    clip: Annotated[
+        float | None, typer.Option(help="bound on every row's gradient that a kernel enforces")
+    ] = None,
+    temper: Annotated[float, typer.Option(help="power of the likelihood")] = 1.0,
+    args: Annotated[Path | None, typer.Option(help="TOML file: the model's public arguments")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    html: Annotated[Path | None, typer.Option(help="write an HTML report to this file")] = None,
+) -> None:
+    """Decide whether a model's posterior is private, from the program and public facts alone.
+
+    Exit code: 0 private, 1 not private, 2 unknown, 3 error.
+    """
+    from private_mcmc.modeling import Rows
+    from private_mcmc.preflight import preflight as decide
+
+    target = Target(epsilon, delta, check_adjacency(adjacency))
+    if not rows.is_file():
+        raise DeclarationError(f"{rows}: no such file.")
+    report = decide(
+        load_model(model),
+        Rows.from_toml(rows),
+        target,
+        n=n,
+        clip=clip,
+        temper=temper,
+        model_args=read_arguments(args),
+    )
+    if html is not None:
+        report.to_html(html)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        report.show()
+    raise typer.Exit(EXIT_CODES[report.verdict])

@@ -1,0 +1,125 @@
+"""Constants that preflight proves hold for the Hessians and gradients of real potentials."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from private_mcmc.modeling import read
+from private_mcmc.preflight import curvature
+from private_mcmc.preflight.curvature import largest_eigenvalue
+from private_mcmc.schedule import Batch, Schedule
+from tests.preflight import zoo_small as small
+
+N = 6
+METRICS = {
+    "identity": None,
+    "diagonal": (0.3, 2.0, 1.0),
+    "matrix": ((1.0, 0.4, 0.0), (0.4, 0.5, 0.1), (0.0, 0.1, 2.0)),
+}
+
+
+def schedule(**changes) -> Schedule:
+    options = {
+        "adjacency": "replace_one",
+        "num_rows": N,
+        "dim": 3,
+        "step_size": 0.1,
+        "num_steps": 10,
+        "clip": 1.0,
+    }
+    return Schedule(**{**options, **changes})
+
+
+def root(metric):
+    if metric is None:
+        return np.eye(3)
+    full = np.diag(metric) if np.ndim(metric) == 1 else np.asarray(metric)
+    values, vectors = np.linalg.eigh(full)
+    return vectors @ np.diag(np.sqrt(values)) @ vectors.T
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_hessian_and_gradient_stay_within_the_constants(metric) -> None:
+    model = read(small.logistic, small.LOGISTIC_ROWS, n=N)
+    known = curvature(model, schedule(preconditioner=metric, temper=0.7, clip=50.0))
+    half = root(metric)
+    with jax.enable_x64(True):
+
+        def data_term(theta, data):
+            return 0.7 * jnp.sum(jax.vmap(lambda row: model.row_loss(theta, row))(data))
+
+        hessian = jax.jit(jax.hessian(lambda t, d: model.neg_log_prior(t) + data_term(t, d)))
+        gradient = jax.jit(jax.grad(data_term))
+        for seed in range(5):
+            data = model.rows.synthetic(jax.random.key(seed), N)
+            theta = 3 * jax.random.normal(jax.random.key(seed + 100), (3,))
+            values = np.linalg.eigvalsh(half @ np.asarray(hessian(theta, data)) @ half)
+            assert values[0] >= known.strong_convexity * (1 - 1e-9)
+            assert values[-1] <= known.smoothness
+            assert np.linalg.norm(half @ np.asarray(gradient(theta, data))) <= known.gradient_bound
+    # Rows along the stiffest axis at the steepest point reach the bound.
+    assert known.convex
+    assert known.smoothness == pytest.approx(
+        largest_eigenvalue(metric) * (0.25 + 0.7 * N * 0.25), rel=0.2 if metric else 1e-9
+    )
+
+
+@pytest.mark.parametrize("clip", [0.1, 1.0, 4.0])
+def test_clipped_steps_contract_as_the_constants_say(clip: float) -> None:
+    """The clipped field is monotone and Lipschitz with the proved constants (Poisson: unbounded before)."""
+    model = read(small.poisson, small.POISSON_ROWS, n=N)
+    known = curvature(model, schedule(dim=2, clip=clip))
+    assert math.isfinite(known.smoothness)
+    with jax.enable_x64(True):
+
+        @jax.jit
+        def field(theta, data):
+            grads = jax.vmap(lambda row: jax.grad(model.row_loss)(theta, row))(data)
+            norms = jnp.linalg.norm(grads, axis=1, keepdims=True)
+            clipped = grads * jnp.minimum(1.0, clip / jnp.where(norms > 0, norms, 1.0))
+            return jax.grad(model.neg_log_prior)(theta) + clipped.sum(0)
+
+        for seed in range(30):
+            data = model.rows.synthetic(jax.random.key(seed), N)
+            one, two = np.asarray(2 * jax.random.normal(jax.random.key(seed + 50), (2, 2)))
+            change = np.asarray(field(one, data) - field(two, data))
+            step = one - two
+            assert change @ step >= known.strong_convexity * (step @ step) * (1 - 1e-9)
+            assert np.linalg.norm(change) <= known.smoothness * np.linalg.norm(step)
+
+
+def test_unbounded_curvature_is_infinite_without_convexity_or_clip() -> None:
+    model = read(small.poisson, small.POISSON_ROWS, n=N)
+    free = curvature(model, schedule(dim=2, clip=1e9))
+    assert free.smoothness > 1e9
+    assert curvature(read(small.logistic, small.UNBOUNDED_ROWS, n=N), schedule(dim=9)).smoothness == math.inf
+
+
+def test_a_flat_prior_has_no_strong_convexity() -> None:
+    known = curvature(read(small.flat_logistic, small.LOGISTIC_ROWS, n=N), schedule())
+    assert known.strong_convexity == 0
+    assert known.prior_strong_convexity == 0
+    assert known.convex
+
+
+@pytest.mark.parametrize(
+    ("batch", "factor"),
+    [
+        (None, N),
+        (Batch(scheme="poisson", rate=0.5), N / 0.5),
+        (Batch(scheme="fixed", size=2), N),
+        (Batch(scheme="cyclic", size=3), N),
+        (Batch(scheme="truncated_poisson", rate=0.25, size=4), 4 / 0.25),
+    ],
+    ids=str,
+)
+def test_minibatches_count_every_row_that_a_step_can_sum(batch, factor: float) -> None:
+    model = read(small.logistic, small.LOGISTIC_ROWS, n=N)
+    known = curvature(model, schedule(batch=batch))
+    assert known.gradient_bound == pytest.approx(factor)
+    assert known.smoothness == pytest.approx(0.25 + factor * 0.25)

@@ -1,0 +1,216 @@
+"""The verdicts of models with known answers, and the numbers of the advice that would change them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit
+
+from private_mcmc import accounting
+from private_mcmc.errors import DeclarationError
+from private_mcmc.modeling import Ball, Binary, Rows, read
+from private_mcmc.preflight import preflight
+from private_mcmc.preflight.refutation import refute
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Target
+from tests.preflight import zoo_small as small
+
+TARGET = Target(3.0, 1e-6)
+ADULT = {"n": 32_561}
+RUN = Schedule(
+    adjacency="replace_one", num_rows=32_561, dim=9, step_size=1e-3, num_steps=1000, clip=1.0, release="path"
+)
+
+
+def advised(report, change: str) -> float:
+    (value,) = [item.value for item in report.advice if item.change == change]
+    return value
+
+
+@pytest.fixture(scope="module")
+def adult():
+    return preflight(small.logistic, small.ADULT_ROWS, TARGET, **ADULT)
+
+
+def test_the_designs_example_is_four_gdp_and_refuted(adult) -> None:
+    assert adult.verdict == "not private"
+    assert adult.certificates[0].gdp == pytest.approx(4.0)
+    assert adult.epsilon == pytest.approx(26.36, abs=0.01)
+    assert advised(adult, "temper") == 0.16
+
+
+def test_the_refuting_event_has_the_stated_probabilities(adult) -> None:
+    """Recomputed by SciPy from the data sets and the event alone."""
+    found = adult.refutation
+    ((low, high),) = found.intervals
+    assert high == math.inf
+
+    def density(data_set):
+        ((_, inert), (row, times)) = data_set.rows
+        slope = row["X"][0] * (1 if row["y"] == 1 else -1)
+        assert (inert, times) == (32_560, 1)
+        return lambda t: math.exp(-t * t / 8) * expit(slope * t)
+
+    for data_set, stated in ((found.first, found.p), (found.second, found.q)):
+        f = density(data_set)
+        total, part = quad(f, -60, 60, points=[0])[0], quad(f, low, 60)[0]
+        assert part / total == pytest.approx(stated, rel=1e-7)
+    assert found.p_low > math.exp(TARGET.epsilon) * found.q_high + TARGET.delta
+
+
+def test_the_refuting_data_sets_are_adjacent_and_in_the_domain(adult) -> None:
+    first, second = adult.refutation.first, adult.refutation.second
+    assert first.size == second.size == 32_561
+
+    def counts(data_set):
+        return {(tuple(np.ravel(row["X"])), row["y"]): times for row, times in data_set.rows}
+
+    one, other = counts(first), counts(second)
+    moved = sum(abs(one.get(key, 0) - other.get(key, 0)) for key in one.keys() | other.keys())
+    assert moved == 2
+    for row, _ in (*first.rows, *second.rows):
+        assert np.linalg.norm(row["X"]) <= 1.0
+        assert row["y"] in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "declared"),
+    [
+        ("temper", lambda v: (small.logistic, small.ADULT_ROWS, {"temper": v})),
+        ("clip", lambda v: (small.logistic, small.ADULT_ROWS, {"clip": v})),
+        ("radius", lambda v: (small.logistic, Rows(X=Ball(v, dim=9), y=Binary()), {})),
+        ("prior precision", lambda v: (small.logistic, small.ADULT_ROWS, {"model_args": {"sd": v**-0.5}})),
+    ],
+)
+def test_advice_makes_it_private_and_a_tenth_less_does_not(adult, change, declared) -> None:
+    value = advised(adult, change)
+    model, rows, options = declared(value)
+    assert preflight(model, rows, TARGET, **ADULT, **options).verdict == "private"
+    loosened = value * 0.9 if change == "prior precision" else value * 1.1
+    model, rows, options = declared(loosened)
+    assert preflight(model, rows, TARGET, **ADULT, **options).verdict != "private"
+
+
+def test_unbounded_columns_are_refuted_with_the_bound_that_would_help() -> None:
+    report = preflight(small.logistic, small.UNBOUNDED_ROWS, TARGET, **ADULT)
+    assert report.verdict == "not private"
+    assert report.certificates == ()
+    assert report.structure["unbounded_columns"] == ["X"]
+    assert advised(report, "radius") == advised(report, "clip") == 0.16
+
+
+def test_an_improper_prior_leaves_a_data_set_without_a_posterior() -> None:
+    report = preflight(small.flat_logistic, small.ADULT_ROWS, TARGET, **ADULT)
+    assert report.verdict == "not private"
+    assert report.refutation.kind == "no posterior"
+    # (2wR/m)² with m = 0.6469 at (3, 1e-6), rounded up.
+    assert advised(report, "prior precision") == pytest.approx(
+        (2 / accounting.gdp.budget(3, 1e-6)) ** 2, rel=0.02
+    )
+
+
+def test_between_certificate_and_refutation_the_answer_is_unknown() -> None:
+    report = preflight(small.logistic, small.ADULT_ROWS, TARGET, temper=0.25, **ADULT)
+    assert report.verdict == "unknown"
+    assert report.refutation is None
+    assert report.advice
+
+
+@pytest.mark.parametrize(("adjacency", "gdp"), [("replace_one", 4.0), ("zero_out", 2.0), ("add_remove", 2.0)])
+def test_the_adjacency_decides_the_sensitivity(adjacency: str, gdp: float) -> None:
+    report = preflight(small.logistic, small.ADULT_ROWS, Target(3.0, 1e-6, adjacency), **ADULT)
+    assert report.certificates[0].gdp == pytest.approx(gdp)
+    assert report.certificates[0].adjacency == adjacency
+    sizes = {report.refutation.first.size, report.refutation.second.size}
+    assert max(sizes) <= ADULT["n"]
+    assert (len(sizes) == 1) == (adjacency == "replace_one")
+
+
+def test_normal_rows_need_a_clip_and_then_speak_of_the_huberised_posterior() -> None:
+    plain = preflight(small.linear, small.LINEAR_ROWS, TARGET, n=100)
+    assert plain.verdict == "not private"
+    assert plain.certificates == ()
+    clipped = preflight(small.linear, small.LINEAR_ROWS, TARGET, n=100, clip=advised(plain, "clip"))
+    assert clipped.verdict == "private"
+    assert clipped.subject == "Huberised posterior"
+    assert "Huberised" in " ".join(clipped.reasons)
+
+
+def test_a_clip_that_is_too_large_is_refuted_for_the_huberised_posterior() -> None:
+    report = preflight(small.poisson, small.POISSON_ROWS, TARGET, n=100, clip=3.0)
+    assert report.verdict == "not private"
+    assert report.subject == "Huberised posterior"
+
+
+def test_an_idle_clip_changes_nothing() -> None:
+    assert preflight(small.logistic, small.ADULT_ROWS, TARGET, clip=1.0, **ADULT).subject == "posterior"
+
+
+def test_rows_that_meet_an_intercept_are_refuted_along_it() -> None:
+    report = preflight(small.logistic_with_intercept, small.ADULT_ROWS, TARGET, **ADULT)
+    assert report.verdict == "not private"
+    assert "b" in report.refutation.coordinate
+
+
+def test_what_is_certified_is_never_refuted() -> None:
+    model = read(small.logistic, small.LOGISTIC_ROWS, n=50)
+    for temper in (0.05, 0.1, 0.16):
+        assert refute(model, n=50, temper=temper, target=TARGET) is None
+
+
+def test_private_posterior_and_run_that_is_not() -> None:
+    schedule = replace(RUN, temper=0.16, step_size=1e-4, num_steps=100_000)
+    report = preflight(small.logistic, small.ADULT_ROWS, TARGET, schedule=schedule, **ADULT)
+    assert report.verdict == "private"
+    assert not report.run.meets
+    assert "posterior private, this run not" in report.run.text
+    steps = advised(report, "steps")
+    fixed = replace(schedule, num_steps=int(steps))
+    assert accounting.run(fixed).delta(3.0) <= 1e-6
+    assert accounting.run(replace(fixed, num_steps=int(steps) + 1)).delta(3.0) > 1e-6
+
+
+def test_private_run_of_a_refuted_posterior_is_far_from_it() -> None:
+    report = preflight(
+        small.logistic, small.ADULT_ROWS, TARGET, schedule=replace(RUN, num_steps=150), **ADULT
+    )
+    assert report.verdict == "not private"
+    assert report.run.meets
+    found = report.refutation
+    # Proposition 3.4 at the target's own ε is one of the candidates.
+    at_target = found.p_low - math.exp(3.0) * found.q_high - report.run.statement.delta(3.0)
+    assert report.run.distance >= at_target / (1 + math.exp(3.0)) * (1 - 1e-6)
+    assert report.run.distance < 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temper": 0.0}, "temper"),
+        ({"temper": math.nan}, "temper"),
+        ({"clip": -1.0}, "clip"),
+        ({"clip": 2.0, "schedule": RUN}, "clips at"),
+        ({"temper": 0.5, "schedule": RUN}, "temper"),
+        ({"schedule": replace(RUN, num_rows=5)}, "5 rows"),
+        ({"schedule": replace(RUN, adjacency="zero_out")}, "zero_out"),
+    ],
+)
+def test_contradicting_declarations_are_refused(options, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        preflight(small.logistic, small.ADULT_ROWS, TARGET, **ADULT, **options)
+
+
+def test_the_report_is_plain_data_and_reads_in_every_form(adult, tmp_path) -> None:
+    record = json.loads(json.dumps(adult.to_dict(), allow_nan=False))
+    keys = ("verdict", "epsilon", "delta", "certificates", "refutation", "structure", "advice", "run")
+    assert all(key in record for key in keys)
+    assert record["verdict"] == "not private"
+    page = adult.to_html(tmp_path / "report.html")
+    assert "not private" in page
+    assert "<svg" in page
+    assert "w[0] &gt; 3.006" in adult._repr_html_()

@@ -1,0 +1,49 @@
+"""A few small models for the tests of preflight."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from numpyro.distributions import constraints
+
+from private_mcmc.modeling import Ball, Binary, Box, Counts, Real, Rows
+
+
+def logistic(X, y=None, sd=2.0):
+    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def logistic_with_intercept(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    b = numpyro.sample("b", dist.Normal(0, 3))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + b), obs=y)
+
+
+def flat_logistic(X, y=None):
+    w = numpyro.sample("w", dist.ImproperUniform(constraints.real, (), (X.shape[1],)))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def linear(x, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(b * x, 1.0), obs=y)
+
+
+def poisson(x, y=None):
+    a = numpyro.sample("a", dist.Normal(0, 1))
+    b = numpyro.sample("b", dist.Normal(0, 1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(a + b * x)), obs=y)
+
+
+LOGISTIC_ROWS = Rows(X=Ball(1.0, dim=3), y=Binary())
+ADULT_ROWS = Rows(X=Ball(1.0, dim=9), y=Binary())
+UNBOUNDED_ROWS = Rows(X=Real(dim=9), y=Binary())
+LINEAR_ROWS = Rows(x=Box(-1, 1), y=Box(-1, 1))
+POISSON_ROWS = Rows(x=Box(-1, 1), y=Counts(10))
