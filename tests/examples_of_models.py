@@ -41,9 +41,11 @@ def centred_inside(X, y=None):
 
 
 def outside_plate(X, y=None):
-    """The observed site is not inside a data plate."""
+    """One observation of all rows together, beside the plate."""
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    numpyro.sample("y", dist.Bernoulli(logits=X @ w).to_event(1), obs=y)
+    numpyro.sample("total", dist.Normal(w.sum(), 1.0), obs=X.sum())
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
 def latent_inside_plate(X, y=None):

@@ -1,5 +1,5 @@
 """The command ``private-mcmc``: every capability of the library on files, from a shell."""
 
-# from private_mcmc.cli.main import main
+from private_mcmc.cli.main import main
 
-# __all__ = ["main"]
+__all__ = ["main"]

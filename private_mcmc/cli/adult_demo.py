@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,22 @@ from rich.console import Console
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.cli.demo_report import demo_report
+from private_mcmc.cli.demo_report import DemoResults, demo_report
 from private_mcmc.cli.reference import nuts_reference
 from private_mcmc.data import ADULT_COLUMNS, load_adult
+from private_mcmc.errors import NotPrivate
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.modeling import Ball, Binary, Real, Rows
 from private_mcmc.plan import plan
 from private_mcmc.preflight import PreflightReport, preflight
-from private_mcmc.release import Expectations
+from private_mcmc.release import Expectations, ReleasedExpectations
 from private_mcmc.target import Target
 
 ROWS = Rows(X=Ball(1.0, dim=9), y=Binary())
-# A public profile: 40 years old, 13 years of education, 40 hours a week, married, no capital income.
+# A made-up, public profile: a married man of 40 with 13 years of schooling who works 40 hours a week.
 PROFILE = np.array([1.0, 23 / 73, 13 / 16, 40 / 99, 1.0, 1.0, 0.0, 0.0, 1.0]) / 3.0
+_EXPECTATION_STEPS = 20_000
 
 
 def model(X: Any, y: Any = None) -> None:
@@ -49,33 +51,148 @@ def flat_model(X: Any, y: Any = None) -> None:
 
 
 def probability(sites: Mapping[str, jax.Array]) -> jax.Array:
-    """Probability of an income above 50,000 dollars for the public profile."""
+    """Probability that the public profile earns more than 50,000 dollars."""
     return jax.nn.sigmoid(jnp.asarray(PROFILE) @ sites["w"])
 
 
 @dataclass(frozen=True)
 class AdultDemo:
-    """One run of the demonstration."""
+    """One run of the demonstration: targets, where to write, whether to compare with NUTS."""
 
     epsilon: float
     delta: float
     output: Path
     nuts: bool
 
-    def run(self) -> None:
-        """Tell the whole story and write the report."""
-        console = Console()
+    def run(self, console: Console) -> Path:
+        """Tell the whole story on the console and write the report; returns the report's path."""
         X, y = load_adult("train")
-        n = len(y)
         target = Target(self.epsilon, self.delta)
-        console.rule(f"UCI Adult, {n:,} people, logistic regression, target ε = {self.epsilon:g}, δ = {self.delta:g}")
-        own = self._refusals(console, target, n)
-        driver = self._private_path(console, target, n, X, y)
-        expectation, price = self._private_expectation(console, target, own, n, X, y)
-        total = accounting.compose(driver.statement, expectation.statement)
-        console.rule("What was spent")
-        for what, statement in (("path", driver.statement), ("expectation", expectation.statement), ("total", total)):
-            console.print(f"[bold]{what}[/bold]: {_in_short(statement, self.delta)}")
-        reference = nuts_reference(model, X, y, console) if self.nuts else None
-        page = self._report(own, driver, expectation, total, reference, target)
-        console.print(f"\nReport: [bold]{page}[/bold]")
+        console.print(
+            f"UCI Adult (1994 US census extract): {len(y):,} people, 9 covariates, logistic regression.\n"
+            f"Target: ε = {self.epsilon:g} at δ = {self.delta:g}, one person's row replaced by any other."
+        )
+        own = _refusals(console, target, len(y))
+        path = _private_path(console, target, X, y)
+        expectation = _private_expectation(console, target, own, X, y)
+        total = accounting.compose(path.statement, expectation.statement)
+        _spent(console, self.delta, path=path.statement, expectation=expectation.statement, total=total)
+        reference = None
+        if self.nuts:
+            _rule(console, "For comparison on the curator's side: non-private NUTS")
+            with console.status("running NUTS"):
+                reference = nuts_reference(model, X=X, y=y)["w"]
+            _compare(console, path.get_samples()["w"], reference)
+        released = expectation.released
+        if not isinstance(released, ReleasedExpectations):
+            raise TypeError("the second mechanism releases expectations")
+        results = DemoResults(
+            target, own, path.get_samples()["w"], path.statement, released, expectation.statement, total, reference
+        )
+        page = self.output / "report.html"
+        self.output.mkdir(parents=True, exist_ok=True)
+        demo_report(results, ADULT_COLUMNS, probability, len(y)).to_html(page)
+        console.print(f"\nReport: {page}")
+        return page
+
+
+def _rule(console: Console, title: str) -> None:
+    console.print()
+    console.rule(f"[bold]{title}")
+
+
+def _refusals(console: Console, target: Target, n: int) -> PreflightReport:
+    """Three models that are refused, each with what would change that; the last one's report is kept."""
+    _rule(console, "1. Preflight, before any private row is read")
+    console.print("guarantee='posterior' asks for more than a private run: the exact posterior must be private too.\n")
+    unbounded = Rows(X=Real(9), y=Binary())
+    cases = {
+        "covariates without bounds": preflight(model, unbounded, target, n=n),
+        "a flat prior": preflight(flat_model, ROWS, target, n=n),
+        "bounded covariates and the model's own prior": preflight(model, ROWS, target, n=n),
+    }
+    for name, report in cases.items():
+        console.print(f"[bold]{name}[/bold]: {report.verdict}")
+        for reason in report.reasons:
+            console.print(f"  because {reason}")
+        for advice in report.advice:
+            console.print(f"  to change that: {advice.text}")
+    own = cases["bounded covariates and the model's own prior"]
+    kernel = PrivateULA(model, step_size=1e-3, clip=1.0)
+    driver = PrivateMCMC(kernel, rows=ROWS, target=target, release="path", num_steps=100, n=n)
+    try:
+        driver.decide()
+    except NotPrivate as refusal:
+        console.print(f"\nPrivateMCMC raises [bold]NotPrivate[/bold]: {refusal}", markup=True)
+    return own
+
+
+def _private_path(console: Console, target: Target, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> PrivateMCMC:
+    """Second moments, then the path that they shape, under the run's own guarantee."""
+    _rule(console, "2. A private path of states (guarantee='run')")
+    with console.status("planning on made-up rows"):
+        policy = plan(model, ROWS, target, n=len(y))
+    expected = policy.expected
+    console.print(
+        f"Stage 1 buys the rows' second moments with a tenth of the squared budget: noise sd "
+        f"{policy.moments.noise.sd:.1f} on entries of up to {len(y):,}.\n"
+        f"Stage 2 samples with their inverse as preconditioner. Predicted from public facts alone: posterior "
+        f"means within {expected.prediction.rms:.2f} posterior sd (root mean square)."
+    )
+    driver = PrivateMCMC.from_plan(policy)
+    driver.run(X=X, y=y)
+    stage = driver.stage
+    if stage is not None:
+        console.print(
+            f"Planned again with the released moments: {stage.num_steps:,} steps of size "
+            f"{stage.kernel.step_size:.3g}, clip {stage.kernel.clip:.3g}, "
+            f"predicted error {stage.prediction.rms:.2f} posterior sd."
+        )
+    driver.print_summary()
+    inference_data = driver.to_arviz()
+    console.print(f"\nArviZ groups: {', '.join(inference_data.groups())}; the statement is in their attributes.")
+    return driver
+
+
+def _private_expectation(
+    console: Console, target: Target, own: PreflightReport, X: npt.NDArray[Any], y: npt.NDArray[Any]
+) -> PrivateMCMC:
+    """A Laplace-perturbed expectation from a tempered posterior that is itself certified."""
+    _rule(console, "3. A private posterior expectation (guarantee='posterior')")
+    temper = next(item.value for item in own.advice if item.change == "temper")
+    if temper is None:
+        raise TypeError("preflight computes the temper it advises")
+    curvature = 1 / 4 + temper * len(y) / 4
+    kernel = PrivateULA(model, step_size=1.0 / curvature, clip=1.0, temper=temper)
+    driver = PrivateMCMC(
+        kernel,
+        rows=ROWS,
+        target=target,
+        release=Expectations({"probability": probability}, bounds=(0.0, 1.0), lipschitz=0.25),
+        num_steps=_EXPECTATION_STEPS,
+        n=len(y),
+    )
+    decision = driver.decide()
+    console.print(f"With the temper that preflight advises, w = {temper:g}: {decision.report.verdict}.")
+    if decision.expectations is not None:
+        console.print(f"Before anything is spent: {decision.expectations.describe()}")
+    driver.run(X=X, y=y)
+    console.print(driver.released)
+    return driver
+
+
+def _spent(console: Console, delta: float, **statements: Statement) -> None:
+    _rule(console, "4. What was spent")
+    for name, statement in statements.items():
+        pure = statement.epsilon(0.0)
+        price = f"ε = {pure:.4g}, pure" if pure < float("inf") else f"ε = {statement.epsilon(delta):.4g} at δ = {delta:g}"
+        console.print(f"[bold]{name:>12}[/bold]: {price}; {statement.argument.theorem}")
+
+
+def _compare(console: Console, private: npt.NDArray[Any], reference: npt.NDArray[Any]) -> None:
+    error = (private.mean(0) - reference.mean(0)) / reference.std(0)
+    ratio = private.std(0) / reference.std(0)
+    console.print(
+        f"private against non-private posterior: rms error of the means "
+        f"{np.sqrt(np.mean(error**2)):.2f} posterior sd, rms ratio of the sds {np.sqrt(np.mean(ratio**2)):.2f}"
+    )

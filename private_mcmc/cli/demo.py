@@ -15,6 +15,8 @@ def demo(
     nuts: Annotated[bool, typer.Option(help="Compare with non-private NUTS (curator's side).")] = True,
 ) -> None:
     """Refusals, a plan, a private path and a private expectation of 32,561 people's census rows."""
+    from rich.console import Console
+
     from private_mcmc.cli.adult_demo import AdultDemo
 
-    AdultDemo(epsilon, delta, output, nuts).run()
+    AdultDemo(epsilon, delta, output, nuts).run(Console())

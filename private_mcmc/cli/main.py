@@ -20,6 +20,11 @@ app = typer.Typer(
 app.command("demo")(demo)
 
 
+@app.callback()
+def _root() -> None:
+    """Differentially private Bayesian inference for NumPyro models."""
+
+
 def main() -> None:
     """Run a command; the library's own errors become one readable message and exit code 3."""
     try:

@@ -12,7 +12,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.modeling import RowModel, Rows, read
-from private_mcmc.preflight import PreflightReport, curvature, preflight
+from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
@@ -80,15 +80,14 @@ def decide(declared: Declaration, n: int) -> Decision:
         num_chains=declared.num_chains,
         release=release,
     )
-    report = preflight(
-        declared.model,
-        declared.rows,
+    report = examine(
+        reading,
         declared.target,
         n=n,
         clip=declared.kernel.clip,
         temper=declared.kernel.temper,
-        model_args=declared.model_args,
         schedule=schedule,
+        model_name=getattr(declared.model, "__name__", "model"),
     )
     if declared.guarantee == "posterior" and report.verdict != "private":
         raise NotPrivate(_posterior_refusal(report), report)
@@ -104,10 +103,11 @@ def decide(declared: Declaration, n: int) -> Decision:
 
 
 def _posterior_refusal(report: PreflightReport) -> str:
-    advice = " ".join(f"- {line}" for line in report.advice_lines)
+    changes = "; ".join(item.text for item in report.advice if item.concerns == "posterior")
     return (
-        f"refused under guarantee='posterior': preflight says {report.verdict!r}. {report.reason} "
-        f"What would change that: {advice or 'nothing that this library can compute.'}"
+        f"refused under guarantee='posterior': preflight answers {report.verdict!r}, because "
+        f"{'; '.join(report.reasons)}. What would change that: "
+        f"{changes or 'nothing that this library can compute'}. Or rely on the run alone: guarantee='run'."
     )
 
 

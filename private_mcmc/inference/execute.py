@@ -21,7 +21,7 @@ from private_mcmc.inference.progress import progress
 from private_mcmc.kernels import RunKeys, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.modeling import RowModel
-from private_mcmc.plan import Plan
+from private_mcmc.plan import Plan, RunStage
 from private_mcmc.release import ReleasedExpectations, ReleasedStates, SecondMoments, state_grid
 from private_mcmc.schedule import Schedule
 
@@ -42,6 +42,7 @@ class Outcome:
     released: ReleasedStates | ReleasedExpectations
     statement: Statement
     moments: SecondMoments | None = None
+    stage: RunStage | None = None
 
 
 def run_declared(
@@ -82,7 +83,7 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
     statement = accounting.adaptive(budget, plan.target.adjacency, (moments.statement.of(_name()), run_statement))
     output = _chain(plan.reading, schedule, rows, present, keys, session, None)
     released = _states(plan.reading, schedule, output, statement, keys, stage.num_warmup)
-    return Outcome(released, statement, moments)
+    return Outcome(released, statement, moments, stage)
 
 
 def _chain(

@@ -14,7 +14,7 @@ from private_mcmc.inference.decision import Decision, Declaration, Guarantee, de
 from private_mcmc.inference.execute import Outcome, Session, run_declared, run_plan
 from private_mcmc.kernels import PrivateULA, run_keys
 from private_mcmc.modeling import Rows
-from private_mcmc.plan import Plan
+from private_mcmc.plan import Plan, RunStage
 from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, SecondMoments
 from private_mcmc.schedule import Release
 from private_mcmc.target import Target
@@ -161,6 +161,11 @@ class PrivateMCMC:
     def moments(self) -> SecondMoments | None:
         """Second moments released by a plan's first stage."""
         return None if self._outcome is None else self._outcome.moments
+
+    @property
+    def stage(self) -> RunStage | None:
+        """What a plan's second stage ran: decided by the first stage's release, so public as well."""
+        return None if self._outcome is None else self._outcome.stage
 
     def get_samples(self, group_by_chain: bool = False) -> Mapping[str, npt.NDArray[Any]]:
         """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``."""

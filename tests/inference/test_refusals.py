@@ -1,0 +1,153 @@
+"""Runs that may not happen do not happen, say why, and touch nothing."""
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.inference import execute
+from private_mcmc.kernels import PrivateULA
+from tests.examples_of_models import (
+    centred_inside,
+    fixed_plate,
+    flat_prior,
+    latent_inside_plate,
+    logistic,
+    outside_plate,
+)
+
+N = 40
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+TARGET = pmc.Target(epsilon=3.0, delta=1e-6)
+WEAK = dict(step_size=0.05, clip=1.0)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (N, 2)) / np.sqrt(2)
+    return {"X": X, "y": (X[:, 0] > 0).astype(int)}
+
+
+@pytest.fixture(autouse=True)
+def untouched(monkeypatch, request):
+    """Unless a test says otherwise, reaching the code that holds private rows is a failure."""
+    if "runs" in request.keywords:
+        return
+
+    def reached(*args):
+        raise AssertionError("private rows were touched")
+
+    monkeypatch.setattr(execute, "on_device", reached)
+
+
+def driver(model=logistic, rows=ROWS, target=TARGET, kernel=None, **changes):
+    settings = dict(release="path", num_steps=20, guarantee="run", progress_bar=False) | changes
+    return pmc.PrivateMCMC(kernel or PrivateULA(model, **WEAK), rows=rows, target=target, **settings)
+
+
+def test_a_run_above_its_target_is_refused_with_what_would_fit(data):
+    with pytest.raises(pmc.NotPrivate, match=r"above the target ε = 0.01.*num_steps=\d+"):
+        driver(target=pmc.Target(0.01, 1e-6)).run(**data)
+
+
+def test_a_posterior_that_is_not_certified_is_refused_by_default(data):
+    with pytest.raises(pmc.NotPrivate, match="guarantee='posterior'.*temper") as refused:
+        driver(guarantee="posterior").run(**data)
+    assert refused.value.report.verdict == "not private"
+
+
+def test_unbounded_covariates_are_refused(data):
+    rows = pmc.Rows(X=pmc.Real(2), y=pmc.Binary())
+    with pytest.raises(pmc.NotPrivate, match="bound the rows"):
+        driver(rows=rows, guarantee="posterior", kernel=PrivateULA(logistic, step_size=0.05, clip=1e6)).run(**data)
+
+
+def test_a_flat_prior_is_refused(data):
+    with pytest.raises(pmc.NotPrivate, match="improper"):
+        driver(flat_prior, guarantee="posterior").run(**data)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (centred_inside, "y"),
+        (outside_plate, "total"),
+        (latent_inside_plate, "'u'"),
+        (fixed_plate, "rows"),
+    ],
+)
+def test_models_whose_rows_have_no_term_of_their_own_are_refused_by_site(data, model, words):
+    with pytest.raises(pmc.UnsupportedModel, match=words):
+        driver(model).run(**data)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda d: {"X": d["X"]}, pmc.DataSchemaError, "missing.*y"),
+        (lambda d: d | {"z": d["y"]}, pmc.DataSchemaError, "z"),
+        (lambda d: d | {"X": d["X"][:, :1]}, pmc.DataSchemaError, "X"),
+        (lambda d: d | {"y": d["y"][:-1]}, pmc.DataSchemaError, "rows"),
+        (lambda d: d | {"y": np.array(["a"] * N)}, pmc.DataSchemaError, "numeric"),
+        (lambda d: {k: v[:0] for k, v in d.items()}, pmc.DataSchemaError, "at least one row"),
+    ],
+)
+def test_wrong_schemas_are_refused_by_name(data, change, error, words):
+    with pytest.raises(error, match=words):
+        driver().run(**change(data))
+
+
+def test_a_wrong_public_number_of_rows_is_refused(data):
+    with pytest.raises(pmc.DataSchemaError, match="n=41"):
+        driver(n=41).run(**data)
+
+
+def test_a_seed_is_refused_unless_declared_unsafe(data):
+    with pytest.raises(pmc.ReleaseError, match="not private"):
+        driver().run(rng_key=1, **data)
+
+
+def test_hiding_the_number_of_rows_needs_a_public_bound(data):
+    with pytest.raises(pmc.DeclarationError, match="public"):
+        driver(target=pmc.Target(3.0, 1e-6, adjacency="add_remove")).run(**data)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pmc.Target(0.0, 1e-6),
+        lambda: pmc.Target(-1.0, 1e-6),
+        lambda: pmc.Target(float("nan"), 1e-6),
+        lambda: pmc.Target(1.0, 1.0),
+        lambda: pmc.Target(1.0, -0.1),
+        lambda: pmc.Target(1.0, 1e-6, adjacency="swap"),
+        lambda: driver(guarantee="hope"),
+        lambda: driver(num_warmup=20),
+        lambda: driver(kernel=object()),
+        lambda: driver(release="everything").decide(N),
+        lambda: driver(release=(3, 2)).decide(N),
+        lambda: driver(release=(1, 21)).decide(N),
+        lambda: driver(num_chains=0).decide(N),
+        lambda: driver(kernel=PrivateULA(logistic, step_size=0.0, clip=1.0)).decide(N),
+        lambda: driver(kernel=PrivateULA(logistic, step_size=0.1, clip=-1.0)).decide(N),
+    ],
+)
+def test_bad_declarations_are_refused_at_the_boundary(make):
+    with pytest.raises(pmc.DeclarationError):
+        make()
+
+
+def test_results_before_a_run_are_refused():
+    with pytest.raises(pmc.ReleaseError, match="nothing was run"):
+        driver().get_samples()
+
+
+def refusal(data, **changes):
+    with pytest.raises(pmc.PrivateMCMCError) as refused:
+        driver(target=pmc.Target(0.01, 1e-6), **changes).run(**data)
+    return str(refused.value)
+
+
+def test_a_refusal_never_depends_on_values(data):
+    wild = {"X": np.full((N, 2), np.nan), "y": np.full(N, -7.0)}
+    assert refusal(data) == refusal(wild)

@@ -1,0 +1,196 @@
+"""Runs that may happen: one schedule feeds kernel and statement, and only releases come out."""
+
+import gc
+import json
+
+import arviz
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.kernels import PrivateULA
+from tests.examples_of_models import bent, logistic, normal_mean
+
+N = 40
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+TARGET = pmc.Target(epsilon=8.0, delta=1e-6)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (N, 2)) / np.sqrt(2)
+    return {"X": X, "y": (X[:, 0] > 0).astype(int)}
+
+
+def driver(model=logistic, rows=ROWS, target=TARGET, kernel=None, **changes):
+    settings = dict(release="path", num_steps=20, guarantee="run", progress_bar=False) | changes
+    kernel = kernel or PrivateULA(model, step_size=0.02, clip=1.0)
+    return pmc.PrivateMCMC(kernel, rows=rows, target=target, **settings)
+
+
+@pytest.fixture(scope="module")
+def done(data):
+    mcmc = driver(num_chains=2, num_warmup=5)
+    mcmc.run(**data)
+    return mcmc
+
+
+def test_samples_have_numpyros_shapes(done):
+    assert done.get_samples()["w"].shape == (30, 2)
+    assert done.get_samples(group_by_chain=True)["w"].shape == (2, 15, 2)
+
+
+def test_the_statement_is_the_accountants_for_the_schedule_that_ran(done):
+    # Path: m² = chains · T γ Δ²/2 with Δ = 2C.
+    assert done.statement.gdp == pytest.approx(np.sqrt(2 * 20 * 0.02 * 4 / 2), rel=1e-6)
+    assert done.statement.verify()
+
+
+@pytest.mark.parametrize(
+    "change", [dict(step_size=0.03), dict(clip=1.1), dict(temper=0.9)], ids=lambda change: next(iter(change))
+)
+def test_a_changed_kernel_changes_the_statement(change):
+    settings = dict(step_size=0.02, clip=1.0) | change
+    changed = driver(kernel=PrivateULA(logistic, **settings)).decide(N).statement.gdp
+    assert changed != pytest.approx(driver().decide(N).statement.gdp, rel=1e-3)
+
+
+def test_more_chains_and_steps_cost_more_and_the_last_state_less():
+    one = driver().decide(N).statement.gdp
+    assert driver(num_chains=2).decide(N).statement.gdp == pytest.approx(np.sqrt(2) * one)
+    assert driver(num_steps=40).decide(N).statement.gdp == pytest.approx(np.sqrt(2) * one)
+    assert driver(release="last").decide(N).statement.gdp < one
+    assert driver(release=(5, 20)).decide(N).statement.gdp < one
+
+
+def test_the_arviz_object_carries_the_statement_and_no_data(done, data):
+    exported = done.to_arviz()
+    assert isinstance(exported, arviz.InferenceData)
+    assert set(exported.groups()) == {"posterior", "warmup_posterior"}
+    assert exported.posterior["w"].shape == (2, 15, 2)
+    record = json.loads(exported.posterior.attrs["privacy_statement"])
+    assert pmc.Statement.from_dict(record).gdp == done.statement.gdp
+
+
+def test_means_of_released_states_are_free(done):
+    before = done.statement
+    np.testing.assert_allclose(done.expectation("w"), done.get_samples()["w"].mean(0))
+    np.testing.assert_allclose(done.expectation(lambda s: s["w"] ** 2), (done.get_samples()["w"] ** 2).mean(0))
+    assert done.statement is before
+
+
+def test_a_second_run_is_another_mechanism(data):
+    mcmc = driver()
+    mcmc.run(**data)
+    first, draws = mcmc.statement, mcmc.get_samples()["w"]
+    mcmc.run(**data)
+    assert mcmc.statement.mechanism != first.mechanism
+    assert not np.array_equal(mcmc.get_samples()["w"], draws)
+    total = pmc.accounting.compose(first, mcmc.statement)
+    assert total.gdp == pytest.approx(np.sqrt(2) * first.gdp)
+    with pytest.raises(pmc.DeclarationError, match="twice"):
+        pmc.accounting.compose(first, first)
+
+
+def test_a_seed_reproduces_the_run_and_marks_it(data):
+    runs = []
+    for _ in range(2):
+        mcmc = driver(unsafe_seed=True)
+        mcmc.run(rng_key=7, **data)
+        runs.append(mcmc)
+    np.testing.assert_array_equal(runs[0].get_samples()["w"], runs[1].get_samples()["w"])
+    assert "caller" in runs[0].to_arviz().attrs["randomness"]
+
+
+def test_values_outside_the_domain_are_mapped_silently(data, recwarn, capsys):
+    wild = {"X": data["X"].copy(), "y": data["y"].astype(float)}
+    wild["X"][0] = np.nan
+    wild["X"][1] = 1e30
+    wild["X"][2, 0] = np.inf
+    wild["y"][3] = -5.0
+    wild["y"][4] = np.nan
+    mcmc = driver()
+    mcmc.run(**wild)
+    assert np.all(np.isfinite(mcmc.get_samples()["w"]))
+    assert len(recwarn) == 0 and capsys.readouterr().out == ""
+
+
+def test_columns_are_taken_by_position_too(data):
+    mcmc = driver()
+    mcmc.run(data["X"], data["y"])
+    assert mcmc.get_samples()["w"].shape == (20, 2)
+    with pytest.raises(pmc.DataSchemaError, match="twice"):
+        mcmc.run(data["X"], X=data["X"], y=data["y"])
+
+
+def test_a_hidden_number_of_rows_is_padded_to_its_public_bound(data):
+    target = pmc.Target(8.0, 1e-6, adjacency="add_remove")
+    mcmc = driver(target=target, n=N + 25)
+    mcmc.run(**data)
+    assert mcmc.statement.adjacency == "add_remove"
+    assert mcmc.statement.gdp == pytest.approx(np.sqrt(20 * 0.02 / 2), rel=1e-6)
+    with pytest.raises(pmc.DataSchemaError, match="more rows"):
+        driver(target=target, n=N - 1).run(**data)
+
+
+def test_padding_changes_nothing_but_the_accounts(data):
+    draws = []
+    for n in (N, N + 25):
+        mcmc = driver(target=pmc.Target(8.0, 1e-6, adjacency="add_remove"), n=n, unsafe_seed=True)
+        mcmc.run(rng_key=3, **data)
+        draws.append(mcmc.get_samples()["w"])
+    np.testing.assert_allclose(draws[0], draws[1], atol=1e-6)
+
+
+def test_general_models_run_on_composition_alone(data):
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-2.0, 2.0))
+    mcmc = driver(bent, rows)
+    mcmc.run(**data)
+    assert mcmc.get_samples()["b"].shape == (20,)
+    path = mcmc.statement.gdp
+    assert driver(bent, rows, release="last").decide(N).statement.gdp == pytest.approx(path, rel=1e-9)
+
+
+def test_expectations_are_priced_before_the_run_and_released_with_noise():
+    y = np.full(N, 0.5)
+    rows = pmc.Rows(y=pmc.Box(-1.0, 1.0))
+    target = pmc.Target(epsilon=2.0, delta=0.0)
+    kernel = PrivateULA(normal_mean, step_size=0.02, clip=2.0)
+    mcmc = driver(
+        normal_mean, rows, target, kernel, release=pmc.Expectations("mu", bounds={"mu": (-1.0, 1.0)}), num_steps=400
+    )
+    decision = mcmc.decide(N)
+    assert decision.statement.epsilon(0.0) == pytest.approx(2.0)
+    error = float(decision.expectations.expected_error.max())
+    mcmc.run(y=y)
+    # Posterior mean 0.5·40/41; the noise is Laplace, 20 expected errors have probability e^-20.
+    assert abs(float(mcmc.expectation("mu")) - 0.5 * N / (N + 1)) < 20 * error
+    with pytest.raises(pmc.ReleaseError, match="states stay hidden"):
+        mcmc.get_samples()
+    with pytest.raises(pmc.ReleaseError, match="not declared"):
+        mcmc.expectation("sigma")
+
+
+def reachable(start):
+    """Every object reachable from ``start`` without entering modules, classes or library code."""
+    seen, queue = {}, [start]
+    while queue:
+        item = queue.pop()
+        if id(item) in seen or isinstance(item, type) or type(item).__name__ == "module":
+            continue
+        seen[id(item)] = item
+        if callable(item) and not hasattr(item, "__dict__"):
+            continue
+        queue += [other for other in gc.get_referents(item) if type(other).__name__ != "dict" or len(other) < 500]
+    return seen.values()
+
+
+def test_no_path_leads_from_a_release_to_a_row_or_key(data):
+    mcmc = driver()
+    sentinel = data["X"][7]
+    mcmc.run(**data)
+    for item in reachable(mcmc.released):
+        assert type(item).__name__ != "RunKeys"
+        if isinstance(item, np.ndarray) and item.dtype == np.float64 and item.size >= 2:
+            assert not np.isin(sentinel, item).all()
