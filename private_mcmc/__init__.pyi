@@ -1,6 +1,6 @@
-from private_mcmc import accounting
-from private_mcmc.accounting import Statement
-from private_mcmc.errors import (
+from . import accounting
+from .accounting import Statement
+from .errors import (
     BudgetExceeded,
     DataSchemaError,
     DeclarationError,
@@ -13,14 +13,14 @@ from private_mcmc.errors import (
     ReleaseError,
     UnsupportedModel,
 )
-from private_mcmc.inference import PrivateMCMC
-from private_mcmc.kernels import PrivateULA
-from private_mcmc.modeling import Ball, Binary, Box, Categories, Counts, Real, Rows
-from private_mcmc.plan import Plan, plan
-from private_mcmc.preflight import PreflightReport, preflight
-from private_mcmc.release import Expectations
-from private_mcmc.schedule import Schedule
-from private_mcmc.target import Target
+from .inference import PrivateMCMC
+from .kernels import PrivateULA
+from .modeling import Ball, Binary, Box, Categories, Counts, Real, Rows
+from .plan import Plan, plan
+from .preflight import PreflightReport, preflight
+from .release import Expectations
+from .schedule import Schedule
+from .target import Target
 
 __all__ = [
     "Ball",
