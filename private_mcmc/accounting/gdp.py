@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from scipy.special import erf, erfcx, ndtr, ndtri
 
 from private_mcmc.errors import DeclarationError
 
 _UNIT = 2.0**-53
 _TINY = math.ulp(0.0)
+_NODES, _WEIGHTS = (array / 2 for array in np.polynomial.legendre.leggauss(8))
+_NODES = _NODES + 0.5
 
 
 def check_gdp(m: float) -> float:
@@ -54,11 +57,13 @@ def delta(m: float, epsilon: float) -> float:
         return min(1.0, float(erf(m / math.sqrt(8.0))) * (1 + 16 * _UNIT) + _TINY)
     ratio = epsilon / m
     low, high = ratio - m / 2, ratio + m / 2
-    if low == math.inf:
+    if not low < 39:  # Φ(−39) is below the smallest double
         return _TINY
     # With low = ε/m − m/2 and high = ε/m + m/2 one has e^ε φ(high) = φ(low): no factor overflows.
     exponent_error = 4 * _UNIT * (abs(low) * (ratio + m / 2) + 16)
     scale = 0.5 * math.exp(-0.5 * low * low)
+    if m < 0.5:
+        return min(1.0, scale * _mills_difference(low, m) * (1 + exponent_error) + _TINY)
     lower_tail = float(erfcx(high / math.sqrt(2.0)))
     if low > -1:
         upper_tail = float(erfcx(low / math.sqrt(2.0)))
@@ -66,6 +71,17 @@ def delta(m: float, epsilon: float) -> float:
         return min(1.0, value * (1 + exponent_error) + _TINY)
     value = float(ndtr(-low)) - scale * lower_tail * (1 - min(1.0, exponent_error))
     return min(1.0, value + 16 * _UNIT)
+
+
+def _mills_difference(low: float, m: float) -> float:
+    """``erfcx(low/√2) − erfcx((low+m)/√2)`` without cancellation, rounded up.
+
+    With the Mills ratio ``R(x) = √(π/2) erfcx(x/√2)``, ``−R' = 1 − xR``, integrated by 8 Gauss nodes.
+    """
+    x = low + m * _NODES
+    slopes = 1 - math.sqrt(math.pi / 2) * x * erfcx(x / math.sqrt(2.0))
+    total = math.sqrt(2 / math.pi) * m * float(np.dot(_WEIGHTS, slopes))
+    return total * (1 + 16 * _UNIT * (4 + (low + m) ** 2))
 
 
 def profile(m: float, epsilon: float) -> float:

@@ -1,0 +1,128 @@
+"""Gaussian DP: exact values in high precision, outward rounding, inverses."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import mpmath
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from private_mcmc.accounting import gdp
+from private_mcmc.errors import DeclarationError
+
+CASES = json.loads((Path(__file__).parent.parent / "cases" / "gdp.json").read_text())
+
+
+def exact_delta(m, epsilon):
+    mpmath.mp.dps = 60
+    m, epsilon = mpmath.mpf(m), mpmath.mpf(epsilon)
+    upper = mpmath.erfc((epsilon / m - m / 2) / mpmath.sqrt(2)) / 2
+    return upper - mpmath.e**epsilon * mpmath.erfc((epsilon / m + m / 2) / mpmath.sqrt(2)) / 2
+
+
+@pytest.mark.parametrize(("m", "epsilon", "delta"), CASES["delta"])
+def test_delta_vectors(m, epsilon, delta):
+    assert gdp.delta(m, epsilon) == pytest.approx(delta, rel=1e-10)
+
+
+@pytest.mark.parametrize(("m", "delta", "epsilon"), CASES["epsilon"])
+def test_epsilon_vectors(m, delta, epsilon):
+    assert gdp.epsilon(m, delta) == pytest.approx(epsilon, abs=6e-7)
+
+
+@pytest.mark.parametrize(("m", "delta", "epsilon"), CASES["epsilon_exact"])
+def test_epsilon_to_high_precision(m, delta, epsilon):
+    assert gdp.epsilon(m, delta) == pytest.approx(epsilon, rel=1e-12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(1e-9, 60.0), st.floats(0.0, 1000.0))
+def test_delta_is_rounded_up_and_close(m, epsilon):
+    exact = exact_delta(m, epsilon)
+    found = gdp.delta(m, epsilon)
+    assert found >= exact
+    if exact > 1e-300:
+        assert found <= exact * (1 + mpmath.mpf(1e-9))
+
+
+@pytest.mark.parametrize(("m", "epsilon"), [(1.0, 36.5), (0.3, 11.0), (27.0, 1300.0), (5e-4, 0.018)])
+def test_delta_near_1e_minus_300(m, epsilon):
+    exact = exact_delta(m, epsilon)
+    assert 1e-305 < exact < 1e-240
+    assert exact <= gdp.delta(m, epsilon) <= exact * (1 + mpmath.mpf(1e-9))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(1e-3, 40.0), st.floats(-300.0, 2.0))
+def test_epsilon_is_the_inverse_rounded_up(m, log10_delta):
+    delta = min(1.0, 10.0**log10_delta)
+    epsilon = gdp.epsilon(m, delta)
+    assert gdp.delta(m, epsilon) <= delta
+    if epsilon > 0:
+        assert exact_delta(m, epsilon * (1 - 1e-8)) > delta * (1 - 1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0.0, 50.0), st.floats(1e-30, 0.9))
+def test_budget_is_the_largest_level_that_meets_the_target(epsilon, delta):
+    m = gdp.budget(epsilon, delta)
+    assert gdp.delta(m, epsilon) <= delta
+    assert exact_delta(m * (1 + 1e-8), epsilon) > delta * (1 - 1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0.01, 20.0), st.floats(0.0, 100.0), st.floats(1.001, 2.0))
+def test_delta_grows_with_m_and_falls_with_epsilon(m, epsilon, factor):
+    assert gdp.delta(m * factor, epsilon) >= gdp.delta(m, epsilon) * (1 - 1e-9)
+    assert gdp.delta(m, epsilon * factor) <= gdp.delta(m, epsilon) * (1 + 1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0.05, 6.0), st.floats(0.0, 8.0))
+def test_profile_at_negative_epsilon_is_the_same_divergence(m, epsilon):
+    mpmath.mp.dps = 40
+    exact = mpmath.ncdf(epsilon / m + m / 2) - mpmath.exp(-epsilon) * mpmath.ncdf(epsilon / m - m / 2)
+    assert gdp.profile(m, -epsilon) == pytest.approx(float(exact), rel=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0.0, 6.0), st.floats(1e-6, 1 - 1e-6))
+def test_trade_off_is_dual_to_delta(m, alpha):
+    beta = gdp.beta(m, alpha)
+    assert 0 <= beta <= 1 - alpha + 1e-15
+    assume(1e-9 < beta < 0.9)
+    assert gdp.beta(m, beta) == pytest.approx(alpha, rel=1e-6)
+    for epsilon in (0.0, 0.3, 2.0):
+        assert beta >= 1 - gdp.delta(m, epsilon) - math.exp(epsilon) * alpha - 1e-12
+
+
+def test_level_zero_and_infinity():
+    assert gdp.delta(0.0, 0.0) == 0.0
+    assert gdp.epsilon(0.0, 0.0) == 0.0
+    assert gdp.delta(math.inf, 5.0) == 1.0
+    assert gdp.epsilon(1.0, 0.0) == math.inf
+    assert gdp.budget(1.0, 0.0) == 0.0
+    assert gdp.delta(1.0, math.inf) == 0.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gdp.delta(math.nan, 1.0),
+        lambda: gdp.delta(-1.0, 1.0),
+        lambda: gdp.delta(1.0, math.nan),
+        lambda: gdp.delta(1.0, -1.0),
+        lambda: gdp.epsilon(1.0, math.nan),
+        lambda: gdp.epsilon(1.0, 1.5),
+        lambda: gdp.budget(math.nan, 1e-6),
+        lambda: gdp.budget(1.0, math.nan),
+        lambda: gdp.beta(1.0, math.nan),
+    ],
+)
+def test_nan_and_values_out_of_range_are_refused(call):
+    with pytest.raises(DeclarationError):
+        call()
