@@ -116,13 +116,15 @@ def _site(name: str) -> Evaluate:
 
 def _site_slopes(site: Any) -> tuple[Slopes, tuple[float, float] | None] | None:
     """Slope of each coordinate of a site in its own unconstrained coordinate, where that is proved."""
-    transform = biject_to(site.support)
+    if site.constraint is None:
+        return None
+    transform = biject_to(site.constraint)
     while isinstance(transform, IndependentTransform):
         transform = transform.base_transform
     indices = tuple(range(*site.slice.indices(site.slice.stop)))
     if type(transform) is IdentityTransform:
         return Slopes(indices, (1.0,) * len(indices)), None
-    width = _interval(site.support, transform)
+    width = _interval(site.constraint, transform)
     if width is None or len(indices) != math.prod(site.shape):
         return None
     low, high = width
