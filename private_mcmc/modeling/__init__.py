@@ -1,21 +1,16 @@
 """Reading a NumPyro model: the row domain, each row's own term, the prior, and what is proved of them."""
 
-from private_mcmc.modeling.domains import (
-    Ball,
-    Binary,
-    Box,
-    Categories,
-    Counts,
-    Domain,
-    Real,
-    domain_from_dict,
-)
-from private_mcmc.modeling.families import LikelihoodFamily
-from private_mcmc.modeling.predictor import Predictor
+from private_mcmc.modeling.constants import RowConstants
+from private_mcmc.modeling.domain import Domain
+from private_mcmc.modeling.domains import domain_from_dict
+from private_mcmc.modeling.family import LikelihoodFamily
+from private_mcmc.modeling.predictor import MultiPredictor, Predictor
 from private_mcmc.modeling.prior import PriorConstants, SitePrior
 from private_mcmc.modeling.reading import RowModel, read
+from private_mcmc.modeling.real_domains import Ball, Box, Real
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.tracing import Observation, Site
+from private_mcmc.modeling.whole_domains import Binary, Categories, Counts
 
 __all__ = [
     "Ball",
@@ -25,10 +20,12 @@ __all__ = [
     "Counts",
     "Domain",
     "LikelihoodFamily",
+    "MultiPredictor",
     "Observation",
     "Predictor",
     "PriorConstants",
     "Real",
+    "RowConstants",
     "RowModel",
     "Rows",
     "Site",

@@ -4,68 +4,101 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.modeling.interval_rules import RULES
 from private_mcmc.modeling.program import Equation, Program, Variable, flatten
-from private_mcmc.modeling.values import Value, anything, constant
+from private_mcmc.modeling.rules_arithmetic import ARITHMETIC, Rule
+from private_mcmc.modeling.rules_scalar import SCALARS
+from private_mcmc.modeling.rules_shape import SHAPES
+from private_mcmc.modeling.values import Value, anything, between, constant
 
-_CALLS = {
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-}
+_RULES: Mapping[str, Rule] = {**ARITHMETIC, **SHAPES, **SCALARS}
+_CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
 def bounds(program: Program, given: Mapping[Variable, Value], targets: Iterable[Variable]) -> list[Value]:
     """Bounds of ``targets`` for all values of the variables ``given`` within theirs.
 
-    An input that is not given, and the result of any primitive without a rule, is unbounded.
+    The bounds are those of the program in real arithmetic, widened for the rounding of the bounds
+    themselves. An input that is not given, and the result of any primitive without a rule, is unbounded.
     """
     targets = list(targets)
-    known: dict[Variable, Value] = {}
-    for variable, value in program.constants.items():
-        known[variable] = _literal(value, program.shape(variable))
-    for variable in program.inputs.values():
-        known[variable] = anything(program.shape(variable), whole=_is_whole(program, variable))
+    known = {variable: _literal(program, variable) for variable in program.constants}
+    known.update({variable: _nothing(program, variable) for variable in program.inputs.values()})
     known.update(given)
     with np.errstate(all="ignore"):
         for equation in program.slice(targets, given):
             results = _apply(equation, [known[variable] for variable in equation.inputs], program)
             for output, result in zip(equation.outputs, results, strict=True):
                 if output not in given:
-                    known[output] = result
+                    known[output] = _representable(program, output, result)
     return [known[variable] for variable in targets]
 
 
-def _apply(equation: Equation, operands: list[Value], program: Program) -> list[Value]:
+def _apply(equation: Equation, operands: list[Value], program: Program) -> list[Value | None]:
     if equation.name in _CALLS:
-        return _inside(equation, operands)
-    if equation.name in RULES and len(equation.outputs) == 1:
-        shape = program.shape(equation.outputs[0])
-        whole = _is_whole(program, equation.outputs[0])
-        result = RULES[equation.name](operands, equation.params, shape)
-        if result is not None and result.shape == shape:
-            return [Value(result.lo, result.hi, result.norm, result.whole or whole, result.uniform)]
-    return [anything(program.shape(output), whole=_is_whole(program, output)) for output in equation.outputs]
+        return list(_inside(equation, operands))
+    if equation.name not in _RULES or len(equation.outputs) != 1:
+        return [None] * len(equation.outputs)
+    shape = program.shape(equation.outputs[0])
+    same = _same_operand(equation, operands, shape)
+    return [same or _RULES[equation.name](operands, equation.params, shape)]
+
+
+def _same_operand(equation: Equation, operands: list[Value], shape: tuple[int, ...]) -> Value | None:
+    """``x = x``, ``x − x`` and ``x·x`` of one variable, which the bounds of two would lose."""
+    if len(equation.inputs) != 2 or equation.inputs[0] != equation.inputs[1]:
+        return None
+    bounded = bool(np.all(np.isfinite(operands[0].lo) & np.isfinite(operands[0].hi)))
+    if equation.name == "mul":
+        return ARITHMETIC["integer_pow"](operands, {"y": 2}, shape)
+    if not bounded:
+        return None
+    if equation.name in ("eq", "le", "ge"):
+        return constant(np.ones(shape, bool))
+    if equation.name in ("ne", "lt", "gt"):
+        return constant(np.zeros(shape, bool))
+    return constant(np.zeros(shape)) if equation.name == "sub" else None
 
 
 def _inside(equation: Equation, operands: list[Value]) -> list[Value]:
-    closed = equation.params[_CALLS[equation.name]]
     names = [str(position) for position in range(len(operands))]
     outputs = [str(position) for position in range(len(equation.outputs))]
-    inner = flatten(closed, names, outputs)
+    inner = flatten(equation.params[_CALLS[equation.name]], names, outputs)
     given = {inner.inputs[name]: operand for name, operand in zip(names, operands, strict=True)}
     return bounds(inner, given, [inner.outputs[name] for name in outputs])
 
 
-def _literal(value: object, shape: tuple[int, ...]) -> Value:
-    if jax.dtypes.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended):
-        return anything(shape)
-    return constant(np.asarray(value))
+def _representable(program: Program, variable: Variable, value: Value | None) -> Value:
+    """What the bounds say of the variable in its own type: integers wrap around, narrow floats round."""
+    nothing = _nothing(program, variable)
+    if value is None or value.shape != nothing.shape:
+        return nothing
+    kind = _kind(program, variable)
+    if kind in "iu":
+        limits = np.iinfo(program.avals[variable].dtype)
+        return value if value.lowest >= limits.min and value.highest <= limits.max else nothing
+    if kind == "f" and program.avals[variable].dtype.itemsize < 8:
+        return value if value.whole and value.largest <= 2**8 else nothing
+    return value
 
 
-def _is_whole(program: Program, variable: Variable) -> bool:
+def _nothing(program: Program, variable: Variable) -> Value:
+    shape, kind = program.shape(variable), _kind(program, variable)
+    if kind == "b":
+        return between(np.zeros(shape), np.ones(shape), whole=True)
+    return anything(shape, whole=kind in "iu")
+
+
+def _literal(program: Program, variable: Variable) -> Value:
+    if not _kind(program, variable):
+        return anything(program.shape(variable))
+    return constant(np.asarray(program.constants[variable]))
+
+
+def _kind(program: Program, variable: Variable) -> str:
+    """``f``, ``i``, ``u``, ``b``, or nothing for keys and other opaque types."""
     dtype = program.avals[variable].dtype
-    return not jax.dtypes.issubdtype(dtype, jax.dtypes.extended) and np.dtype(dtype).kind in "biu"
+    known = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
+    return np.dtype(dtype).kind if known else ""

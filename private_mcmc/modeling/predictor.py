@@ -1,7 +1,9 @@
-"""One number through which all latents act on a row: ``η = x(row)·θ + o(row)``."""
+"""The affine predictors of a row, ``η = A(row)·θ + o(row)``, and the loss as a function of them."""
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -10,15 +12,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.modeling.cut import Cut
-from private_mcmc.modeling.families import LikelihoodFamily
+from private_mcmc.modeling.family import LikelihoodFamily
 from private_mcmc.modeling.intervals import bounds
-from private_mcmc.modeling.program import Program, Variable, trace
+from private_mcmc.modeling.program import Program, Variable, abstract, trace
 from private_mcmc.modeling.rows import Rows
-from private_mcmc.modeling.values import of_domain
+from private_mcmc.modeling.site_terms import evaluate
+from private_mcmc.modeling.structure import Structure
+from private_mcmc.modeling.values import Value, of_domain, up
 
 Row: TypeAlias = Mapping[str, Any]
-View: TypeAlias = Callable[[], tuple[Program, Cut | None]]
+
+_MOST_SEPARATE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The program of one row in the precision in force, with its predictors."""
+
+    program: Program
+    bases: tuple[Variable, ...]
+
+    def columns(self, row: Row) -> dict[Variable, Any]:
+        """The row's values by the program's input variables."""
+        return {self.program.inputs[name]: row[name] for name in self.program.inputs if name != "theta"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,52 +59,114 @@ class Predictor:
     family: LikelihoodFamily
 
 
-def columns(program: Program, row: Row) -> dict[Variable, Any]:
-    """The row's values by the program's input variables."""
-    return {program.inputs[name]: value for name, value in row.items() if name in program.inputs}
+@dataclass(frozen=True, eq=False)
+class MultiPredictor:
+    """``v(θ, row) = ψ(η, row)`` with a vector ``η = A(row)·θ + o(row)`` of several predictors.
+
+    Attributes:
+        size: ``k``, the number of predictors.
+        design: ``row ↦ A``, shape ``(k, p)``.
+        offset: ``row ↦ o``, shape ``(k,)``.
+        loss: ``(η, row) ↦ ψ``.
+        radius: proved bound of the spectral norm of ``A(row)`` over the row domain.
+        radii: proved bounds of the norms of the rows of ``A``.
+        family: proved constants of ``ψ`` as a function of the vector ``η``.
+    """
+
+    size: int
+    design: Callable[[Row], jax.Array]
+    offset: Callable[[Row], jax.Array]
+    loss: Callable[[Any, Row], jax.Array]
+    radius: float
+    radii: tuple[float, ...]
+    family: LikelihoodFamily
 
 
-def build(view: View, rows: Rows, dim: int) -> Predictor | None:
-    """The predictor of the program that ``view`` gives for the current precision; ``None`` without a cut."""
-    _, cut = view()
-    if cut is None:
-        return None
-
-    def eta(theta: jax.Array, row: Row) -> jax.Array:
-        program, found = view()
-        given = {program.inputs["theta"]: theta, **columns(program, row)}
-        return program.run([found.variable], given)[0].reshape(())
-
-    def origin() -> jax.Array:
-        return jnp.zeros(dim, jax.dtypes.canonicalize_dtype(np.float64))
-
-    def design(row: Row) -> jax.Array:
-        return jax.grad(eta)(origin(), row)
-
-    def offset(row: Row) -> jax.Array:
-        return eta(origin(), row)
-
-    def loss(value: Any, row: Row) -> jax.Array:
-        program, found = view()
-        given = columns(program, row)
-        if found.loss is None:
-            return program.run([program.outputs["loss"]], {**given, found.variable: value})[0].reshape(())
-        observed, *others = program.run([found.observed, *found.parameters.values()], given)
-        parameters = dict(zip(found.parameters, (as_number(other) for other in others), strict=True))
-        return found.loss(as_number(value), as_number(observed), parameters)
-
-    return Predictor(design, offset, loss, _radius(design, rows), cut.family)
+def build(
+    view: Callable[[], View], structure: Structure, rows: Rows, dim: int
+) -> tuple[Predictor | None, MultiPredictor]:
+    """The predictors of the program that ``view`` gives for the current precision."""
+    eta = functools.partial(_eta, view)
+    loss = functools.partial(_loss, view, structure)
+    first = view()
+    size = sum(first.program.size(base) for base in first.bases)
+    radius, radii = _norms(eta, rows, dim, size)
+    design, offset = functools.partial(_design, eta, dim), functools.partial(_offset, eta, dim)
+    several = MultiPredictor(size, design, offset, loss, radius, radii, structure.family)
+    if size != 1:
+        return None, several
+    single = Predictor(
+        design=functools.partial(_line, eta, dim, 0),
+        offset=lambda row: offset(row)[0],
+        loss=loss,
+        radius=radii[0],
+        family=structure.family,
+    )
+    return single, several
 
 
-def as_number(value: Any) -> jax.Array:
-    """A single element as a float scalar of the current precision."""
-    return jnp.asarray(value).astype(jax.dtypes.canonicalize_dtype(np.float64)).reshape(())
+def predicted_loss(view: Callable[[], View], structure: Structure, theta: jax.Array, row: Row) -> jax.Array:
+    """The row's loss, through its predictors."""
+    return _loss(view, structure, _eta(view, theta, row), row)
 
 
-def _radius(design: Callable[[Row], jax.Array], rows: Rows) -> float:
-    """Bound of the norm of ``x``, from the program that computes it."""
-    shapes = {name: jax.ShapeDtypeStruct(domain.event_shape, domain.dtype) for name, domain in rows.items}
-    program = trace(lambda **row: {"x": design(row)}, **shapes)
+def _eta(view: Callable[[], View], theta: jax.Array, row: Row) -> jax.Array:
+    now = view()
+    values = now.program.run(now.bases, {now.program.inputs["theta"]: theta, **now.columns(row)})
+    return jnp.concatenate([value.ravel() for value in values])
+
+
+def _loss(view: Callable[[], View], structure: Structure, eta: Any, row: Row) -> jax.Array:
+    now = view()
+    program, given = now.program, now.columns(row)
+    eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()
+    if not structure.terms:
+        return jnp.reshape(program.run([program.outputs["loss"]], {**given, now.bases[0]: eta})[0], ())
+    edges = np.cumsum([0, *(program.size(base) for base in now.bases)])
+    parts = [
+        evaluate(program, term, now.bases[group], eta[edges[group] : edges[group + 1]], given)
+        for term, group in zip(structure.terms, structure.groups, strict=True)
+    ]
+    free = program.run([program.outputs[key] for key in structure.free], given)
+    return functools.reduce(jnp.add, [*parts, *(-jnp.asarray(value) for value in free)])
+
+
+def _origin(dim: int) -> jax.Array:
+    return jnp.zeros(dim, jax.dtypes.canonicalize_dtype(np.float64))
+
+
+def _design(eta: Callable[..., jax.Array], dim: int, row: Row) -> jax.Array:
+    return jnp.asarray(jax.jacrev(eta)(_origin(dim), row))
+
+
+def _line(eta: Callable[..., jax.Array], dim: int, index: int, row: Row) -> jax.Array:
+    """One row of ``A``, without the others."""
+    return jnp.asarray(jax.grad(lambda theta: eta(theta, row)[index])(_origin(dim)))
+
+
+def _offset(eta: Callable[..., jax.Array], dim: int, row: Row) -> jax.Array:
+    return eta(_origin(dim), row)
+
+
+def _norms(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> tuple[float, tuple[float, ...]]:
+    """Bounds of the spectral norm of ``A`` and of the norms of its rows, from the programs of the rows.
+
+    ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
+    """
+    if size > _MOST_SEPARATE:
+        whole = _bounds_of(lambda row: _design(eta, dim, row), rows)
+        return whole.norm, (whole.norm,) * size
+    lines = [_bounds_of(functools.partial(_line, eta, dim, index), rows) for index in range(size)]
+    radii = tuple(line.norm for line in lines)
+    shared = max(int(sum((line.lo != 0) | (line.hi != 0) for line in lines).max(initial=0)), 1)
+    if shared == 1:
+        return max(radii), radii
+    together = up(math.hypot(*radii)) if all(map(math.isfinite, radii)) else math.inf
+    return min(up(math.sqrt(shared) * max(radii)), together), radii
+
+
+def _bounds_of(function: Callable[[Row], jax.Array], rows: Rows) -> Value:
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
+    program = trace(lambda **row: {"x": function(row)}, **shapes)
     given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}
-    (value,) = bounds(program, given, [program.outputs["x"]])
-    return value.norm
+    return bounds(program, given, [program.outputs["x"]])[0]

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.errors import DoThisInstead
@@ -93,7 +94,7 @@ class Program:
         values = dict(self.constants)
         for variable, value in given.items():
             aval = self.avals[variable]
-            values[variable] = jax.numpy.asarray(value).astype(aval.dtype).reshape(aval.shape)
+            values[variable] = jnp.asarray(value).astype(aval.dtype).reshape(aval.shape)
         for equation in self.slice(targets, given):
             operands = [values[variable] for variable in equation.inputs]
             params = equation.primitive.get_bind_params(dict(equation.params))
@@ -114,23 +115,31 @@ class Program:
         """Number of elements of a variable."""
         return int(np.prod(self.shape(variable), dtype=np.int64))
 
-    def text(self, targets: Iterable[Variable]) -> str:
-        """The slice of ``targets`` in a canonical form, which does not depend on how variables are numbered."""
+    def text(self, targets: Iterable[Variable], given: Mapping[Variable, str] | None = None) -> str:
+        """What computes ``targets``, in a form that does not depend on how variables are numbered.
+
+        ``given`` names variables that are taken as known.
+        """
         targets = list(targets)
-        names = {variable: name for name, variable in self.inputs.items()}
-        lines = []
-        for equation in self.slice(targets):
+        names = {variable: name for name, variable in self.inputs.items()} | dict(given or {})
+        lines: list[str] = []
+        for equation in self.slice(targets, given or ()):
             operands = [self._describe(variable, names) for variable in equation.inputs]
             for output in equation.outputs:
-                names[output] = f"%{len(names)}"
-            outputs = [f"{names[output]}:{self.avals[output].str_short()}" for output in equation.outputs]
+                names.setdefault(output, f"%{len(lines)}")
+            outputs = [f"{names[output]}:{_type_text(self.avals[output])}" for output in equation.outputs]
             lines.append(f"{outputs} = {equation.name} {operands} {_describe_params(equation.params)}")
         return "\n".join([*lines, *(self._describe(variable, names) for variable in targets)])
 
     def _describe(self, variable: Variable, names: Mapping[Variable, str]) -> str:
-        if variable in self.constants:
-            return f"const {_constant_key(self.constants[variable], self.avals[variable])}"
-        return names[variable]
+        if variable in names:
+            return names[variable]
+        return f"{_type_text(self.avals[variable])}={_bytes(self.constants[variable])}"
+
+
+def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An argument of ``trace`` of which only shape and dtype are known."""
+    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
 def trace(function: Callable[..., Mapping[str, Any]], **inputs: Any) -> Program:
@@ -230,9 +239,17 @@ def _describe_params(params: Mapping[str, Any]) -> str:
 
 
 def _constant_key(value: Any, aval: Any) -> tuple[Any, ...]:
-    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-        return ("opaque", id(value))
-    return (str(aval.dtype), tuple(aval.shape), bool(aval.weak_type), np.asarray(value).tobytes())
+    return (_type_text(aval), bool(getattr(aval, "weak_type", False)), _bytes(value))
+
+
+def _type_text(aval: Any) -> str:
+    return f"{aval.dtype}{tuple(aval.shape)}"
+
+
+def _bytes(value: Any) -> str:
+    if jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended):
+        return f"opaque {id(value)}"
+    return np.asarray(value).tobytes().hex()
 
 
 def _refuse_side_effects(closed: Any) -> None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.errors import DeclarationError, DoThisInstead
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.modeling.constants import RowConstants, row_constants
 from private_mcmc.modeling.coupling import refuse_coupled_rows
-from private_mcmc.modeling.cut import Cut, find_cut
-from private_mcmc.modeling.predictor import Predictor, Row, build, columns
+from private_mcmc.modeling.predictor import MultiPredictor, Predictor, Row, View, build, predicted_loss
 from private_mcmc.modeling.prior import PriorConstants, prior_constants
-from private_mcmc.modeling.program import Program, trace
+from private_mcmc.modeling.program import Program, abstract, trace
+from private_mcmc.modeling.refusals import (
+    check_arguments,
+    refuse_growing_latents,
+    refuse_prior_on_count,
+    refuse_prior_on_data,
+)
 from private_mcmc.modeling.rows import Rows
+from private_mcmc.modeling.structure import Structure, find_structure, locate
 from private_mcmc.modeling.tracing import Anatomy, Model, Observation, Site, discover, terms
 
 
@@ -39,7 +46,9 @@ class RowModel:
         row_loss: ``(θ, row) ↦ v``, minus the log likelihood of one row; ``row`` maps column names to
             values of the domains' event shapes.
         constrain: ``θ ↦`` constrained values of the sites, and deterministic sites that read no row.
-        predictor: the row's affine predictor, where one is proved.
+        predictor: the row's one affine predictor, where that is proved.
+        predictors: all affine predictors of the row as one vector, where they are proved.
+        constants: proved constants of ``v`` in ``θ``, before clipping.
         prior: proved constants of ``K``.
     """
 
@@ -52,6 +61,8 @@ class RowModel:
     row_loss: Callable[[jax.Array, Row], jax.Array] = field(repr=False)
     constrain: Callable[[jax.Array], dict[str, jax.Array]] = field(repr=False)
     predictor: Predictor | None = field(repr=False)
+    predictors: MultiPredictor | None = field(repr=False)
+    constants: RowConstants = field(repr=False)
     prior: PriorConstants = field(repr=False)
 
 
@@ -73,17 +84,22 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         UnsupportedModel: the model has no such form, or it is not recognised; the message names the site.
     """
     public = dict(model_args or {})
-    _check_arguments(model, rows, public, n)
+    check_arguments(model, rows, public, n)
     with jax.enable_x64(True):
         one = discover(model, _abstract(rows, 1), public)
-        _refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
+        refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
         program = _program(model, rows, public, one, 1)
-        _refuse_prior_on_data(program, one)
-        _refuse_prior_on_count(program, _program(model, rows, public, one, max(n, 2)), one)
+        refuse_prior_on_data(program, one)
+        refuse_prior_on_count(program, _program(model, rows, public, one, max(n, 2)), one)
         refuse_coupled_rows(model, public, rows, one, jax.random.key(0))
-        view = _viewer(model, rows, public, one)
-        predictor = build(view, rows, one.dim)
+        found = find_structure(program, rows, one.observations)
+        structure, bases = found if found is not None else (None, ())
+        narrow = _narrow_view(model, rows, public, one, structure)
+        wide = View(program, bases)
+        view = functools.partial(_current, wide, narrow)
+        single, several = build(view, structure, rows, one.dim) if structure else (None, None)
         prior = prior_constants(program, one.latents)
+        constants = row_constants(program, rows, several)
         free = _data_free_outputs(program, one)
     return RowModel(
         rows=rows,
@@ -92,118 +108,68 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         observations=tuple(one.observations),
         names=_names(one.latents),
         neg_log_prior=functools.partial(_neg_log_prior, view, one),
-        row_loss=functools.partial(_row_loss, view, predictor),
+        row_loss=functools.partial(_row_loss, view, structure),
         constrain=functools.partial(_constrain, view, free),
-        predictor=predictor,
+        predictor=single,
+        predictors=several,
+        constants=constants,
         prior=prior,
     )
 
 
-def _viewer(
-    model: Model, rows: Rows, public: Mapping[str, Any], anatomy: Anatomy
-) -> Callable[[], tuple[Program, Cut | None]]:
-    """The program and its cut for the precision in force where it is called."""
+def _current(wide: View, narrow: Callable[[], View]) -> View:
+    """The program of the precision in force where this is called."""
+    return wide if jax.dtypes.canonicalize_dtype(np.float64) == np.float64 else narrow()
 
+
+def _narrow_view(
+    model: Model,
+    rows: Rows,
+    public: Mapping[str, Any],
+    anatomy: Anatomy,
+    structure: Structure | None,
+) -> Callable[[], View]:
     @functools.cache
-    def at(x64: bool) -> tuple[Program, Cut | None]:
+    def narrow() -> View:
         program = _program(model, rows, public, anatomy, 1)
-        return program, find_cut(program, rows, anatomy.observations)
+        bases = locate(program, structure) if structure else ()
+        if bases is None:
+            raise NotYetSupported(
+                "the model has another structure in float32 than in float64; use jax.enable_x64(True)."
+            )
+        return View(program, bases)
 
-    return lambda: at(bool(jax.config.jax_enable_x64))
-
-
-def _neg_log_prior(
-    view: Callable[[], tuple[Program, Cut | None]], anatomy: Anatomy, theta: jax.Array
-) -> jax.Array:
-    program, _ = view()
-    parts = [
-        program.outputs[f"{kind}:{site.name}"] for kind in ("prior", "jacobian") for site in anatomy.latents
-    ]
-    return -sum(program.run(parts, {program.inputs["theta"]: theta}))
+    return narrow
 
 
-def _row_loss(
-    view: Callable[[], tuple[Program, Cut | None]], predictor: Predictor | None, theta: jax.Array, row: Row
-) -> jax.Array:
-    program, cut = view()
-    given = {program.inputs["theta"]: theta, **columns(program, row)}
-    if predictor is not None and cut is not None:
-        return predictor.loss(program.run([cut.variable], given)[0], row)
-    return program.run([program.outputs["loss"]], given)[0].reshape(())
+def _neg_log_prior(view: Callable[[], View], anatomy: Anatomy, theta: jax.Array) -> jax.Array:
+    program = view().program
+    keys = [f"{kind}:{site.name}" for kind in ("prior", "jacobian") for site in anatomy.latents]
+    values = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
+    return -jnp.sum(jnp.stack(values))
 
 
-def _constrain(
-    view: Callable[[], tuple[Program, Cut | None]], free: tuple[str, ...], theta: jax.Array
-) -> dict[str, jax.Array]:
-    program, _ = view()
+def _row_loss(view: Callable[[], View], structure: Structure | None, theta: jax.Array, row: Row) -> jax.Array:
+    if structure is not None:
+        return predicted_loss(view, structure, theta, row)
+    now = view()
+    given = {now.program.inputs["theta"]: theta, **now.columns(row)}
+    return jnp.reshape(now.program.run([now.program.outputs["loss"]], given)[0], ())
+
+
+def _constrain(view: Callable[[], View], free: tuple[str, ...], theta: jax.Array) -> dict[str, jax.Array]:
+    program = view().program
     values = program.run([program.outputs[key] for key in free], {program.inputs["theta"]: theta})
     return {key.split(":", 1)[1]: value for key, value in zip(free, values, strict=True)}
 
 
-def _abstract(rows: Rows, count: int) -> dict[str, jax.ShapeDtypeStruct]:
-    return {
-        name: jax.ShapeDtypeStruct((count, *domain.event_shape), jax.dtypes.canonicalize_dtype(domain.dtype))
-        for name, domain in rows.items
-    }
+def _abstract(rows: Rows, count: int) -> dict[str, Any]:
+    return {name: abstract((count, *domain.event_shape), domain.dtype) for name, domain in rows.items}
 
 
 def _program(model: Model, rows: Rows, public: Mapping[str, Any], anatomy: Anatomy, count: int) -> Program:
-    theta = jax.ShapeDtypeStruct((anatomy.dim,), jax.dtypes.canonicalize_dtype(np.float64))
+    theta = abstract((anatomy.dim,), np.float64)
     return trace(terms(model, public, anatomy.latents), theta=theta, **_abstract(rows, count))
-
-
-def _check_arguments(model: Model, rows: Rows, public: Mapping[str, Any], n: int) -> None:
-    if not n >= 1:
-        raise DeclarationError(f"n={n}: the number of rows is at least 1.")
-    if "theta" in rows.columns or "theta" in public:
-        raise DeclarationError("a column or argument may not be called 'theta'; rename it.")
-    both = sorted(rows.columns.keys() & public.keys())
-    if both:
-        raise DeclarationError(
-            f"{both} are declared in Rows and given in model_args; a name is one or the other."
-        )
-    try:
-        inspect.signature(model).bind(**dict.fromkeys([*rows.columns, *public]))
-    except TypeError as error:
-        raise DeclarationError(
-            f"the model does not take the columns {sorted(rows.columns)} and model_args {sorted(public)}: {error}."
-        ) from error
-
-
-def _refuse_growing_latents(one: Anatomy, many: Anatomy) -> None:
-    before = {site.name: site.shape for site in one.latents}
-    for site in many.latents:
-        if before.get(site.name) != site.shape:
-            raise DoThisInstead(
-                f"site {site.name!r} is a latent whose shape follows the number of rows"
-                f"{f' (it is inside plate {site.plates[-1]!r})' if site.plates else ''}: each row would have "
-                "parameters of its own. If it is data, declare its column in Rows; otherwise integrate it out "
-                "or give it a public shape."
-            )
-
-
-def _refuse_prior_on_data(program: Program, anatomy: Anatomy) -> None:
-    names = {"value": "support", "jacobian": "support", "prior": "prior"}
-    for site in anatomy.latents:
-        for kind, what in names.items():
-            read = program.reads([program.outputs[f"{kind}:{site.name}"]]) - {"theta"}
-            if read:
-                raise DoThisInstead(
-                    f"the {what} of site {site.name!r} depends on the rows (column {', '.join(sorted(read))}): "
-                    "data may reach the potential through the rows' own terms only. Use a public constant, "
-                    "passed through model_args."
-                )
-
-
-def _refuse_prior_on_count(one: Program, many: Program, anatomy: Anatomy) -> None:
-    for site in anatomy.latents:
-        for kind in ("value", "jacobian", "prior"):
-            key = f"{kind}:{site.name}"
-            if one.text([one.outputs[key]]) != many.text([many.outputs[key]]):
-                raise DoThisInstead(
-                    f"the prior of site {site.name!r} depends on the number of rows of the data; pass a public "
-                    "number through model_args instead."
-                )
 
 
 def _data_free_outputs(program: Program, anatomy: Anatomy) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.modeling.domains import Domain, domain_from_dict
+from private_mcmc.modeling.domain import Domain
+from private_mcmc.modeling.domains import domain_from_dict
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -35,6 +35,7 @@ class Site:
         unconstrained_shape: shape on the unconstrained space.
         slice: where it lies in the flat unconstrained vector.
         support: name of the support, for example ``real``, ``positive``, ``simplex``.
+        constraint: NumPyro's object of the support, if its bounds are known numbers, else ``None``.
         family: name of the distribution class, without wrappers.
         plates: names of the plates around it.
         improper: its density is known not to integrate.
@@ -45,6 +46,7 @@ class Site:
     unconstrained_shape: tuple[int, ...]
     slice: slice
     support: str
+    constraint: Any
     family: str
     plates: tuple[str, ...]
     improper: bool
@@ -52,14 +54,19 @@ class Site:
 
 @dataclass(frozen=True)
 class Observation:
-    """An observed site: name, distribution class, its parameters' names, plates, scaled or masked."""
+    """An observed site.
+
+    Attributes:
+        name: its name in the model.
+        family: name of the distribution class, without wrappers.
+        shape: shape of its value and distribution together, in one row.
+        plates: names of the plates around it.
+    """
 
     name: str
     family: str
-    parameters: tuple[str, ...]
+    shape: tuple[int, ...]
     plates: tuple[str, ...]
-    scaled: bool
-    masked: bool
 
 
 @dataclass
@@ -97,6 +104,16 @@ class _Whole(Messenger):  # type: ignore[misc]
             )
 
 
+class _Feasible(Messenger):  # type: ignore[misc]
+    """Gives a latent without a sampler some value of its support, which shows its shape."""
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        improper = msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), dist.ImproperUniform)
+        if improper and msg["value"] is None:
+            transform = biject_to(msg["fn"].support)
+            msg["value"] = transform(jnp.zeros(transform.inverse_shape(msg["fn"].shape())))
+
+
 class _Unconstrain(Messenger):  # type: ignore[misc]
     """Gives every latent its value from the flat vector and notes the log-Jacobian."""
 
@@ -132,8 +149,20 @@ def family_name(fn: Any) -> str:
 
 
 def parameters(fn: Any) -> dict[str, Any]:
-    """The parameters that an unwrapped distribution was given, by name."""
-    return {name: fn.__dict__[name] for name in fn.arg_constraints if name in fn.__dict__}
+    """The array parameters that an unwrapped distribution holds, by name."""
+    names = {name for kind in type(fn).__mro__ for name in getattr(kind, "arg_constraints", {})}
+    held = {name: fn.__dict__[name] for name in sorted(names) if name in fn.__dict__}
+    return {k: v for k, v in held.items() if isinstance(v, jax.Array | np.ndarray | float | int)}
+
+
+def masks(fn: Any) -> list[Any]:
+    """The masks laid over a distribution, outermost first."""
+    found = []
+    while type(fn) in _WRAPPERS:
+        if isinstance(fn, dist.MaskedDistribution):
+            found.append(fn._mask)
+        fn = fn.base_dist
+    return found
 
 
 def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any]) -> Anatomy:
@@ -145,7 +174,9 @@ def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any
     anatomy = Anatomy()
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        _describe(_trace(model, columns, model_args, anatomy), anatomy)
+        with _Feasible(None):
+            messages = _trace(model, columns, model_args, anatomy)
+        _describe(messages, anatomy)
 
     jax.eval_shape(run, dict(rows))
     if not anatomy.latents:
@@ -162,8 +193,8 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
 
     Keys: ``prior:`` log density, ``jacobian:`` log-Jacobian and ``value:`` constrained value of a latent;
     ``row:`` log density of an observed site, summed; ``density:`` the same before summing;
-    ``observed:`` its value; ``given:SITE:PARAMETER`` of any site; ``deterministic:`` values; ``loss``
-    minus the sum of the ``row:`` terms.
+    ``observed:`` its value; ``weight:SITE:…`` its scale and masks; ``given:SITE:PARAMETER`` of any site;
+    ``deterministic:`` values; ``loss`` minus the sum of the ``row:`` terms.
     """
     by_name = {site.name: site for site in sites}
 
@@ -188,8 +219,11 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
                 out[f"jacobian:{name}"] = unconstrain.log_dets[name]
                 out[f"value:{name}"] = message["value"]
             for parameter, value in parameters(unwrap(message["fn"])).items():
-                if isinstance(value, jax.Array | np.ndarray | float | int):
-                    out[f"given:{name}:{parameter}"] = jnp.asarray(value)
+                out[f"given:{name}:{parameter}"] = jnp.asarray(value)
+            if message["is_observed"] and message["scale"] is not None:
+                out[f"weight:{name}:scale"] = jnp.asarray(message["scale"])
+            for index, mask in enumerate(masks(message["fn"])):
+                out[f"weight:{name}:mask{index}"] = jnp.asarray(mask)
         out["loss"] = -sum(value for key, value in out.items() if key.startswith("row:"))
         return out
 
@@ -207,7 +241,7 @@ def _trace(
         raise
     except jax.errors.ConcretizationTypeError as error:
         raise DoThisInstead(
-            "the model looks at the values of its rows or latents in Python (an `if`, `float(…)`, `range(…)`); "
+            "the model looks at the values of its rows or latents in Python (an `if`, `float(…)`, …); "
             f"write it with jnp.where or jax.lax.cond. JAX said: {_first_line(error)}"
         ) from error
     except Exception as error:
@@ -255,31 +289,21 @@ def _observation(name: str, message: Mapping[str, Any]) -> Observation:
     return Observation(
         name=name,
         family=family_name(fn),
-        parameters=tuple(parameters(fn)),
+        shape=tuple(np.broadcast_shapes(message["fn"].shape(), jnp.shape(message["value"]))),
         plates=_plates(message),
-        scaled=message["scale"] is not None,
-        masked=_is_masked(message["fn"]),
     )
-
-
-def _is_masked(fn: Any) -> bool:
-    while type(fn) in _WRAPPERS:
-        if isinstance(fn, dist.MaskedDistribution):
-            return True
-        fn = fn.base_dist
-    return False
 
 
 def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
     fn = message["fn"]
     if fn.support is None or fn.support.is_discrete:
         raise DoThisInstead(
-            f"site {name!r} is a discrete latent ({type(unwrap(fn)).__name__}). If it is observed, declare its "
-            "column in Rows; otherwise sum it out, for example with MixtureSameFamily."
+            f"site {name!r} is a discrete latent ({type(unwrap(fn)).__name__}). If it is observed, declare "
+            "its column in Rows; otherwise sum it out, for example with MixtureSameFamily."
         )
     if isinstance(unwrap(fn), dist.Delta):
         raise DoThisInstead(f"site {name!r} is a Delta, which has no density; write the value as a constant.")
-    if message["scale"] is not None or _is_masked(fn):
+    if message["scale"] is not None or masks(fn):
         raise NotYetSupported(
             f"site {name!r} is a latent under handlers.scale or mask; write the prior you mean without them."
         )
@@ -297,10 +321,17 @@ def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
         unconstrained_shape=free,
         slice=slice(start, start + int(np.prod(free, dtype=np.int64))),
         support=_support_name(fn.support),
+        constraint=None if _has_tracers(fn.support) else fn.support,
         family=family_name(unwrap(fn)),
         plates=_plates(message),
         improper=_is_improper(fn),
     )
+
+
+def _has_tracers(support: Any) -> bool:
+    parts = list(vars(support).values()) if hasattr(support, "__dict__") else []
+    inner = [part for part in parts if isinstance(part, constraints.Constraint)]
+    return any(isinstance(part, jax.core.Tracer) for part in parts) or any(map(_has_tracers, inner))
 
 
 def _is_improper(fn: Any) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from private_mcmc.modeling.domains import Ball, Domain
+from private_mcmc.modeling.domain import Domain
+from private_mcmc.modeling.real_domains import Ball
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +70,8 @@ def between(lo: np.ndarray, hi: np.ndarray, *, whole: bool = False, uniform: boo
 
 def constant(array: np.ndarray) -> Value:
     """A known array; a NaN in it is unknown."""
-    whole = array.dtype.kind in "biu"
     values = array.astype(np.float64)
-    exact = between(values, values, whole=whole or bool(np.all(values == np.round(values))))
+    exact = between(values, values, whole=bool(np.all(values == np.round(values))))
     return replace(exact, uniform=bool(np.all(values == values.flat[0])) if values.size else True)
 
 

@@ -1,0 +1,85 @@
+"""Proved constants of one row's loss as a function of all latents, before any clipping."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from private_mcmc.modeling.domain import Domain
+from private_mcmc.modeling.family import times
+from private_mcmc.modeling.intervals import bounds
+from private_mcmc.modeling.predictor import MultiPredictor
+from private_mcmc.modeling.program import Program
+from private_mcmc.modeling.rows import Rows
+from private_mcmc.modeling.site_terms import row_values
+from private_mcmc.modeling.values import between
+from private_mcmc.modeling.whole_domains import Binary, Categories
+
+_MOST_CASES = 64
+
+
+@dataclass(frozen=True)
+class RowConstants:
+    """What is proved of ``v(θ, row)`` for every row of the domain and every ``θ``, in Euclidean norm.
+
+    In the metric of a preconditioner ``M`` the gradient bound grows by ``λ_max(M)^{1/2}`` and the
+    curvature bound by ``λ_max(M)``.
+
+    Attributes:
+        convex: ``v`` is convex in ``θ``.
+        gradient_bound: ``‖∇v‖ ≤ gradient_bound``.
+        curvature_bound: ``‖∇²v‖ ≤ curvature_bound``.
+        range_bound: ``sup_θ v − inf_θ v`` for each row.
+        why: the argument.
+    """
+
+    convex: bool
+    gradient_bound: float
+    curvature_bound: float
+    range_bound: float
+    why: str
+
+
+def row_constants(program: Program, rows: Rows, predictor: MultiPredictor | None) -> RowConstants:
+    """Chain rule through the predictors: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``."""
+    spread = loss_range(program, rows)
+    if predictor is None:
+        why = "the loss has no affine predictors that are recognised"
+        return RowConstants(False, math.inf, math.inf, spread, why)
+    family, radius = predictor.family, predictor.radius
+    return RowConstants(
+        convex=family.convex,
+        gradient_bound=times(radius, family.score_bound),
+        curvature_bound=times(times(radius, radius), family.curvature_bound),
+        range_bound=min(spread, family.range_bound),
+        why=f"{family.why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
+    )
+
+
+def loss_range(program: Program, rows: Rows) -> float:
+    """Bound of ``sup_θ v − inf_θ v`` for each row, by interval arithmetic; ``θ`` is unbounded.
+
+    Columns with few values are taken value by value.
+    """
+    values = row_values(program, rows)
+    listed = [(program.inputs[name], _cases(domain)) for name, domain in rows.items if _cases(domain)]
+    if math.prod(len(cases) for _, cases in listed) > _MOST_CASES:
+        listed = []
+    widest = 0.0
+    for case in itertools.product(*(cases for _, cases in listed)):
+        fixed = dict(values)
+        for (variable, _), value in zip(listed, case, strict=True):
+            point = np.full(values[variable].shape, float(value))
+            fixed[variable] = between(point, point, whole=True)
+        (loss,) = bounds(program, fixed, [program.outputs["loss"]])
+        widest = max(widest, loss.highest - loss.lowest)
+    return widest if widest >= 0 else math.inf
+
+
+def _cases(domain: Domain) -> range:
+    if isinstance(domain, Binary):
+        return range(2)
+    return range(domain.k) if isinstance(domain, Categories) else range(0)

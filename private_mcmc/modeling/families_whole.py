@@ -1,0 +1,287 @@
+"""Proved constants of the losses of counts and categories.
+
+Every loss is written in a stable form that is smooth for every real ``η``. NumPyro's own clamps
+probabilities, and so is flat, hence not convex, far out; the form here is what runs and what is proved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln, log_ndtr
+
+from private_mcmc.modeling.family import Entry, LikelihoodFamily, Recognised, Recogniser
+from private_mcmc.modeling.values import Value, up
+
+Given = Mapping[str, jax.Array]
+Bounds = Mapping[str, Value]
+
+
+def _is_count(observed: Value, largest: float = math.inf) -> bool:
+    return observed.whole and observed.lowest >= 0 and observed.highest <= largest
+
+
+def _bernoulli_logistic(observed: Value, link: str) -> Recognised | None:
+    """``ψ = log(1+e^η) − yη``: ``ψ' = σ(η) − y ∈ [−1, 1]``, ``ψ'' = σ(1−σ) ∈ [0, ¼]``."""
+    family = LikelihoodFamily(
+        name="Bernoulli",
+        link="logistic",
+        convex=True,
+        score_bound=1.0,
+        curvature_bound=0.25,
+        growth=(0.25, 0.0),
+        why="ψ = log(1+e^η) − yη with y in {0, 1}: ψ' = σ(η) − y, ψ'' = σ(1−σ) ≤ 1/4",
+    )
+    return Recognised(family, lambda eta, y, given: jax.nn.softplus(eta) - y * eta)
+
+
+def _bernoulli_probit(observed: Value, link: str) -> Recognised | None:
+    """``ψ = −log Φ(sη)``, ``s = 2y−1``: convex, ``ψ'' ∈ (0, 1)``, ``|ψ'| ~ |η|`` on the wrong side.
+
+    With ``h = φ/Φ``: ``ψ'' = h(η)(η + h(η))`` (``s = 1``), which is one minus the variance of a standard
+    normal truncated to the half-line, hence in ``(0, 1)``.
+    """
+    family = LikelihoodFamily(
+        name="Bernoulli",
+        link="probit",
+        convex=True,
+        curvature_bound=1.0,
+        growth=(1.0, 0.0),
+        why="ψ = −log Φ(±η): ψ'' = 1 − the variance of a truncated standard normal, in (0, 1); ψ' unbounded",
+    )
+    return Recognised(family, lambda eta, y, given: -log_ndtr((2 * y - 1) * eta))
+
+
+def _bernoulli_cloglog(observed: Value, link: str) -> Recognised | None:
+    """``t = e^η``; ``y = 0``: ``ψ = t = ψ' = ψ''``. ``y = 1``: ``ψ = −log(1−e^{−t})``.
+
+    For ``y = 1``: ``ψ' = −t/(e^t−1) ∈ (−1, 0)`` and ``ψ'' = t²e^t/(e^t−1)² − t/(e^t−1)``, which is at
+    least 0 (``te^t ≥ e^t−1``) and at most 1 (``sinh(t/2) ≥ t/2``).
+    """
+    family = LikelihoodFamily(
+        name="Bernoulli",
+        link="cloglog",
+        convex=True,
+        growth=(1.0, 1.0),
+        why="ψ = e^η (y = 0) or −log(1−exp(−e^η)) (y = 1): 0 ≤ ψ'' ≤ 1 + |ψ'|",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        rate = jnp.exp(eta)
+        # Below, 1 − e^{−t} is t(1 − t/2 + …): the logarithm would lose all digits.
+        small = eta < -20
+        usual = -jnp.log(-jnp.expm1(-jnp.where(small, 1.0, rate)))
+        return jnp.where(y > 0.5, jnp.where(small, 0.5 * rate - eta, usual), rate)
+
+    return Recognised(family, loss)
+
+
+_BERNOULLI = {"logistic": _bernoulli_logistic, "ndtr": _bernoulli_probit, "cloglog": _bernoulli_cloglog}
+
+
+def _bernoulli(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    rule = _BERNOULLI.get(link)
+    return rule(observed, link) if rule and _is_count(observed, 1) else None
+
+
+def _binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = N log(1+e^η) − yη − log C(N, y)``: ``ψ' = Nσ − y``, ``ψ'' = Nσ(1−σ)``, ``0 ≤ y ≤ N``."""
+    trials = others["total_count"]
+    if link != "logistic" or not _is_count(observed, trials.lowest) or not trials.whole:
+        return None
+    most = trials.highest
+    family = LikelihoodFamily(
+        name="Binomial",
+        link="logistic",
+        convex=True,
+        score_bound=most,
+        curvature_bound=up(most / 4),
+        growth=(up(most / 4), 0.0),
+        why=f"ψ = N log(1+e^η) − yη with 0 ≤ y ≤ N ≤ {most:g}: |ψ'| ≤ N, ψ'' ≤ N/4",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        n = given["total_count"]
+        ways = gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
+        return n * jax.nn.softplus(eta) - y * eta - ways
+
+    return Recognised(family, loss)
+
+
+def _geometric(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = (1+y) log(1+e^η) − η``: ``ψ' = (1+y)σ − 1 ∈ (−1, y)``, ``ψ'' ≤ (1+y)/4``."""
+    if link != "logistic" or not _is_count(observed):
+        return None
+    most = observed.highest
+    family = LikelihoodFamily(
+        name="Geometric",
+        link="logistic",
+        convex=True,
+        score_bound=max(1.0, most),
+        curvature_bound=up((1 + most) / 4),
+        growth=(up((1 + most) / 4), 0.0),
+        why=f"ψ = (1+y) log(1+e^η) − η with y ≤ {most:g}: |ψ'| ≤ max(1, y), ψ'' ≤ (1+y)/4",
+    )
+    return Recognised(family, lambda eta, y, given: (1 + y) * jax.nn.softplus(eta) - eta)
+
+
+def _poisson(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``λ = c e^{±η}``, ``ψ = λ − y log λ + log y!``: ``ψ'' = λ = y ± ψ'``."""
+    if link not in ("exp", "exp_neg") or not _is_count(observed):
+        return None
+    family = LikelihoodFamily(
+        name="Poisson",
+        link="exp",
+        convex=True,
+        growth=(observed.highest, 1.0),
+        why=f"ψ = e^η − yη + log y!, y ≤ {observed.highest:g}: ψ'' = e^η = y + ψ', unbounded unless clipped",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        log_rate = given["log_multiplier"] + given["sign"] * eta
+        return jnp.exp(log_rate) - y * log_rate + gammaln(y + 1)
+
+    return Recognised(family, loss)
+
+
+def _negative_binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Gamma–Poisson of concentration ``k``, rate ``β = c e^{±η}``, ``t = log β``.
+
+    ``ψ = (k+y) log(1+e^t) − kt + const``: ``ψ' = ±((k+y)σ(t) − k)``, between ``−k`` and ``y`` up to the
+    sign; ``ψ'' = (k+y)σ(1−σ) ≤ (k+y)/4``.
+    """
+    shape = others["concentration"]
+    if link not in ("exp", "exp_neg") or not _is_count(observed) or not shape.lowest > 0:
+        return None
+    most, k = observed.highest, shape.highest
+    family = LikelihoodFamily(
+        name="NegativeBinomial",
+        link="exp",
+        convex=True,
+        score_bound=max(most, k),
+        curvature_bound=up((k + most) / 4),
+        growth=(up((k + most) / 4), 0.0),
+        why=f"ψ = (k+y) log(1+e^t) − kt, y ≤ {most:g}, k ≤ {k:g}: |ψ'| ≤ max(y, k), ψ'' ≤ (k+y)/4",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t, shape_ = given["log_multiplier"] + given["sign"] * eta, given["concentration"]
+        constant = gammaln(shape_ + y) - gammaln(shape_) - gammaln(y + 1)
+        return (shape_ + y) * jax.nn.softplus(t) - shape_ * t - constant
+
+    return Recognised(family, loss)
+
+
+def _categorical(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = log Σ e^{η_k} − η_y``: ``ψ' = p − e_y``, ``‖ψ'‖ ≤ √2``, ``ψ'' = diag p − ppᵀ ≼ ½``.
+
+    ``½``: for a unit vector ``u``, ``uᵀψ''u`` is the variance under ``p`` of a variable with values
+    ``u_k``, at most a quarter of their squared range, which is at most 2.
+    """
+    if link not in ("identity", "softmax") or not _is_count(observed, others["classes"].lowest - 1):
+        return None
+    family = LikelihoodFamily(
+        name="Categorical",
+        link="softmax",
+        convex=True,
+        score_bound=up(math.sqrt(2)),
+        curvature_bound=0.5,
+        why="ψ = log Σ e^{η_k} − η_y: ‖softmax(η) − e_y‖ ≤ √2, Hessian ≼ 1/2",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        index = jnp.broadcast_to(y.astype(jnp.int32)[..., None], (*eta.shape[:-1], 1))
+        chosen = jnp.take_along_axis(eta, index, axis=-1)[..., 0]
+        return jax.nn.logsumexp(eta, axis=-1) - chosen
+
+    return Recognised(family, loss, joint=True)
+
+
+def _multinomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = N log Σ e^{η_k} − Σ y_kη_k``, ``Σ y_k = N``: ``N`` times the categorical bounds.
+
+    Only ``y_k ≥ 0`` is known of the data, so the score is bounded through ``‖Np − y‖ ≤ N + ‖y‖``.
+    """
+    trials = others["total_count"]
+    if link not in ("identity", "softmax") or not _is_count(observed) or not trials.lowest >= 0:
+        return None
+    most = trials.highest
+    family = LikelihoodFamily(
+        name="Multinomial",
+        link="softmax",
+        convex=True,
+        score_bound=up(most + observed.norm),
+        curvature_bound=up(most / 2),
+        why=f"ψ = N log Σ e^η − y·η, N ≤ {most:g}: ‖Np − y‖ ≤ N + ‖y‖, Hessian ≼ N/2",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        n = given["total_count"]
+        ways = gammaln(n + 1) - jnp.sum(gammaln(y + 1), axis=-1)
+        return n * jax.nn.logsumexp(eta, axis=-1) - jnp.sum(y * eta, axis=-1) - ways
+
+    return Recognised(family, loss, joint=True)
+
+
+def _ordered_logistic(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``P(y) = σ(a) − σ(b)``, ``a = c_y − η``, ``b = c_{y−1} − η``, fixed increasing cutpoints.
+
+    ``σ(a) − σ(b) = σ(a)σ(−b)(1 − e^{b−a})`` and ``a − b`` is free of ``η``, so
+    ``ψ = log(1+e^{−a}) + log(1+e^b) + const``: ``ψ' = σ(−a) − σ(b) ∈ (−1, 1)`` and
+    ``ψ'' = σ'(a) + σ'(b) ∈ (0, ½]``; the end categories have one of the two terms.
+    """
+    cuts = others["cutpoints"]
+    rising = cuts.known and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all())
+    if link != "identity" or not rising or not _is_count(observed, cuts.shape[-1]):
+        return None
+    family = LikelihoodFamily(
+        name="OrderedLogistic",
+        link="identity",
+        convex=True,
+        score_bound=1.0,
+        curvature_bound=0.5,
+        growth=(0.5, 0.0),
+        why="ψ = log(1+e^{η−c_y}) + log(1+e^{c_{y−1}−η}) + const, fixed cutpoints: |ψ'| ≤ 1, ψ'' ≤ 1/2",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        cutpoints = given["cutpoints"]
+        count = cutpoints.shape[-1]
+        index = jnp.broadcast_to(y.astype(jnp.int32), eta.shape)[..., None]
+        spread = jnp.broadcast_to(cutpoints, (*eta.shape, count))
+        above = jnp.take_along_axis(spread, jnp.minimum(index, count - 1), axis=-1)[..., 0]
+        below = jnp.take_along_axis(spread, jnp.maximum(index - 1, 0), axis=-1)[..., 0]
+        first, last = index[..., 0] == 0, index[..., 0] == count
+        gap = jnp.where(first | last, 1.0, above - below)
+        upper = jnp.where(last, 0.0, jax.nn.softplus(eta - above))
+        lower = jnp.where(first, 0.0, jax.nn.softplus(below - eta))
+        return upper + lower - jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-gap)))
+
+    return Recognised(family, loss)
+
+
+def _through(link: str, rule: Recogniser) -> Recogniser:
+    """For a class whose parameter is already on the scale of the link."""
+    return lambda found, observed, others: rule(link, observed, others) if found == "identity" else None
+
+
+WHOLE: Mapping[tuple[str, str], Entry] = {
+    ("BernoulliLogits", "logits"): Entry(_through("logistic", _bernoulli)),
+    ("BernoulliProbs", "probs"): Entry(_bernoulli),
+    ("BinomialLogits", "logits"): Entry(_through("logistic", _binomial), ("total_count",)),
+    ("BinomialProbs", "probs"): Entry(_binomial, ("total_count",)),
+    ("GeometricLogits", "logits"): Entry(_through("logistic", _geometric)),
+    ("GeometricProbs", "probs"): Entry(_geometric),
+    ("Poisson", "rate"): Entry(_poisson),
+    ("GammaPoisson", "rate"): Entry(_negative_binomial, ("concentration",)),
+    ("NegativeBinomial2", "rate"): Entry(_negative_binomial, ("concentration",)),
+    ("NegativeBinomialLogits", "rate"): Entry(_negative_binomial, ("concentration",)),
+    ("CategoricalLogits", "logits"): Entry(_categorical),
+    ("CategoricalProbs", "probs"): Entry(_categorical),
+    ("MultinomialLogits", "logits"): Entry(_multinomial, ("total_count",)),
+    ("MultinomialProbs", "probs"): Entry(_multinomial, ("total_count",)),
+    ("OrderedLogistic", "predictor"): Entry(_ordered_logistic, ("cutpoints",)),
+}

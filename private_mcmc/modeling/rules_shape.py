@@ -1,0 +1,133 @@
+"""Interval rules of primitives that move, copy, select or collect elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from private_mcmc.modeling.rules_arithmetic import Operands, Params, Rule, Shape, hypot, widen
+from private_mcmc.modeling.values import Value, between, constant, up
+
+
+def _moved(function: Callable[[np.ndarray, Params, Shape], np.ndarray]) -> Rule:
+    """A rule for a primitive that only moves elements, each at most once."""
+
+    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+        a = operands[0]
+        lo, hi = function(a.lo, params, shape), function(a.hi, params, shape)
+        return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm)
+
+    return rule
+
+
+def _broadcast(operands: Operands, params: Params, shape: Shape) -> Value:
+    a = operands[0]
+    sizes = [1] * len(shape)
+    for axis, target in enumerate(params["broadcast_dimensions"]):
+        sizes[target] = a.shape[axis]
+    lo, hi = (np.broadcast_to(bound.reshape(sizes), shape) for bound in (a.lo, a.hi))
+    copies = int(np.prod(shape)) // max(a.lo.size, 1)
+    norm = a.norm if copies == 1 else up(a.norm * math.sqrt(copies))
+    return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(norm)
+
+
+def _slice(array: np.ndarray, params: Params, shape: Shape) -> np.ndarray:
+    strides = params["strides"] or (1,) * array.ndim
+    ends = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return array[tuple(slice(*entry) for entry in ends)]
+
+
+def _concatenate(operands: Operands, params: Params, shape: Shape) -> Value:
+    axis = params["dimension"]
+    lo, hi = (np.concatenate([getattr(a, end) for a in operands], axis) for end in ("lo", "hi"))
+    joined = between(lo, hi, whole=all(a.whole for a in operands))
+    return joined.with_norm(hypot([a.norm for a in operands]))
+
+
+def _pad(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    a, filler = operands
+    if not filler.known or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
+        return None
+    where = tuple(
+        slice(int(low), int(low) + size + int(inner) * max(size - 1, 0), int(inner) + 1)
+        for (low, _, inner), size in zip(params["padding_config"], a.shape, strict=True)
+    )
+    lo, hi = np.full(shape, filler.lo), np.full(shape, filler.lo)
+    lo[where], hi[where] = a.lo, a.hi
+    padded = between(lo, hi, whole=a.whole and filler.whole)
+    return padded.with_norm(a.norm) if filler.largest == 0 else padded
+
+
+def _reduce(function: Callable[..., np.ndarray]) -> Rule:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+        a, axes = operands[0], tuple(params["axes"])
+        return between(function(a.lo, axis=axes), function(a.hi, axis=axes), whole=a.whole).with_norm(a.norm)
+
+    return rule
+
+
+def _iota(operands: Operands, params: Params, shape: Shape) -> Value:
+    axis = params["dimension"]
+    sizes = [1] * len(shape)
+    sizes[axis] = shape[axis]
+    return constant(np.broadcast_to(np.arange(shape[axis]).reshape(sizes), shape))
+
+
+def _gather(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    a, indices = operands
+    last = np.asarray(a.shape) - np.asarray(params["slice_sizes"])
+    starts = np.asarray(params["dimension_numbers"].start_index_map, int)
+    # Out of bounds, the filler (NaN) would appear: nothing is proved then.
+    if not np.all((indices.lo >= 0) & (indices.hi <= last[starts])):
+        return None
+    lo, hi = np.full(shape, a.lowest), np.full(shape, a.highest)
+    windows = int(np.prod(indices.shape[:-1]))
+    return between(lo, hi, whole=a.whole).with_norm(
+        up(a.norm * math.sqrt(max(windows, 1))) if windows > 1 else a.norm
+    )
+
+
+def _scatter_add(operands: Operands, params: Params, shape: Shape) -> Value:
+    a, indices, updates = operands
+    windows = max(int(np.prod(indices.shape[:-1])), 1)
+    lo = a.lo + min(updates.lowest, 0.0) * windows
+    hi = a.hi + max(updates.highest, 0.0) * windows
+    added = updates.norm if windows == 1 else up(updates.norm * math.sqrt(windows))
+    result = widen(lo, hi, windows)
+    return result.with_norm(added if a.norm == 0 else up(a.norm + added))
+
+
+def _dynamic_slice(operands: Operands, params: Params, shape: Shape) -> Value:
+    a = operands[0]
+    return between(np.full(shape, a.lowest), np.full(shape, a.highest), whole=a.whole).with_norm(a.norm)
+
+
+def _same(array: np.ndarray, params: Params, shape: Shape) -> np.ndarray:
+    return array
+
+
+_copy = _moved(_same)
+_reshape = _moved(lambda array, params, shape: array.reshape(shape))
+
+SHAPES: Mapping[str, Rule] = {
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "transpose": _moved(lambda array, params, shape: np.transpose(array, params["permutation"])),
+    "rev": _moved(lambda array, params, shape: np.flip(array, params["dimensions"])),
+    "slice": _moved(_slice),
+    "copy": _copy,
+    "copy_p": _copy,
+    "stop_gradient": _copy,
+    "concatenate": _concatenate,
+    "pad": _pad,
+    "iota": _iota,
+    "gather": _gather,
+    "scatter-add": _scatter_add,
+    "dynamic_slice": _dynamic_slice,
+    "reduce_max": _reduce(np.max),
+    "reduce_min": _reduce(np.min),
+}

@@ -1,0 +1,194 @@
+"""The terms of a row's loss: one for every observed site, with its predictor and its family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.modeling.affinity import Level
+from private_mcmc.modeling.families_real import REAL
+from private_mcmc.modeling.families_whole import WHOLE
+from private_mcmc.modeling.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
+from private_mcmc.modeling.intervals import bounds
+from private_mcmc.modeling.links import Link, find_link
+from private_mcmc.modeling.program import Program, Variable
+from private_mcmc.modeling.rows import Rows
+from private_mcmc.modeling.tracing import Observation
+from private_mcmc.modeling.values import Value, constant, of_domain
+
+FAMILIES: Mapping[tuple[str, str], Entry] = {**WHOLE, **REAL}
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """An observed site whose loss is a known function of an affine variable.
+
+    Attributes:
+        site: the observed site.
+        parameter: the distribution's parameter that the predictor makes.
+        link: the link's name.
+        single: proved constants per element of the predictor (per vector where ``joint``).
+        family: proved constants as a function of all elements of the predictor.
+        loss: the family's formula, elementwise or over the last axis.
+        joint: the loss couples the elements along the last axis.
+    """
+
+    site: Observation
+    parameter: str
+    link: str
+    single: LikelihoodFamily
+    family: LikelihoodFamily
+    loss: Loss
+    joint: bool
+
+
+def row_values(program: Program, rows: Rows) -> dict[Variable, Value]:
+    """Bounds of the program's row inputs."""
+    return {program.inputs[name]: of_domain(domain) for name, domain in rows.items}
+
+
+def find_term(
+    program: Program, rows: Rows, site: Observation, levels: Mapping[Variable, Level]
+) -> Term | None:
+    """The term of an observed site, where distribution, link and shapes are recognised."""
+    for (family, parameter), entry in FAMILIES.items():
+        variable = program.outputs.get(f"given:{site.name}:{parameter}")
+        if family != site.family or variable is None:
+            continue
+        link = find_link(program, levels, variable)
+        if link is None or not _rest_is_free(program, levels, site, entry):
+            continue
+        found = _recognise(program, rows, site, entry, parameter, variable, link)
+        if found is not None:
+            return _with_shape(program, rows, site, parameter, variable, link, found)
+    return None
+
+
+def _weights(program: Program, site: Observation) -> list[Variable]:
+    prefix = f"weight:{site.name}:"
+    return [variable for key, variable in program.outputs.items() if key.startswith(prefix)]
+
+
+def _rest_is_free(
+    program: Program, levels: Mapping[Variable, Level], site: Observation, entry: Entry
+) -> bool:
+    names = [f"observed:{site.name}", *(f"given:{site.name}:{name}" for name in entry.needs)]
+    variables = [program.outputs.get(name) for name in names]
+    return all(v is not None and levels[v] is Level.CONSTANT for v in variables) and all(
+        levels[v] is Level.CONSTANT for v in _weights(program, site)
+    )
+
+
+def _recognise(
+    program: Program,
+    rows: Rows,
+    site: Observation,
+    entry: Entry,
+    parameter: str,
+    variable: Variable,
+    link: Link,
+) -> Recognised | None:
+    given = row_values(program, rows)
+    wanted = [program.outputs[f"given:{site.name}:{name}"] for name in entry.needs]
+    observed, *rest = bounds(program, given, [program.outputs[f"observed:{site.name}"], *wanted])
+    others = dict(zip(entry.needs, rest, strict=True))
+    others["classes"] = constant(np.asarray(program.shape(variable)[-1] if program.shape(variable) else 1))
+    if link.name in ("exp", "exp_neg") and not _multiplier(program, given, variable, link).lowest > 0:
+        return None
+    return entry.rule(link.name, observed, others)
+
+
+def _multiplier(program: Program, given: Mapping[Variable, Value], variable: Variable, link: Link) -> Value:
+    """The factor ``c`` of ``c·exp(±η)``: the parameter at ``η = 0``."""
+    origin = constant(np.zeros(program.shape(link.base)))
+    return bounds(program, {**given, link.base: origin}, [variable])[0]
+
+
+def _with_shape(
+    program: Program,
+    rows: Rows,
+    site: Observation,
+    parameter: str,
+    variable: Variable,
+    link: Link,
+    found: Recognised,
+) -> Term | None:
+    """Count the elements: every one of the predictor's enters one or several observations."""
+    shape, full = program.shape(variable), _summed_shape(site)
+    blocks = shape[:-1] if found.joint else shape
+    if program.size(link.base) != math.prod(shape) or not _broadcasts(blocks, full):
+        return None
+    heaviest = 1.0
+    for weight in _weights(program, site):
+        if not _broadcasts(program.shape(weight), full) or not _fits(program, site, weight, full):
+            return None
+        (value,) = bounds(program, row_values(program, rows), [weight])
+        if not value.lowest >= 0:
+            return None
+        heaviest *= value.highest
+    count = math.prod(blocks)
+    single = found.family.weighted(heaviest)
+    single = total([single] * (math.prod(full) // max(count, 1)))
+    return Term(
+        site=site,
+        parameter=parameter,
+        link=link.name,
+        single=single,
+        family=separate([single] * count),
+        loss=found.loss,
+        joint=found.joint,
+    )
+
+
+def _broadcasts(shape: Sequence[int], full: Sequence[int]) -> bool:
+    try:
+        return np.broadcast_shapes(tuple(shape), tuple(full)) == tuple(full)
+    except ValueError:
+        return False
+
+
+def _fits(program: Program, site: Observation, weight: Variable, full: Sequence[int]) -> bool:
+    """A weight multiplies the log density, which has been summed over the event's axes."""
+    return program.size(weight) == 1 or program.shape(program.outputs[f"density:{site.name}"]) == tuple(full)
+
+
+def base_of(program: Program, levels: Mapping[Variable, Level], term: Term) -> Variable | None:
+    """The term's predictor in a program of the same model, if it is found there too."""
+    variable = program.outputs.get(f"given:{term.site.name}:{term.parameter}")
+    link = None if variable is None else find_link(program, levels, variable)
+    return link.base if link is not None and link.name == term.link else None
+
+
+def evaluate(
+    program: Program, term: Term, base: Variable, eta: jax.Array, given: Mapping[Variable, jax.Array]
+) -> jax.Array:
+    """The term's loss at the predictor ``eta`` (the elements of ``base``, in order), a scalar."""
+    site, entry = term.site, FAMILIES[(term.site.family, term.parameter)]
+    parameter = program.outputs[f"given:{site.name}:{term.parameter}"]
+    names = [f"observed:{site.name}", *(f"given:{site.name}:{name}" for name in entry.needs)]
+    wanted = [*(program.outputs[name] for name in names), *_weights(program, site)]
+    observed, *rest = (_as_float(value) for value in program.run(wanted, given))
+    others = dict(zip(entry.needs, rest, strict=False))
+    if term.link in ("exp", "exp_neg"):
+        origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
+        others["log_multiplier"] = jnp.log(program.run([parameter], {**given, base: origin})[0])
+        others["sign"] = jnp.asarray(1.0 if term.link == "exp" else -1.0, eta.dtype)
+    values = term.loss(eta.reshape(program.shape(parameter)), observed, others)
+    values = jnp.broadcast_to(values, _summed_shape(site))
+    for weight in rest[len(entry.needs) :]:
+        values = jnp.where(weight > 0, weight * values, 0.0)
+    return jnp.sum(values)
+
+
+def _summed_shape(site: Observation) -> tuple[int, ...]:
+    """Shape of the elements whose losses add up."""
+    return site.shape[:-1] if site.family.startswith("Multinomial") else site.shape
+
+
+def _as_float(value: jax.Array) -> jax.Array:
+    return value.astype(jax.dtypes.canonicalize_dtype(np.float64))
