@@ -9,13 +9,13 @@ import time
 from multiprocessing import forkserver
 from pathlib import Path
 
-import ledger_workers
 import pytest
 
 from private_mcmc.release import Ledger
 from private_mcmc.target import Target
+from tests.release import ledger_workers
 
-HERE = str(Path(__file__).parent)
+ROOT = str(Path(__file__).parents[2])
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
@@ -23,8 +23,8 @@ CONTEXT = multiprocessing.get_context("forkserver")
 def fork_server():
     """Imports everything once; its children start in milliseconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", HERE)
-        CONTEXT.set_forkserver_preload(["ledger_workers"])
+        patch.setenv("PYTHONPATH", ROOT)
+        CONTEXT.set_forkserver_preload(["tests.release.ledger_workers"])
         forkserver.ensure_running()
 
 
