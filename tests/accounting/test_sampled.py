@@ -1,0 +1,134 @@
+"""The last state under Poisson sampling: valid splits only, and never above plain composition."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from private_mcmc.accounting.modulus import Affine, Minimum, Root
+from private_mcmc.accounting.papers import bfg
+from private_mcmc.accounting.sampled import SampledChain, plain, proposals, split, tightest
+from private_mcmc.errors import DeclarationError
+
+CHAIN = {
+    "pair": "add_remove",
+    "rate": 0.1,
+    "row_shift": 0.1,
+    "noise": 1.0,
+    "steps": 150,
+    "modulus": Affine(0.05, 0.0),
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"pair": "replace_one"},
+        {"modulus": Affine(0.0, 0.0)},
+        {"modulus": Affine(0.0, 0.0), "diameter": 0.5},
+        {"modulus": Root(1.0, 1e-4), "diameter": 1.0},
+        {"modulus": Affine(-0.01, 0.0)},
+        {"steps": 3},
+    ],
+)
+def test_never_above_plain_composition_and_every_proposal_is_valid(change):
+    chain = SampledChain(**{**CHAIN, **change})
+    base, best = plain(chain).curve, tightest(chain, 1e-6)
+    assert best.curve.epsilon(1e-6) <= base.epsilon(1e-6)
+    for candidate in proposals(chain):
+        assert candidate.curve.epsilon(1e-6) > 0
+        assert 0 <= candidate.first < chain.steps
+
+
+def test_a_contracting_chain_stops_costing_more():
+    chain, longer = SampledChain(**CHAIN), SampledChain(**{**CHAIN, "steps": 250})
+    settled = tightest(longer, 1e-6).curve.epsilon(1e-6)
+    assert settled < 0.65 * plain(longer).curve.epsilon(1e-6)
+    assert settled == pytest.approx(tightest(chain, 1e-6).curve.epsilon(1e-6), rel=0.05)
+
+
+def test_the_distance_of_coupled_chains():
+    chain = SampledChain(**CHAIN)
+    assert chain.distance(0) == 0
+    assert chain.distance(1) == pytest.approx(0.1)
+    assert chain.distance(50) == pytest.approx(0.1 * (1 - 0.95**50) / 0.05)
+    replaced = SampledChain(**{**CHAIN, "pair": "replace_one"})
+    assert replaced.distance(50) == pytest.approx(2 * chain.distance(50))
+    bounded = SampledChain(**{**CHAIN, "diameter": 0.15})
+    assert bounded.distance(50) == 0.15
+    rough = SampledChain(**{**CHAIN, "modulus": Root(1.0, 0.01)})
+    assert rough.distance(2) == pytest.approx(math.hypot(0.2, 0.1) + 0.1)
+
+
+def test_fixed_size_batches_are_refused():
+    with pytest.raises(DeclarationError, match="Poisson"):
+        SampledChain(**{**CHAIN, "pair": "fixed"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"modulus": Affine(0.05, 0.1)},
+        {"noise": 0.0},
+        {"noise": math.nan},
+        {"rate": 0.0},
+        {"rate": 1.5},
+        {"row_shift": math.nan},
+        {"steps": 0},
+        {"diameter": 0.0},
+        {"pair": "gaussian"},
+    ],
+)
+def test_constants_are_checked(change):
+    with pytest.raises(DeclarationError):
+        SampledChain(**{**CHAIN, **change})
+
+
+@pytest.mark.parametrize(("first", "share"), [(150, 0.5), (-1, 0.5), (10, 0.0), (10, 1.0), (10, math.nan)])
+def test_impossible_splits_are_refused(first, share):
+    with pytest.raises(DeclarationError):
+        split(SampledChain(**CHAIN), first, share)
+
+
+def test_a_share_of_the_noise_costs_as_announced():
+    chain = SampledChain(**CHAIN)
+    half = split(chain, 100, 0.5)
+    weights = sum(0.95 ** (2 * j) for j in range(50))
+    square = (chain.distance(100) * 0.95**50) ** 2 / weights
+    assert half.m == pytest.approx(math.sqrt(square / 0.5), rel=1e-9)
+
+
+def test_a_numerical_modulus_is_certified():
+    chain = SampledChain(**{**CHAIN, "steps": 40, "modulus": Minimum((Affine(0.05, 0.0), Root(0.8, 0.01)))})
+    assert split(chain, 20, 0.5).m <= split(SampledChain(**{**CHAIN, "steps": 40}), 20, 0.5).m * (1 + 1e-9)
+
+
+def test_ratio_to_the_printed_theorem_is_known(record_property):
+    """BFG Theorem 5.2, whose printed proof does not hold, in its own units: step η/b, noise ησ."""
+    rows, batch, step, noise, lipschitz, diameter = 1000, 100, 0.01, 0.5, 1.0, 0.05
+    steps = 2 * math.ceil(diameter * rows / (4 * step * lipschitz))
+    printed = bfg.theorem_5_2(
+        steps=steps,
+        rows=rows,
+        batch=batch,
+        step=step,
+        noise=noise,
+        lipschitz=lipschitz,
+        exponent=1.0,
+        constant=1.0,
+        diameter=diameter,
+    )
+    chain = SampledChain(
+        pair="replace_one",
+        rate=batch / rows,
+        row_shift=step / batch * lipschitz,
+        noise=step * noise,
+        steps=steps,
+        modulus=Affine(0.0, 0.0),
+        diameter=diameter,
+    )
+    ratio = tightest(chain, 1e-6).curve.epsilon(1e-6) / printed.epsilon(1e-6)
+    record_property("ours/printed", ratio)
+    assert 0.1 < ratio < 1.5
