@@ -15,7 +15,7 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.modeling.constants import RowConstants, row_constants
 from private_mcmc.modeling.coupling import refuse_coupled_rows
 from private_mcmc.modeling.predictor import MultiPredictor, Predictor, Row, View, build, predicted_loss
-from private_mcmc.modeling.prior import PriorConstants, prior_constants
+from private_mcmc.modeling.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.modeling.program import Program, abstract, trace
 from private_mcmc.modeling.refusals import (
     check_arguments,
@@ -50,6 +50,7 @@ class RowModel:
         predictors: all affine predictors of the row as one vector, where they are proved.
         constants: proved constants of ``v`` in ``θ``, before clipping.
         prior: proved constants of ``K``.
+        program: the model on one abstract row in float64, for further proofs about its form.
     """
 
     rows: Rows
@@ -64,6 +65,7 @@ class RowModel:
     predictors: MultiPredictor | None = field(repr=False)
     constants: RowConstants = field(repr=False)
     prior: PriorConstants = field(repr=False)
+    program: Program = field(repr=False)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | None = None) -> RowModel:
@@ -107,13 +109,14 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         sites=tuple(one.latents),
         observations=tuple(one.observations),
         names=_names(one.latents),
-        neg_log_prior=functools.partial(_neg_log_prior, view, one),
+        neg_log_prior=functools.partial(_neg_log_prior, view, one, prior),
         row_loss=functools.partial(_row_loss, view, structure),
         constrain=functools.partial(_constrain, view, free),
         predictor=single,
         predictors=several,
         constants=constants,
         prior=prior,
+        program=program,
     )
 
 
@@ -142,11 +145,10 @@ def _narrow_view(
     return narrow
 
 
-def _neg_log_prior(view: Callable[[], View], anatomy: Anatomy, theta: jax.Array) -> jax.Array:
-    program = view().program
-    keys = [f"{kind}:{site.name}" for kind in ("prior", "jacobian") for site in anatomy.latents]
-    values = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
-    return -jnp.sum(jnp.stack(values))
+def _neg_log_prior(
+    view: Callable[[], View], anatomy: Anatomy, prior: PriorConstants, theta: jax.Array
+) -> jax.Array:
+    return neg_log_prior(view().program, anatomy.latents, prior, theta)
 
 
 def _row_loss(view: Callable[[], View], structure: Structure | None, theta: jax.Array, row: Row) -> jax.Array:

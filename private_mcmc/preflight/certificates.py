@@ -12,14 +12,15 @@ from private_mcmc.accounting import (
     row_sensitivity,
 )
 from private_mcmc.preflight.constants import Constants
-from private_mcmc.target import Adjacency, Target
+from private_mcmc.target import Target
 
 
 def certificates(known: Constants, *, n: int, temper: float, target: Target) -> tuple[Statement, ...]:
     """Every certificate whose assumptions are proved, best at the target first.
 
     - bounded log-likelihood: ``b = w·2r`` (``replace_one``) or ``w·r``, ``r`` the range of a row's loss;
-    - strongly log-concave: ``Δ/√μ``-GDP, ``Δ = 2wC`` or ``wC``, for convex rows under a ``μ``-convex prior;
+    - strongly log-concave: ``Δ/√μ``-GDP, ``Δ = 2wC`` or ``wC``, ``μ`` the prior's for convex rows, and
+      the prior's less ``wn`` times a row's curvature for others;
     - bounded gradient: ``2B/√μ_K``-GDP, ``B = wnC``.
 
     **Guarantee**: each holds for one exact draw of ``known.subject``. None where that is no posterior.
@@ -31,11 +32,10 @@ def certificates(known: Constants, *, n: int, temper: float, target: Target) -> 
     if math.isfinite(known.row_range):
         found.append(posterior_bounded(temper * per_row * known.row_range * (1 + 1e-12), target.adjacency))
     if known.strong_convexity > 0 and 0 < known.gradient < math.inf:
-        if known.convex_rows:
+        mu = known.convexity(temper * n)
+        if mu > 0:
             sensitivity = row_sensitivity(known.gradient, temper, target.adjacency)
-            found.append(
-                posterior_strongly_log_concave(sensitivity, known.strong_convexity, target.adjacency)
-            )
+            found.append(posterior_strongly_log_concave(sensitivity, mu, target.adjacency))
         bound = temper * n * known.gradient * (1 + 1e-12)
         found.append(posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency))
     return tuple(sorted(found, key=lambda statement: _rank(statement, target)))
@@ -44,15 +44,6 @@ def certificates(known: Constants, *, n: int, temper: float, target: Target) -> 
 def meets(statement: Statement, target: Target) -> bool:
     """Whether a statement certifies the target."""
     return statement.adjacency == target.adjacency and bool(statement.delta(target.epsilon) <= target.delta)
-
-
-def gdp_constant(known: Constants, n: int, adjacency: Adjacency) -> float:
-    """``k`` such that the best Gaussian certificate is ``w·k``-GDP; ``inf`` if there is none."""
-    if not (known.strong_convexity > 0 and 0 < known.gradient < math.inf):
-        return math.inf
-    per_row = row_sensitivity(known.gradient, 1.0, adjacency)
-    data = min(per_row, 2.0 * n * known.gradient) if known.convex_rows else 2.0 * n * known.gradient
-    return data / math.sqrt(known.strong_convexity) * (1 + 1e-12)
 
 
 def _rank(statement: Statement, target: Target) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import RowModel
-from private_mcmc.preflight.curvature import largest_eigenvalue
+from private_mcmc.preflight.curvature import largest_eigenvalue, times
 from private_mcmc.schedule import Matrix
 
 Subject = Literal["posterior", "Huberised posterior", "no posterior"]
@@ -24,21 +24,30 @@ class Constants:
             whose derivative is clipped is again a function of it, its "Huberised" version.
         gradient: proved bound ``C`` on one row's gradient, clipping included; ``inf`` if there is none.
         gradient_free: the same without clipping.
+        curvature: proved bound on the Hessian of one row, clipping included.
         strong_convexity: ``μ_K`` of the prior.
-        convex_rows: every row's loss is convex.
+        convex_rows: every row's loss is convex, clipping included.
         row_range: ``sup_θ v − inf_θ v`` of any row; ``inf`` if unbounded.
-        radius: bound of the design's norm; ``inf`` without a predictor.
-        score: bound of ``|ψ'|``.
+        radius: bound of the norm of the predictors' design; ``inf`` without predictors.
+        score: bound of the loss's gradient in its predictors.
     """
 
     subject: Subject
     gradient: float
     gradient_free: float
+    curvature: float
     strong_convexity: float
     convex_rows: bool
     row_range: float
     radius: float
     score: float
+
+    def convexity(self, weight: float) -> float:
+        """``μ`` of ``U`` for rows of total weight ``weight``: ``μ_K``, less what they may bend down."""
+        if self.convex_rows:
+            return self.strong_convexity
+        loss = times(weight, self.curvature)
+        return max(self.strong_convexity - loss * (1 + 1e-9), 0.0) if math.isfinite(loss) else 0.0
 
 
 def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | None = None) -> Constants:
@@ -51,33 +60,21 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     """
     if clip is not None and not 0 < clip < math.inf:
         raise DeclarationError(f"clip={clip}: must be positive and finite, or None.")
-    mu = row_model.prior.in_metric(preconditioner)[0]
-    predictor = row_model.predictor
-    if predictor is None:
-        return Constants(
-            subject="posterior" if clip is None else "no posterior",
-            gradient=math.inf if clip is None else clip,
-            gradient_free=math.inf,
-            strong_convexity=mu,
-            convex_rows=False,
-            row_range=math.inf,
-            radius=math.inf,
-            score=math.inf,
-        )
-    family = predictor.family
-    radius = predictor.radius * math.sqrt(largest_eigenvalue(preconditioner))
-    free = radius * family.score_bound
-    free = math.inf if math.isnan(free) else free * (1 + 1e-12)
-    # A clip at the proved bound itself is idle: the inflation above is not part of the bound.
+    rows, predictors = row_model.constants, row_model.predictors
+    widest = largest_eigenvalue(preconditioner)
+    free = times(math.sqrt(widest) * (1 + 1e-15), rows.gradient_bound)
+    # A clip at the proved bound itself is idle: the rounding of the bound is not part of it.
     idle = clip is None or free <= clip * (1 + 1e-11)
+    single = row_model.predictor is not None
     return Constants(
-        subject="posterior" if idle else "Huberised posterior",
+        subject="posterior" if idle else ("Huberised posterior" if single else "no posterior"),
         gradient=free if clip is None else min(free, clip),
         gradient_free=free,
-        strong_convexity=mu,
-        convex_rows=family.convex,
+        curvature=times(widest * (1 + 1e-15), rows.curvature_bound),
+        strong_convexity=row_model.prior.in_metric(preconditioner)[0],
+        convex_rows=rows.convex and (idle or single),
         # Clipping may flatten descents more than ascents, so the range of a clipped loss is not bounded.
-        row_range=family.range_bound if idle else math.inf,
-        radius=radius,
-        score=family.score_bound,
+        row_range=rows.range_bound if idle else math.inf,
+        radius=math.inf if predictors is None else times(math.sqrt(widest) * (1 + 1e-15), predictors.radius),
+        score=math.inf if predictors is None else predictors.family.score_bound,
     )

@@ -23,45 +23,50 @@ def largest_eigenvalue(preconditioner: Matrix | None) -> float:
     return float(np.linalg.eigvalsh(metric)[-1]) + float(np.linalg.norm(metric)) * len(metric) * 2.0**-48
 
 
+def times(first: float, second: float) -> float:
+    """Product of two bounds: a zero bound wins over an unknown one."""
+    return 0.0 if first == 0 or second == 0 else first * second
+
+
 def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
     """Constants of ``U_D``, for every ``D`` of the row domain, in the units of ``schedule.preconditioner``.
 
-    The prior gives ``μ_K`` and ``L_K``. A row that enters through one affine predictor adds convexity
-    if its loss is convex, and at most ``w‖x‖²ψ''`` of curvature, ``‖M^{1/2}x‖ ≤ λ_max(M)^{1/2} R``;
-    clipping its gradient leaves it convex (a Huberised loss) and can only lower its curvature. For
-    other rows clipping bounds the gradient and nothing else, so ``L`` is infinite unless it is proved.
+    The prior gives ``μ_K`` and ``L_K``; each of the rows that one step sums, with its public factor, adds
+    at most ``λ_max(M)`` times its own curvature. A row of one affine predictor stays convex when its
+    gradient is clipped (a Huberised loss), and its curvature falls. The clipped gradient of any other
+    row is no gradient, but it is no steeper than the gradient itself (the projection on a ball does not
+    expand), so ``L`` holds for it. Rows that are not convex may bend ``U`` down by as much as up.
 
     **Guarantee**: every field holds for every data set with at most ``schedule.num_rows`` rows and, for
-    minibatches, for every batch. **Assumptions**: the proofs of ``modeling`` about prior and predictor.
+    minibatches, for every batch. **Assumptions**: the proofs of ``modeling`` about prior and rows.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1 and Theorem 5.2.
     """
     prior_mu, prior_smooth = row_model.prior.in_metric(schedule.preconditioner)
-    weight = schedule.temper * _weight_of_rows(schedule)
-    bound = weight * schedule.clip
-    mu, smooth, convex, source = 0.0, math.inf, False, "the prior's own constants"
-    predictor = row_model.predictor
-    if predictor is not None:
-        family = predictor.family
-        radius = predictor.radius * math.sqrt(largest_eigenvalue(schedule.preconditioner)) * _UP
-        row_curvature = family.clipped_curvature(radius, schedule.clip)
-        smooth = (prior_smooth + weight * row_curvature) * _UP
-        convex = family.convex and row_model.prior.convex
-        mu = prior_mu if convex else 0.0
-        bound = min(bound, _product(weight, _product(radius, family.score_bound)))
-        source = f"one affine predictor with {family.why}; ‖x‖ ≤ {predictor.radius:.6g}"
+    rows, single = row_model.constants, row_model.predictor
+    weight = schedule.temper * _rows_of_a_step(schedule)
+    widest = largest_eigenvalue(schedule.preconditioner)
+    free = times(math.sqrt(widest) * _UP, rows.gradient_bound)
+    idle = free <= schedule.clip * (1 + 1e-11)
+    bend = times(widest * _UP, rows.curvature_bound)
+    if single is not None and rows.convex:
+        radius = times(math.sqrt(widest) * _UP, single.radius)
+        bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
+    convex_rows = rows.convex and (idle or single is not None)
+    total = times(weight, bend)
+    mu = prior_mu if convex_rows else max(prior_mu - total * _UP, 0.0)
     return Curvature(
-        strong_convexity=mu,
-        smoothness=smooth,
+        strong_convexity=mu if math.isfinite(mu) else 0.0,
+        smoothness=(prior_smooth + total) * _UP,
         prior_strong_convexity=prior_mu,
         prior_smoothness=prior_smooth,
-        convex=convex,
-        gradient_bound=bound * _UP,
-        source=source,
+        convex=convex_rows and row_model.prior.convex,
+        gradient_bound=weight * min(free, schedule.clip) * _UP,
+        source=rows.why,
     )
 
 
-def _weight_of_rows(schedule: Schedule) -> float:
+def _rows_of_a_step(schedule: Schedule) -> float:
     """Number of rows that one gradient can sum, times the public factor of a minibatch."""
     batch = schedule.batch
     if batch is None:
@@ -70,9 +75,3 @@ def _weight_of_rows(schedule: Schedule) -> float:
     if batch.rate is not None:
         return count / batch.rate
     return float(count) * schedule.num_rows / count
-
-
-def _product(first: float, second: float) -> float:
-    """``first·second`` for bounds: 0 times an unknown bound is unknown."""
-    value = first * second
-    return math.inf if math.isnan(value) else value

@@ -184,8 +184,6 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     if not math.isfinite(known.gradient):
         if unbounded:
             missing.append(f"column {', '.join(unbounded)} is unbounded, so one row's gradient is")
-        elif row_model.predictor is None:
-            missing.append("no single affine predictor, so no bound on a row's gradient, is proved")
         else:
-            missing.append(f"one row's gradient is not bounded ({row_model.predictor.family.why})")
+            missing.append(f"no bound on one row's gradient is proved ({row_model.constants.why})")
     return "; ".join(missing) or "the constants that are proved certify nothing"

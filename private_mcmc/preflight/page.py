@@ -224,11 +224,9 @@ def _read(found: PreflightReport) -> list[Block]:
         ("one row's gradient at most", facts["row_gradient"]),
         ("observed", ", ".join(f"{item['name']} ({item['family']})" for item in facts["observed"])),
     ]
-    predictor = facts["predictor"]
-    if predictor is None:
-        items.append(("predictor", "none is proved"))
-    else:
-        items += [("predictor", predictor["why"]), ("norm of its design at most", predictor["radius"])]
+    predictors = facts["predictors"]
+    count = "none is proved" if predictors is None else predictors["count"]
+    items += [("affine predictors of a row", count), ("a row's likelihood", facts["row"]["why"])]
     return [
         Heading("What was read of the model"),
         Facts(tuple(items)),

@@ -10,8 +10,8 @@ from private_mcmc.preflight.constants import Constants
 
 
 def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
-    """Sites, prior constants, predictor and its proved constants; infinities mean "not proved"."""
-    predictor = row_model.predictor
+    """Sites, prior constants, predictors and proved constants; infinities mean "not proved"."""
+    predictors, rows = row_model.predictors, row_model.constants
     return {
         "dim": row_model.dim,
         "rows": row_model.rows.to_dict(),
@@ -28,17 +28,21 @@ def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
             for site, site_prior in zip(row_model.sites, row_model.prior.sites, strict=True)
         ],
         "observed": [{"name": site.name, "family": site.family} for site in row_model.observations],
-        "predictor": None
-        if predictor is None
+        "predictors": None
+        if predictors is None
         else {
-            "family": predictor.family.name,
-            "link": predictor.family.link,
-            "convex": predictor.family.convex,
-            "radius": predictor.radius,
-            "score_bound": predictor.family.score_bound,
-            "curvature_bound": predictor.family.curvature_bound,
-            "range_bound": predictor.family.range_bound,
-            "why": predictor.family.why,
+            "count": predictors.size,
+            "family": predictors.family.name,
+            "link": predictors.family.link,
+            "radius": predictors.radius,
+            "score_bound": predictors.family.score_bound,
+        },
+        "row": {
+            "convex": rows.convex,
+            "gradient_bound": rows.gradient_bound,
+            "curvature_bound": rows.curvature_bound,
+            "range_bound": rows.range_bound,
+            "why": rows.why,
         },
         "prior_strong_convexity": known.strong_convexity,
         "row_gradient": known.gradient,
