@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.modeling import RowModel
 from private_mcmc.release.functions import Function, bind_functions
 from private_mcmc.schedule import Average
 
@@ -27,7 +28,7 @@ class Expectations:
 
     **Guarantee**: ``laplace``: pure ``ε``-DP, ``gaussian``: ``m``-GDP with ``m`` the largest that meets the
     target. **Assumptions**: a Lipschitz constant given by the caller is quoted, not proved; those of
-    real sites (1 per coordinate) and interval sites (a quarter of the width) and clamps are proved.
+    affine functions and of sites on an interval, and the ranges of bounded functions, are proved.
     **Cost**: known from ``plan`` before anything is spent. One run, one mechanism: all expectations
     share it and their costs add.
     Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
@@ -103,8 +104,8 @@ class Expectations:
             raise DeclarationError(f"burn_in={burn_in}: leaves none of the {num_steps} steps.")
         return Average(first=burn_in + 1)
 
-    def bind(self, model: Any) -> tuple[Function, ...]:
-        """The declared functions on the flat unconstrained vector of ``model`` (a ``RowModel``).
+    def bind(self, model: RowModel) -> tuple[Function, ...]:
+        """The declared functions on the flat unconstrained vector of ``model``.
 
         Raises:
             DeclarationError: for an unknown site, or a function without bounds and Lipschitz constant.

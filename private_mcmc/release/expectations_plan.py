@@ -15,6 +15,7 @@ import numpy.typing as npt
 from private_mcmc.accounting import Curvature, Statement, average_sensitivity, gdp
 from private_mcmc.accounting.noise import gaussian, laplace
 from private_mcmc.errors import DeclarationError
+from private_mcmc.modeling import RowModel
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.functions import Function
 from private_mcmc.release.monte_carlo import monte_carlo_sd
@@ -61,8 +62,7 @@ class ExpectationsPlan:
         parts = []
         for function in self.functions:
             value = jnp.ravel(jnp.asarray(function.evaluate(sites), dtype=theta.dtype))
-            fallback = 0.0 if function.bounds is None else function.bounds[0]
-            parts.append(jnp.where(jnp.isnan(value), fallback, value))
+            parts.append(jnp.where(jnp.isnan(value), _fallback(function), value))
         scaled = (jnp.concatenate(parts) - self.centres) / self.units
         return jnp.clip(scaled, self.low, self.high)
 
@@ -98,9 +98,7 @@ class ExpectationsPlan:
             raise DeclarationError(
                 f"averages of shape {array.shape}; {self.units.shape} values were planned."
             )
-        lowest = np.asarray(
-            [0.0 if f.bounds is None else -math.inf for f in self.functions for _ in range(f.size)]
-        )
+        lowest = (np.concatenate([_fallback(f) for f in self.functions]) - self.centres) / self.units
         mapped = np.clip(np.where(np.isnan(array), lowest, array), self.low, self.high)
         values = self.noise.release(mapped) * self.units + self.centres
         total = np.hypot(self.noise_sd, self.monte_carlo)
@@ -117,7 +115,7 @@ class ExpectationsPlan:
 
 
 def plan_expectations(
-    expectations: Expectations, model: Any, schedule: Schedule, curvature: Curvature, target: Target
+    expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
 ) -> ExpectationsPlan:
     """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
 
@@ -133,16 +131,12 @@ def plan_expectations(
         raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
     functions = expectations.bind(model)
     distance = average_sensitivity(schedule, curvature)
-    ranges = [np.full(f.size, math.inf if f.bounds is None else f.bounds[1] - f.bounds[0]) for f in functions]
-    moved = together(
-        tuple(movement(schedule, distance, f.slopes, r) for f, r in zip(functions, ranges, strict=True))
-    )
+    moved = together(tuple(movement(schedule, distance, f.slopes, f.high - f.low) for f in functions))
     size = len(moved.units)
-    window = _window(schedule)
-    half = np.minimum(np.concatenate(ranges) / 2 / moved.units, window)
-    centres = np.concatenate(
-        [np.full(f.size, 0.0 if f.bounds is None else (f.bounds[0] + f.bounds[1]) / 2) for f in functions]
-    )
+    low, high = (np.concatenate([getattr(f, end) for f in functions]) for end in ("low", "high"))
+    ranges = high - low
+    half = np.minimum(ranges / 2 / moved.units, _window(schedule))
+    centres = np.where(np.isfinite(ranges), (low + np.where(np.isfinite(ranges), high, 0.0)) / 2, 0.0)
     names = ", ".join(f.name for f in functions)
     noise, statement = _noise(
         expectations,
@@ -153,11 +147,16 @@ def plan_expectations(
         names,
     )
     statement = _with_argument(statement, functions)
-    lipschitz = np.where(np.concatenate(ranges) <= moved.units, math.inf, moved.units / distance)
-    sampling = np.minimum(monte_carlo_sd(schedule, curvature) * lipschitz, np.concatenate(ranges) / 2)
+    chain_sd = monte_carlo_sd(schedule, curvature)
+    sampling = np.minimum(np.where(moved.slopes > 0, moved.slopes * chain_sd, 0.0), ranges / 2)
     return ExpectationsPlan(
         functions, centres, moved.units, -half, half, noise, statement, sampling, model.constrain
     )
+
+
+def _fallback(function: Function) -> FloatArray:
+    """What NaN counts as: the lower end, or 0 where there is none."""
+    return np.where(np.isfinite(function.low), function.low, 0.0)
 
 
 def _window(schedule: Schedule) -> float:

@@ -1,4 +1,4 @@
-"""Declared functions of the sites, as functions of the flat unconstrained vector with proved slopes."""
+"""Declared functions of the sites, as functions of the flat unconstrained vector with proved bounds."""
 
 from __future__ import annotations
 
@@ -14,125 +14,150 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import (
     AffineTransform,
     ComposeTransform,
-    IdentityTransform,
     IndependentTransform,
     SigmoidTransform,
     biject_to,
 )
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.release.sensitivities import Lipschitz, Slopes
+from private_mcmc.modeling import RowModel, Site
+from private_mcmc.modeling.affinity import Level, affinity
+from private_mcmc.modeling.intervals import bounds as proved_bounds
+from private_mcmc.modeling.program import Program, abstract, trace
+from private_mcmc.release.sensitivities import FloatArray, Lipschitz, Slopes
 
-Evaluate = Callable[[Mapping[str, jax.Array]], jax.Array]
+Sites = Mapping[str, jax.Array]
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One declared item: ``shape`` values computed from the constrained sites.
+    """One declared item: values computed from the constrained sites.
 
     Attributes:
         name: as declared.
         shape: shape of the value.
         evaluate: from the dict of constrained sites to the value.
         slopes: what bounds its change.
-        bounds: ``(a, b)`` it is clamped to, or ``None``.
+        low, high: what it is clamped to, entry by entry, shape ``(d,)``; infinite if nothing.
         assumption: what the caller stated and nobody proved, or ``None``.
     """
 
     name: str
     shape: tuple[int, ...]
-    evaluate: Evaluate
+    evaluate: Callable[[Sites], Any]
     slopes: Slopes | Lipschitz
-    bounds: tuple[float, float] | None
+    low: FloatArray
+    high: FloatArray
     assumption: str | None
 
     @property
     def size(self) -> int:
-        """Number of values."""
+        """Number of values ``d``."""
         return math.prod(self.shape)
 
 
 def bind_functions(
-    model: Any,
+    model: RowModel,
     items: tuple[tuple[str, Any], ...],
     lipschitz: Mapping[str, float],
-    bounds: Mapping[str, tuple[float, float]],
+    bounds: Mapping[str, Bounds],
 ) -> tuple[Function, ...]:
-    """One ``Function`` for every declared item. Raises ``DeclarationError`` where nothing bounds it."""
-    latent = {site.name: site for site in model.sites}
-    point = _abstract((model.dim,))
-    shapes = {name: tuple(value.shape) for name, value in jax.eval_shape(model.constrain, point).items()}
-    return tuple(
-        _bind(name, what, latent, shapes, lipschitz.get(name), bounds.get(name)) for name, what in items
-    )
+    """One ``Function`` for every declared item.
+
+    Slopes of affine functions of ``θ``, and ranges of functions of bounded ones, are proved on the traced
+    function; sites on an interval move a quarter of its width per unit.
+
+    Raises:
+        DeclarationError: for an unknown site, a function that does not return numbers, or one that nothing
+            bounds.
+    """
+    with jax.enable_x64(True):
+        return tuple(_bind(model, name, what, lipschitz.get(name), bounds.get(name)) for name, what in items)
 
 
-def _bind(
-    name: str,
-    what: Any,
-    latent: Mapping[str, Any],
-    shapes: Mapping[str, tuple[int, ...]],
-    constant: float | None,
-    bounds: tuple[float, float] | None,
-) -> Function:
-    if isinstance(what, str):
-        if what not in shapes:
-            raise DeclarationError(f"expectation of {what!r}: the model's sites are {sorted(shapes)}.")
-        known = _site_slopes(latent[what]) if what in latent else None
-        if known is not None and constant is None:
-            slopes, site_bounds = known
-            return Function(name, shapes[what], _site(what), slopes, bounds or site_bounds, None)
-        evaluate, shape = _site(what), shapes[what]
-    else:
-        evaluate = what
-        example = {site: _abstract(shape) for site, shape in shapes.items()}
-        out = jax.eval_shape(lambda sites: jnp.asarray(evaluate(sites)), example)
-        if not any(jnp.issubdtype(out.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
-            raise DeclarationError(f"expectation {name!r}: the function returns {out.dtype}, not numbers.")
-        shape = tuple(out.shape)
-        if out.dtype == jnp.bool_ and bounds is None:
-            bounds = (0.0, 1.0)
-    if constant is None and bounds is None:
-        raise DeclarationError(
-            f"expectation {name!r}: nothing bounds how far a row moves it. Give bounds={{{name!r}: (a, b)}}, "
-            "to which values are clamped, or the Lipschitz constant on the unconstrained space, "
-            f"lipschitz={{{name!r}: ...}}, quoted in the statement as your assumption. Sites on the real "
-            "line or on an interval need neither."
-        )
+def _bind(model: RowModel, name: str, what: Any, constant: float | None, bounds: Bounds | None) -> Function:
+    evaluate = _function(model, what)
+
+    def value(theta: jax.Array) -> jax.Array:
+        return jnp.asarray(evaluate(model.constrain(theta)))
+
+    found = jax.eval_shape(value, abstract((model.dim,), np.float64))
+    if not any(jnp.issubdtype(found.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise DeclarationError(f"expectation {name!r}: the function returns {found.dtype}, not numbers.")
+    shape = tuple(found.shape)
+
+    def flat(theta: jax.Array) -> jax.Array:
+        return jnp.ravel(value(theta)).astype(theta.dtype)
+
+    program = trace(lambda theta: {"value": flat(theta)}, theta=abstract((model.dim,), np.float64))
+    slopes: Slopes | Lipschitz | None = _slopes(model, what, program, flat)
+    low, high = _range(program, math.prod(shape), bounds)
     assumption = None
-    if constant is not None:
+    if slopes is None and constant is not None:
+        slopes = Lipschitz(math.prod(shape), constant)
         assumption = f"{name} is {constant:g}-Lipschitz on the unconstrained space (stated, not proved)"
-    size = math.prod(shape)
-    return Function(name, shape, evaluate, Lipschitz(size, constant or math.inf), bounds, assumption)
+    if slopes is None:
+        if not np.all(np.isfinite(high - low)):
+            raise DeclarationError(
+                f"expectation {name!r}: nothing bounds how far a row moves it. Give "
+                f"bounds={{{name!r}: (a, b)}}, to which values are clamped, or the Lipschitz constant on the "
+                f"unconstrained space, lipschitz={{{name!r}: ...}}, quoted in the statement as your "
+                "assumption. Affine functions of sites on the real line, sites on an interval and bounded "
+                "functions need neither."
+            )
+        slopes = Lipschitz(math.prod(shape), math.inf)
+    return Function(name, shape, evaluate, slopes, low, high, assumption)
 
 
-def _abstract(shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, jnp.result_type(float))  # type: ignore[no-untyped-call]
+def _function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
+    if not isinstance(what, str):
+        chosen: Callable[[Sites], Any] = what
+        return chosen
+    shapes = jax.eval_shape(model.constrain, abstract((model.dim,), np.float64))
+    if what not in shapes:
+        raise DeclarationError(f"expectation of {what!r}: the model's sites are {sorted(shapes)}.")
+    return lambda sites: sites[what]
 
 
-def _site(name: str) -> Evaluate:
-    return lambda sites: sites[name]
+def _slopes(
+    model: RowModel, what: Any, program: Program, flat: Callable[[jax.Array], jax.Array]
+) -> Slopes | None:
+    """``A`` where the value is proved affine with matrix ``A``, or a site on an interval."""
+    level = affinity(program, "theta")[program.outputs["value"]]
+    if level is not Level.UNKNOWN:
+        matrix = jax.jacfwd(flat)(jnp.zeros(model.dim))
+        return Slopes(np.asarray(matrix, dtype=np.float64))
+    site = next((site for site in model.sites if site.name == what), None)
+    return None if site is None else _interval_slopes(site, model.dim)
 
 
-def _site_slopes(site: Any) -> tuple[Slopes, tuple[float, float] | None] | None:
-    """Slope of each coordinate of a site in its own unconstrained coordinate, where that is proved."""
-    if site.constraint is None:
+def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArray, FloatArray]:
+    """The caller's bounds, or the range that interval arithmetic proves over all parameters."""
+    if bounds is not None:
+        return np.full(size, bounds[0]), np.full(size, bounds[1])
+    (found,) = proved_bounds(program, {}, [program.outputs["value"]])
+    low, high = np.asarray(found.lo, dtype=np.float64), np.asarray(found.hi, dtype=np.float64)
+    known = np.isfinite(low) & np.isfinite(high)
+    return np.where(known, low, -math.inf), np.where(known, high, math.inf)
+
+
+def _interval_slopes(site: Site, dim: int) -> Slopes | None:
+    """A quarter of the width: the slope of the scaled logistic function that fills an interval."""
+    if site.constraint is None or site.shape != site.unconstrained_shape:
         return None
-    transform = biject_to(site.constraint)
+    ends = _interval(site.constraint)
+    if ends is None:
+        return None
+    chosen = np.eye(dim)[site.slice]
+    return Slopes(chosen * ((ends[1] - ends[0]) / 4 * (1 + 1e-12)))
+
+
+def _interval(support: Any) -> Bounds | None:
+    """Ends of an interval with constant ends whose transform is a scaled logistic function."""
+    transform = biject_to(support)
     while isinstance(transform, IndependentTransform):
         transform = transform.base_transform
-    indices = tuple(range(*site.slice.indices(site.slice.stop)))
-    if type(transform) is IdentityTransform:
-        return Slopes(indices, (1.0,) * len(indices)), None
-    width = _interval(site.constraint, transform)
-    if width is None or len(indices) != math.prod(site.shape):
-        return None
-    low, high = width
-    return Slopes(indices, ((high - low) / 4 * (1 + 1e-12),) * len(indices)), (low, high)
-
-
-def _interval(support: Any, transform: Any) -> tuple[float, float] | None:
-    """Ends of an interval with constant ends whose transform is a scaled logistic function."""
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     parts = transform.parts if isinstance(transform, ComposeTransform) else [transform]

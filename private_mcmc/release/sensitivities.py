@@ -1,8 +1,8 @@
-"""How far one row moves a vector of averages, coordinate by coordinate and jointly.
+"""How far one row moves a vector of averages, value by value and jointly.
 
-With ``e`` the distance between the coupled chains' averages (in ``‖M^{-1/2}·‖``), a coordinate of slope
-``c`` along ``θ_i`` moves by at most ``c √M_ii e``, an ``ℓ``-Lipschitz function by ``ℓ √λ_max(M) e``, and a
-value kept in ``[a, b]`` by ``b − a``. Every coordinate is measured in units of its own bound.
+With ``e`` the distance between the coupled chains' averages (in ``‖M^{-1/2}·‖``), a value of slope ``a`` in
+``θ`` moves by at most ``√(aᵀMa) e``, an ``ℓ``-Lipschitz one by ``ℓ √λ_max(M) e``, and one kept in ``[a, b]``
+by ``b − a``. Every value is measured in units of its own bound.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ FloatArray = npt.NDArray[np.float64]
 _UP = 1 + 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Slopes:
-    """Values ``f_j`` with ``|f_j(θ) − f_j(θ')| ≤ c_j |θ_{i_j} − θ'_{i_j}|``: real and interval sites."""
+    """Values with ``|f_j(θ) − f_j(θ')| ≤ |A_j·(θ − θ')|``: affine maps, and 1-Lipschitz functions of them.
 
-    coordinates: tuple[int, ...]
-    slopes: tuple[float, ...]
+    Attributes:
+        matrix: ``A``, shape ``(d, p)``.
+    """
+
+    matrix: FloatArray
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,14 @@ class Movement:
     """What one row can change.
 
     Attributes:
-        units: each coordinate's own sensitivity, shape ``(d,)``.
-        l1: joint L1 sensitivity of the coordinates divided by their units.
+        units: each value's own sensitivity, shape ``(d,)``.
+        slopes: each value's Lipschitz constant in ``‖M^{-1/2}·‖``, shape ``(d,)``; ``inf`` if unknown.
+        l1: joint L1 sensitivity of the values divided by their units.
         l2: the same in L2.
     """
 
     units: FloatArray
+    slopes: FloatArray
     l1: float
     l2: float
 
@@ -55,65 +60,73 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
     """Sensitivities of one declared item; ``ranges`` holds each value's ``b − a`` (``inf`` if none).
 
     Raises:
-        DeclarationError: for a coordinate with neither a finite range nor a finite Lipschitz bound.
+        DeclarationError: for a value with neither a finite range nor a finite Lipschitz bound.
     """
     if isinstance(part, Slopes):
-        gram = _block(schedule.preconditioner, part.coordinates)
-        moves = np.asarray(part.slopes) * np.sqrt(np.diag(gram)) * distance * _UP
+        gram = _gram(part.matrix, schedule.preconditioner)
+        slopes = np.sqrt(np.diag(gram)) * _UP
     else:
-        reach = part.constant * math.sqrt(_largest_eigenvalue(schedule.preconditioner)) * distance * _UP
-        moves = np.full(part.size, reach)
-    units = np.minimum(moves, ranges)
-    if not np.all((units > 0) & np.isfinite(units)):
+        gram = None
+        slopes = np.full(
+            part.size, part.constant * math.sqrt(_largest_eigenvalue(schedule.preconditioner)) * _UP
+        )
+    # A constant value moves by nothing, however far the chains are apart.
+    moves = np.where(slopes == 0, 0.0, np.where(slopes > 0, slopes, 1.0) * distance)
+    bounds = np.minimum(moves, ranges)
+    if not np.all(bounds < math.inf):
         raise DeclarationError(
             "nothing bounds how far one row moves this expectation: the chain has no proved contraction or "
             "the function no Lipschitz constant. Give bounds=(a, b): the value is clamped to them."
         )
-    capped = ranges <= moves
-    if isinstance(part, Slopes):
-        free = ~capped
-        l1, l2 = _coordinatewise(gram[np.ix_(free, free)])
+    units = np.where(bounds > 0, bounds, max(float(bounds.max()), np.finfo(float).tiny ** 0.5))
+    capped = ranges < moves
+    if gram is not None:
+        free = np.flatnonzero(~capped)
+        scale = np.where(slopes > 0, slopes, 1.0)[free]
+        correlation = gram[np.ix_(free, free)] / np.outer(scale, scale) * _UP**2
+        l1, l2 = _coordinatewise(correlation)
         count = int(capped.sum())
-        return Movement(units, (l1 + count) * _UP, math.hypot(l2, math.sqrt(count)) * _UP)
-    # Each value moves by at most one unit, all together by at most `reach` in L2.
-    joint = min(math.sqrt(part.size), float(np.max(moves / units)))
-    return Movement(units, min(part.size, math.sqrt(part.size) * joint) * _UP, joint * _UP)
+        return Movement(units, slopes, (l1 + count) * _UP, math.hypot(l2, math.sqrt(count)) * _UP)
+    # Each value moves by at most one unit, all together by at most the largest ratio in L2.
+    joint = min(math.sqrt(len(units)), float(np.max(moves / units)))
+    return Movement(units, slopes, min(len(units), math.sqrt(len(units)) * joint) * _UP, joint * _UP)
 
 
 def together(movements: tuple[Movement, ...]) -> Movement:
     """Several items side by side."""
     return Movement(
         np.concatenate([m.units for m in movements]),
+        np.concatenate([m.slopes for m in movements]),
         math.fsum(m.l1 for m in movements) * _UP,
         math.sqrt(math.fsum(m.l2**2 for m in movements)) * _UP,
     )
 
 
-def _coordinatewise(gram: FloatArray) -> tuple[float, float]:
-    """L1 and L2 norms of ``D^{-1/2} A M^{1/2}`` over the unit ball, ``A M Aᵀ = gram``, ``D`` its diagonal.
+def _coordinatewise(correlation: FloatArray) -> tuple[float, float]:
+    """L1 and L2 norms of ``D^{-1/2} A M^{1/2}`` over the unit ball, given ``D^{-1/2} A M Aᵀ D^{-1/2}``.
 
-    ``max_s ‖M^{1/2}Aᵀs‖² = sᵀ gram s ≤ Σ|gram_ij|`` over sign vectors ``s``, after scaling.
+    ``max_s ‖M^{1/2}AᵀD^{-1/2}s‖²`` over sign vectors ``s`` is at most ``Σ|correlation_ij|``.
     """
-    if gram.size == 0:
+    if correlation.size == 0:
         return 0.0, 0.0
-    root = np.sqrt(np.diag(gram))
-    correlation = gram / np.outer(root, root)
-    return math.sqrt(float(np.abs(correlation).sum())), math.sqrt(float(np.linalg.eigvalsh(correlation)[-1]))
+    largest = max(0.0, float(np.linalg.eigvalsh(correlation)[-1]))
+    total = float(np.abs(correlation).sum())
+    return math.sqrt(total), math.sqrt(min(total, largest * _UP))
 
 
-def _block(matrix: Matrix | None, coordinates: tuple[int, ...]) -> FloatArray:
-    index = np.asarray(coordinates, dtype=int)
-    if matrix is None:
-        return np.eye(len(index))
-    array = np.asarray(matrix, dtype=np.float64)
-    if array.ndim == 1:
-        return np.diag(array[index])
-    block: FloatArray = array[np.ix_(index, index)]
-    return block
+def _gram(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
+    """``A M Aᵀ``."""
+    if metric is None:
+        product: FloatArray = matrix @ matrix.T
+        return product
+    array = np.asarray(metric, dtype=np.float64)
+    scaled = matrix * array if array.ndim == 1 else matrix @ array
+    product = scaled @ matrix.T
+    return product
 
 
-def _largest_eigenvalue(matrix: Matrix | None) -> float:
-    if matrix is None:
+def _largest_eigenvalue(metric: Matrix | None) -> float:
+    if metric is None:
         return 1.0
-    array = np.asarray(matrix, dtype=np.float64)
+    array = np.asarray(metric, dtype=np.float64)
     return float(array.max() if array.ndim == 1 else np.linalg.eigvalsh(array)[-1])

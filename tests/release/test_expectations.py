@@ -1,19 +1,20 @@
 """Expectations: declared first, priced first, and never moved by a row more than was charged."""
 
 import math
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpyro.distributions import constraints
 from scipy import stats
 
 from private_mcmc.accounting import Curvature, average_sensitivity
 from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.modeling import Binary, Rows, read
 from private_mcmc.release import Expectations, plan_expectations
 from private_mcmc.release.monte_carlo import monte_carlo_sd
 from private_mcmc.schedule import Schedule
@@ -23,31 +24,19 @@ TARGET = Target(1.0, 1e-6)
 CURVATURE = Curvature(strong_convexity=1.0, smoothness=4.0)
 
 
-def site(name, shape, support, first, last):
-    return SimpleNamespace(name=name, shape=shape, support=support, slice=slice(first, last))
+def model(y):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
+    numpyro.sample("p", dist.Beta(2.0, 2.0))
+    numpyro.sample("u", dist.Uniform(-1.0, 3.0))
+    numpyro.sample("s", dist.Exponential(1.0))
+    numpyro.deterministic("doubled", 2 * w[0] - w[1])
+    numpyro.deterministic("chance", jax.nn.sigmoid(w[0]))
+    numpyro.deterministic("ratio", w[0] * w[1])
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=w.sum()), obs=y)
 
 
-def constrain(theta):
-    low, high = -1.0, 3.0
-    return {
-        "w": theta[:3],
-        "p": jax.nn.sigmoid(theta[3]),
-        "u": low + (high - low) * jax.nn.sigmoid(theta[4]),
-        "s": jnp.exp(theta[5]),
-        "odds": theta[:1] * 2,
-    }
-
-
-MODEL = SimpleNamespace(
-    dim=6,
-    constrain=constrain,
-    sites=(
-        site("w", (3,), constraints.real_vector, 0, 3),
-        site("p", (), constraints.unit_interval, 3, 4),
-        site("u", (), constraints.interval(-1.0, 3.0), 4, 5),
-        site("s", (), constraints.positive, 5, 6),
-    ),
-)
+MODEL = read(model, Rows(y=Binary()), n=100)
 
 
 def schedule(expectations, num_steps=100, **changes):
@@ -85,9 +74,19 @@ def test_a_range_smaller_than_the_move_of_the_chain_is_used_instead():
     wild = Curvature()
     plan = planned(Expectations("p", "u", {"q": lambda s: s["s"] > 1.0}), curvature=wild)
     np.testing.assert_allclose(plan.units, [1.0, 4.0, 1.0])
+    np.testing.assert_allclose(planned(Expectations("chance"), curvature=wild).units, [1.0], rtol=1e-9)
     with pytest.raises(DeclarationError, match="nothing bounds"):
         planned(Expectations("w"), curvature=wild)
     assert planned(Expectations("w", bounds={"w": (-2.0, 2.0)}), curvature=wild).units == pytest.approx(4.0)
+
+
+def test_affine_functions_of_real_sites_are_recognised():
+    expectations = Expectations("doubled", {"sum": lambda s: s["w"].sum(), "swap": lambda s: s["w"][::-1]})
+    distance = average_sensitivity(schedule(expectations), CURVATURE)
+    moved = names(planned(expectations))
+    np.testing.assert_allclose(moved["doubled"], math.sqrt(5) * distance, rtol=1e-8)
+    np.testing.assert_allclose(moved["sum"], math.sqrt(3) * distance, rtol=1e-8)
+    np.testing.assert_allclose(moved["swap"], distance, rtol=1e-8)
 
 
 def test_a_callers_lipschitz_constant_is_quoted_as_an_assumption():
@@ -219,7 +218,13 @@ def test_declarations_that_make_no_sense_are_refused_at_once(what, options, mess
 
 @pytest.mark.parametrize(
     ("what", "message"),
-    [("nowhere", "sites are"), ("s", "bounds="), ("odds", "bounds="), (lambda s: s["s"], "bounds=")],
+    [
+        ("nowhere", "sites are"),
+        ("s", "bounds="),
+        ("ratio", "bounds="),
+        (lambda s: s["s"], "bounds="),
+        (lambda s: s["w"] * 1j, "not numbers"),
+    ],
 )
 def test_functions_that_nothing_bounds_are_refused_with_the_remedy(what, message):
     with pytest.raises(DeclarationError, match=message):

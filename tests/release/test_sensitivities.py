@@ -47,7 +47,8 @@ def test_no_move_of_the_chain_exceeds_the_bounds(seed, distance):
     constant = float(np.linalg.norm(jacobian, 2))
     record = schedule(as_tuple(metric))
     parts = (
-        movement(record, distance, Slopes(where, slopes), ranges),
+        movement(record, distance, Slopes(np.eye(4)[list(where)] * np.asarray(slopes)[:, None]), ranges),
+        movement(record, distance, Slopes(jacobian), np.full(3, NO_RANGE)),
         movement(record, distance, Lipschitz(3, constant), np.full(3, NO_RANGE)),
         movement(record, distance, Lipschitz(3, constant), np.full(3, 0.3)),
     )
@@ -58,6 +59,7 @@ def test_no_move_of_the_chain_exceeds_the_bounds(seed, distance):
     changes = np.concatenate(
         [
             np.clip(moves[:, where] * slopes, -ranges, ranges),
+            moves @ jacobian.T,
             moves @ jacobian.T,
             np.clip(moves @ jacobian.T, -0.3, 0.3),
         ],
@@ -70,21 +72,29 @@ def test_no_move_of_the_chain_exceeds_the_bounds(seed, distance):
 
 
 def test_independent_coordinates_cost_the_square_root_of_their_number():
-    moved = movement(schedule((1.0, 4.0, 9.0, 1.0)), 0.5, Slopes((0, 1, 2), (1.0,) * 3), np.full(3, NO_RANGE))
+    moved = movement(schedule((1.0, 4.0, 9.0, 1.0)), 0.5, Slopes(np.eye(4)[:3]), np.full(3, NO_RANGE))
     np.testing.assert_allclose(moved.units, [0.5, 1.0, 1.5], rtol=1e-8)
     assert moved.l1 == pytest.approx(math.sqrt(3), rel=1e-8)
     assert moved.l2 == pytest.approx(1.0, rel=1e-8)
 
 
 def test_values_capped_by_their_range_move_freely_within_it():
-    moved = movement(schedule(None), math.inf, Slopes((0, 1), (1.0, 1.0)), np.asarray([2.0, 3.0]))
+    moved = movement(schedule(None), math.inf, Slopes(np.eye(4)[:2]), np.asarray([2.0, 3.0]))
     np.testing.assert_allclose(moved.units, [2.0, 3.0])
     assert moved.l1 == pytest.approx(2.0, rel=1e-8)
     assert moved.l2 == pytest.approx(math.sqrt(2), rel=1e-8)
 
 
 @pytest.mark.parametrize("distance", [math.inf, math.nan])
-@pytest.mark.parametrize("part", [Slopes((0,), (1.0,)), Lipschitz(1, 1.0)])
+@pytest.mark.parametrize("part", [Slopes(np.eye(4)[:1]), Lipschitz(1, 1.0)])
 def test_without_any_bound_there_is_a_refusal(distance, part):
     with pytest.raises(DeclarationError, match="nothing bounds"):
         movement(schedule(None), distance, part, np.asarray([NO_RANGE]))
+
+
+def test_a_value_that_no_parameter_enters_moves_by_nothing():
+    matrix = np.zeros((2, 4))
+    matrix[1, 2] = 3.0
+    moved = movement(schedule(None), 0.5, Slopes(matrix), np.full(2, NO_RANGE))
+    assert moved.l1 == pytest.approx(1.0, rel=1e-8)
+    assert moved.units[1] == pytest.approx(1.5, rel=1e-8)
