@@ -105,7 +105,8 @@ class Truncated(Curve):
     @cached_property
     def _losses(self) -> tuple[Losses, ...]:
         whole = Step("add_remove", 2 * self.ratio, self.rate, self.steps)
-        grid = spacing((Step("add_remove", self.ratio, self.rate, self.steps), whole))
+        # Many blocks are composed: a coarser grid than for a single curve, pessimistic all the same.
+        grid = 4 * spacing((Step("add_remove", self.ratio, self.rate, self.steps), whole))
         plain = single(Step("add_remove", self.ratio, self.rate), grid)
         worst = single(Step("add_remove", 2 * self.ratio, self.rate), grid)
         return tuple(self._block_losses(block, plain, worst, grid) for block in self.blocks)

@@ -52,7 +52,6 @@ def test_renyi_divergences_of_pure_mechanisms(level, alpha):
     up, down = e / (1 + e), 1 / (1 + e)
     response = mpmath.log(up**alpha * down ** (1 - alpha) + down**alpha * up ** (1 - alpha)) / (alpha - 1)
     assert float(response) <= Pure(level).rdp(alpha) <= float(response) * (1 + 1e-9) + 1e-13
-    upper, lower = laplace_pair(level)
     moment = mpmath.quad(
         lambda x: mpmath.exp(-alpha * abs(x) + (alpha - 1) * abs(x - level)) / 2, [-80, 0, level, 80 + level]
     )

@@ -1,0 +1,300 @@
+"""Subsampled steps: brackets by an independent convolution, brute force over batches, known traps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from private_mcmc.accounting import gdp, mixtures, rdp
+from private_mcmc.accounting.curves import Concentrated, Gaussian, Pure
+from private_mcmc.accounting.product import combine
+from private_mcmc.accounting.sampled_pairs import Sampled
+from private_mcmc.accounting.truncated import Truncated
+from private_mcmc.errors import DeclarationError
+
+TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())
+GRID = np.linspace(-14.0, 18.0, 20_001)
+FINE = np.linspace(-14.0, 18.0, 320_001)
+
+
+def mixture(weights, centres):
+    def cdf(x):
+        return sum(w * norm.cdf(x - c) for w, c in zip(weights, centres, strict=True))
+
+    def pdf(x):
+        return sum(w * norm.pdf(x - c) for w, c in zip(weights, centres, strict=True))
+
+    return cdf, pdf
+
+
+def pairs(name, q, r):
+    """Both orders of the one-step pair, written out."""
+    zero, up = ([1.0], [0.0]), ([1 - q, q], [0.0, r])
+    other = ([1 - q, q], [0.0, -r])
+    first, second = (up, other) if name == "replace_one" else (up, zero)
+    return [(mixture(*first), mixture(*second)), (mixture(*second), mixture(*first))]
+
+
+def bracket(name, q, r, steps, epsilon, width=1e-3):
+    """Lower and upper bounds on ``δ(ε)`` of ``steps`` steps: losses rounded down and up, then convolved."""
+    low, high = 0.0, 0.0
+    for (cdf, pdf), (_, other) in pairs(name, q, r):
+        edges = FINE
+        mass = np.diff(cdf(edges))
+        loss = np.log(pdf(edges)) - np.log(other(edges))
+        ends = np.sort(np.stack([loss[:-1], loss[1:]]), axis=0)
+        for rounded, kind in ((np.floor(ends[0] / width), "low"), (np.ceil(ends[1] / width), "high")):
+            index = rounded.astype(int)
+            base = index.min()
+            single = np.bincount(index - base, weights=np.maximum(mass, 0.0))
+            size = 1 << int(np.ceil(np.log2(len(single) * steps + 1)))
+            total = np.maximum(np.fft.irfft(np.fft.rfft(single, size) ** steps, size), 0.0)
+            losses = (np.arange(size) + base * steps) * width
+            kept = losses > epsilon
+            value = float(np.sum(total[kept] * -np.expm1(epsilon - losses[kept])))
+            if kind == "low":
+                low = max(low, value)
+            else:
+                high = max(high, value)
+    return low - 1e-12, high + 1e-12
+
+
+@pytest.mark.parametrize("name", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    ("q", "r", "steps"), [(0.1, 1.0, 1), (0.02, 1.0, 100), (0.3, 0.3, 40), (0.7, 0.8, 5)]
+)
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+def test_delta_lies_in_an_independent_bracket(name, q, r, steps, epsilon):
+    low, high = bracket(name, q, r, steps, epsilon)
+    found = Sampled(name, q, r, steps).delta(epsilon)
+    assert found >= low
+    assert found <= high * (1 + 1e-3) + 1e-11
+
+
+def test_poisson_under_replacement_vector():
+    case = TRAPS["poisson_replace_one"]
+    ratio, steps, delta = 1 / case["sigma_over_r"], case["T"], case["delta"]
+    right = Sampled("replace_one", case["q"], ratio, steps).epsilon(delta)
+    assert right == pytest.approx(case["epsilon"], rel=2e-4)
+    wrong = Sampled("add_remove", case["q"], ratio, steps).epsilon(delta)
+    assert wrong == pytest.approx(case["wrong_with_add_remove_pair"], rel=1e-3)
+    assert wrong < right
+
+
+def test_doubling_the_shift_of_the_add_remove_pair_is_not_a_bound_under_replacement():
+    case = TRAPS["fixed_size_replace_one_must_symmetrise_per_step"]
+    q, r, steps = case["q"], 1 / case["sigma_over_r"], case["T"]
+    doubled = Sampled("add_remove", q, 2 * r, steps).delta(0.0)
+    low, _ = bracket("replace_one", q, r, steps, 0.0)
+    assert doubled < low <= Sampled("replace_one", q, r, steps).delta(0.0)
+    assert low == pytest.approx(case["true_delta_at_0"], abs=1e-3)
+    assert doubled == pytest.approx(case["larger_of_two_compositions"], abs=1e-5)
+
+
+def test_without_replacement_vector():
+    case = TRAPS["without_replacement_one_step"]
+    ratio = 1 / case["sigma_over_r"]
+    found = Sampled("fixed", case["q"], ratio, 1).delta(case["epsilon"])
+    assert found == pytest.approx(case["delta"], rel=1e-5)
+    assert found >= case["delta"] * (1 - 1e-6)
+    poisson = mixtures.fixed_profile(case["q"], ratio, case["epsilon"])
+    assert poisson < found / 100
+
+
+def test_fixed_size_is_symmetrised_before_composing():
+    case = TRAPS["fixed_size_replace_one_must_symmetrise_per_step"]
+    found = Sampled("fixed", case["q"], 1 / case["sigma_over_r"], case["T"]).delta(0.0)
+    assert found >= case["true_delta_at_0"] > case["larger_of_two_compositions"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.01, 1.0), st.floats(0.05, 3.0), st.floats(0.0, 6.0))
+def test_profile_without_replacement_is_a_symmetric_privacy_profile(q, m, epsilon):
+    at = float(mixtures.fixed_profile(q, m, epsilon))
+    other = float(mixtures.fixed_profile(q, m, -epsilon))
+    assert other == pytest.approx(1 - math.exp(-epsilon) + math.exp(-epsilon) * at, rel=1e-12)
+    assert 0 <= at <= gdp.delta(m, epsilon) * (1 + 1e-9)
+
+
+def hockey_stick(first, second, epsilon):
+    return float(np.sum(np.maximum(first - math.exp(epsilon) * second, 0.0)) * (GRID[1] - GRID[0]))
+
+
+def batches_of(size, rows):
+    return list(itertools.combinations(range(rows), size))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_fixed_size_curve_bounds_every_configuration_of_four_rows(epsilon):
+    r, size, rows = 0.8, 2, 4
+    curve = Sampled("fixed", size / rows, r, 1)
+    worst = 0.0
+    for values in itertools.product((-r, r), repeat=rows - 1):
+        for mine, yours in ((r, -r), (-r, r)):
+            laws = [
+                sum(norm.pdf(GRID - sum(data[i] for i in batch)) for batch in batches_of(size, rows))
+                / math.comb(rows, size)
+                for data in ((*values, mine), (*values, yours))
+            ]
+            worst = max(worst, hockey_stick(*laws, epsilon))
+    assert worst <= curve.delta(epsilon) * (1 + 1e-6)
+    assert worst >= 0.3 * curve.delta(epsilon)
+
+
+def poisson_law(values, q):
+    law = np.zeros_like(GRID)
+    for drawn in itertools.product((0, 1), repeat=len(values)):
+        weight = math.prod(q if on else 1 - q for on in drawn)
+        law += weight * norm.pdf(GRID - sum(v for v, on in zip(values, drawn, strict=True) if on))
+    return law
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.7])
+@pytest.mark.parametrize("q", [0.2, 0.8])
+def test_poisson_curves_bound_every_configuration_of_three_rows(epsilon, q):
+    r = 0.9
+    replaced, removed = Sampled("replace_one", q, r, 1), Sampled("add_remove", q, r, 1)
+    worst_replaced, worst_removed = 0.0, 0.0
+    for others in itertools.product((-r, 0.0, r), repeat=2):
+        for mine in (-r, r):
+            with_me, without = poisson_law((*others, mine), q), poisson_law(others, q)
+            replacement = poisson_law((*others, -mine), q)
+            worst_replaced = max(worst_replaced, hockey_stick(with_me, replacement, epsilon))
+            for pair in ((with_me, without), (without, with_me)):
+                worst_removed = max(worst_removed, hockey_stick(*pair, epsilon))
+    assert worst_replaced <= replaced.delta(epsilon) * (1 + 1e-6)
+    assert worst_removed <= removed.delta(epsilon) * (1 + 1e-6)
+
+
+def truncated_law(values, q, cap):
+    law = np.zeros_like(GRID)
+    for drawn in itertools.product((0, 1), repeat=len(values)):
+        weight = math.prod(q if on else 1 - q for on in drawn)
+        rows = [v for v, on in zip(values, drawn, strict=True) if on]
+        kept = list(itertools.combinations(rows, min(cap, len(rows))))
+        for batch in kept:
+            law += weight / len(kept) * norm.pdf(GRID - sum(batch))
+    return law
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.2])
+def test_truncated_poisson_bounds_every_configuration(cap, epsilon):
+    q, r, most = 0.5, 0.9, 4
+    curve = Truncated(q, cap, r, 1, most)
+    worst = 0.0
+    for rows in range(1, most + 1):
+        for others in itertools.product((-r, r), repeat=rows - 1):
+            for mine in (-r, r):
+                laws = truncated_law((*others, mine), q, cap), truncated_law(others, q, cap)
+                worst = max(worst, hockey_stick(*laws, epsilon), hockey_stick(*laws[::-1], epsilon))
+    assert worst <= curve.delta(epsilon) * (1 + 1e-6)
+    if (cap, epsilon) == (1, 1.2):
+        assert worst > Sampled("add_remove", q, r, 1).delta(epsilon)
+
+
+def test_truncated_poisson_takes_the_worst_number_of_rows():
+    case = TRAPS["truncated_poisson_not_monotone"]
+    arguments = (case["q"], case["cap"], 1 / case["sigma_over_r"], 1)
+    few = Truncated(*arguments, 1500)
+    many = Truncated(*arguments, 3000)
+    more = Truncated(*arguments, 1600)
+    assert few.delta(case["epsilon"]) == pytest.approx(case["delta_n1500"], rel=0.1)
+    assert more.delta(case["epsilon"]) >= few.delta(case["epsilon"]) * (1 - 1e-9) > case["delta_n3000"] * 2
+    assert [block.high for block in many.blocks][-1] == 3000
+    assert all(a.high + 1 == b.low for a, b in itertools.pairwise(many.blocks))
+    assert many.rdp(4.0) >= few.rdp(4.0) * (1 - 1e-12)
+
+
+def renyi_reference(name, q, r, alpha):
+    mpmath.mp.dps = 20
+
+    def law(x, centre):
+        return (1 - q) * mpmath.npdf(x) + q * mpmath.npdf(x, centre)
+
+    orders = [(r, -r)] if name == "replace_one" else [(r, 0), (0, r)]
+    points = list(range(-16, int(18 + alpha * r), 2))
+    values = [
+        mpmath.log(mpmath.quad(lambda x, a=a, b=b: law(x, a) ** alpha * law(x, b) ** (1 - alpha), points))
+        / (alpha - 1)
+        for a, b in orders
+    ]
+    return float(max(values))
+
+
+@pytest.mark.parametrize("name", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("q", "r", "alpha"), [(0.01, 1.0, 1.5), (0.3, 0.2, 6.0), (0.9, 1.5, 12.5)])
+def test_renyi_divergence_of_one_poisson_step(name, q, r, alpha):
+    reference = renyi_reference(name, q, r, alpha)
+    assert reference * (1 - 1e-12) <= mixtures.renyi(name, q, r, alpha) <= reference * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("name", ["add_remove", "replace_one", "fixed"])
+@pytest.mark.parametrize(("q", "r", "steps"), [(0.02, 0.8, 50), (0.5, 0.3, 20)])
+def test_renyi_conversion_is_never_below_the_composed_losses(name, q, r, steps):
+    curve = Sampled(name, q, r, steps)
+    epsilon = curve.epsilon(1e-5)
+    assert Concentrated(curve.zcdp).delta(epsilon) >= 1e-5
+    assert rdp.to_delta(curve.rdp, epsilon) >= 1e-5 * (1 - 1e-6)
+    assert rdp.to_delta(curve.rdp, epsilon) <= 1e-5 * 40
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(["add_remove", "replace_one", "fixed"]),
+    st.floats(0.001, 1.0),
+    st.floats(0.01, 2.0),
+    st.floats(1.01, 200.0),
+)
+def test_sampling_never_costs_more_than_knowing_the_batches(name, q, r, alpha):
+    curve = Sampled(name, q, r, 3)
+    assert curve.rdp(alpha) <= curve.unamplified.rdp(alpha) * (1 + 1e-12)
+    assert curve.delta(0.5) <= curve.unamplified.delta(0.5)
+
+
+def test_composition_with_other_mechanisms_goes_through_joint_losses():
+    sampled, gaussian = Sampled("add_remove", 0.05, 1.0, 100), Gaussian(0.5)
+    joint = combine((sampled, gaussian))
+    low = max(sampled.epsilon(1e-5), gaussian.epsilon(1e-5))
+    assert low < joint.epsilon(1e-5) < sampled.epsilon(5e-6) + gaussian.epsilon(5e-6)
+    with_pure = combine((sampled, Pure(0.2)))
+    assert sampled.epsilon(1e-5) < with_pure.epsilon(1e-5) <= sampled.epsilon(1e-5) + 0.2 + 1e-6
+    with_zcdp = combine((sampled, Concentrated(0.01)))
+    assert sampled.epsilon(1e-5) < with_zcdp.epsilon(1e-5) < math.inf
+    twice = combine((sampled, sampled))
+    assert twice == Sampled("add_remove", 0.05, 1.0, 200)
+
+
+def test_a_gaussian_seen_through_losses_keeps_its_delta():
+    """Rate 1 through the discretised route, against the closed form."""
+    for name, whole in (("add_remove", 1.0), ("fixed", 2.0)):
+        curve = Sampled(name, 1.0, 0.2, 25)
+        for epsilon in (0.1, 1.0, 3.0):
+            exact = gdp.delta(whole * 0.2 * 5, epsilon)
+            assert exact * (1 - 1e-12) <= curve._losses.delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Sampled("swap", 0.1, 1.0, 1),
+        lambda: Sampled("fixed", math.nan, 1.0, 1),
+        lambda: Sampled("fixed", 0.0, 1.0, 1),
+        lambda: Sampled("fixed", 0.1, math.nan, 1),
+        lambda: Sampled("fixed", 0.1, 1.0, 0),
+        lambda: Truncated(0.1, 0, 1.0, 1, 10),
+        lambda: mixtures.renyi("fixed", 0.1, 1.0, 1.0),
+    ],
+)
+def test_bad_pairs_are_refused(call):
+    with pytest.raises(DeclarationError):
+        call()
