@@ -26,7 +26,9 @@ def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...])
     spent = 0.0
     for stage in stages:
         if stage.adjacency != adjacency:
-            raise DeclarationError(f"a stage is stated under {stage.adjacency!r}, the budget under {adjacency!r}.")
+            raise DeclarationError(
+                f"a stage is stated under {stage.adjacency!r}, the budget under {adjacency!r}."
+            )
         if stage.gdp is None:
             raise NotPrivate(f"the stage {stage.argument.theorem!r} has no Gaussian DP statement.")
         spent += stage.gdp**2

@@ -87,7 +87,14 @@ class AdultDemo:
         if not isinstance(released, ReleasedExpectations):
             raise TypeError("the second mechanism releases expectations")
         results = DemoResults(
-            target, own, path.get_samples()["w"], path.statement, released, expectation.statement, total, reference
+            target,
+            own,
+            path.get_samples()["w"],
+            path.statement,
+            released,
+            expectation.statement,
+            total,
+            reference,
         )
         page = self.output / "report.html"
         self.output.mkdir(parents=True, exist_ok=True)
@@ -104,7 +111,9 @@ def _rule(console: Console, title: str) -> None:
 def _refusals(console: Console, target: Target, n: int) -> PreflightReport:
     """Three models that are refused, each with what would change that; the last one's report is kept."""
     _rule(console, "1. Preflight, before any private row is read")
-    console.print("guarantee='posterior' asks for more than a private run: the exact posterior must be private too.\n")
+    console.print(
+        "guarantee='posterior' asks for more than a private run: the exact posterior must be private too.\n"
+    )
     unbounded = Rows(X=Real(9), y=Binary())
     cases = {
         "covariates without bounds": preflight(model, unbounded, target, n=n),
@@ -150,7 +159,9 @@ def _private_path(console: Console, target: Target, X: npt.NDArray[Any], y: npt.
         )
     driver.print_summary()
     inference_data = driver.to_arviz()
-    console.print(f"\nArviZ groups: {', '.join(inference_data.groups())}; the statement is in their attributes.")
+    console.print(
+        f"\nArviZ groups: {', '.join(inference_data.groups())}; the statement is in their attributes."
+    )
     return driver
 
 
@@ -177,7 +188,7 @@ def _private_expectation(
     if decision.expectations is not None:
         console.print(f"Before anything is spent: {decision.expectations.describe()}")
     driver.run(X=X, y=y)
-    console.print(driver.released)
+    console.print(f"Released: probability = {float(driver.expectation('probability')):.3f}")
     return driver
 
 
@@ -185,7 +196,11 @@ def _spent(console: Console, delta: float, **statements: Statement) -> None:
     _rule(console, "4. What was spent")
     for name, statement in statements.items():
         pure = statement.epsilon(0.0)
-        price = f"ε = {pure:.4g}, pure" if pure < float("inf") else f"ε = {statement.epsilon(delta):.4g} at δ = {delta:g}"
+        price = (
+            f"ε = {pure:.4g}, pure"
+            if pure < float("inf")
+            else f"ε = {statement.epsilon(delta):.4g} at δ = {delta:g}"
+        )
         console.print(f"[bold]{name:>12}[/bold]: {price}; {statement.argument.theorem}")
 
 
@@ -193,6 +208,7 @@ def _compare(console: Console, private: npt.NDArray[Any], reference: npt.NDArray
     error = (private.mean(0) - reference.mean(0)) / reference.std(0)
     ratio = private.std(0) / reference.std(0)
     console.print(
-        f"private against non-private posterior: rms error of the means "
-        f"{np.sqrt(np.mean(error**2)):.2f} posterior sd, rms ratio of the sds {np.sqrt(np.mean(ratio**2)):.2f}"
+        "private against non-private posterior: rms error of the means "
+        f"{np.sqrt(np.mean(error**2)):.2f} posterior sd, "
+        f"rms ratio of the sds {np.sqrt(np.mean(ratio**2)):.2f}"
     )

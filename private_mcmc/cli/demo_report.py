@@ -86,8 +86,8 @@ def _accuracy(results: DemoResults) -> str:
     error = (results.draws.mean(0) - results.reference.mean(0)) / results.reference.std(0)
     ratio = results.draws.std(0) / results.reference.std(0)
     return (
-        f"Against non-private NUTS the means are off by {np.sqrt(np.mean(error**2)):.2f} posterior sd (root mean "
-        f"square) and the sds are {np.sqrt(np.mean(ratio**2)):.2f} times as large."
+        f"Against non-private NUTS the means are off by {np.sqrt(np.mean(error**2)):.2f} posterior sd "
+        f"(root mean square) and the sds are {np.sqrt(np.mean(ratio**2)):.2f} times as large."
     )
 
 
@@ -96,8 +96,8 @@ def _curator_note(results: DemoResults) -> list[Block]:
         return []
     return [
         Note(
-            "Curator's side: everything named NUTS here was computed from the private rows without any protection. "
-            "It is shown because this census extract is public; on private data leave it out.",
+            "Curator's side: everything named NUTS here was computed from the private rows without any "
+            "protection. It is shown because this census extract is public; on private data leave it out.",
             "bad",
         )
     ]
@@ -130,7 +130,9 @@ def _means(results: DemoResults, names: tuple[str, ...]) -> Table:
         return Table(("covariate", "mean", "sd"), rows)
     off = (mean - results.reference.mean(0)) / results.reference.std(0)
     ratio = sd / results.reference.std(0)
-    columns = zip(names, mean, sd, results.reference.mean(0), results.reference.std(0), off, ratio, strict=True)
+    columns = zip(
+        names, mean, sd, results.reference.mean(0), results.reference.std(0), off, ratio, strict=True
+    )
     return Table(
         ("covariate", "mean", "sd", "NUTS mean", "NUTS sd", "error / NUTS sd", "sd ratio"),
         tuple((name, *(f"{value:.2f}" for value in values)) for name, *values in columns),
@@ -155,14 +157,11 @@ def _curves(results: DemoResults) -> Plot:
     delta = results.target.delta
     largest = results.total.epsilon(delta) * 1.3
     epsilons = np.linspace(0.0, largest, _GRID)
-    lines = [
-        Line(*_curve(statement, epsilons, delta), label, color, style)
-        for statement, label, color, style in (
-            (results.path, "path", 0, "solid"),
-            (results.expectation_statement, "expectation", 1, "dashed"),
-            (results.total, "both", 2, "solid"),
-        )
-    ]
+    lines = (
+        Line(*_curve(results.path, epsilons, delta), "path", 0),
+        Line(*_curve(results.expectation_statement, epsilons, delta), "expectation", 1, "dashed"),
+        Line(*_curve(results.total, epsilons, delta), "both", 2),
+    )
     return Plot(
         title="Privacy curves: δ at every ε",
         x_label="ε",
@@ -175,7 +174,9 @@ def _curves(results: DemoResults) -> Plot:
     )
 
 
-def _curve(statement: Statement, epsilons: Draws, delta: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _curve(
+    statement: Statement, epsilons: Draws, delta: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     deltas = np.array([statement.delta(float(epsilon)) for epsilon in epsilons])
     shown = deltas > delta / 1000
     return floats(epsilons[shown]), floats(deltas[shown])
@@ -193,15 +194,17 @@ def _expectation(
     return [
         Text(
             "The probability that one made-up profile earns more than 50,000 dollars. The posterior that "
-            f"guarantee='posterior' can certify weights the people by only {number(_temper(results))}, so its answer "
-            "is closer to the prior's; where data are plenty the path is the better buy."
+            f"guarantee='posterior' can certify weights the people by only {number(_temper(results))}, so its "
+            "answer is closer to the prior's; where data are plenty the path is the better buy."
         ),
         Facts(tuple(facts)),
     ]
 
 
 def _temper(results: DemoResults) -> float:
-    return next((item.value for item in results.preflight.advice if item.change == "temper" and item.value), math.nan)
+    return next(
+        (item.value for item in results.preflight.advice if item.change == "temper" and item.value), math.nan
+    )
 
 
 def _densities(results: DemoResults, names: tuple[str, ...]) -> list[Block]:

@@ -29,7 +29,9 @@ def bind_columns(
     names = list(inspect.signature(model).parameters)[: len(args)]
     twice = sorted(set(names) & set(kwargs))
     if len(names) < len(args) or twice:
-        raise DataSchemaError(f"columns {twice} are given twice, or there are more than {sorted(rows.columns)}.")
+        raise DataSchemaError(
+            f"columns {twice} are given twice, or there are more than {sorted(rows.columns)}."
+        )
     return {**dict(zip(names, args, strict=True)), **kwargs}
 
 

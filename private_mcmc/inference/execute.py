@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +13,14 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.columns import Columns, on_device
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.progress import progress
 from private_mcmc.kernels import RunKeys, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.modeling import RowModel
-from private_mcmc.plan import Plan, RunStage
+from private_mcmc.plan import Plan, RunStage, run_schedule
 from private_mcmc.release import ReleasedExpectations, ReleasedStates, SecondMoments, state_grid
 from private_mcmc.schedule import Schedule
 
@@ -63,26 +62,22 @@ def run_declared(
 def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> Outcome:
     """Run every stage of a plan: second moments, then the path that they shape."""
     rows, present = on_device(plan.rows, columns, plan.n)
+    problem = plan.problem
     with jax.enable_x64(True):
-        design = jax.jit(jax.vmap(plan.reading.predictor.design))(rows)
+        design = jax.jit(jax.vmap(problem.predictor.design))(rows)
         design = np.asarray(jnp.where(present[:, None], design, 0.0))
     moments = plan.moments.release(design)
     stage = plan.run_stage(moments)
-    schedule = stage.kernel.schedule(
-        adjacency=plan.target.adjacency,
-        num_rows=plan.n,
-        dim=plan.reading.dim,
-        num_steps=stage.num_steps,
-        num_chains=1,
-        release="path",
-    )
+    schedule = run_schedule(problem, stage.kernel, stage.num_steps)
     run_statement = accounting.run(schedule).of(_name())
     budget = plan.statement.gdp
     if budget is None:
         raise NotPrivate("the plan has no Gaussian DP budget.")
-    statement = accounting.adaptive(budget, plan.target.adjacency, (moments.statement.of(_name()), run_statement))
-    output = _chain(plan.reading, schedule, rows, present, keys, session, None)
-    released = _states(plan.reading, schedule, output, statement, keys, stage.num_warmup)
+    statement = accounting.adaptive(
+        budget, plan.target.adjacency, (moments.statement.of(_name()), run_statement)
+    )
+    output = _chain(problem.reading, schedule, rows, present, keys, session, None)
+    released = _states(problem.reading, schedule, output, statement, keys, stage.num_warmup)
     return Outcome(released, statement, moments, stage)
 
 
@@ -118,10 +113,15 @@ def _states(
     keys: RunKeys,
     num_warmup: int,
 ) -> ReleasedStates:
+    if output.states is None:
+        raise ReleaseError("this schedule keeps no states: it releases averages.")
     grid = state_grid(schedule)
     with jax.enable_x64(True):
         constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
-        samples = {name: np.asarray(value) for name, value in constrain(jnp.asarray(grid.round(output.states))).items()}
+        samples = {
+            name: np.asarray(value)
+            for name, value in constrain(jnp.asarray(grid.round(output.states))).items()
+        }
     return ReleasedStates(
         samples=samples,
         steps=accounting.released_steps(schedule),

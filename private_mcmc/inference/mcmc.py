@@ -73,7 +73,9 @@ class PrivateMCMC:
         if guarantee not in ("posterior", "run"):
             raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
         if not isinstance(kernel, PrivateULA):
-            raise DeclarationError(f"kernel: {type(kernel).__name__} is not a private kernel; use PrivateULA.")
+            raise DeclarationError(
+                f"kernel: {type(kernel).__name__} is not a private kernel; use PrivateULA."
+            )
         if not 0 <= num_warmup < num_steps:
             raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")
         self._declared = Declaration(

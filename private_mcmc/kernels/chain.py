@@ -54,7 +54,7 @@ class ChainRunner:
 
     def run(
         self,
-        theta: jax.Array,
+        theta: npt.ArrayLike,
         columns: Columns,
         present: jax.Array,
         streams: Streams,
@@ -66,7 +66,7 @@ class ChainRunner:
 
     def _run(
         self,
-        theta: jax.Array,
+        theta: npt.ArrayLike,
         columns: Columns,
         present: jax.Array,
         streams: Streams,
@@ -84,7 +84,7 @@ class ChainRunner:
                 kept.append(np.asarray(states)[:count])
             elif keep == "last":
                 kept.append(np.asarray(self.program.whitening.to_parameter(u))[None])
-            jax.block_until_ready(u)
+            u.block_until_ready()
             on_progress(first + count)
         if isinstance(schedule.release, Average):
             count = schedule.num_steps - schedule.release.first + 1
@@ -94,8 +94,7 @@ class ChainRunner:
     def _observed_shape(self) -> tuple[int, ...]:
         if self.observable is None:
             return ()
-        point = jax.ShapeDtypeStruct((self.schedule.dim,), jnp.float64)
-        return tuple(jax.eval_shape(self.observable, point).shape)
+        return tuple(jax.eval_shape(self.observable, jnp.zeros(self.schedule.dim)).shape)
 
 
 def chain_runner(
@@ -122,7 +121,8 @@ def chain_runner(
             return u, states, total
 
         buffer = jnp.zeros((block if keeps_path else 0, *u.shape), u.dtype)
-        return jax.lax.fori_loop(0, count, body, (u, buffer, total))
+        done: tuple[jax.Array, jax.Array, jax.Array] = jax.lax.fori_loop(0, count, body, (u, buffer, total))
+        return done
 
     return ChainRunner(schedule, program, observable, jax.jit(program.prepare), jax.jit(advance), block)
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from private_mcmc.kernels.whitening import Whitening
-from private_mcmc.modeling import RowModel
+from private_mcmc.modeling import Predictor, RowModel
 
 Columns = Mapping[str, jax.Array]
 
@@ -60,12 +60,11 @@ class ClippedGradient:
 def clipped_gradient(model: RowModel, whitening: Whitening, clip: float) -> ClippedGradient:
     """The clipped data gradient of ``model`` in whitened coordinates; the faster exact route is chosen."""
     if model.predictor is not None:
-        return _affine(model, whitening, clip)
+        return _affine(model.predictor, whitening, clip)
     return _general(model, whitening, clip)
 
 
-def _affine(model: RowModel, whitening: Whitening, clip: float) -> ClippedGradient:
-    predictor = model.predictor
+def _affine(predictor: Predictor, whitening: Whitening, clip: float) -> ClippedGradient:
     score = jax.vmap(jax.grad(predictor.loss))
 
     def prepare(columns: Columns, present: jax.Array) -> AffineRows:

@@ -47,7 +47,7 @@ def langevin_program(model: RowModel, schedule: Schedule) -> LangevinProgram:
         raise NotYetSupported("this kernel uses every row at every step, noise 2γM and no projection.")
     change = whitening(schedule.preconditioner, model.dim)
     data_gradient = clipped_gradient(model, change, schedule.clip)
-    prior_score = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
+    prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
 
     def drift(u: jax.Array, rows: Any) -> jax.Array:
         return prior_score(u) + schedule.temper * data_gradient.total(u, rows)

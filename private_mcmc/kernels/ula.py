@@ -14,7 +14,7 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
-from private_mcmc.modeling import Real, RowModel, Rows, read
+from private_mcmc.modeling import Binary, Domain, Real, RowModel, Rows, read
 from private_mcmc.schedule import Matrix, Release, Schedule
 from private_mcmc.target import Adjacency
 
@@ -118,7 +118,8 @@ class PrivateULA(MCMCKernel):  # type: ignore[misc]
             u = program.whitening.from_parameter(z)[None]
             return program.whitening.to_parameter(program.step(u, i, key, rows))[0].astype(z.dtype)
 
-        z = one(state.z, state.i, state.rng_key) if state.z.ndim == 1 else jax.vmap(one)(*_state_axes(state))
+        now = state.z, state.i, state.rng_key
+        z = one(*now) if state.z.ndim == 1 else jax.vmap(one)(*now)
         return LangevinState(state.i + 1, z, state.rng_key)
 
     def postprocess_fn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Callable[..., Any]:
@@ -153,10 +154,6 @@ class PrivateULA(MCMCKernel):  # type: ignore[misc]
             return read(self.model, rows, n=num_rows, model_args=public), columns, num_rows
 
 
-def _state_axes(state: LangevinState) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return state.z, state.i, state.rng_key
-
-
 def _rows_by_length(arguments: Mapping[str, Any]) -> Rows:
     arrays = {name: value for name, value in arguments.items() if np.ndim(value) >= 1}
     lengths = {np.shape(value)[0] for value in arrays.values()}
@@ -165,7 +162,13 @@ def _rows_by_length(arguments: Mapping[str, Any]) -> Rows:
             "the row columns cannot be told from the other array arguments, whose first axes differ: "
             "give the kernel rows=Rows(...)."
         )
-    return Rows(**{name: Real(*np.shape(value)[1:]) for name, value in arrays.items()})
+    return Rows(**{name: _widest(value) for name, value in arrays.items()})
+
+
+def _widest(column: Any) -> Domain:
+    """A domain for tracing the model only: no statement rests on it, and no row is mapped into it."""
+    whole = np.ndim(column) == 1 and not jnp.issubdtype(jnp.asarray(column).dtype, jnp.floating)
+    return Binary() if whole else Real(*np.shape(column)[1:])
 
 
 def _as_tuple(matrix: Any) -> Matrix:

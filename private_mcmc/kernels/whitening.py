@@ -27,7 +27,8 @@ class Whitening:
         """``θ = Au`` for ``u`` of shape ``(..., p)``."""
         if self.root is None:
             return u
-        return u * self.root if self.root.ndim == 1 else u @ self.root.T
+        root = jnp.asarray(self.root)
+        return u * root if root.ndim == 1 else u @ root.T
 
     def from_parameter(self, theta: jax.Array) -> jax.Array:
         """``u = A^{-1}θ`` for ``θ`` of shape ``(..., p)``."""
@@ -35,13 +36,15 @@ class Whitening:
             return theta
         if self.root.ndim == 1:
             return theta / self.root
-        return theta @ jnp.linalg.inv(jnp.asarray(self.root)).T
+        inverse: jax.Array = jnp.linalg.inv(jnp.asarray(self.root))
+        return theta @ inverse.T
 
     def pull_back(self, gradient: jax.Array) -> jax.Array:
         """``Aᵀg``, the gradient with respect to ``u``, for ``g`` of shape ``(..., p)``."""
         if self.root is None:
             return gradient
-        return gradient * self.root if self.root.ndim == 1 else gradient @ self.root
+        root = jnp.asarray(self.root)
+        return gradient * root if root.ndim == 1 else gradient @ root
 
 
 def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
@@ -62,6 +65,6 @@ def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
     if not np.array_equal(matrix, matrix.T):
         raise DeclarationError("preconditioner: the matrix must be exactly symmetric.")
     try:
-        return Whitening(np.linalg.cholesky(matrix))
+        return Whitening(np.asarray(np.linalg.cholesky(matrix), dtype=np.float64))
     except np.linalg.LinAlgError as error:
         raise DeclarationError("preconditioner: the matrix must be positive definite.") from error

@@ -50,7 +50,8 @@ def refuse_coupled_rows(
     summed, size = alone.sum(axis=1), np.abs(alone).sum(axis=1)
     for index, name in enumerate(names):
         finite = np.isfinite(whole[:, index]) & np.isfinite(summed[:, index])
-        same = np.abs(whole[:, index] - summed[:, index]) <= 1e-7 * (1 + size[:, index])
+        with np.errstate(invalid="ignore"):
+            same = np.abs(whole[:, index] - summed[:, index]) <= 1e-7 * (1 + size[:, index])
         # Both may overflow together (an unbounded column under exp); never one alone.
         together = np.isfinite(whole[:, index]) == np.isfinite(summed[:, index])
         if not np.all(together & (same | ~finite)):

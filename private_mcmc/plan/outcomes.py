@@ -41,5 +41,7 @@ def _values(rows: Rows, name: str) -> npt.NDArray[Any]:
     if not math.isfinite(hi - lo):
         raise NotYetSupported(f"column {name!r} is unbounded: declare Box(lo, hi) to plan for it.")
     if np.issubdtype(domain.dtype, np.integer):
-        return np.unique(np.linspace(lo, hi, min(int(hi - lo) + 1, _MOST_VALUES)).round()).astype(domain.dtype)
+        return np.unique(np.linspace(lo, hi, min(int(hi - lo) + 1, _MOST_VALUES)).round()).astype(
+            domain.dtype
+        )
     return np.linspace(lo, hi, _MOST_VALUES)

@@ -109,7 +109,7 @@ def _errors_of_one(
     curvature = jax.vmap(jax.grad(jax.grad(loss)))
     cap = clip / jnp.maximum(jnp.linalg.norm(design, axis=1), 1e-300)
 
-    def gradient(u: jax.Array, bound: jax.Array) -> jax.Array:
+    def gradient(u: jax.Array, bound: jax.Array | float) -> jax.Array:
         return precision @ u + weight * jnp.clip(slope(design @ u, columns), -bound, bound) @ design
 
     def hessian(u: jax.Array) -> jax.Array:

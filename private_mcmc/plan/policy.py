@@ -1,15 +1,14 @@
 """A staged policy, fixed before any private row is read: second moments first, then the run they shape.
 
-Stage one buys ``XᵀX`` of the rows' designs with a share of the squared GDP budget. Its inverse becomes the
-preconditioner, and the clip, the burn-in and the step size of stage two are the ones whose predicted
-error on made-up rows with those moments is smallest. Both stages are charged their declared share.
+Stage one buys ``XᵀX`` of the rows' designs with a share of the squared GDP budget; stage two gets the
+rest. Both are charged their declared share, whatever stage one releases.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -18,33 +17,15 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
-from private_mcmc.kernels import PrivateULA
-from private_mcmc.modeling import RowModel, Rows, read
-from private_mcmc.plan.outcomes import possible_outcomes
-from private_mcmc.plan.pilot import Pilot, Prediction, make_pilot
+from private_mcmc.modeling import Predictor, RowModel, Rows, read
+from private_mcmc.plan.run_stage import Problem, RunStage, best_stage, run_schedule
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, plan_second_moments
-from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
 Array = npt.NDArray[np.float64]
 
 MOMENTS_SHARE = 0.1
-CLIP_MULTIPLES = (0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 2.0, 3.0)
-# Steps this long, in units of the inverse curvature bound, inflate variances by about two per cent.
-_STEP_TIMES_CURVATURE = 0.1
-_MOST_STEPS = 20_000
-_FEWEST_STEPS = 50
-_PILOT_SEED = 0
-
-
-@dataclass(frozen=True, eq=False)
-class RunStage:
-    """Stage two: what to run, and what to expect of it."""
-
-    kernel: PrivateULA
-    num_steps: int
-    num_warmup: int
-    prediction: Prediction
+_MADE_UP_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +33,20 @@ class Plan:
     """A policy that meets ``target`` whatever the data: every number here is public.
 
     Attributes:
+        problem: the model as it was read, with the budget of stage two.
+        rows: the row declaration.
+        target: what the policy meets.
+        model_args: the model's public arguments.
         moments: stage one's mechanism.
-        run_gdp: stage two's budget, in GDP.
         statement: the whole policy's statement, known before anything is spent.
         expected: stage two as it would be planned for made-up rows of the declared domain.
     """
 
-    model: Callable[..., Any]
+    problem: Problem
     rows: Rows
     target: Target
-    n: int
     model_args: Mapping[str, Any]
-    reading: RowModel
     moments: SecondMomentsPlan
-    run_gdp: float
     statement: accounting.Statement
     expected: RunStage
 
@@ -74,9 +55,14 @@ class Plan:
         """The run's own statement is what the policy rests on."""
         return "run"
 
+    @property
+    def n(self) -> int:
+        """The public number of rows."""
+        return self.problem.num_rows
+
     def run_stage(self, moments: SecondMoments) -> RunStage:
         """Stage two for the released moments: post-processing, free."""
-        return _best_stage(self, moments.floored(_noise_floor(moments.noise_sd, self.reading.dim)))
+        return best_stage(self.problem, moments.floored(_noise_floor(moments.noise_sd, self.problem.dim)))
 
 
 def plan(
@@ -95,8 +81,8 @@ def plan(
     Thakurta 2022).
 
     Raises:
-        NotYetSupported: for other models, unbounded designs, a prior without a constant precision, or
-            another guarantee.
+        NotYetSupported: for other models, a prior without a constant precision, or another guarantee.
+        NotPrivate: for unbounded designs.
         DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets.
     """
     if guarantee != "run":
@@ -107,48 +93,45 @@ def plan(
     if not target.delta > 0:
         raise DeclarationError("delta=0: a path carries Gaussian noise; choose delta > 0 or Expectations.")
     reading = read(model, rows, n=n, model_args=model_args)
-    radius = _checked_radius(reading)
+    predictor = _bounded_predictor(reading)
     budget = accounting.gdp.budget(target.epsilon, target.delta)
     moments_gdp = budget * math.sqrt(MOMENTS_SHARE)
     moments = plan_second_moments(
-        moments_gdp, radius=radius, dim=reading.dim, num_rows=n, adjacency=target.adjacency
+        moments_gdp, radius=predictor.radius, dim=reading.dim, num_rows=n, adjacency=target.adjacency
     )
-    run_gdp = math.sqrt(budget**2 - moments_gdp**2) * (1 - 1e-12)
-    draft = Plan(
+    problem = Problem(
         model=model,
-        rows=rows,
-        target=target,
-        n=n,
-        model_args=dict(model_args or {}),
         reading=reading,
-        moments=moments,
-        run_gdp=run_gdp,
-        statement=moments.statement,
-        expected=None,  # type: ignore[arg-type]
+        predictor=predictor,
+        precision=_precision(reading),
+        num_rows=n,
+        adjacency=target.adjacency,
+        budget=math.sqrt(budget**2 - moments_gdp**2) * (1 - 1e-12),
     )
-    noise_floor = _noise_floor(moments.noise.sd, reading.dim)
-    expected = _best_stage(draft, _guessed_moments(rows, reading, n) + noise_floor * np.eye(reading.dim))
-    statement = accounting.adaptive(budget, target.adjacency, (moments.statement, _run_statement(draft, expected)))
-    return replace(draft, expected=expected, statement=statement)
+    guess = _guessed_moments(problem) + _noise_floor(moments.noise.sd, reading.dim) * np.eye(reading.dim)
+    expected = best_stage(problem, guess)
+    stages = (moments.statement, accounting.run(run_schedule(problem, expected.kernel, expected.num_steps)))
+    statement = accounting.adaptive(budget, target.adjacency, stages)
+    return Plan(problem, rows, target, dict(model_args or {}), moments, statement, expected)
 
 
-def _checked_radius(reading: RowModel) -> float:
+def _bounded_predictor(reading: RowModel) -> Predictor:
     if reading.predictor is None:
         raise NotYetSupported(
             "plans cover models whose rows enter through one affine predictor so far; run this one with "
             "PrivateMCMC(PrivateULA(model, step_size=…, clip=…), …)."
         )
-    radius = float(reading.predictor.radius)
-    if not radius < math.inf:
+    if not reading.predictor.radius < math.inf:
         raise NotPrivate(
-            "the rows' design vectors are unbounded: declare Ball(radius, dim) or Box(lo, hi) for the covariates."
+            "the rows' design vectors are unbounded: declare Ball(radius, dim) or Box(lo, hi) for the "
+            "covariates."
         )
-    if reading.prior.hessian is None or not reading.prior.strong_convexity > 0:
-        raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
-    return radius
+    return reading.predictor
 
 
 def _precision(reading: RowModel) -> Array:
+    if reading.prior.hessian is None or not reading.prior.strong_convexity > 0:
+        raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
     hessian = np.asarray(reading.prior.hessian, dtype=np.float64)
     return np.diag(hessian) if hessian.ndim == 1 else hessian
 
@@ -158,63 +141,9 @@ def _noise_floor(noise_sd: float, dim: int) -> float:
     return noise_sd * math.sqrt(2.0 * dim)
 
 
-def _guessed_moments(rows: Rows, reading: RowModel, n: int) -> Array:
+def _guessed_moments(problem: Problem) -> Array:
+    rows = problem.reading.rows
     with jax.enable_x64(True):
-        made_up = rows.project(rows.synthetic(jax.random.key(_PILOT_SEED), 1024))
-        design = np.asarray(jax.vmap(reading.predictor.design)(made_up))
-    return design.T @ design * (n / len(design))
-
-
-def _best_stage(policy: Plan, moments: Array) -> RunStage:
-    reading = policy.reading
-    precision = _precision(reading)
-    # A flat direction of the data is as wide as the prior: 4 undoes the logistic curvature's scale.
-    curvature = min(float(reading.predictor.family.curvature_bound), 1e6)
-    metric = np.linalg.inv(moments + precision / curvature)
-    metric = (metric + metric.T) / 2
-    pilot = make_pilot(
-        moments,
-        policy.n,
-        policy.reading.predictor.radius,
-        precision,
-        np.linalg.cholesky(metric),
-        reading.predictor.loss,
-        possible_outcomes(policy.rows),
-        jax.random.key(_PILOT_SEED),
-    )
-    typical = math.sqrt(max(float(np.trace(metric @ moments)), 0.0) / policy.n)
-    stages = [_stage(policy, pilot, metric, multiple * typical) for multiple in CLIP_MULTIPLES]
-    return min(stages, key=lambda stage: stage.prediction.rms)
-
-
-def _stage(policy: Plan, pilot: Pilot, metric: Array, clip: float) -> RunStage:
-    curvature = float(policy.reading.predictor.family.curvature_bound)
-    matrix = tuple(tuple(row) for row in metric.tolist())
-    draft = PrivateULA(policy.model, step_size=1.0, clip=clip, preconditioner=matrix)
-    unit = accounting.run(_schedule(policy, draft, 1)).gdp
-    if unit is None:
-        raise NotPrivate("a path of Langevin states has a Gaussian statement, and this one has none.")
-    time = (policy.run_gdp / unit) ** 2 * (1 - 1e-9)
-    num_steps = min(max(math.ceil(time * curvature / _STEP_TIMES_CURVATURE), _FEWEST_STEPS), _MOST_STEPS)
-    prediction = pilot.predict(clip, time)
-    return RunStage(
-        kernel=replace(draft, step_size=time / num_steps),
-        num_steps=num_steps,
-        num_warmup=min(round(prediction.burn_in_share * num_steps), num_steps - 1),
-        prediction=prediction,
-    )
-
-
-def _schedule(policy: Plan, kernel: PrivateULA, num_steps: int) -> Schedule:
-    return kernel.schedule(
-        adjacency=policy.target.adjacency,
-        num_rows=policy.n,
-        dim=policy.reading.dim,
-        num_steps=num_steps,
-        num_chains=1,
-        release="path",
-    )
-
-
-def _run_statement(policy: Plan, stage: RunStage) -> accounting.Statement:
-    return accounting.run(_schedule(policy, stage.kernel, stage.num_steps))
+        made_up = rows.project(rows.synthetic(jax.random.key(0), _MADE_UP_ROWS))
+        design = np.asarray(jax.vmap(problem.predictor.design)(made_up), dtype=np.float64)
+    return np.asarray(design.T @ design * (problem.num_rows / _MADE_UP_ROWS))

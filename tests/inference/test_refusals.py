@@ -51,7 +51,7 @@ def test_a_run_above_its_target_is_refused_with_what_would_fit(data):
 
 
 def test_a_posterior_that_is_not_certified_is_refused_by_default(data):
-    with pytest.raises(pmc.NotPrivate, match="guarantee='posterior'.*temper") as refused:
+    with pytest.raises(pmc.NotPrivate, match=r"guarantee='posterior'.*temper") as refused:
         driver(guarantee="posterior").run(**data)
     assert refused.value.report.verdict == "not private"
 
@@ -59,7 +59,9 @@ def test_a_posterior_that_is_not_certified_is_refused_by_default(data):
 def test_unbounded_covariates_are_refused(data):
     rows = pmc.Rows(X=pmc.Real(2), y=pmc.Binary())
     with pytest.raises(pmc.NotPrivate, match="bound the rows"):
-        driver(rows=rows, guarantee="posterior", kernel=PrivateULA(logistic, step_size=0.05, clip=1e6)).run(**data)
+        driver(rows=rows, guarantee="posterior", kernel=PrivateULA(logistic, step_size=0.05, clip=1e6)).run(
+            **data
+        )
 
 
 def test_a_flat_prior_is_refused(data):

@@ -76,7 +76,9 @@ def test_the_arviz_object_carries_the_statement_and_no_data(done, data):
 def test_means_of_released_states_are_free(done):
     before = done.statement
     np.testing.assert_allclose(done.expectation("w"), done.get_samples()["w"].mean(0))
-    np.testing.assert_allclose(done.expectation(lambda s: s["w"] ** 2), (done.get_samples()["w"] ** 2).mean(0))
+    np.testing.assert_allclose(
+        done.expectation(lambda s: s["w"] ** 2), (done.get_samples()["w"] ** 2).mean(0)
+    )
     assert done.statement is before
 
 
@@ -158,7 +160,12 @@ def test_expectations_are_priced_before_the_run_and_released_with_noise():
     target = pmc.Target(epsilon=2.0, delta=0.0)
     kernel = PrivateULA(normal_mean, step_size=0.02, clip=2.0)
     mcmc = driver(
-        normal_mean, rows, target, kernel, release=pmc.Expectations("mu", bounds={"mu": (-1.0, 1.0)}), num_steps=400
+        normal_mean,
+        rows,
+        target,
+        kernel,
+        release=pmc.Expectations("mu", bounds={"mu": (-1.0, 1.0)}),
+        num_steps=400,
     )
     decision = mcmc.decide(N)
     assert decision.statement.epsilon(0.0) == pytest.approx(2.0)
@@ -182,7 +189,9 @@ def reachable(start):
         seen[id(item)] = item
         if callable(item) and not hasattr(item, "__dict__"):
             continue
-        queue += [other for other in gc.get_referents(item) if type(other).__name__ != "dict" or len(other) < 500]
+        queue += [
+            other for other in gc.get_referents(item) if type(other).__name__ != "dict" or len(other) < 500
+        ]
     return seen.values()
 
 

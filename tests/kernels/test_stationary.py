@@ -37,7 +37,13 @@ def test_ula_on_a_gaussian_has_its_exact_mean_and_variance():
     y = np.linspace(-1.0, 1.0, 9) + 0.3
     curvature, step, chains = 10.0, 0.12, 20_000
     states = final_states(
-        normal_mean, Rows(y=Box(-5.0, 5.0)), {"y": y}, num_steps=60, num_chains=chains, step_size=step, clip=1e3
+        normal_mean,
+        Rows(y=Box(-5.0, 5.0)),
+        {"y": y},
+        num_steps=60,
+        num_chains=chains,
+        step_size=step,
+        clip=1e3,
     )[:, 0, 0]
     variance = 1 / (curvature * (1 - step * curvature / 2))
     assert abs(states.mean() - y.sum() / curvature) < 5 * np.sqrt(variance / chains)
