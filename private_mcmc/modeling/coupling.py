@@ -44,7 +44,7 @@ def refuse_coupled_rows(
         return whole, alone
 
     row_key, theta_key = jax.random.split(key)
-    data = rows.synthetic(row_key, _COUNT)
+    data = jax.jit(lambda seed: rows.synthetic(seed, _COUNT))(row_key)
     thetas = jax.random.normal(theta_key, (len(_SCALES), anatomy.dim)) * jnp.asarray(_SCALES)[:, None]
     whole, alone = (np.asarray(values) for values in both(thetas, data))
     summed, size = alone.sum(axis=1), np.abs(alone).sum(axis=1)

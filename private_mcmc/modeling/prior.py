@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.modeling.affinity import Level, affinity
+from private_mcmc.modeling.prior_sites import GAUSSIAN, SEPARABLE, Separable
 from private_mcmc.modeling.program import Program
 from private_mcmc.modeling.tracing import Site
 
-Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
+Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class SitePrior:
-    """One site: ``lower ≤ ∂²K ≤ upper`` on its own coordinates (``−inf``, ``inf`` where not proved)."""
+    """One site: ``lower ≤ K'' ≤ upper`` on its coordinates (``−inf``, ``inf`` where not proved).
+
+    ``proper``: its density is normalised by construction. ``why``: the proof, or what is missing.
+    """
 
     name: str
     family: str
@@ -38,6 +46,7 @@ class PriorConstants:
         proper: the prior integrates to one, proved.
         improper: names of sites whose prior is known not to integrate.
         sites: the argument, site by site.
+        potentials: by site, the form of ``K`` that the constants are proved of, where it is not NumPyro's.
     """
 
     lower: np.ndarray
@@ -47,6 +56,7 @@ class PriorConstants:
     proper: bool
     improper: tuple[str, ...]
     sites: tuple[SitePrior, ...]
+    potentials: dict[str, Callable[[jax.Array], jax.Array]] = field(default_factory=dict, repr=False)
 
     @property
     def strong_convexity(self) -> float:
@@ -55,14 +65,12 @@ class PriorConstants:
 
     @property
     def smoothness(self) -> float:
-        """Proved ``L`` with ``|∇²K| ≼ L``; ``inf`` if there is none."""
+        """Proved ``L`` with ``‖∇²K‖ ≤ L``; ``inf`` if there is none."""
         return self.in_metric(None)[1]
 
     @property
     def convex(self) -> bool:
         """``K`` is proved convex."""
-        if self.hessian is not None and self.hessian.ndim == 2:
-            return bool(_extremes(self.hessian, None)[0] >= 0)
         return bool(np.all(self.lower >= 0))
 
     def in_metric(self, preconditioner: Matrix | None) -> tuple[float, float]:
@@ -73,10 +81,64 @@ class PriorConstants:
         if self.hessian is not None:
             lower, upper = _extremes(self.hessian, preconditioner)
             return max(lower, 0.0), max(upper, 0.0)
-        lowest = _extremes(self.lower, preconditioner)[0] if np.all(self.lower >= 0) else 0.0
-        bounded = np.all(np.isfinite(self.lower)) and np.all(np.isfinite(self.upper))
-        largest = np.maximum(np.abs(self.lower), np.abs(self.upper)) if bounded else None
-        return max(lowest, 0.0), math.inf if largest is None else _extremes(largest, preconditioner)[1]
+        lowest = _extremes(self.lower, preconditioner)[0] if self.convex else 0.0
+        bounded = bool(np.all(np.isfinite(self.lower)) and np.all(np.isfinite(self.upper)))
+        largest = np.maximum(np.abs(self.lower), np.abs(self.upper))
+        return max(lowest, 0.0), _extremes(largest, preconditioner)[1] if bounded else math.inf
+
+
+def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
+    """Read the constants of every group of latent sites that depend on one another."""
+    size = sites[-1].slice.stop
+    lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
+    hessian: np.ndarray | None = np.zeros((size, size))
+    records: dict[str, SitePrior] = {}
+    potentials: dict[str, Callable[[jax.Array], jax.Array]] = {}
+    groups = _groups(program, sites)
+    recognised = _recognised(program, [group[0] for group in groups if len(group) == 1])
+    for group in groups:
+        separable = recognised.get(group[0].name) if len(group) == 1 else None
+        block = None if separable is not None else _quadratic(program, group)
+        where = np.concatenate([np.arange(size)[site.slice] for site in group])
+        if separable is not None:
+            lower[where], upper[where] = separable.lower.ravel(), separable.upper.ravel()
+            potentials[group[0].name] = separable.potential
+            same = bool(np.all(separable.lower == separable.upper))
+            block = np.diag(separable.lower.ravel()) if same else None
+            why = separable.why
+        elif block is not None:
+            lower[where], upper[where] = _extremes(block, None)
+            why = "jointly Gaussian: constant Hessian"
+        else:
+            why = _missing(group)
+        hessian = None if block is None or hessian is None else _with_block(hessian, where, block)
+        for site in group:
+            ends = float(lower[site.slice].min()), float(upper[site.slice].max())
+            known = site.family.isidentifier() and not site.improper
+            records[site.name] = SitePrior(site.name, site.family, *ends, known, why)
+    if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
+        hessian = np.diag(hessian).copy()
+    return PriorConstants(
+        lower=lower,
+        upper=upper,
+        hessian=hessian,
+        factorised=all(len(group) == 1 for group in groups),
+        proper=all(record.proper for record in records.values()),
+        improper=tuple(site.name for site in sites if site.improper),
+        sites=tuple(records[site.name] for site in sites),
+        potentials=potentials,
+    )
+
+
+def neg_log_prior(
+    program: Program, sites: Sequence[Site], prior: PriorConstants, theta: jax.Array
+) -> jax.Array:
+    """``K(θ)``: the proved forms where there are any, NumPyro's for the other sites."""
+    rest = [site for site in sites if site.name not in prior.potentials]
+    keys = [f"{kind}:{site.name}" for kind in ("prior", "jacobian") for site in rest]
+    values = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
+    proved = [prior.potentials[site.name](theta[site.slice]) for site in sites if site not in rest]
+    return jnp.sum(jnp.stack([*(-value for value in values), *proved]))
 
 
 def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float, float]:
@@ -85,7 +147,8 @@ def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float
     metric = np.ones(size) if preconditioner is None else np.asarray(preconditioner, np.float64)
     if hessian.ndim == 1 and metric.ndim == 1:
         values = hessian * metric
-        return float(values.min()) * (1 - 1e-15), float(values.max()) * (1 + 1e-15)
+        low, high = float(values.min()), float(values.max())
+        return low - abs(low) * 1e-15, high + abs(high) * 1e-15
     full = np.diag(hessian) if hessian.ndim == 1 else hessian
     root = np.diag(np.sqrt(metric)) if metric.ndim == 1 else np.linalg.cholesky(metric)
     # The eigenvalues of LᵀHL, M = LLᵀ, are those of M^{1/2} H M^{1/2}.
@@ -95,83 +158,98 @@ def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float
     return float(values[0]) - slack, float(values[-1]) + slack
 
 
-def prior_constants(program: Program, sites: list[Site]) -> PriorConstants:
-    """Read the constants of every latent site; what is not recognised leaves ``−inf`` and ``inf``."""
-    records, bounds = [], []
-    tangled = _tangled(program, sites)
-    for site in sites:
-        record, lower, upper = _site(program, site, site.name in tangled)
-        records.append(record)
-        bounds.append((lower, upper))
-    lower, upper = (np.concatenate([pair[end] for pair in bounds]) for end in (0, 1))
-    constant = bool(np.all(lower == upper) and np.all(np.isfinite(lower)))
-    return PriorConstants(
-        lower=lower,
-        upper=upper,
-        hessian=lower if constant else None,
-        factorised=not tangled,
-        proper=all(record.proper for record in records),
-        improper=tuple(site.name for site in sites if site.improper),
-        sites=tuple(records),
-    )
-
-
-Bounds = tuple[np.ndarray, np.ndarray, str]
-
-
-def _site(program: Program, site: Site, tangled: bool) -> tuple[SitePrior, np.ndarray, np.ndarray]:
-    known = site.family.isidentifier() and not site.improper
-    size = site.slice.stop - site.slice.start
-    rule = _RULES.get(site.family)
-    if tangled:
-        found: Bounds | None = None
-        why = "its density and that of another site share latents (hierarchical)"
-    else:
-        found = rule(program, site) if rule else None
-        why = f"{site.family} is not recognised on its unconstrained space"
-    lower, upper, why = found or (np.full(size, -math.inf), np.full(size, math.inf), why)
-    record = SitePrior(site.name, site.family, float(lower.min()), float(upper.max()), known, why)
-    return record, lower, upper
-
-
-def _tangled(program: Program, sites: list[Site]) -> frozenset[str]:
-    """Names of sites whose density depends on another latent, and of those latents."""
+def _groups(program: Program, sites: Sequence[Site]) -> list[list[Site]]:
+    """Sites whose densities depend on one another, together; each site in one group."""
     values = {program.outputs[f"value:{site.name}"]: site.name for site in sites}
-    tangled: set[str] = set()
+    label = {site.name: index for index, site in enumerate(sites)}
     for site in sites:
-        used = program.uses([program.outputs[f"prior:{site.name}"], program.outputs[f"jacobian:{site.name}"]])
-        others = {name for variable, name in values.items() if variable in used} - {site.name}
-        tangled |= others | ({site.name} if others else set())
-    return frozenset(tangled)
+        used = program.uses(program.outputs[f"{kind}:{site.name}"] for kind in ("prior", "jacobian"))
+        names = {site.name, *(name for variable, name in values.items() if variable in used)}
+        merged = {label[name] for name in names}
+        label = {name: min(merged) if index in merged else index for name, index in label.items()}
+    return [[site for site in sites if label[site.name] == index] for index in sorted(set(label.values()))]
 
 
-def _parameter(program: Program, site: Site, name: str) -> np.ndarray | None:
-    """A parameter's value, broadcast to the site, if it is a public constant."""
-    variable = program.outputs.get(f"given:{site.name}:{name}")
-    if variable is None or program.reads([variable]):
-        return None
-    value = np.asarray(program.run([variable], {})[0], np.float64)
-    return np.broadcast_to(value, site.shape).ravel()
+def _recognised(program: Program, sites: Sequence[Site]) -> dict[str, Separable]:
+    """The sites with a proved form, as functions of their slices of ``θ``, on NumPyro's scale.
+
+    The form is compared with NumPyro's own at a few points: it is used only where both are the same
+    function, so that another transform in another version cannot go unnoticed.
+    """
+    rules = {site.name: SEPARABLE.get((site.family, site.support)) for site in sites}
+    found = {site.name: rule(program, site) for site in sites if (rule := rules[site.name]) is not None}
+    kept = [(site, form) for site in sites if (form := found.get(site.name)) is not None]
+    if not kept:
+        return {}
+    dim = program.shape(program.inputs["theta"])[0]
+    points = np.stack([np.zeros(dim), *(0.7 * np.cos(np.arange(1.0, dim + 1) * step) for step in (1.3, 2.9))])
+
+    @jax.jit
+    def both(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        targets = [
+            program.outputs[f"{kind}:{site.name}"] for site, _ in kept for kind in ("prior", "jacobian")
+        ]
+        own = jnp.stack(program.run(targets, {program.inputs["theta"]: theta}))
+        forms = [
+            jnp.sum(form.potential(theta[site.slice].reshape(site.unconstrained_shape)))
+            for site, form in kept
+        ]
+        return -own.reshape(len(kept), 2).sum(axis=1), jnp.stack(forms)
+
+    own, forms = (np.stack(values) for values in zip(*(both(point) for point in points), strict=True))
+    gaps = own - forms
+    same = np.all(np.abs(gaps - gaps[0]) <= 1e-8 * (1 + np.abs(own)), axis=0)
+    return {
+        site.name: replace(form, potential=_anchored(site, form, float(gap)))
+        for (site, form), gap, agrees in zip(kept, gaps[0], same, strict=True)
+        if agrees
+    }
 
 
-def _normal(program: Program, site: Site) -> Bounds | None:
-    """``K = (u−m)²/2s²``: ``K'' = 1/s²``."""
-    scale = _parameter(program, site, "scale")
-    if scale is None or not np.all((scale > 0) & np.isfinite(scale)):
-        return None
-    curvature = 1.0 / scale**2
-    return curvature, curvature, "Normal: K'' = 1/s²"
+def _anchored(site: Site, form: Separable, constant: float) -> Callable[[jax.Array], jax.Array]:
+    """The proved form with NumPyro's normalising constant."""
+    return lambda u: jnp.sum(form.potential(u.reshape(site.unconstrained_shape))) + constant
 
 
-def _improper(program: Program, site: Site) -> Bounds | None:
-    """A constant density on the real line: ``K = 0``. Elsewhere the Jacobian is all there is."""
-    if site.support != "real":
-        return None
-    flat = np.zeros(site.slice.stop - site.slice.start)
-    return flat, flat, "ImproperUniform: K = 0, which no posterior bound can rest on"
+def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
+    """The constant Hessian of a jointly Gaussian group, or ``None``.
+
+    Each density is Gaussian with a mean affine in the latents and everything else constant, so ``K`` is
+    quadratic and its second derivative anywhere is its second derivative everywhere.
+    """
+    levels = affinity(program, "theta")
+    for site in group:
+        prefix = f"given:{site.name}:"
+        given = {key[len(prefix) :]: v for key, v in program.outputs.items() if key.startswith(prefix)}
+        rest = [levels[variable] for name, variable in given.items() if name != "loc"]
+        affine = "loc" not in given or levels[given["loc"]] is not Level.UNKNOWN
+        if site.family not in GAUSSIAN or not affine or any(level is not Level.CONSTANT for level in rest):
+            return None
+        if levels[program.outputs[f"value:{site.name}"]] is Level.UNKNOWN:
+            return None
+    where = np.concatenate([np.arange(site.slice.start, site.slice.stop) for site in group])
+    keys = [f"{kind}:{site.name}" for kind in ("prior", "jacobian") for site in group]
+    targets = [program.outputs[key] for key in keys]
+    dim = program.shape(program.inputs["theta"])[0]
+
+    def potential(part: jax.Array) -> jax.Array:
+        theta = jnp.zeros(dim, part.dtype).at[where].set(part)
+        return -jnp.sum(jnp.stack(program.run(targets, {program.inputs["theta"]: theta})))
+
+    block = np.asarray(jax.jit(jax.hessian(potential))(jnp.zeros(len(where))))
+    return (block + block.T) / 2 if np.all(np.isfinite(block)) else None
 
 
-_RULES: Mapping[str, Callable[[Program, Site], Bounds | None]] = {
-    "Normal": _normal,
-    "ImproperUniform": _improper,
-}
+def _with_block(hessian: np.ndarray, where: np.ndarray, block: np.ndarray) -> np.ndarray:
+    filled = hessian.copy()
+    filled[np.ix_(where, where)] = block
+    return filled
+
+
+def _missing(group: Sequence[Site]) -> str:
+    if len(group) == 1:
+        return f"{group[0].family} is not recognised on its unconstrained space"
+    return (
+        f"sites {', '.join(site.name for site in group)} depend on one another (hierarchical) and are not "
+        "jointly Gaussian with constant covariance: no convexity is proved"
+    )

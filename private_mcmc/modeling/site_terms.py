@@ -191,4 +191,4 @@ def _summed_shape(site: Observation) -> tuple[int, ...]:
 
 
 def _as_float(value: jax.Array) -> jax.Array:
-    return value.astype(jax.dtypes.canonicalize_dtype(np.float64))
+    return jnp.asarray(value).astype(jax.dtypes.canonicalize_dtype(np.float64))
