@@ -1,5 +1,6 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
+from private_mcmc.release.curator import Curator, CuratorOnly
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.expectations_plan import ExpectationsPlan, plan_expectations
 from private_mcmc.release.grid import StateGrid, state_grid
@@ -13,6 +14,8 @@ from private_mcmc.release.released_expectations import ReleasedExpectations, Rel
 
 __all__ = [
     "Balance",
+    "Curator",
+    "CuratorOnly",
     "Expectations",
     "ExpectationsPlan",
     "Filter",

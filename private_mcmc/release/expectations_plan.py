@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,8 +87,10 @@ class ExpectationsPlan:
             lines.append(f"{function.name}: expected error {error.max():.3g} from the noise{many}{chain}")
         return "\n".join([*lines, str(self.statement)])
 
-    def release(self, averages: npt.ArrayLike) -> ReleasedExpectations:
+    def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
         """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
+
+        ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
 
         Raises:
             DeclarationError: for a wrong shape; never about values.
@@ -108,7 +110,7 @@ class ExpectationsPlan:
                 self.functions, *map(self._split, (values, self.noise_sd, total)), strict=True
             )
         )
-        return ReleasedExpectations(released, self.statement)
+        return ReleasedExpectations(released, self.statement, dict(provenance))
 
     def _split(self, values: FloatArray) -> list[FloatArray]:
         return np.split(values, np.cumsum([function.size for function in self.functions])[:-1])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import ReleaseError
@@ -29,19 +33,27 @@ class ReleasedValue:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
+        known = bool(np.all(np.isfinite(self.error)))
         return {
             "value": self.value.tolist(),
             "noise_sd": self.noise_sd.tolist(),
-            "error": self.error.tolist(),
+            "error": self.error.tolist() if known else None,
         }
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedExpectations:
-    """Released expectations and what they cost; ``released["w"]`` is a value."""
+    """Released expectations and what they cost; ``released["w"]`` is a value.
+
+    Attributes:
+        values: in the order of the declaration.
+        statement: what they cost.
+        provenance: where the run's randomness came from, as plain values.
+    """
 
     values: tuple[ReleasedValue, ...]
     statement: Statement
+    provenance: Mapping[str, str]
 
     def __getitem__(self, name: str) -> ReleasedValue:
         for value in self.values:
@@ -57,10 +69,20 @@ class ReleasedExpectations:
         return {
             "expectations": {value.name: value.to_dict() for value in self.values},
             "statement": self.statement.to_dict(),
+            "provenance": dict(self.provenance),
         }
+
+    def to_json(self) -> str:
+        """``to_dict`` as text."""
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     def __repr__(self) -> str:
         lines = [
             f"{v.name} = {v.value.round(6).tolist()} ± {v.noise_sd.max():.3g} (noise)" for v in self.values
         ]
-        return "\n".join([*lines, str(self.statement)])
+        seeded = ["seed chosen by the caller: reproducible, not private"] if _seeded(self.provenance) else []
+        return "\n".join([*lines, *seeded, str(self.statement)])
+
+
+def _seeded(provenance: Mapping[str, str]) -> bool:
+    return provenance.get("source") == "caller"

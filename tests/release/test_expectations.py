@@ -1,5 +1,6 @@
 """Expectations: declared first, priced first, and never moved by a row more than was charged."""
 
+import json
 import math
 
 import jax
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from private_mcmc.accounting import Curvature, average_sensitivity
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.modeling import Binary, Rows, read
 from private_mcmc.release import Expectations, plan_expectations
@@ -20,6 +21,7 @@ from private_mcmc.release.monte_carlo import monte_carlo_sd
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
+SECRET = {"source": "operating system", "generator": "chacha20"}
 TARGET = Target(1.0, 1e-6)
 CURVATURE = Curvature(strong_convexity=1.0, smoothness=4.0)
 
@@ -153,7 +155,9 @@ def test_the_worst_direction_uses_up_the_charge():
 def test_released_values_are_the_averages_plus_noise_of_the_stated_size():
     plan = planned(Expectations("w", epsilon=5.0))
     wanted = np.asarray([3.0, -2.0, 0.5])
-    residuals = np.concatenate([plan.release(wanted / plan.units)["w"].value - wanted for _ in range(400)])
+    residuals = np.concatenate(
+        [plan.release(wanted / plan.units, SECRET)["w"].value - wanted for _ in range(400)]
+    )
     law = stats.laplace(scale=plan.noise.scale * plan.units[0])
     assert stats.kstest(residuals, law.cdf).pvalue > 1e-6
 
@@ -164,15 +168,15 @@ def test_values_that_are_not_numbers_count_as_the_lower_end_and_never_raise():
     )
     observed = plan.observable(jnp.full(6, jnp.nan))
     np.testing.assert_allclose(observed * plan.units + plan.centres, [2.0, 0.0, 0.0, 0.0])
-    released = plan.release(np.full(4, np.nan))
+    released = plan.release(np.full(4, np.nan), SECRET)
     assert released["r"].value == pytest.approx(2.0, abs=1e-2)
-    assert np.isfinite(plan.release(np.full(4, np.inf))["w"].value).all()
+    assert np.isfinite(plan.release(np.full(4, np.inf), SECRET)["w"].value).all()
 
 
 def test_the_error_bar_adds_noise_and_monte_carlo_and_is_public():
     expectations = Expectations("w")
     plan = planned(expectations)
-    released = plan.release(np.zeros(3))["w"]
+    released = plan.release(np.zeros(3), SECRET)["w"]
     sampling = monte_carlo_sd(schedule(expectations), CURVATURE)
     np.testing.assert_allclose(released.error, np.hypot(released.noise_sd, sampling), rtol=1e-8)
 
@@ -238,8 +242,19 @@ def test_burn_in_must_leave_a_step():
 
 
 def test_what_was_not_declared_is_not_for_sale_afterwards():
-    released = planned(Expectations("w")).release(np.zeros(3))
+    released = planned(Expectations("w")).release(np.zeros(3), SECRET)
     with pytest.raises(ReleaseError, match="another run"):
         released["p"]
-    assert "statement" in released.to_dict()
+
+
+def test_what_is_released_carries_its_statement_and_its_seed_everywhere():
+    plan = planned(Expectations("w"))
+    released = plan.release(np.zeros(3), SECRET)
+    record = json.loads(released.to_json())
+    assert Statement.from_dict(record["statement"]) == plan.statement
+    assert record["provenance"] == SECRET
     assert "pure" in repr(released)
+    assert "not private" not in repr(released)
+    assert "not private" in repr(plan.release(np.zeros(3), {"source": "caller", "generator": "chacha20"}))
+    unknown = planned(Expectations("p"), curvature=Curvature()).release(np.zeros(1), SECRET)
+    assert json.loads(unknown.to_json())["expectations"]["p"]["noise_sd"]
