@@ -31,6 +31,9 @@ class CuratorOnly(Generic[T]):
     def __repr__(self) -> str:
         return f"<{self._name}: curator only, no privacy statement; .unsafe_value() shows it>"
 
+    def __format__(self, _: str) -> str:
+        return repr(self)
+
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise ReleaseError(
             f"{self._name} is for the curator only: it has no privacy statement and is not saved, copied, "
@@ -39,7 +42,7 @@ class CuratorOnly(Generic[T]):
 
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = _refuse
     __array__ = __jax_array__ = __float__ = __int__ = __index__ = __bool__ = _refuse
-    __iter__ = __len__ = __getitem__ = __contains__ = __format__ = _refuse
+    __iter__ = __len__ = __getitem__ = __contains__ = _refuse
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
     __hash__ = object.__hash__

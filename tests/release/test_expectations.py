@@ -155,9 +155,8 @@ def test_the_worst_direction_uses_up_the_charge():
 def test_released_values_are_the_averages_plus_noise_of_the_stated_size():
     plan = planned(Expectations("w", epsilon=5.0))
     wanted = np.asarray([3.0, -2.0, 0.5])
-    residuals = np.concatenate(
-        [plan.release(wanted / plan.units, SECRET)["w"].value - wanted for _ in range(400)]
-    )
+    draws = [plan.release(wanted / plan.units, SECRET)["w"].value for _ in range(400)]
+    residuals = np.concatenate(draws - wanted)
     law = stats.laplace(scale=plan.noise.scale * plan.units[0])
     assert stats.kstest(residuals, law.cdf).pvalue > 1e-6
 
