@@ -1,23 +1,49 @@
-"""The root of the command line; each command lives in its own file."""
+"""The root of the command line; each command lives in its own file and is loaded when it is called."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from private_mcmc.cli.demo import demo
 from private_mcmc.errors import PrivateMCMCError
 
 ERROR = 3
 
+COMMANDS = {
+    "demo": "private_mcmc.cli.demo:demo",
+    "preflight": "private_mcmc.cli.preflight:preflight",
+    "account": "private_mcmc.cli.account:app",
+    "ledger": "private_mcmc.cli.ledger:app",
+}
+
+
+class _Lazy(TyperGroup):
+    """Imports a command's file only when the command is called or help is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].split(":")
+        found = getattr(importlib.import_module(module), name)
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(add_completion=False)
+            single.command(cmd_name)(found)
+            found = single
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
-    name="private-mcmc",
-    help="Differentially private Bayesian inference for NumPyro models.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+    name="private-mcmc", cls=_Lazy, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
 )
-app.command("demo")(demo)
 
 
 @app.callback()

@@ -1,0 +1,134 @@
+"""Plans are made without data, spend exactly their budget, and predict the error they make."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.plan.outcomes import possible_outcomes
+from private_mcmc.plan.policy import MOMENTS_SHARE
+from private_mcmc.plan.run_stage import run_schedule
+from tests.examples_of_models import bent, flat_prior, logistic
+
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
+TARGET = pmc.Target(epsilon=3.0, delta=1e-6)
+N = 20_000
+
+
+@pytest.fixture(scope="module")
+def planned():
+    return pmc.plan(logistic, ROWS, TARGET, n=N)
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Made-up people whose posterior is far from the start: logits of root mean square 3."""
+    rng = np.random.default_rng(11)
+    X = np.column_stack([np.ones(N), rng.integers(0, 2, N), rng.uniform(size=N)]) / np.sqrt(3)
+    w = np.array([-4.0, 3.0, 2.0])
+    y = rng.uniform(size=N) < 1 / (1 + np.exp(-X @ w))
+    return {"X": X, "y": y.astype(int)}
+
+
+def test_a_plan_takes_no_data():
+    assert set(inspect.signature(pmc.plan).parameters) == {
+        "model",
+        "rows",
+        "target",
+        "n",
+        "guarantee",
+        "model_args",
+    }
+
+
+def test_a_plan_spends_its_budget_and_not_more(planned):
+    budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
+    assert planned.statement.gdp == budget
+    assert planned.statement.delta(TARGET.epsilon) <= TARGET.delta
+    assert planned.moments.statement.gdp == pytest.approx(budget * np.sqrt(MOMENTS_SHARE), rel=1e-9)
+    stage = planned.expected
+    run = accounting.run(run_schedule(planned.problem, stage.kernel, stage.num_steps))
+    assert run.gdp <= planned.problem.budget
+    assert run.gdp == pytest.approx(planned.problem.budget, rel=1e-6)
+    assert planned.statement.verify()
+
+
+def test_more_epsilon_and_more_rows_promise_less_error(planned):
+    tight = pmc.plan(logistic, ROWS, pmc.Target(0.3, 1e-6), n=N)
+    small = pmc.plan(logistic, ROWS, TARGET, n=N // 20)
+    assert planned.expected.prediction.rms < tight.expected.prediction.rms
+    assert planned.expected.prediction.rms < small.expected.prediction.rms
+
+
+def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
+    """Error of the private means against the exact mode, in posterior sds, within three predictions."""
+    mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
+    mcmc.run(**people)
+    assert mcmc.statement.gdp == planned.statement.gdp
+    assert mcmc.statement.verify()
+    assert len(mcmc.statement.parts) == 2
+    X, y = people["X"], people["y"]
+    w = np.zeros(3)
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-X @ w))
+        hessian = (X.T * (p * (1 - p))) @ X + np.eye(3) / 4
+        w = w - np.linalg.solve(hessian, X.T @ (p - y) + w / 4)
+    sd = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    error = (mcmc.get_samples()["w"].mean(0) - w) / sd
+    predicted = max(mcmc.stage.prediction.rms, planned.expected.prediction.rms)
+    assert np.sqrt(np.mean(error**2)) < 3 * predicted + 0.3
+
+
+def test_each_stage_is_charged_under_the_targets_adjacency(people):
+    target = pmc.Target(3.0, 1e-6, adjacency="add_remove")
+    mcmc = pmc.PrivateMCMC.from_plan(pmc.plan(logistic, ROWS, target, n=N + 500), progress_bar=False)
+    mcmc.run(**people)
+    assert {part.adjacency for part in mcmc.statement.parts} == {"add_remove"}
+    assert mcmc.statement.delta(3.0) <= 1e-6
+
+
+def test_a_plan_checks_the_number_of_rows(planned, people):
+    mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
+    with pytest.raises(pmc.DataSchemaError, match="rows"):
+        mcmc.run(**{name: column[:-1] for name, column in people.items()})
+
+
+def test_the_released_moments_come_with_the_run(planned, people):
+    mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
+    mcmc.run(**people)
+    matrix = mcmc.moments.matrix
+    exact = people["X"].T @ people["X"]
+    np.testing.assert_allclose(matrix, exact, atol=8 * mcmc.moments.noise_sd)
+    assert not np.array_equal(matrix, exact)
+    assert json.dumps(mcmc.statement.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "target", "error", "words"),
+    [
+        (
+            bent,
+            pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(-1.0, 1.0)),
+            TARGET,
+            pmc.NotYetSupported,
+            "predictor",
+        ),
+        (logistic, pmc.Rows(X=pmc.Real(3), y=pmc.Binary()), TARGET, pmc.NotPrivate, "Ball"),
+        (flat_prior, ROWS, TARGET, pmc.NotYetSupported, "prior"),
+        (logistic, ROWS, pmc.Target(3.0, 0.0), pmc.DeclarationError, "delta"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_with_a_way_out(model, rows, target, error, words):
+    with pytest.raises(error, match=words):
+        pmc.plan(model, rows, target, n=N)
+
+
+def test_outcomes_are_the_declared_values():
+    assert possible_outcomes(ROWS)["y"].tolist() == [0, 1]
+    counts = possible_outcomes(pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Counts(10_000)))["y"]
+    assert counts[0] == 0 and counts[-1] == 10_000 and len(counts) == 257
+    with pytest.raises(pmc.NotYetSupported, match="one scalar column"):
+        possible_outcomes(pmc.Rows(y=pmc.Binary(), z=pmc.Binary()))
