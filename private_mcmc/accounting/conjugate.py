@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 # Relative accuracy granted to the incomplete beta and gamma functions.
 _ACCURACY = 1e-9
-MOST_TOTALS = 200_000
+MOST_TOTALS = 60_000
 
 
 @dataclass(frozen=True)

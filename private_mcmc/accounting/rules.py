@@ -120,6 +120,7 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.beta_binomial": rules_conjugate.beta_binomial,
     "posterior.dirichlet_categorical": rules_conjugate.dirichlet_categorical,
     "posterior.gamma_poisson": rules_conjugate.gamma_poisson,
+    "posterior.normal_regression": rules_conjugate.normal_regression,
     "noise.laplace": _laplace,
     "noise.gaussian": _gaussian_noise,
     "noise.second_moments": _second_moments,

@@ -14,6 +14,7 @@ Constants = Mapping[str, Any]
 
 # The accuracy that the bound grants to the incomplete functions is part of the bound.
 _GRANTED = 1e-9
+_SLACK = 1e-12
 
 
 def beta_binomial(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
@@ -43,6 +44,43 @@ def gamma_poisson(adjacency: str, c: Constants, parts: Any) -> list[dict[str, An
     """The curve of ``posterior_gamma_poisson``."""
     shapes = c["shape"] + c["temper"] * np.arange((c["n"] - 1) * c["largest"] + 1.0)
     return _points(c, ((shapes, c["temper"] * c["largest"]),), _gamma_divergences)
+
+
+def normal_regression(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
+    """The curve of ``posterior_normal_regression``: the same two legs, by SciPy's distributions."""
+    from scipy.stats import chi2, norm
+
+    alpha, beta, radius, n = c["precision"], c["noise"], c["radius"], c["n"]
+    top = (n - 1) * radius**2
+    s = np.concatenate([[0.0], np.geomspace(top * 1e-12, top, 4000)]) if top > 0 else np.zeros(2)
+    reach = np.minimum((s[1:] * (n - 1)) ** 0.5, (n - 1) * radius)
+    least = alpha + beta * s[:-1]
+    means = beta * c["response"] * reach / least
+    moves = 2 * beta * radius * (c["response"] + radius * means) / least
+    shift = float(np.max(moves * (alpha + beta * (s[1:] + radius**2)) ** 0.5)) * (1 + _SLACK)
+    ratio = (1 + beta * radius**2 / alpha) * (1 + _SLACK)
+
+    def by_shift(at: float) -> float:
+        return float(norm.sf(at / shift - shift / 2) - np.exp(at + norm.logsf(at / shift + shift / 2)))
+
+    def by_scale(at: float) -> float:
+        gap = math.log(ratio) / 2
+        wide = 2 * (at + gap) / (ratio - 1)
+        best = float(chi2.sf(wide, 1) - math.exp(at) * chi2.sf(wide * ratio, 1))
+        if gap > at:
+            narrow = 2 * (gap - at) / (ratio - 1)
+            best = max(best, float(chi2.cdf(narrow * ratio, 1) - math.exp(at) * chi2.cdf(narrow, 1)))
+        return min(1.0, max(0.0, best) + 1e-13)
+
+    points = []
+    for epsilon in c["epsilons"]:
+        splits = [(epsilon * k / 64, epsilon * (1 - k / 64)) for k in range(65)]
+        offers = [
+            min(by_shift(a) + math.exp(a) * by_scale(b), by_scale(b) + math.exp(b) * by_shift(a))
+            for a, b in splits
+        ]
+        points.append((epsilon, min(1.0, min(offers) * (1 + _SLACK))))
+    return [{"kind": "points", "points": tuple(points)}]
 
 
 def _points(c: Constants, families: Iterable[tuple[Any, ...]], divergences: Any) -> list[dict[str, Any]]:

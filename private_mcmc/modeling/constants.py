@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from private_mcmc.modeling.domain import Domain
-from private_mcmc.modeling.family import times
+from private_mcmc.modeling.family import UNKNOWN, times
 from private_mcmc.modeling.intervals import bounds
 from private_mcmc.modeling.predictor import MultiPredictor
 from private_mcmc.modeling.program import Program
@@ -54,7 +54,8 @@ def row_constants(program: Program, rows: Rows, predictor: MultiPredictor | None
         convex=family.convex,
         gradient_bound=times(radius, family.score_bound),
         curvature_bound=times(times(radius, radius), family.curvature_bound),
-        range_bound=min(spread, family.range_bound),
+        # A recognised family is evaluated by its own formula, which NumPyro's clamps do not bound.
+        range_bound=spread if family is UNKNOWN else family.range_bound,
         why=f"{family.why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
     )
 

@@ -6,8 +6,10 @@ equation, the program of a known function.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -94,11 +96,17 @@ def _spelled(program: Program, base: Variable, parameter: Variable) -> str | Non
     found = program.text([parameter], {base: "eta"})
     aval = program.avals[base]
     for name, spellings in _SPELLINGS.items():
-        for spelling in spellings:
-            known = trace(lambda eta, f=spelling: {"out": f(eta)}, eta=abstract(aval.shape, aval.dtype))
-            if known.text([known.outputs["out"]]) == found:
-                return name
+        if name == "softmax" and not aval.shape:
+            continue
+        if any(_text(spelling, aval.shape, aval.dtype) == found for spelling in spellings):
+            return name
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def _text(spelling: Callable[[jax.Array], jax.Array], shape: tuple[int, ...], dtype: Any) -> str:
+    known = trace(lambda eta: {"out": spelling(eta)}, eta=abstract(shape, dtype))
+    return known.text([known.outputs["out"]])
 
 
 def _exponential(

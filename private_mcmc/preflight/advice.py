@@ -81,13 +81,11 @@ def largest_temper(certify: Certify, temper: float, target: Target) -> float | N
     if not holds(low):
         return None
     high = temper
-    for _ in range(40):
+    while high / low > 1.004:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if holds(middle) else (low, middle)
-        if high / low < 1 + 1e-4:
-            break
-    result = rounded_down(low)
-    return result if holds(result) else None
+    result = rounded_down(high)
+    return result if holds(result) else rounded_down(low)
 
 
 def _bounds(row_model: RowModel, known: Constants, largest: float) -> list[Advice]:

@@ -11,17 +11,22 @@ from private_mcmc.accounting import (
     posterior_strongly_log_concave,
     row_sensitivity,
 )
+from private_mcmc.modeling import RowModel
+from private_mcmc.preflight.conjugates import conjugate_certificates
 from private_mcmc.preflight.constants import Constants
 from private_mcmc.target import Target
 
 
-def certificates(known: Constants, *, n: int, temper: float, target: Target) -> tuple[Statement, ...]:
+def certificates(
+    row_model: RowModel, known: Constants, *, n: int, temper: float, target: Target
+) -> tuple[Statement, ...]:
     """Every certificate whose assumptions are proved, best at the target first.
 
     - bounded log-likelihood: ``b = w·2r`` (``replace_one``) or ``w·r``, ``r`` the range of a row's loss;
     - strongly log-concave: ``Δ/√μ``-GDP, ``Δ = 2wC`` or ``wC``, ``μ`` the prior's for convex rows, and
       the prior's less ``wn`` times a row's curvature for others;
-    - bounded gradient: ``2B/√μ_K``-GDP, ``B = wnC``.
+    - bounded gradient: ``2B/√μ_K``-GDP, ``B = wnC``;
+    - exact conjugate families, where clipping is idle.
 
     **Guarantee**: each holds for one exact draw of ``known.subject``. None where that is no posterior.
     """
@@ -38,6 +43,8 @@ def certificates(known: Constants, *, n: int, temper: float, target: Target) -> 
             found.append(posterior_strongly_log_concave(sensitivity, mu, target.adjacency))
         bound = temper * n * known.gradient * (1 + 1e-12)
         found.append(posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency))
+    if known.subject == "posterior":
+        found += conjugate_certificates(row_model, n=n, temper=temper, target=target)
     return tuple(sorted(found, key=lambda statement: _rank(statement, target)))
 
 

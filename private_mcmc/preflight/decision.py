@@ -81,7 +81,7 @@ def examine(
     known = constants(row_model, clip, metric)
 
     def certify(at: float) -> tuple[Statement, ...]:
-        return certificates(known, n=n, temper=at, target=target)
+        return certificates(row_model, known, n=n, temper=at, target=target)
 
     proved = certify(temper)
     private = bool(proved) and meets(proved[0], target)

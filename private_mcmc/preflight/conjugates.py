@@ -1,0 +1,179 @@
+"""Certificates of exact posteriors, for models that are proved to be of a conjugate family."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import numpy as np
+
+from private_mcmc.accounting import Statement, posterior_strongly_log_concave
+from private_mcmc.accounting.conjugate_normal import posterior_normal_regression
+from private_mcmc.accounting.posterior_conjugate import (
+    posterior_beta_binomial,
+    posterior_dirichlet_categorical,
+    posterior_gamma_poisson,
+)
+from private_mcmc.modeling import Categories, RowModel
+from private_mcmc.modeling.intervals import bounds
+from private_mcmc.modeling.program import Variable, abstract, trace
+from private_mcmc.modeling.site_terms import row_values
+from private_mcmc.modeling.values import of_domain
+from private_mcmc.target import Target
+
+# Where the curve of an exact posterior is evaluated, in units of the target's ε.
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 5.0, 12.0, 30.0)
+_RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
+
+
+def conjugate_certificates(
+    row_model: RowModel, *, n: int, temper: float, target: Target
+) -> tuple[Statement, ...]:
+    """The exact statement of a conjugate model, if the model is proved to be one; under ``replace_one`` only.
+
+    The family of the one latent and of the one observed site, and how the latent enters it, are read
+    from the program; the prior's parameters are public constants of it.
+    """
+    if target.adjacency != "replace_one" or not _is_one_of_each(row_model):
+        return ()
+    epsilons = tuple(target.epsilon * factor for factor in _FACTORS)
+    finders = {"Beta": _beta, "Gamma": _gamma, "Dirichlet": _dirichlet, "Normal": _normal}
+    finder = finders.get(row_model.sites[0].family)
+    found = None if finder is None else finder(row_model, n, temper, epsilons)
+    return () if found is None else (found,)
+
+
+def _beta(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
+    family = row_model.observations[0].family
+    a, b = _number(row_model, "concentration1"), _number(row_model, "concentration0")
+    if family not in ("BernoulliProbs", "BinomialProbs") or not _is_handed_on(row_model, "probs"):
+        return None
+    trials = 1.0 if family == "BernoulliProbs" else _number(row_model, "total_count", observed=True)
+    low, high = _observed_range(row_model)
+    if a is None or b is None or trials is None or not (low >= 0 and high <= trials == round(trials)):
+        return None
+    return posterior_beta_binomial(a, b, n=n, trials=int(trials), temper=temper, epsilons=epsilons)
+
+
+def _gamma(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
+    predictor = row_model.predictor
+    if predictor is None or predictor.family.name != "Poisson" or not _is_identity(row_model):
+        return None
+    rate = row_model.program.outputs[f"given:{row_model.observations[0].name}:rate"]
+    shape, largest = _number(row_model, "concentration"), _observed_range(row_model)[1]
+    if shape is None or row_model.program.reads([rate]) != {"theta"} or not 1 <= largest < math.inf:
+        return None
+    return posterior_gamma_poisson(shape, n=n, largest=int(largest), temper=temper, epsilons=epsilons)
+
+
+def _dirichlet(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
+    program, site, observed = row_model.program, row_model.sites[0], row_model.observations[0]
+    concentration = _constant(row_model, program.outputs.get(f"given:{site.name}:concentration"))
+    direct = _is_handed_on(row_model, "probs")
+    if observed.family != "CategoricalProbs" or not direct or concentration is None:
+        return None
+    columns = [domain for _, domain in row_model.rows.items if isinstance(domain, Categories)]
+    alphas = tuple(float(alpha) for alpha in np.ravel(concentration))
+    if len(columns) != len(row_model.rows.items) or np.size(concentration) != site.shape[-1]:
+        return None
+    return posterior_dirichlet_categorical(alphas, n=n, temper=temper, epsilons=epsilons)
+
+
+def _normal(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
+    """Mean: every ``U_D`` has the same curvature, and the sensitivity is that of ``y``. Else: regression."""
+    predictor, program = row_model.predictor, row_model.program
+    if row_model.dim != 1 or predictor is None or predictor.family.name != "Normal":
+        return None
+    mean, sd = _number(row_model, "loc"), _number(row_model, "scale")
+    noise = _number(row_model, "scale", observed=True)
+    if predictor.family.link != "identity" or mean is None or sd is None or noise is None:
+        return None
+    low, high = _observed_range(row_model)
+    loc = program.outputs[f"given:{row_model.observations[0].name}:loc"]
+    if program.reads([loc]) == {"theta"}:
+        slope = predictor.radius
+        steep = temper * slope / noise**2 * (1 + 1e-12)
+        curvature = (1 / sd**2 + temper * n * (_slope(row_model) / noise) ** 2) * (1 - 1e-12)
+        if not math.isfinite(steep * (high - low)):
+            return None
+        return posterior_strongly_log_concave(steep * (high - low), curvature, "replace_one")
+    response = max(abs(low), abs(high))
+    if mean != 0 or not math.isfinite(predictor.radius * response) or not _has_no_offset(row_model):
+        return None
+    return posterior_normal_regression(
+        1 / sd**2, temper / noise**2, radius=predictor.radius, response=response, n=n, epsilons=epsilons
+    )
+
+
+def _is_one_of_each(row_model: RowModel) -> bool:
+    """One latent site, and per row one observed number without a weight."""
+    if len(row_model.sites) != 1 or len(row_model.observations) != 1:
+        return False
+    program, name = row_model.program, row_model.observations[0].name
+    weighted = any(key.startswith(f"weight:{name}:") for key in program.outputs)
+    return not weighted and program.size(program.outputs[f"observed:{name}"]) == 1
+
+
+def _is_identity(row_model: RowModel) -> bool:
+    """The predictor is the unconstrained latent itself, whatever the row."""
+    predictor = row_model.predictor
+    return (
+        predictor is not None
+        and row_model.dim == 1
+        and _slope(row_model) == 1.0
+        and _has_no_offset(row_model)
+    )
+
+
+def _slope(row_model: RowModel) -> float:
+    """The design of a one-dimensional model if it is the same for every row, else NaN."""
+    return _row_free(row_model, "design")
+
+
+def _has_no_offset(row_model: RowModel) -> bool:
+    return _row_free(row_model, "offset") == 0.0
+
+
+def _row_free(row_model: RowModel, part: str) -> float:
+    """The value of a one-dimensional design or offset that is proved equal for all rows, else NaN."""
+    function = getattr(row_model.predictor, part)
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
+    with jax.enable_x64(True):
+        program = trace(lambda **row: {"value": function(row)}, **shapes)
+        given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in row_model.rows.items}
+        (value,) = bounds(program, given, [program.outputs["value"]])
+    return value.lowest if value.known else math.nan
+
+
+def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> float | None:
+    """A parameter of the latent (or the observed site) that is one public constant."""
+    site = row_model.observations[0].name if observed else row_model.sites[0].name
+    value = _constant(row_model, row_model.program.outputs.get(f"given:{site}:{parameter}"))
+    if value is None or not np.all(value == np.ravel(value)[0]):
+        return None
+    return float(np.ravel(value)[0])
+
+
+def _constant(row_model: RowModel, variable: Variable | None) -> np.ndarray | None:
+    if variable is None or row_model.program.reads([variable]):
+        return None
+    with jax.enable_x64(True):
+        return np.asarray(row_model.program.run([variable], {})[0], dtype=np.float64)
+
+
+def _observed_range(row_model: RowModel) -> tuple[float, float]:
+    """Bounds of the observed value over the row domain."""
+    program = row_model.program
+    target = program.outputs[f"observed:{row_model.observations[0].name}"]
+    (value,) = bounds(program, row_values(program, row_model.rows), [target])
+    return value.lowest, value.highest
+
+
+def _is_handed_on(row_model: RowModel, parameter: str) -> bool:
+    """The observed site's parameter is the latent's own value, at most reshaped."""
+    program = row_model.program
+    variable = program.outputs.get(f"given:{row_model.observations[0].name}:{parameter}")
+    made = {output: equation for equation in program.equations for output in equation.outputs}
+    while variable in made and made[variable].name in _RESHAPING:
+        variable = made[variable].inputs[0]
+    return variable is not None and variable == program.outputs[f"value:{row_model.sites[0].name}"]
