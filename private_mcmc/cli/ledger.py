@@ -35,7 +35,7 @@ def init(
     delta: Annotated[float, typer.Option(help="Total δ.")],
     adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out.")] = "replace_one",
     filter: Annotated[
-        str | None, typer.Option(help="gdp, rdp or pure; by default gdp, and pure at δ = 0.")
+        str | None, typer.Option(help="gdp, rdp or basic; by default gdp, and basic at δ = 0.")
     ] = None,
     key: KeyOption = None,
     as_json: JsonOption = False,

@@ -7,7 +7,7 @@ from private_mcmc.release.grid import StateGrid, state_grid
 from private_mcmc.release.ledger import Ledger
 from private_mcmc.release.ledger_filter import Filter
 from private_mcmc.release.ledger_state import Balance, Reservation
-from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, plan_second_moments
+from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedStates
 from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
@@ -29,6 +29,7 @@ __all__ = [
     "SecondMoments",
     "SecondMomentsPlan",
     "StateGrid",
+    "floored",
     "gaussian_noise",
     "laplace_noise",
     "plan_expectations",

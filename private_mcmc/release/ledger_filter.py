@@ -12,7 +12,7 @@ from private_mcmc.accounting.rdp import delta_at_order
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.target import Target
 
-FilterKind = Literal["gdp", "rdp", "pure"]
+FilterKind = Literal["gdp", "rdp", "basic"]
 _ORDERS = tuple(1 + 2.0 ** (exponent / 8) for exponent in range(-24, 97))
 
 
@@ -25,7 +25,7 @@ class Filter:
     ==========  =====================================================  ==========================
     ``gdp``     ``m²`` of its Gaussian statement                       largest ``m²`` within (ε, δ)
     ``rdp``     its Rényi divergence at one order fixed beforehand     largest such within (ε, δ)
-    ``pure``    its ``ε`` at ``δ = 0``                                 ``ε``
+    ``basic``   the largest share ``s`` of the budget, ``(sε, sδ)``    1
     ==========  =====================================================  ==========================
 
     **Guarantee**: everything released together is ``(ε, δ)``-DP, also when each release was chosen after
@@ -33,9 +33,11 @@ class Filter:
     order and limit are fixed before the first release (they are, in the ledger). Costs are added and
     compared as exact fractions.
 
-    In a ``gdp`` filter a pure ``ε``-DP release costs ``(2Φ^{-1}(e^ε/(1+e^ε)))²``, the least ``m²`` whose
-    trade-off curve lies below randomised response.
-    Source: Smith, Thakurta 2022 (``gdp``); Feldman, Zrnic 2021 (``rdp``); Dong, Roth, Su 2022.
+    ``basic`` takes every statement and adds up ``ε`` and ``δ``. In a ``gdp`` filter a pure ``ε``-DP
+    release costs ``(2Φ^{-1}(e^ε/(1+e^ε)))²``, the least ``m²`` whose trade-off curve lies below randomised
+    response.
+    Source: Smith, Thakurta 2022 (``gdp``); Feldman, Zrnic 2021 (``rdp``); Rogers, Roth, Ullman,
+    Vadhan 2016 (``basic``); Dong, Roth, Su 2022.
 
     Attributes:
         order: the Rényi order of an ``rdp`` filter, else 0.
@@ -55,28 +57,46 @@ class Filter:
         """
         level = self._level(statement)
         if 0 <= level < math.inf:
-            return Fraction(level) ** 2 if self.kind == "gdp" else Fraction(level)
+            return self._exact(Fraction(level))
         if statement.parts:
             return sum((self.cost(part) for part in statement.parts), Fraction(0))
         raise ReleaseError(
             f"the statement ({statement.argument.theorem}) has no cost under a {self.kind!r} filter. "
-            + ("Keep such releases under a data set with an 'rdp' filter." if self.kind != "rdp" else "")
+            + ("A data set with a 'basic' filter takes it." if self.kind != "basic" else "")
         )
 
     def _level(self, statement: Statement) -> float:
-        """``m``, the Rényi divergence or ``ε`` of a statement, an upper bound."""
-        if self.kind == "pure":
-            return statement.epsilon(0.0)
+        """``m``, the Rényi divergence, the share or the ``ε`` of a statement, an upper bound."""
+        if self.kind == "basic":
+            return self._share(statement) if self.delta > 0 else statement.epsilon(0.0)
         if self.kind == "rdp":
             return statement.rdp(self.order)
         m = math.inf if statement.gdp is None else statement.gdp
         return min(m, _gdp_of_pure(statement.epsilon(0.0)))
 
+    def _exact(self, level: Fraction) -> Fraction:
+        if self.kind == "gdp":
+            return level**2
+        return level / Fraction(self.epsilon) if self.kind == "basic" and self.delta == 0 else level
+
+    def _share(self, statement: Statement) -> float:
+        """Least ``s`` found such that the statement gives ``(sε, sδ)``, ``δ > 0``."""
+        low, high = 0.0, 1.0
+        while not statement.delta(high * self.epsilon) <= high * self.delta:
+            low, high = high, 2 * high
+            if high > 1e6:
+                return math.inf
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            fits = statement.delta(middle * self.epsilon) <= middle * self.delta
+            low, high = (low, middle) if fits else (middle, high)
+        return high
+
     def epsilon_of(self, amount: Fraction) -> float:
         """The ``ε`` at this filter's ``δ`` of costs that add up to ``amount``, rounded up."""
         spent = float(amount) * (1 + 2.0**-50)
-        if self.kind == "pure":
-            return spent
+        if self.kind == "basic":
+            return spent * self.epsilon
         if self.kind == "gdp":
             return gdp.epsilon(math.sqrt(spent) * (1 + 2.0**-50), self.delta)
         if spent == 0:
@@ -96,7 +116,8 @@ class Filter:
             return f"{math.sqrt(amount):.6g}-GDP"
         if self.kind == "rdp":
             return f"({self.order:.4g}, {float(amount):.6g})-RDP"
-        return f"pure ε = {float(amount):.6g}"
+        shown = f"ε = {float(amount) * self.epsilon:.6g}"
+        return shown if self.delta == 0 else f"({shown}, δ = {float(amount) * self.delta:.3g})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -110,16 +131,16 @@ class Filter:
 
 
 def filter_for(target: Target, kind: FilterKind | None = None) -> Filter:
-    """The filter whose releases together meet ``target``; ``kind=None``: ``pure`` at ``δ = 0``, else ``gdp``.
+    """The filter whose releases together meet ``target``; by default ``gdp``, and ``basic`` at ``δ = 0``.
 
     Raises:
         DeclarationError: for an unknown kind, or ``gdp`` and ``rdp`` at ``δ = 0``.
     """
-    chosen = ("pure" if target.delta == 0 else "gdp") if kind is None else kind
+    chosen = ("basic" if target.delta == 0 else "gdp") if kind is None else kind
     if chosen not in get_args(FilterKind):
         raise DeclarationError(f"filter {chosen!r}: one of {', '.join(get_args(FilterKind))}.")
-    if chosen == "pure":
-        return Filter("pure", target.epsilon, target.delta, Fraction(target.epsilon))
+    if chosen == "basic":
+        return Filter("basic", target.epsilon, target.delta, Fraction(1))
     if not target.delta > 0:
         raise DeclarationError(f"a {chosen!r} filter never gives δ = 0: give the budget a δ > 0.")
     if chosen == "gdp":

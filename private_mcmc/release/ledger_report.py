@@ -40,7 +40,7 @@ def refusal(state: LedgerState, found: DataSet, cost: Fraction) -> str:
         return message + "Nothing more fits."
     fits = f"What would fit: ε = {_shown_below(kept.epsilon_of(room))} at δ = {kept.delta:g}"
     share = (
-        "" if kept.kind == "pure" else f", or {_shown_below(float(room / cost))} of a path's Langevin time"
+        "" if kept.kind == "basic" else f", or {_shown_below(float(room / cost))} of a path's Langevin time"
     )
     return f"{message}{fits}{share}."
 

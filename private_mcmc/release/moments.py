@@ -35,14 +35,6 @@ class SecondMoments:
     noise_sd: float
     statement: Statement
 
-    def floored(self, least: float) -> FloatArray:
-        """The matrix with its eigenvalues raised to ``least > 0``."""
-        if not least > 0:
-            raise DeclarationError(f"least={least}: eigenvalues are floored at a positive public number.")
-        values, vectors = np.linalg.eigh(self.matrix)
-        raised: FloatArray = (vectors * np.maximum(values, least)) @ vectors.T
-        return (raised + raised.T) / 2
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         return {
@@ -53,6 +45,15 @@ class SecondMoments:
 
     def __repr__(self) -> str:
         return f"SecondMoments(dim={len(self.matrix)}, noise_sd={self.noise_sd:.4g})\n{self.statement}"
+
+
+def floored(matrix: FloatArray, least: float) -> FloatArray:
+    """A symmetric matrix with its eigenvalues raised to ``least > 0``: post-processing of a release."""
+    if not least > 0:
+        raise DeclarationError(f"least={least}: eigenvalues are floored at a positive public number.")
+    values, vectors = np.linalg.eigh(matrix)
+    raised: FloatArray = (vectors * np.maximum(values, least)) @ vectors.T
+    return (raised + raised.T) / 2
 
 
 @dataclass(frozen=True)

@@ -170,11 +170,11 @@ def test_a_reservation_is_settled_once(ledger):
         ledger.settle(reservation, "refunded")
 
 
-def test_a_pure_budget_is_spent_in_epsilon(tmp_path):
+def test_a_budget_without_delta_is_spent_in_epsilon(tmp_path):
     ledger = Ledger.create(tmp_path / "file")
     ledger.declare("people", Target(1.0, 0.0))
     ledger.reserve("people", laplace(0.75, adjacency="replace_one", sensitivity=1.0, scale=2.0), purpose="x")
-    with pytest.raises(BudgetExceeded, match=r"pure ε = 0\.25"):
+    with pytest.raises(BudgetExceeded, match=r"has ε = 0\.25 left"):
         ledger.reserve(
             "people", laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0), purpose="x"
         )

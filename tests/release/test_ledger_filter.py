@@ -78,11 +78,21 @@ def test_a_composition_without_one_curve_is_charged_part_by_part():
 
 def test_what_proves_nothing_in_the_currency_is_refused():
     assert filter_for(Target(1.0, 1e-6), "rdp").cost(concentrated(0.1)) > 0
-    with pytest.raises(ReleaseError, match="rdp"):
+    with pytest.raises(ReleaseError, match="basic"):
         filter_for(Target(1.0, 1e-6), "gdp").cost(concentrated(0.1))
-    with pytest.raises(ReleaseError, match="pure"):
+    with pytest.raises(ReleaseError, match="basic"):
         filter_for(Target(1.0, 0.0)).cost(normal(0.1))
     assert filter_for(Target(1.0, 0.0)).cost(pure(0.25)) == Fraction(0.25)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.floats(0.01, 2), st.floats(0.1, 5), st.floats(1e-9, 0.01))
+def test_a_basic_filter_takes_any_statement_at_a_share_that_it_meets(m, epsilon, delta):
+    kept = filter_for(Target(epsilon, delta), "basic")
+    share = float(kept.cost(normal(m)))
+    assert normal(m).delta(share * epsilon) <= share * delta
+    assert normal(m).delta(share * epsilon * 0.999) > share * delta * 0.999
+    assert kept.cost(concentrated(m**2 / 2)) > 0
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,6 @@ def test_schema_errors_are_about_shapes_only():
 
 def test_flooring_keeps_what_is_above_and_lifts_what_is_below():
     released = moments.SecondMoments(np.diag([4.0, -1.0]), 1.0, plan().statement)
-    np.testing.assert_allclose(released.floored(0.5), np.diag([4.0, 0.5]), atol=1e-12)
+    np.testing.assert_allclose(floored(released.matrix, 0.5), np.diag([4.0, 0.5]), atol=1e-12)
     with pytest.raises(DeclarationError, match="positive"):
-        released.floored(0.0)
+        floored(released.matrix, 0.0)
