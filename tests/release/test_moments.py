@@ -12,7 +12,7 @@ from scipy import stats
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import moments
-from private_mcmc.release.moments import plan_second_moments
+from private_mcmc.release.moments import floored, plan_second_moments
 
 
 def plan(gdp=0.5, radius=1.0, dim=3, num_rows=50, adjacency="replace_one"):
