@@ -148,6 +148,7 @@ def _errors_of_one(
 
 def make_pilot(
     moments: Array,
+    noise_sd: float,
     num_rows: int,
     radius: float,
     precision: Array,
@@ -156,17 +157,18 @@ def make_pilot(
     outcomes: Mapping[str, Array],
     key: jax.Array,
 ) -> Pilot:
-    """Draw pilot data sets with second moments ``moments`` (``XᵀX`` of ``num_rows`` rows, ``‖x‖ ≤ radius``).
+    """Draw pilot data sets with second moments near ``moments`` (``XᵀX`` of ``num_rows`` rows).
 
+    ``moments`` carries noise of sd ``noise_sd``; each data set's own moments differ from it by as much, so
+    that the pilot feels a preconditioner made from noisy moments. Rows keep to ``‖x‖ ≤ radius``.
     ``outcomes`` lists possible values of the columns the loss needs, each of shape ``(k,)``; a row's
     outcome is drawn with probabilities proportional to ``exp(−ψ(η, outcome))``.
     """
     count = min(PILOT_ROWS, num_rows)
     with jax.enable_x64(True):
         keys = jax.random.split(key, PILOT_DRAWS)
-        draw = partial(
-            _draw_data, loss, jnp.asarray(moments / num_rows), count, radius, jnp.asarray(precision), outcomes
-        )
+        second, noise = jnp.asarray(moments / num_rows), noise_sd / num_rows
+        draw = partial(_draw_data, loss, second, noise, count, radius, jnp.asarray(precision), outcomes)
         design, columns = jax.vmap(draw)(keys)
         whitened_precision = root.T @ precision @ root
         return Pilot(
@@ -182,16 +184,20 @@ def make_pilot(
 def _draw_data(
     loss: Loss,
     second_moment: jax.Array,
+    noise_sd: float,
     count: int,
     radius: float,
     precision: jax.Array,
     outcomes: Mapping[str, Any],
     key: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    rows_key, parameter_key, outcome_key = jax.random.split(key, 3)
+    noise_key, rows_key, parameter_key, outcome_key = jax.random.split(key, 4)
     p = second_moment.shape[0]
-    values, vectors = jnp.linalg.eigh(second_moment)
-    design = jax.random.normal(rows_key, (count, p)) @ (vectors * jnp.sqrt(jnp.maximum(values, 0.0))).T
+    noise = jax.random.normal(noise_key, (p, p)) * noise_sd / jnp.sqrt(2.0)
+    values, vectors = jnp.linalg.eigh(second_moment + (noise + noise.T) / jnp.sqrt(2.0))
+    # Like real covariates: one nearly constant direction (the largest) and skewed ones.
+    scores = (jax.random.exponential(rows_key, (count, p)) - 1.0).at[:, -1].set(1.0)
+    design = scores @ (vectors * jnp.sqrt(jnp.maximum(values, 0.0))).T
     norm = jnp.linalg.norm(design, axis=1, keepdims=True)
     design = design * jnp.minimum(1.0, radius / jnp.maximum(norm, 1e-300))
     theta = jnp.linalg.solve(jnp.linalg.cholesky(precision).T, jax.random.normal(parameter_key, (p,)))

@@ -62,7 +62,7 @@ class Plan:
 
     def run_stage(self, moments: SecondMoments) -> RunStage:
         """Stage two for the released moments: post-processing, free."""
-        return best_stage(self.problem, moments.floored(_noise_floor(moments.noise_sd, self.problem.dim)))
+        return best_stage(self.problem, moments.matrix, moments.noise_sd)
 
 
 def plan(
@@ -108,8 +108,7 @@ def plan(
         adjacency=target.adjacency,
         budget=math.sqrt(budget**2 - moments_gdp**2) * (1 - 1e-12),
     )
-    guess = _guessed_moments(problem) + _noise_floor(moments.noise.sd, reading.dim) * np.eye(reading.dim)
-    expected = best_stage(problem, guess)
+    expected = best_stage(problem, _guessed_moments(problem), moments.noise.sd)
     stages = (moments.statement, accounting.run(run_schedule(problem, expected.kernel, expected.num_steps)))
     statement = accounting.adaptive(budget, target.adjacency, stages)
     return Plan(problem, rows, target, dict(model_args or {}), moments, statement, expected)
@@ -134,11 +133,6 @@ def _precision(reading: RowModel) -> Array:
         raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
     hessian = np.asarray(reading.prior.hessian, dtype=np.float64)
     return np.diag(hessian) if hessian.ndim == 1 else hessian
-
-
-def _noise_floor(noise_sd: float, dim: int) -> float:
-    """Size of the noise matrix's spectral norm: directions below it are not told apart from noise."""
-    return noise_sd * math.sqrt(2.0 * dim)
 
 
 def _guessed_moments(problem: Problem) -> Array:

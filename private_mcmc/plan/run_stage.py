@@ -17,6 +17,7 @@ from private_mcmc.kernels import PrivateULA
 from private_mcmc.modeling import Predictor, RowModel
 from private_mcmc.plan.outcomes import possible_outcomes
 from private_mcmc.plan.pilot import Pilot, Prediction, make_pilot
+from private_mcmc.release import floored
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
@@ -70,16 +71,19 @@ class RunStage:
     prediction: Prediction
 
 
-def best_stage(problem: Problem, moments: Array) -> RunStage:
-    """The stage whose predicted error on made-up rows with second moments ``moments`` is smallest.
+def best_stage(problem: Problem, noisy_moments: Array, noise_sd: float) -> RunStage:
+    """The stage whose predicted error on made-up rows with about these second moments is smallest.
 
-    ``M = (XᵀX + P/b)^{-1}`` with ``b`` the bound on a row's curvature: the metric in which the data's
-    curvature is at most ``b`` and a flat direction is as wide as the prior.
+    Eigenvalues of ``noisy_moments`` below the noise's spectral norm are raised to it. ``M = (XᵀX +
+    P/b)^{-1}`` with ``b`` the bound on a row's curvature: the metric in which the data's curvature is at
+    most ``b`` and a flat direction is as wide as the prior.
     """
+    moments = floored(noisy_moments, noise_sd * math.sqrt(2.0 * problem.dim))
     metric = np.linalg.inv(moments + problem.precision / problem.curvature)
     metric = (metric + metric.T) / 2
     pilot = make_pilot(
         moments,
+        noise_sd,
         problem.num_rows,
         problem.predictor.radius,
         problem.precision,
