@@ -16,6 +16,7 @@ from private_mcmc.accounting.posterior import (
 )
 from private_mcmc.accounting.sensitivity import row_sensitivity, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.accounting.stepwise import stepwise
 from private_mcmc.accounting.verify import verify
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "second_moments",
     "second_moments_noise",
     "sensitivity",
+    "stepwise",
     "to_mean",
     "to_sum",
     "verify",

@@ -113,6 +113,13 @@ def _gaussian_levels(part: Mapping[str, Any]) -> list[float]:
     return [curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] or [math.inf]
 
 
+def _stepwise(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    level, miss = 0.0, 0.0
+    for epsilon, delta in c["steps"].values():
+        level, miss = level + epsilon, miss + delta
+    return [{"kind": "points", "points": ((level, min(1.0, miss)),)} if miss > 0 else _pure(level)]
+
+
 RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.bounded": _posterior_bounded,
     "posterior.strongly_log_concave": _posterior_concave,
@@ -127,4 +134,5 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "langevin": rules_langevin.langevin,
     "composition": _composition,
     "adaptive": _adaptive,
+    "stepwise": _stepwise,
 }

@@ -1,0 +1,42 @@
+"""Statements of procedures made of several ``(ε_i, δ_i)`` steps, each chosen from the ones before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import Curve, Points, Pure
+from private_mcmc.accounting.rounding import up
+from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Adjacency, check_adjacency
+
+
+def stepwise(
+    steps: Mapping[str, tuple[float, float]],
+    *,
+    adjacency: Adjacency,
+    theorem: str,
+    assumptions: tuple[str, ...] = (),
+) -> Statement:
+    """``(Σ ε_i, Σ δ_i)``-DP for named steps, each ``(ε_i, δ_i)``-DP given the outputs of the earlier ones.
+
+    Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006), valid for adaptively
+    chosen steps.
+
+    Raises:
+        DeclarationError: without steps, or for values out of range.
+    """
+    if not steps:
+        raise DeclarationError("stepwise: at least one step is needed.")
+    for level, miss in steps.values():
+        gdp.check_epsilon(level)
+        gdp.check_delta(miss)
+    total = up(math.fsum(level for level, _ in steps.values()))
+    miss = min(1.0, up(math.fsum(miss for _, miss in steps.values())))
+    curve: Curve = Pure(total) if miss == 0 else Points(((total, miss),))
+    constants = {"steps": {name: (float(level), float(part)) for name, (level, part) in steps.items()}}
+    return Statement(
+        check_adjacency(adjacency), (curve,), Argument(theorem, tuple(assumptions), constants, "stepwise")
+    )
