@@ -116,6 +116,8 @@ def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[S
         parts = _undominated(phi)
         if len(parts) > 1:
             single = [bound for part in parts for bound in _constant(part, noise, steps, diameter)]
+            if _pointless(parts, noise, steps) and not math.isfinite(diameter):
+                return single
             return single + _numerical(Minimum(parts), noise, steps, diameter)
         phi = parts[0]
     if isinstance(phi, Point):
@@ -149,6 +151,24 @@ def _undominated(phi: Minimum) -> tuple[Modulus, ...]:
             kept = [other for other in kept if not _below(part, other)] + [part]
     known = tuple(part for part in kept if not isinstance(part, Point))
     return known or tuple(kept)
+
+
+def _pointless(parts: tuple[Modulus, ...], noise: float, steps: int) -> bool:
+    """Whether no certificate mixing an expanding line with one far above it can beat the path.
+
+    It would have to climb to where the lines cross, and coming down again costs at least ``N²/W`` for
+    some number of steps on the lower line; below the crossing the path is optimal.
+    """
+    if len(parts) != 2 or not all(isinstance(part, Affine) for part in parts):
+        return False
+    low, high = sorted((part for part in parts if isinstance(part, Affine)), key=lambda part: part.offset)
+    rho, offset = float(low.slope), float(low.offset)
+    if not rho > 1:
+        return False
+    crossing = (float(high.offset) - offset) / (float(high.gap) - float(low.gap))
+    left = rho ** -np.arange(1.0, min(steps, 100_000) + 1)
+    descent = (crossing + offset * (1 - left) / (rho - 1)) ** 2 * (rho * rho - 1) / (1 - left * left)
+    return bool(steps * offset**2 <= float(np.min(descent)))
 
 
 def _below(low: Modulus, high: Modulus) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -79,24 +80,25 @@ class SampledChain:
 
     def distance(self, steps: int) -> float:
         """Distance surely not exceeded after ``steps`` steps with equal noise and equal batches."""
-        return min(self.diameter, _coupled(self.modulus, self.largest_shift, steps))
+        if steps == 0:
+            return 0.0
+        if isinstance(self.modulus, Affine) and float(self.modulus.gap) >= 0:
+            gap = float(self.modulus.gap)
+            rate = math.inf if gap == 1 else -math.log1p(-gap)
+            reached = float(steps) if gap == 0 else -math.expm1(-steps * rate) / gap
+            return min(self.diameter, up(self.largest_shift * reached))
+        return self._climb[min(steps, len(self._climb) - 1)]
 
-
-def _coupled(phi: Modulus, shift: float, steps: int) -> float:
-    if steps == 0:
-        return 0.0
-    if isinstance(phi, Affine) and float(phi.gap) >= 0:
-        gap = float(phi.gap)
-        reached = (
-            float(steps) if gap == 0 else -math.expm1(steps * math.log1p(-gap)) / gap if gap < 1 else 1.0
-        )
-        return up(shift * reached)
-    distance = np.zeros(1)
-    for _ in range(steps):
-        distance = up(phi.value(distance)) + shift
-        if not distance[0] < 1e12 * shift:
-            return math.inf
-    return float(distance[0])
+    @cached_property
+    def _climb(self) -> tuple[float, ...]:
+        """Distances after 0, 1, 2, … steps, up to where they stop growing."""
+        climb = [0.0]
+        while len(climb) <= self.steps and climb[-1] < min(self.diameter, 1e12 * self.largest_shift):
+            reached = up(float(self.modulus.value(np.array([climb[-1]]))[0])) + self.largest_shift
+            climb.append(min(self.diameter, up(reached)))
+        if climb[-1] < self.diameter and len(climb) <= self.steps:
+            climb.append(self.diameter)
+        return tuple(climb)
 
 
 @dataclass(frozen=True)

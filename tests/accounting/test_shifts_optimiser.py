@@ -154,3 +154,13 @@ def test_a_diameter_lets_a_numerical_certificate_start_late():
     assert bound.first > 900
     assert bound.m_squared == certify(Root(1.0, 0.04, 0.1), 1.0, bound.shifts, start=2.0)
     assert bound.m_squared < last_state(Root(1.0, 0.04, 0.1), 1.0, 1000).m_squared
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.floats(0.01, 0.3), st.floats(0.01, 0.3), st.floats(0.01, 0.3), st.floats(1.1, 6), st.integers(2, 40)
+)
+def test_skipping_the_search_for_a_far_second_line_loses_nothing(expand, shrink, push, factor, steps):
+    phi = Minimum((Affine(-expand, push), Affine(shrink, push * factor)))
+    quick = last_state(phi, 0.5, steps).m_squared
+    assert best(phi, 0.5, steps) >= quick * (1 - 1e-6)
