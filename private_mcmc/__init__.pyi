@@ -18,7 +18,7 @@ from .kernels import PrivateULA
 from .modeling import Ball, Binary, Box, Categories, Counts, Real, Rows
 from .plan import Plan, plan
 from .preflight import PreflightReport, preflight
-from .release import Expectations
+from .release import Expectations, Ledger
 from .schedule import Schedule
 from .target import Target
 
@@ -33,6 +33,7 @@ __all__ = [
     "DeclarationError",
     "DoThisInstead",
     "Expectations",
+    "Ledger",
     "LedgerError",
     "NeverPrivate",
     "NotPrivate",

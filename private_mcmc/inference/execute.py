@@ -54,7 +54,10 @@ def run_declared(
     output = _chain(decision.reading, decision.schedule, rows, present, keys, session, observable)
     statement = decision.statement.of(_name())
     if expectations is not None and output.average is not None:
-        return Outcome(replace(expectations.release(output.average, keys.provenance.to_dict()), statement=statement), statement)
+        return Outcome(
+            replace(expectations.release(output.average, keys.provenance.to_dict()), statement=statement),
+            statement,
+        )
     released = _states(decision.reading, decision.schedule, output, statement, keys, session.num_warmup)
     return Outcome(released, statement)
 

@@ -9,13 +9,14 @@ import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.inference.account import Account
 from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
 from private_mcmc.inference.execute import Outcome, Session, run_declared, run_plan
 from private_mcmc.kernels import PrivateULA, run_keys
 from private_mcmc.modeling import Rows
 from private_mcmc.plan import Plan, RunStage
-from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, SecondMoments
+from private_mcmc.release import Expectations, Ledger, ReleasedExpectations, ReleasedStates, SecondMoments
 from private_mcmc.schedule import Release
 from private_mcmc.target import Target
 
@@ -46,6 +47,9 @@ class PrivateMCMC:
             an upper bound.
         model_args: the model's other arguments, public.
         init_params: public start, flat and unconstrained; zero if left out.
+        ledger: charged before the run touches the data; see :class:`private_mcmc.Ledger`.
+        dataset: the ledger's name for the data set.
+        purpose: the owner's words for the ledger's history.
         progress_bar: show steps done.
         unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
 
@@ -67,6 +71,9 @@ class PrivateMCMC:
         n: int | None = None,
         model_args: Mapping[str, Any] | None = None,
         init_params: npt.ArrayLike | None = None,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
         progress_bar: bool = True,
         unsafe_seed: bool = False,
     ) -> None:
@@ -90,13 +97,23 @@ class PrivateMCMC:
         )
         self._plan: Plan | None = None
         self._session = Session(num_warmup, init_params, progress_bar)
+        self._account = Account(ledger, dataset, purpose)
         self._n = n
         self._unsafe_seed = unsafe_seed
         self._outcome: Outcome | None = None
 
     @classmethod
-    def from_plan(cls, plan: Plan, *, progress_bar: bool = True, unsafe_seed: bool = False) -> Self:
-        """A driver that executes every stage of ``plan``, each charged its declared share."""
+    def from_plan(
+        cls,
+        plan: Plan,
+        *,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
+        progress_bar: bool = True,
+        unsafe_seed: bool = False,
+    ) -> Self:
+        """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once."""
         expected = plan.expected
         driver = cls(
             expected.kernel,
@@ -107,6 +124,9 @@ class PrivateMCMC:
             guarantee=plan.guarantee,
             n=plan.n,
             model_args=plan.model_args,
+            ledger=ledger,
+            dataset=dataset,
+            purpose=purpose,
             progress_bar=progress_bar,
             unsafe_seed=unsafe_seed,
         )
@@ -129,6 +149,7 @@ class PrivateMCMC:
         Raises:
             DataSchemaError: for missing columns, wrong shapes or types, a wrong number of rows.
             NotPrivate: if preflight or the run's own statement refuses; nothing was computed then.
+            BudgetExceeded: if the ledger has too little left.
             ReleaseError: for a seed given without ``unsafe_seed=True``.
         """
         declared = self._declared
@@ -139,9 +160,12 @@ class PrivateMCMC:
         checked = checked_columns(declared.rows, data, declared.target, n)
         self._outcome = None
         if self._plan is not None:
-            self._outcome = run_plan(self._plan, checked, keys, self._session)
-        else:
-            self._outcome = run_declared(declared, decide(declared, n), checked, keys, self._session)
+            with self._account.charge(self._plan.statement, declared, checked):
+                self._outcome = run_plan(self._plan, checked, keys, self._session)
+            return
+        decision = decide(declared, n)
+        with self._account.charge(decision.statement, declared, checked):
+            self._outcome = run_declared(declared, decision, checked, keys, self._session)
 
     @property
     def statement(self) -> Statement:
