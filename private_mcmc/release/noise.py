@@ -97,7 +97,7 @@ class LaplaceNoise:
         return -self.scale * math.log1p(-probability)
 
     def _measurement(self) -> Any:
-        dp = _opendp()
+        dp = opendp()
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l1_distance(T=float)
         return dp.m.make_laplace(*space, scale=self.scale, k=_exponent(self.grid))
 
@@ -172,7 +172,7 @@ class GaussianNoise:
         return self.scale * float(ndtri(0.5 + probability / 2))
 
     def _measurement(self) -> Any:
-        dp = _opendp()
+        dp = opendp()
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l2_distance(T=float)
         return dp.m.make_gaussian(*space, scale=self.scale, k=_exponent(self.grid))
 
@@ -194,7 +194,8 @@ def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoi
     return _confirmed(GaussianNoise(gdp, sensitivity, size, scale, grid))
 
 
-def _opendp() -> Any:
+def opendp() -> Any:
+    """OpenDP's prelude, loaded when first needed."""
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
