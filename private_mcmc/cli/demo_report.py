@@ -104,13 +104,16 @@ def _curator_note(results: DemoResults) -> list[Block]:
 
 
 def _forest(results: DemoResults, names: tuple[str, ...]) -> Plot:
+    """Intervals of every coefficient, in units of the reference's sd around its mean where there is one."""
     heights = np.arange(len(names))[::-1].astype(float)
-    drawn = [_intervals(results.draws, heights + 0.14, "private (released)", 0)]
-    if results.reference is not None:
-        drawn.append(_intervals(results.reference, heights - 0.14, "NUTS (curator's side)", 1))
+    reference = results.reference
+    centre, scale = (0.0, 1.0) if reference is None else (reference.mean(0), reference.std(0))
+    drawn = [_intervals((results.draws - centre) / scale, heights + 0.14, "private (released)", 0)]
+    if reference is not None:
+        drawn.append(_intervals((reference - centre) / scale, heights - 0.14, "NUTS (curator's side)", 1))
     return Plot(
         title="Coefficients: median and 90 % interval",
-        x_label="coefficient",
+        x_label="coefficient" if reference is None else "(coefficient − NUTS mean) / NUTS sd",
         y_label="",
         drawn=tuple(drawn),
         description="One row for each covariate; the private interval above the non-private one.",
@@ -194,8 +197,8 @@ def _expectation(
     return [
         Text(
             "The probability that one made-up profile earns more than 50,000 dollars. The posterior that "
-            f"guarantee='posterior' can certify weights the people by only {number(_temper(results))}, so its "
-            "answer is closer to the prior's; where data are plenty the path is the better buy."
+            f"guarantee='posterior' can certify weights the people by only {number(_temper(results))}, so "
+            "its answer is closer to the prior's; where data are plenty the path is the better buy."
         ),
         Facts(tuple(facts)),
     ]

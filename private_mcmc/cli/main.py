@@ -16,6 +16,8 @@ ERROR = 3
 COMMANDS = {
     "demo": "private_mcmc.cli.demo:demo",
     "preflight": "private_mcmc.cli.preflight:preflight",
+    "plan": "private_mcmc.cli.plan:plan",
+    "run": "private_mcmc.cli.run:run",
     "account": "private_mcmc.cli.account:app",
     "ledger": "private_mcmc.cli.ledger:app",
 }

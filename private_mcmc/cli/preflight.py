@@ -12,6 +12,17 @@ from typing import Annotated, Any
 
 import typer
 
+from private_mcmc.cli.declared import (
+    AdjacencyOption,
+    ArgsOption,
+    Delta,
+    Epsilon,
+    JsonOption,
+    ModelArgument,
+    NumRows,
+    RowsOption,
+    read_rows,
+)
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Target, check_adjacency
 
@@ -57,33 +68,30 @@ def read_arguments(path: Path | None) -> dict[str, Any]:
 
 
 def preflight(
-    model: Annotated[str, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION")],
-    rows: Annotated[Path, typer.Option(help="TOML file: a domain for every column of a row")],
-    n: Annotated[int, typer.Option("--n", help="number of rows (its public bound under add_remove)")],
-    epsilon: Annotated[float, typer.Option(help="ε of the target")],
-    delta: Annotated[float, typer.Option(help="δ of the target")],
-    adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out")] = "replace_one",
+    model: ModelArgument,
+    rows: RowsOption,
+    n: NumRows,
+    epsilon: Epsilon,
+    delta: Delta,
+    adjacency: AdjacencyOption = "replace_one",
     clip: Annotated[
         float | None, typer.Option(help="bound on every row's gradient that a kernel enforces")
     ] = None,
     temper: Annotated[float, typer.Option(help="power of the likelihood")] = 1.0,
-    args: Annotated[Path | None, typer.Option(help="TOML file: the model's public arguments")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    args: ArgsOption = None,
+    as_json: JsonOption = False,
     html: Annotated[Path | None, typer.Option(help="write an HTML report to this file")] = None,
 ) -> None:
     """Decide whether a model's posterior is private, from the program and public facts alone.
 
     Exit code: 0 private, 1 not private, 2 unknown, 3 error.
     """
-    from private_mcmc.modeling import Rows
     from private_mcmc.preflight import preflight as decide
 
     target = Target(epsilon, delta, check_adjacency(adjacency))
-    if not rows.is_file():
-        raise DeclarationError(f"{rows}: no such file.")
     report = decide(
         load_model(model),
-        Rows.from_toml(rows),
+        read_rows(rows),
         target,
         n=n,
         clip=clip,

@@ -1,0 +1,66 @@
+"""``private-mcmc run MODEL.py:model --rows rows.toml --data people.csv …``: plan, run, release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from private_mcmc.cli.declared import (
+    AdjacencyOption,
+    ArgsOption,
+    Delta,
+    Epsilon,
+    ModelArgument,
+    RowsOption,
+    read_rows,
+)
+from private_mcmc.cli.preflight import load_model, read_arguments
+from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Target, check_adjacency
+
+
+def run(
+    model: ModelArgument,
+    rows: RowsOption,
+    data: Annotated[Path, typer.Option(help="CSV file of private rows, with a header")],
+    epsilon: Epsilon,
+    delta: Delta,
+    output: Annotated[Path, typer.Option(help="write the released draws and their statement here (JSON)")],
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="fields of a vector column, as NAME=field,field,…; may be repeated"),
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("--n", help="public bound on the number of rows (add_remove)")
+    ] = None,
+    adjacency: AdjacencyOption = "replace_one",
+    args: ArgsOption = None,
+    ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None,
+    dataset: Annotated[str | None, typer.Option(help="the ledger's name for these rows")] = None,
+    purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = "",
+) -> None:
+    """Run a planned private path on a CSV file and save what was released (guarantee='run')."""
+    from private_mcmc.cli.table import read_columns
+    from private_mcmc.inference import PrivateMCMC
+    from private_mcmc.plan import plan
+    from private_mcmc.release import Ledger
+
+    if output.exists():
+        raise DeclarationError(f"{output}: exists already; a release is never overwritten.")
+    target = Target(epsilon, delta, check_adjacency(adjacency))
+    if target.adjacency != "replace_one" and n is None:
+        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public bound, --n.")
+    declared = read_rows(rows)
+    columns = read_columns(data, declared, column or [])
+    count = len(next(iter(columns.values()))) if n is None else n
+    made = plan(load_model(model), declared, target, n=count, model_args=read_arguments(args))
+    books = None if ledger is None else Ledger(ledger)
+    driver = PrivateMCMC.from_plan(made, ledger=books, dataset=dataset, purpose=purpose)
+    driver.run(**columns)
+    draws = {name: value.tolist() for name, value in driver.get_samples().items()}
+    text = json.dumps({"draws": draws, "statement": driver.statement.to_dict()})
+    output.write_text(text, encoding="utf-8")
+    driver.print_summary()
