@@ -95,8 +95,9 @@ def _bounds(row_model: RowModel, known: Constants, largest: float) -> list[Advic
         radius = rounded_down(largest / known.score)
         columns = _design_columns(row_model)
         found.append(Advice("radius", radius, f"bound the rows: ‖x‖ ≤ {number(radius)}{columns}"))
-    what = "the posterior of the Huberised likelihood is then certified"
-    found.append(Advice("clip", largest, f"clip each row's gradient at {number(largest)}: {what}"))
+    if row_model.predictor is not None:
+        what = "the posterior of the Huberised likelihood is then certified"
+        found.append(Advice("clip", largest, f"clip each row's gradient at {number(largest)}: {what}"))
     return found
 
 

@@ -142,7 +142,7 @@ def _marginal(row_model: RowModel, direction: np.ndarray) -> Marginal | None:
         mean, sd = gaussian
         return Marginal(lambda t: (t - mean) ** 2 / (2 * sd**2), sd)
     used = np.flatnonzero(direction)
-    if len(used) == 1 and _is_independent(row_model, int(used[0])):
+    if len(used) == 1 and is_independent(row_model, int(used[0])):
         return Marginal(_along(row_model, int(used[0])), 1.0)
     return None
 
@@ -166,7 +166,7 @@ def _gaussian(row_model: RowModel, direction: np.ndarray) -> tuple[float, float]
     return float(-direction @ covariance @ slope), math.sqrt(float(direction @ covariance @ direction))
 
 
-def _is_independent(row_model: RowModel, index: int) -> bool:
+def is_independent(row_model: RowModel, index: int) -> bool:
     """Whether the prior is a product of a factor in this coordinate and one in all the others."""
     if not row_model.prior.factorised:
         return False

@@ -8,7 +8,6 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.preflight.outcome import PreflightReport
-from private_mcmc.preflight.refutation import event_words
 from private_mcmc.report import (
     Block,
     Facts,
@@ -154,7 +153,7 @@ def _refuted(found: PreflightReport) -> list[Block]:
     blocks += [
         Facts(
             (
-                ("event", event_words(refutation.coordinate, refutation.intervals)),
+                ("event", refutation.event),
                 ("probability on D", refutation.p),
                 ("probability on D′", refutation.q),
                 ("e^ε · probability on D′ + δ", bound),

@@ -19,8 +19,11 @@ class Refutation:
     the posterior of ``first`` does not integrate, so there is nothing that could be private.
 
     Attributes:
-        coordinate: the quantity the event speaks of.
-        intervals: the event.
+        event: the event in words.
+        coordinate: the quantity that ``intervals`` and ``density`` speak of.
+        intervals: the event on a line; empty where the event is a union of boxes.
+        coordinates: the quantities that ``boxes`` speak of.
+        boxes: the event in two or three dimensions, ``(low, high)`` for each coordinate.
         density: the two posterior densities of the coordinate, ``(x, first, second)``, for a plot.
     """
 
@@ -28,8 +31,11 @@ class Refutation:
     reason: str
     first: DataSet
     second: DataSet | None = None
+    event: str = ""
     coordinate: str = ""
     intervals: tuple[tuple[float, float], ...] = ()
+    coordinates: tuple[str, ...] = ()
+    boxes: tuple[tuple[tuple[float, float], ...], ...] = ()
     p: float = 0.0
     q: float = 0.0
     p_low: float = 0.0
@@ -43,8 +49,13 @@ class Refutation:
             "reason": self.reason,
             "first": self.first.to_dict(),
             "second": None if self.second is None else self.second.to_dict(),
+            "event": self.event,
             "coordinate": self.coordinate,
-            "event": [[None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals],
+            "intervals": [
+                [None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals
+            ],
+            "coordinates": list(self.coordinates),
+            "boxes": [[list(side) for side in box] for box in self.boxes],
             "p": self.p,
             "q": self.q,
             "p_low": self.p_low,

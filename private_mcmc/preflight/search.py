@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -76,17 +77,16 @@ class Found:
     second: Counts
     violation: Violation
 
-    def data_set(self, counts: Counts) -> DataSet:
-        """The data set with these counts."""
-        return DataSet(
-            tuple((row, count) for row, count in zip(self.line.rows, counts, strict=True) if count)
-        )
+
+def data_set(rows: Sequence[PublicRow], counts: Counts) -> DataSet:
+    """The data set with these counts of these rows."""
+    return DataSet(tuple((row, count) for row, count in zip(rows, counts, strict=True) if count))
 
 
 def search(line: Line, *, n: int, temper: float, target: Target) -> Found | None:
     """The pair with the largest excess among extreme data sets; ``None`` if none of them violates."""
     best: Found | None = None
-    for first, second in list(_pairs(len(line.rows), n, target.adjacency))[:_MOST_PAIRS]:
+    for first, second in list(adjacent_pairs(len(line.rows), n, target.adjacency))[:_MOST_PAIRS]:
         p, q = line.log_posterior(first, temper), line.log_posterior(second, temper)
         found = violation(p, q, target.epsilon, target.delta)
         if found is not None and (best is None or found.excess > best.violation.excess):
@@ -94,7 +94,7 @@ def search(line: Line, *, n: int, temper: float, target: Target) -> Found | None
     return best
 
 
-def _pairs(rows: int, n: int, adjacency: str) -> Iterator[tuple[Counts, Counts]]:
+def adjacent_pairs(rows: int, n: int, adjacency: str) -> Iterator[tuple[Counts, Counts]]:
     """Adjacent data sets: the changed row among all ``rows``, the others alike, row 0 (nearest inert) first.
 
     ``replace_one``: exactly ``n`` rows. ``zero_out``: any rows may be absent. ``add_remove``: at most
@@ -117,10 +117,16 @@ def _others(rows: int, n: int, adjacency: str) -> list[Counts]:
     if n == 1:
         return [nobody] if adjacency != "add_remove" else []
     crowd = [tuple((n - 1) * (index == place) for index in range(rows)) for place in range(rows)]
+    mixed = [
+        tuple((n - 1 - half) * (index == one) + half * (index == two) for index in range(rows))
+        for one, two in combinations(range(min(rows, 4)), 2)
+        for half in [(n - 1) // 2]
+        if half
+    ]
     if adjacency == "replace_one":
-        return crowd
+        return crowd + mixed
     one = [tuple(int(index == place) for index in range(rows)) for place in range(rows)]
-    return ([nobody] if adjacency == "zero_out" else one) + crowd
+    return ([nobody] if adjacency == "zero_out" else one) + crowd + mixed
 
 
 def _plus(counts: Counts, index: int) -> Counts:
