@@ -7,71 +7,77 @@ The check makes sure that this is also what the user wrote.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.errors import DoThisInstead
+from private_mcmc.modeling.intervals import evaluate
+from private_mcmc.modeling.program import Program
 from private_mcmc.modeling.rows import Rows
-from private_mcmc.modeling.tracing import Anatomy, Model, terms
+from private_mcmc.modeling.tracing import Anatomy
 
-_COUNT = 7
+Data: TypeAlias = Mapping[str, np.ndarray]
+
+COUNT = 7
 _SCALES = (0.0, 0.3, 1.0, 3.0)
+_TOLERANCE = 1e-7
 
 
-def refuse_coupled_rows(
-    model: Model, model_args: Mapping[str, Any], rows: Rows, anatomy: Anatomy, key: jax.Array
-) -> None:
+@dataclass(frozen=True, eq=False)
+class _Programs:
+    """The model on one row and on several."""
+
+    one: Program
+    many: Program
+
+    def whole(self, key: str, theta: np.ndarray, data: Data) -> float:
+        return evaluate(self.many, [key], theta=theta, **data)[0]
+
+    def alone(self, key: str, theta: np.ndarray, data: Data) -> np.ndarray:
+        rows = ({name: column[i : i + 1] for name, column in data.items()} for i in range(COUNT))
+        return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0] for row in rows])
+
+    def differ(self, key: str, theta: np.ndarray, data: Data) -> bool:
+        whole, alone = self.whole(key, theta, data), self.alone(key, theta, data)
+        summed = float(alone.sum())
+        if not (np.isfinite(whole) and np.isfinite(summed)):
+            # Both may overflow together (an unbounded column under exp); never one alone.
+            return bool(np.isfinite(whole) != np.isfinite(summed))
+        return not abs(whole - summed) <= _TOLERANCE * (1 + float(np.abs(alone).sum()))
+
+
+def refuse_coupled_rows(one: Program, many: Program, rows: Rows, anatomy: Anatomy) -> None:
     """Compare, at random parameters and synthetic rows, each observed site with its rows' own terms.
+
+    ``many`` is the program of the model on ``COUNT`` rows.
 
     Raises:
         DoThisInstead: where they differ; the message names the site and the columns that couple rows.
     """
-    function = terms(model, model_args, anatomy.latents)
-    names = [site.name for site in anatomy.observations]
-
-    def observed(theta: jax.Array, data: Mapping[str, jax.Array]) -> jax.Array:
-        values = function(theta, **data)
-        return jnp.stack([values[f"row:{name}"] for name in names])
-
-    @jax.jit
-    def both(thetas: jax.Array, data: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        single = {name: column[:, None] for name, column in data.items()}
-        whole = jax.vmap(lambda theta: observed(theta, data))(thetas)
-        alone = jax.vmap(lambda theta: jax.vmap(lambda row: observed(theta, row))(single))(thetas)
-        return whole, alone
-
-    row_key, theta_key = jax.random.split(key)
-    data = jax.jit(lambda seed: rows.synthetic(seed, _COUNT))(row_key)
-    thetas = jax.random.normal(theta_key, (len(_SCALES), anatomy.dim)) * jnp.asarray(_SCALES)[:, None]
-    whole, alone = (np.asarray(values) for values in both(thetas, data))
-    summed, size = alone.sum(axis=1), np.abs(alone).sum(axis=1)
-    for index, name in enumerate(names):
-        finite = np.isfinite(whole[:, index]) & np.isfinite(summed[:, index])
-        with np.errstate(invalid="ignore"):
-            same = np.abs(whole[:, index] - summed[:, index]) <= 1e-7 * (1 + size[:, index])
-        # Both may overflow together (an unbounded column under exp); never one alone.
-        together = np.isfinite(whole[:, index]) == np.isfinite(summed[:, index])
-        if not np.all(together & (same | ~finite)):
-            raise DoThisInstead(_mismatch(name, _coupling(both, thetas, data, index), anatomy))
-        if not np.any(finite):
+    programs = _Programs(one, many)
+    data = {name: np.asarray(column) for name, column in rows.synthetic(jax.random.key(0), COUNT).items()}
+    draws = np.random.default_rng(0).normal(size=(len(_SCALES), anatomy.dim))
+    thetas = [scale * draw for scale, draw in zip(_SCALES, draws, strict=True)]
+    for site in anatomy.observations:
+        key = f"row:{site.name}"
+        if any(programs.differ(key, theta, data) for theta in thetas):
+            raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), anatomy))
+        if not any(np.isfinite(programs.whole(key, theta, data)) for theta in thetas):
             raise DoThisInstead(
-                f"site {name!r}: its log density is not finite on any synthetic row of the declared domain; "
-                "declare the domain of its columns so that every row is possible under the model."
+                f"site {site.name!r}: its log density is not finite on any synthetic row of the declared "
+                "domain; declare the domain of its columns so that every row is possible under the model."
             )
 
 
-def _coupling(both: Any, thetas: jax.Array, data: Mapping[str, jax.Array], index: int) -> list[str]:
-    """Columns whose reordering changes what the whole model makes of the site beyond reordering its rows."""
+def _coupling(programs: _Programs, key: str, thetas: list[np.ndarray], data: Data) -> list[str]:
+    """Columns that couple rows even when all other columns are the same in every row."""
     coupled = []
-    for column in data:
-        changed = {name: values[:1].repeat(len(values), 0) for name, values in data.items() if name != column}
-        first = {**changed, column: data[column]}
-        whole, alone = both(thetas, first)
-        gap = np.asarray(whole)[:, index] - np.asarray(alone).sum(axis=1)[:, index]
-        if not np.all(np.abs(gap) <= 1e-7 * (1 + np.abs(np.asarray(alone)).sum(axis=1)[:, index])):
+    for column, values in data.items():
+        level: dict[str, Any] = {name: other[:1].repeat(COUNT, 0) for name, other in data.items()}
+        if any(programs.differ(key, theta, {**level, column: values}) for theta in thetas):
             coupled.append(column)
     return coupled
 

@@ -32,8 +32,8 @@ class Domain:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the column after ``project`` under x64: float64 for reals, int32 for whole numbers."""
-        return np.dtype(np.int32)
+        """Type of the column after ``project`` under x64: float64 for reals, int64 for whole numbers."""
+        return np.dtype(np.int64)
 
     @property
     def norm_bound(self) -> float:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.modeling.affinity import Level, affinity
+from private_mcmc.modeling.intervals import evaluate
 from private_mcmc.modeling.prior_sites import GAUSSIAN, SEPARABLE, Separable
-from private_mcmc.modeling.program import Program
+from private_mcmc.modeling.program import Program, abstract, trace
 from private_mcmc.modeling.tracing import Site
 
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
@@ -182,21 +183,14 @@ def _recognised(program: Program, sites: Sequence[Site]) -> dict[str, Separable]
     if not kept:
         return {}
     dim = program.shape(program.inputs["theta"])[0]
-    points = np.stack([np.zeros(dim), *(0.7 * np.cos(np.arange(1.0, dim + 1) * step) for step in (1.3, 2.9))])
-
-    @jax.jit
-    def both(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        targets = [
-            program.outputs[f"{kind}:{site.name}"] for site, _ in kept for kind in ("prior", "jacobian")
-        ]
-        own = jnp.stack(program.run(targets, {program.inputs["theta"]: theta}))
-        forms = [
-            jnp.sum(form.potential(theta[site.slice].reshape(site.unconstrained_shape)))
-            for site, form in kept
-        ]
-        return -own.reshape(len(kept), 2).sum(axis=1), jnp.stack(forms)
-
-    own, forms = (np.stack(values) for values in zip(*(both(point) for point in points), strict=True))
+    points = [np.zeros(dim), *(0.7 * np.cos(np.arange(1.0, dim + 1) * step) for step in (1.3, 2.9))]
+    ours = trace(
+        lambda theta: {site.name: _anchored(site, form, 0.0)(theta[site.slice]) for site, form in kept},
+        theta=abstract((dim,), np.float64),
+    )
+    parts = [[f"{kind}:{site.name}" for kind in ("prior", "jacobian")] for site, _ in kept]
+    own = np.asarray([[-sum(evaluate(program, part, theta=point)) for part in parts] for point in points])
+    forms = np.asarray([evaluate(ours, [site.name for site, _ in kept], theta=point) for point in points])
     gaps = own - forms
     same = np.all(np.abs(gaps - gaps[0]) <= 1e-8 * (1 + np.abs(own)), axis=0)
     return {

@@ -13,7 +13,7 @@ import numpy as np
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.modeling.constants import RowConstants, row_constants
-from private_mcmc.modeling.coupling import refuse_coupled_rows
+from private_mcmc.modeling.coupling import COUNT, refuse_coupled_rows
 from private_mcmc.modeling.predictor import MultiPredictor, Predictor, Row, View, build, predicted_loss
 from private_mcmc.modeling.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.modeling.program import Program, abstract, trace
@@ -93,7 +93,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         program = _program(model, rows, public, one, 1)
         refuse_prior_on_data(program, one)
         refuse_prior_on_count(program, _program(model, rows, public, one, max(n, 2)), one)
-        refuse_coupled_rows(model, public, rows, one, jax.random.key(0))
+        refuse_coupled_rows(program, _program(model, rows, public, one, COUNT), rows, one)
         found = find_structure(program, rows, one.observations)
         structure, bases = found if found is not None else (None, ())
         narrow = _narrow_view(model, rows, public, one, structure)

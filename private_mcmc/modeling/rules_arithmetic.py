@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from private_mcmc.modeling.values import Value, anything, between, up
+from private_mcmc.modeling.values import Value, anything, between, constant, up
 
 Operands: TypeAlias = Sequence[Value]
 Params: TypeAlias = Mapping[str, Any]
@@ -79,10 +79,13 @@ def _scaled(factor: float, norm: float) -> float:
 
 
 def reciprocal(a: Value) -> Value | None:
-    """Bounds of ``1/a`` where ``a`` is not near zero."""
-    if not np.all((a.lo > 0) | (a.hi < 0)):
+    """Bounds of ``1/a`` where ``a`` has one sign; it may come as near to zero as it likes."""
+    one_sign = ((a.lo >= 0) & (a.hi > 0)) | ((a.hi <= 0) & (a.lo < 0))
+    if not np.any(one_sign):
         return None
-    return widen(1 / a.hi, 1 / a.lo)
+    lo = np.where(a.hi == 0, -np.inf, 1 / a.hi)
+    hi = np.where(a.lo == 0, np.inf, 1 / a.lo)
+    return widen(np.where(one_sign, lo, -np.inf), np.where(one_sign, hi, np.inf))
 
 
 def _div(operands: Operands, params: Params, shape: Shape) -> Value | None:
@@ -97,6 +100,32 @@ def _div(operands: Operands, params: Params, shape: Shape) -> Value | None:
         return result
     # Division of integers truncates towards zero.
     return between(np.minimum(result.lo, np.trunc(result.lo)), np.maximum(result.hi, np.trunc(result.hi)))
+
+
+def _pow(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    """``a^b``: monotone in each argument where ``a > 0``, so extreme at the corners."""
+    a, b = operands
+    if b.known and np.all(b.lo == b.lo.flat[0]) and float(b.lo.flat[0]).is_integer() and abs(b.lowest) <= 64:
+        return _integer_pow([a], {"y": int(b.lowest)}, shape)
+    if not np.all(a.lo >= 0) or (np.any(a.lo == 0) and not np.all(b.lo > 0)):
+        return None
+    corners = np.stack([np.broadcast_to(x**y, shape) for x in (a.lo, a.hi) for y in (b.lo, b.hi)])
+    if np.any(np.isnan(corners)):
+        return None
+    return widen(corners.min(axis=0), corners.max(axis=0), 16)
+
+
+def _rem(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    """The remainder has the sign of the dividend and is smaller than the divisor."""
+    a, b = operands
+    if a.whole and b.known and np.all(np.abs(b.lo) == 1):
+        return constant(np.zeros(shape))
+    if a.known and b.known:
+        return constant(np.broadcast_to(np.fmod(a.lo, b.lo), shape))
+    if not np.all((b.lo > 0) | (b.hi < 0)):
+        return None
+    size = np.broadcast_to(np.maximum(np.abs(b.lo), np.abs(b.hi)), shape)
+    return between(np.where(a.lo >= 0, 0.0, -size), np.where(a.hi <= 0, 0.0, size), whole=a.whole and b.whole)
 
 
 def _integer_pow(operands: Operands, params: Params, shape: Shape) -> Value | None:
@@ -183,6 +212,8 @@ ARITHMETIC: Mapping[str, Rule] = {
     "mul": _mul,
     "div": _div,
     "integer_pow": _integer_pow,
+    "pow": _pow,
+    "rem": _rem,
     "square": lambda operands, params, shape: _integer_pow(operands, {"y": 2}, shape),
     "dot_general": _dot_general,
     "reduce_sum": _reduce_sum,

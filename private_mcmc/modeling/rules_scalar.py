@@ -96,6 +96,15 @@ def _logical(function: Callable[..., np.ndarray]) -> Rule:
     return rule
 
 
+def _xor(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    a, b = operands
+    if any(value.lowest < 0 or value.highest > 1 for value in operands):
+        return None
+    decided = (a.lo == a.hi) & (b.lo == b.hi)
+    apart = (a.lo != b.lo).astype(np.float64)
+    return between(np.where(decided, apart, 0.0), np.where(decided, apart, 1.0), whole=True)
+
+
 def _is_finite(operands: Operands, params: Params, shape: Shape) -> Value:
     a = operands[0]
     return between((np.isfinite(a.lo) & np.isfinite(a.hi)).astype(np.float64), np.ones(shape), whole=True)
@@ -127,15 +136,13 @@ def _shrinking(rule: Rule) -> Rule:
 def _positive_part(function: Callable[[np.ndarray], np.ndarray], edge: float, at_edge: float) -> Rule:
     """An increasing function defined above ``edge`` only."""
 
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
         a = operands[0]
-        if not np.all(a.lo >= edge):
-            return None
-        return widen(
-            np.where(a.lo == edge, at_edge, function(a.lo)),
-            np.where(a.hi == edge, at_edge, function(a.hi)),
-            8,
-        )
+        inside = a.lo >= edge
+        lo = np.where(a.lo == edge, at_edge, function(np.maximum(a.lo, edge)))
+        hi = np.where(a.hi == edge, at_edge, function(np.maximum(a.hi, edge)))
+        wide = widen(np.where(inside, lo, -np.inf), np.where(inside, hi, np.inf), 8)
+        return between(wide.lo, wide.hi, uniform=a.uniform)
 
     return rule
 
@@ -215,6 +222,7 @@ SCALARS: Mapping[str, Rule] = {
     "ge": _compare(lambda a, b: a.lo >= b.hi, lambda a, b: a.hi < b.lo),
     "and": _logical(np.minimum),
     "or": _logical(np.maximum),
+    "xor": _xor,
     "not": _logical(lambda a: 1.0 - a),
     "is_finite": _is_finite,
     "exp": _monotone(np.exp, 0.0, np.inf),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.modeling.rules_arithmetic import Operands, Params, Rule, Shape, hypot, widen
@@ -75,8 +77,28 @@ def _iota(operands: Operands, params: Params, shape: Shape) -> Value:
     return constant(np.broadcast_to(np.arange(shape[axis]).reshape(sizes), shape))
 
 
+def _positions(indices: Value, params: Params, shape: Shape) -> np.ndarray:
+    """Which element of an array of ``shape`` each gathered element is; −1 out of bounds."""
+    numbers = jnp.arange(math.prod(shape), dtype=jnp.int32).reshape(shape)
+    starts = jnp.asarray(indices.lo.astype(np.int32))
+    found = jax.lax.gather(
+        numbers,
+        starts,
+        params["dimension_numbers"],
+        params["slice_sizes"],
+        mode=params["mode"],
+        fill_value=-1,
+    )
+    return np.asarray(found)
+
+
 def _gather(operands: Operands, params: Params, shape: Shape) -> Value | None:
     a, indices = operands
+    if indices.known:
+        where = _positions(indices, params, a.shape)
+        if np.any(where < 0):
+            return None
+        return between(a.lo.ravel()[where], a.hi.ravel()[where], whole=a.whole)
     last = np.asarray(a.shape) - np.asarray(params["slice_sizes"])
     starts = np.asarray(params["dimension_numbers"].start_index_map, int)
     # Out of bounds, the filler (NaN) would appear: nothing is proved then.

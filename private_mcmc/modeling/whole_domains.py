@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,11 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from private_mcmc.modeling.domain import Domain, every_other, whole
+
+
+def _integer() -> Any:
+    """int64 under ``enable_x64``: JAX computes functions of int32 numbers in float32."""
+    return jax.dtypes.canonicalize_dtype(np.int64)
 
 
 def _as_whole(column: ArrayLike, largest: int) -> jax.Array:
@@ -21,15 +27,15 @@ def _as_whole(column: ArrayLike, largest: int) -> jax.Array:
         bound = bound if float(bound) <= largest else np.nextafter(bound, values.dtype.type(0))
         values = jnp.clip(jnp.round(jnp.where(jnp.isnan(values), 0.0, values)), 0, bound)
     elif values.dtype == jnp.bool_:
-        values = values.astype(jnp.int32)
+        values = values.astype(_integer())
     else:
         values = jnp.clip(values, 0, min(largest, int(np.iinfo(values.dtype).max)))
-    return jnp.clip(values.astype(jnp.int32), 0, largest)
+    return jnp.clip(values.astype(_integer()), 0, largest)
 
 
 @dataclass(frozen=True)
 class Binary(Domain):
-    """0 or 1, as int32: at least one half is 1, everything else (NaN too) is 0."""
+    """0 or 1, as int64: at least one half is 1, everything else (NaN too) is 0."""
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """``(0, 1)``."""
@@ -37,16 +43,16 @@ class Binary(Domain):
 
     def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
         """Threshold at one half."""
-        return (jnp.asarray(column) >= 0.5).astype(jnp.int32)
+        return (jnp.asarray(column) >= 0.5).astype(_integer())
 
     def synthetic(self, key: jax.Array, n: int) -> jax.Array:
         """Fair coin flips."""
-        return jax.random.bernoulli(key, 0.5, (n,)).astype(jnp.int32)
+        return jax.random.bernoulli(key, 0.5, (n,)).astype(_integer())
 
 
 @dataclass(frozen=True)
 class Categories(Domain):
-    """One of ``0 … k−1``, as int32; other numbers go to the nearest category, NaN to 0.
+    """One of ``0 … k−1``, as int64; other numbers go to the nearest category, NaN to 0.
 
     Raises:
         DeclarationError: unless ``2 ≤ k < 2^31``.
@@ -69,12 +75,12 @@ class Categories(Domain):
         """Half the rows in the first or last category, half uniform."""
         inner, ends = jax.random.split(key)
         extreme = jnp.where(jax.random.bernoulli(ends, 0.5, (n,)), self.k - 1, 0)
-        return every_other(n, extreme, jax.random.randint(inner, (n,), 0, self.k)).astype(jnp.int32)
+        return every_other(n, extreme, jax.random.randint(inner, (n,), 0, self.k)).astype(_integer())
 
 
 @dataclass(frozen=True)
 class Counts(Domain):
-    """A whole number from 0 to ``max``, as int32; other numbers go to the nearest one, NaN to 0.
+    """A whole number from 0 to ``max``, as int64; other numbers go to the nearest one, NaN to 0.
 
     Raises:
         DeclarationError: unless ``1 ≤ max < 2^31``.
