@@ -13,6 +13,7 @@ from private_mcmc.accounting.pld import Losses, Step, losses
 from private_mcmc.accounting.sampled_pairs import Sampled
 
 _MOST_PURE = 12
+_RESOLVED = 1e-9  # above it the joint losses are tighter than any Rényi bound
 
 
 def combine(curves: tuple[Curve, ...]) -> Curve:
@@ -62,10 +63,12 @@ class Product(Curve):
     def delta(self, epsilon: float) -> float:
         """The least of the compositions that apply to these kinds."""
         gdp.check_epsilon(epsilon)
-        found = [self._with_discrete_losses(epsilon), self._by_renyi(epsilon)]
+        best = self._with_discrete_losses(epsilon)
         if self._losses is not None:
-            found.append(self._losses.delta(epsilon))
-        return min(found)
+            best = min(best, self._losses.delta(epsilon))
+            if best > _RESOLVED:
+                return best
+        return min(best, self._by_renyi(epsilon))
 
     def epsilon(self, delta: float) -> float:
         """At ``δ = 0`` the sum of the pure levels."""
@@ -125,9 +128,16 @@ class Product(Curve):
         return min(1.0, (missed + kept * remaining) * (1 + 1e-12))
 
     def _by_renyi(self, epsilon: float) -> float:
+        if any(isinstance(part, Sampled) for part in self.parts):
+            return rdp.table_to_delta(self._divergences, epsilon)
         if not self.rdp(2.0) < math.inf and not self.rdp(1.01) < math.inf:
             return 1.0
         return rdp.to_delta(self.rdp, epsilon)
+
+    @cached_property
+    def _divergences(self) -> tuple[float, ...]:
+        """At ``rdp.ORDERS``: quadratures are worth keeping."""
+        return tuple(self.rdp(alpha) for alpha in rdp.ORDERS)
 
 
 def _sharpest(part: Points) -> tuple[float, float]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from private_mcmc.errors import DeclarationError
+
+
+_LOG_GAPS = tuple(-7 + 0.25 * step for step in range(85))
+ORDERS = tuple(1 + math.exp(gap) for gap in _LOG_GAPS)
 
 
 def check_order(alpha: float) -> float:
@@ -63,7 +67,7 @@ def to_delta(divergence: Callable[[float], float], epsilon: float) -> float:
         alpha = 1 + math.exp(log_gap)
         return delta_at_order(alpha, divergence(alpha), epsilon)
 
-    grid = [-7 + 0.25 * step for step in range(85)]
+    grid = _LOG_GAPS
     values = [at(point) for point in grid]
     best = min(range(len(grid)), key=values.__getitem__)
     low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
@@ -75,3 +79,15 @@ def to_delta(divergence: Callable[[float], float], epsilon: float) -> float:
         smallest = min(smallest, at_left, at_right)
         low, high = (low, right) if at_left <= at_right else (left, high)
     return smallest
+
+
+def table_to_delta(divergences: Sequence[float], epsilon: float) -> float:
+    """``to_delta`` for divergences known at ``ORDERS`` only."""
+    if not epsilon >= 0:
+        raise DeclarationError(f"epsilon={epsilon}: must be a number in [0, ∞].")
+    if epsilon == math.inf:
+        return 0.0
+    return min(
+        delta_at_order(alpha, divergence, epsilon)
+        for alpha, divergence in zip(ORDERS, divergences, strict=True)
+    )

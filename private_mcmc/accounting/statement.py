@@ -172,6 +172,9 @@ class Statement:
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, (tuple, list)) and len(value) > 6:
-        return f"[{len(value)} values]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_short(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        shown = ", ".join(_short(item) for item in value) if len(value) <= 6 else f"{len(value)} values"
+        return f"[{shown}]"
     return str(value)

@@ -1,0 +1,86 @@
+"""One statement of every kind, for tests that must hold for all of them."""
+
+from __future__ import annotations
+
+from private_mcmc import accounting as acc
+from private_mcmc.schedule import Batch, Schedule
+
+CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
+BOUNDED = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=1.0, smoothness=9.0, gradient_bound=3.0)
+
+
+def schedule(**changes) -> Schedule:
+    base = {
+        "adjacency": "replace_one",
+        "num_rows": 100,
+        "dim": 2,
+        "step_size": 0.01,
+        "num_steps": 60,
+        "clip": 1.0,
+    }
+    return Schedule(**(base | changes))
+
+
+def varying(steps: int = 60) -> tuple[float, ...]:
+    return tuple(0.01 / (1 + k / 30) for k in range(steps))
+
+
+SCHEDULES = {
+    "path": schedule(),
+    "last": schedule(release="last"),
+    "states": schedule(release=(10, 30, 60), num_chains=3),
+    "last, varying": schedule(release="last", step_size=varying()),
+    "states, varying, projected": schedule(release=(9, 60), step_size=varying(), diameter=0.4),
+    "last, projected": schedule(release="last", diameter=0.2, num_steps=400),
+    "last, preconditioned": schedule(release="last", preconditioner=((2.0, 0.5), (0.5, 1.0))),
+    "last, anisotropic": schedule(release="last", noise=(1.0, 4.0)),
+    "path, zero out": schedule(adjacency="zero_out"),
+    "path, add remove": schedule(adjacency="add_remove"),
+    "cyclic path": schedule(batch=Batch(scheme="cyclic", size=10)),
+    "cyclic last": schedule(batch=Batch(scheme="cyclic", size=10), release="last"),
+    "cyclic states": schedule(
+        batch=Batch(scheme="cyclic", size=10), release=(7, 33, 60), adjacency="zero_out"
+    ),
+    "cyclic last, projected": schedule(batch=Batch(scheme="cyclic", size=10), release="last", diameter=0.5),
+    "poisson path": schedule(batch=Batch(scheme="poisson", rate=0.1), adjacency="add_remove"),
+    "poisson path, replaced": schedule(batch=Batch(scheme="poisson", rate=0.1), num_chains=2),
+    "poisson path, varying": schedule(batch=Batch(scheme="poisson", rate=0.1), step_size=varying()),
+    "poisson last": schedule(
+        batch=Batch(scheme="poisson", rate=0.1), release="last", num_steps=500, adjacency="zero_out"
+    ),
+    "poisson last, replaced": schedule(
+        batch=Batch(scheme="poisson", rate=0.1), release="last", num_steps=300, num_chains=2, diameter=0.3
+    ),
+    "fixed path": schedule(batch=Batch(scheme="fixed", size=10)),
+    "fixed path, zero out": schedule(batch=Batch(scheme="fixed", size=10), adjacency="zero_out"),
+    "truncated path": schedule(
+        batch=Batch(scheme="truncated_poisson", rate=0.1, size=15), adjacency="add_remove", num_steps=5
+    ),
+}
+
+
+def statements() -> dict[str, acc.Statement]:
+    found = {name: acc.run(item, CONVEX) for name, item in SCHEDULES.items()}
+    found["minimum of moduli"] = acc.run(schedule(release="last", num_steps=900), BOUNDED)
+    found["minimum of moduli, states"] = acc.run(schedule(release=(300, 900), num_steps=900), BOUNDED)
+    found["nothing proved"] = acc.run(schedule(release="last"))
+    found["laplace"] = acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4)
+    found["laplace, grid"] = acc.laplace(
+        0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4001, grid=1e-6, dim=3, what="means"
+    )
+    found["gaussian"] = acc.gaussian(adjacency="replace_one", sensitivity=0.2, scale=0.4, dim=3)
+    found["gaussian, grid"] = acc.gaussian(
+        adjacency="add_remove", sensitivity=0.2, scale=0.4, grid=1e-6, dim=3
+    )
+    found["second moments"] = acc.second_moments(radius=1.5, noise_sd=9.0, dim=4, adjacency="replace_one")
+    found["second moments, grid"] = acc.second_moments(
+        radius=1.5, noise_sd=9.0, dim=4, adjacency="zero_out", grid=1e-4
+    )
+    found["posterior, bounded"] = acc.posterior_bounded(0.7, "replace_one")
+    found["posterior, concave"] = acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one")
+    found["posterior, gradient"] = acc.posterior_bounded_gradient(0.6, 2.0, "add_remove")
+    found["composition"] = acc.compose(
+        found["path"], found["laplace"], found["posterior, bounded"], found["poisson path, replaced"]
+    )
+    found["nested composition"] = acc.compose(found["composition"], found["gaussian"])
+    return found

@@ -1,0 +1,117 @@
+"""Composition: candidate by candidate, one adjacency, one statement for each run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.curves import Concentrated, Gaussian, Pure
+from private_mcmc.errors import DeclarationError
+
+from tests.accounting.every_statement import CONVEX, schedule
+
+
+def concave(m: float) -> acc.Statement:
+    return acc.posterior_strongly_log_concave(m, 1.0, "replace_one")
+
+
+@given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6))
+def test_gaussian_levels_add_in_squares(levels):
+    total = acc.compose(*(concave(m) for m in levels))
+    exact = math.sqrt(math.fsum(m**2 for m in levels))
+    assert exact <= total.gdp <= exact * (1 + 1e-13)
+
+
+def test_pure_levels_add_at_delta_zero():
+    parts = [
+        acc.laplace(0.3, adjacency="zero_out", sensitivity=0.3, scale=1.0),
+        acc.laplace(0.4, adjacency="zero_out", sensitivity=0.4, scale=1.0, dim=2),
+        acc.posterior_bounded(0.5, "zero_out"),
+    ]
+    assert acc.compose(*parts).epsilon(0.0) == pytest.approx(1.2, rel=1e-12)
+    assert acc.compose(*parts).epsilon(1e-6) <= 1.2
+
+
+def test_every_choice_of_curves_is_a_candidate_and_the_minimum_is_last():
+    bounded = [acc.posterior_bounded(0.2, "replace_one") for _ in range(3)]
+    total = acc.compose(*bounded)
+    kinds = {type(curve).__name__ for curve in total.curves}
+    assert kinds == {"Product", "Concentrated"}
+    all_pure = acc.Statement("replace_one", (Pure(0.2),), bounded[0].argument)
+    all_zcdp = acc.Statement("replace_one", (Concentrated(0.2**2 / 8),), bounded[0].argument)
+    for delta in (0.0, 1e-9, 1e-3):
+        pure = acc.compose(*(all_pure,) * 3).epsilon(delta)
+        zcdp = acc.compose(*(all_zcdp,) * 3).epsilon(delta)
+        assert total.epsilon(delta) <= min(pure, zcdp) * (1 + 1e-9)
+
+
+def test_minimum_of_totals_is_not_total_of_minima():
+    """Mixing the best curve of each part at its own ε would be no bound; candidates keep to one choice."""
+    left = acc.Statement("replace_one", (Pure(1.0), Gaussian(0.3)), concave(1.0).argument)
+    total = acc.compose(left, left)
+    singles = [
+        acc.compose(
+            acc.Statement("replace_one", (a,), left.argument),
+            acc.Statement("replace_one", (b,), left.argument),
+        )
+        for a, b in itertools.product(left.curves, repeat=2)
+    ]
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        assert total.delta(epsilon) == pytest.approx(min(item.delta(epsilon) for item in singles), rel=1e-9)
+
+
+def test_order_and_grouping_do_not_matter():
+    a, b = concave(0.4), acc.laplace(0.3, adjacency="replace_one", sensitivity=0.3, scale=1.0)
+    c = acc.gaussian(adjacency="replace_one", sensitivity=0.2, scale=1.0, grid=1e-6)
+    first, second = acc.compose(a, b, c), acc.compose(c, acc.compose(b, a))
+    for epsilon in (0.1, 1.0, 3.0):
+        assert first.delta(epsilon) == pytest.approx(second.delta(epsilon), rel=1e-9)
+
+
+def test_adjacencies_never_mix():
+    one, other = concave(1.0), acc.posterior_bounded(0.1, "add_remove")
+    with pytest.raises(DeclarationError, match="add_remove"):
+        acc.compose(one, other)
+
+
+def test_one_run_is_one_mechanism():
+    last = acc.run(schedule(release="last"), CONVEX).of("run 7")
+    average = acc.laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0).of("run 7")
+    with pytest.raises(DeclarationError, match="one chain is one mechanism"):
+        acc.compose(last, average)
+    with pytest.raises(DeclarationError, match="run 7"):
+        acc.compose(acc.compose(last, concave(1.0)), average)
+    independent = acc.compose(last, average.of("run 8"))
+    assert independent.mechanisms == ("run 7", "run 8")
+
+
+def test_unnamed_repetitions_are_independent_runs():
+    run = acc.run(schedule(release="last"), CONVEX)
+    assert acc.compose(run, run).gdp == pytest.approx(run.gdp * math.sqrt(2), rel=1e-13)
+
+
+def test_a_single_statement_is_itself_and_none_is_refused():
+    one = concave(1.0)
+    assert acc.compose(one) is one
+    with pytest.raises(DeclarationError):
+        acc.compose()
+
+
+def test_many_statements_with_several_curves_stay_few_candidates():
+    parts = [acc.posterior_bounded(0.05 * (k + 1), "replace_one") for k in range(12)]
+    total = acc.compose(*parts)
+    assert len(total.curves) <= 65
+    assert total.epsilon(0.0) == pytest.approx(sum(0.05 * (k + 1) for k in range(12)), rel=1e-9)
+    assert total.verify()
+
+
+def test_composed_statement_keeps_its_parts_and_prints_them():
+    a, b = concave(0.4), acc.laplace(0.3, adjacency="replace_one", sensitivity=0.3, scale=1.0, what="mean")
+    total = acc.compose(a, b)
+    assert total.parts == (a, b)
+    assert "Gopi" in str(total) and "mean" in str(total)

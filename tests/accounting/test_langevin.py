@@ -1,0 +1,385 @@
+"""Statements of full-batch runs against exact Gaussian laws and one another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.mean_loss import MeanForm, to_mean, to_sum
+from private_mcmc.accounting.sensitivity import ROUNDING_SLACK
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Average, Batch, Schedule
+
+CASES = Path(__file__).parent.parent / "cases"
+TRAPS = json.loads((CASES / "traps.json").read_text())
+QUADRATIC = json.loads((CASES / "ula_quadratic.json").read_text())["cases"]
+
+
+def schedule(**changes) -> Schedule:
+    base = {
+        "adjacency": "replace_one",
+        "num_rows": 1,
+        "dim": 1,
+        "step_size": 0.01,
+        "num_steps": 100,
+        "clip": 1.0,
+        "release": "last",
+    }
+    return Schedule(**(base | changes))
+
+
+def without_slack(statement: acc.Statement) -> float:
+    """The bound itself: a run adds 1e-9 for the rounding of a step after the sum."""
+    return statement.gdp / (1 + ROUNDING_SLACK)
+
+
+@pytest.mark.parametrize("case", TRAPS["ula"])
+def test_vectors(case):
+    release = case["release"]
+    curvature = acc.Curvature(case.get("strong_convexity", 0.0), case.get("smoothness", math.inf))
+    statement = acc.run(
+        schedule(
+            step_size=case["step_size"],
+            num_steps=case.get("T", 100),
+            clip=case["sensitivity"] / 2,
+            release=tuple(release) if isinstance(release, list) else release,
+        ),
+        curvature,
+    )
+    assert statement.gdp == pytest.approx(case["m"], rel=1e-7)
+    if "epsilon_at_1e-6" in case:
+        assert statement.epsilon(1e-6) == pytest.approx(case["epsilon_at_1e-6"], abs=1e-6)
+
+
+@pytest.mark.parametrize("case", QUADRATIC)
+def test_quadratic_potentials_are_exact(case):
+    statement = acc.run(
+        schedule(step_size=case["gamma"], num_steps=case["n"], clip=case["grad_sensitivity"] / 2),
+        acc.Curvature(case["m"], case["m"]),
+    )
+    assert without_slack(statement) == pytest.approx(case["mu_gdp"], rel=1e-12)
+    assert statement.rdp(2.0) / 2 == pytest.approx(case["rdp_per_order"], rel=1e-8)
+    assert statement.epsilon(1e-5) == pytest.approx(case["eps_at_delta_1e5"], rel=1e-7)
+    assert statement.gdp <= case["composition_mu"] * (1 + 1e-8)
+
+
+def exact_square(hessian, preconditioner, step, push, times):
+    """``m²`` of the states at ``times`` of a quadratic chain against one with a pushed gradient, 50 digits."""
+    mpmath.mp.dps = 50
+    dim = len(push)
+    scale = mpmath.matrix(preconditioner.tolist())
+    matrix = mpmath.eye(dim) - step * scale * mpmath.matrix(hessian.tolist())
+    noise, shift = 2 * step * scale, -step * scale * mpmath.matrix(list(push))
+    total = mpmath.mpf(0)
+    mean, spread = mpmath.matrix(dim, 1), mpmath.matrix(dim, dim)
+    for k in range(1, max(times) + 1):
+        mean = matrix * mean + shift
+        spread = matrix * spread * matrix.T + noise
+        if k in times:
+            total += (mean.T * mpmath.lu_solve(spread, mean))[0]
+            mean, spread = mpmath.matrix(dim, 1), mpmath.matrix(dim, dim)
+    return float(total)
+
+
+@pytest.mark.parametrize("times", [(1,), (2,), (37,), (1, 2, 3), (5, 20, 21), (40,)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_bound_is_exact_at_every_step_subset_and_preconditioner(times, seed):
+    """Adjacent data push along the least curved direction of ``M^{1/2}HM^{1/2}``: the bound is attained."""
+    random = np.random.default_rng(seed)
+    dim = 3
+    root = random.normal(size=(dim, dim)) + 2 * np.eye(dim)
+    scale = root @ root.T
+    scale = (scale + scale.T) / 2
+    values, vectors = np.linalg.eigh(scale)
+    half = (vectors * np.sqrt(values)) @ vectors.T
+    other = np.linalg.qr(random.normal(size=(dim, dim)))[0]
+    spectrum = np.array([0.7, 1.9, 6.0])
+    inverse = np.linalg.inv(half)
+    hessian = inverse @ (other * spectrum) @ other.T @ inverse
+    hessian = (hessian + hessian.T) / 2
+    low, high = np.linalg.eigvalsh(half @ hessian @ half)[[0, -1]]
+    size = 1.3
+    push = inverse @ other[:, 0] * size
+    step = 0.2
+    exact = exact_square(hessian, scale, step, push, times)
+    statement = acc.run(
+        schedule(
+            dim=dim,
+            step_size=step,
+            num_steps=50,
+            clip=size / 2,
+            preconditioner=tuple(map(tuple, scale.tolist())),
+            release=times,
+        ),
+        acc.Curvature(0.7, 6.0),
+    )
+    assert (low, high) == (pytest.approx(0.7, rel=1e-12), pytest.approx(6.0, rel=1e-12))
+    assert without_slack(statement) ** 2 == pytest.approx(exact, rel=1e-11)
+
+
+def test_beyond_the_exact_regime_it_is_only_an_upper_bound():
+    case = TRAPS["not_exact"]
+    step = case["gamma_mu"] / case["mu"]
+    statement = acc.run(
+        schedule(step_size=step, num_steps=case["T"], clip=case["sensitivity"] / 2),
+        acc.Curvature(case["mu"], case["mu"]),
+    )
+    assert without_slack(statement) == pytest.approx(case["bound_m"], rel=1e-6)
+    assert case["exact_m"] < statement.gdp
+
+
+def test_path_is_the_number_of_bjrd_theorem_5_4():
+    step, steps, sensitivity = 0.02, 70, 1.5
+    statement = acc.run(
+        schedule(step_size=step, num_steps=steps, clip=sensitivity / 2, release="path", num_chains=4)
+    )
+    for alpha in (1.5, 2.0, 9.0):
+        exact = 4 * alpha * steps * step * sensitivity**2 / 4
+        assert exact <= statement.rdp(alpha) <= exact * (1 + 3e-9)
+
+
+def test_long_runs_reach_the_posterior_level():
+    statement = acc.run(schedule(step_size=1e-5, num_steps=10**6, clip=1.0), acc.Curvature(2.0, 2.0))
+    posterior = acc.posterior_strongly_log_concave(2.0, 2.0, "replace_one")
+    assert statement.gdp == pytest.approx(posterior.gdp, rel=1e-5)
+    assert statement.gdp < posterior.gdp
+
+
+SIZES = st.floats(1e-3, 0.3)
+CURVES = st.floats(0.01, 5.0)
+
+
+@given(SIZES, CURVES, st.floats(1.0, 20.0), st.integers(1, 200), st.floats(0.1, 3.0))
+def test_monotone_in_steps_sensitivity_and_smoothness(step, mu, condition, steps, clip):
+    smooth = mu * condition
+    assume(step * smooth < 1.9)
+    base = schedule(step_size=step, num_steps=steps, clip=clip)
+    level = acc.run(base, acc.Curvature(mu, smooth)).gdp
+    slack = 1 + 1e-12
+    assert (
+        level
+        <= acc.run(dataclasses.replace(base, num_steps=steps + 1), acc.Curvature(mu, smooth)).gdp * slack
+    )
+    assert level <= acc.run(dataclasses.replace(base, clip=clip * 1.1), acc.Curvature(mu, smooth)).gdp * slack
+    assert level <= acc.run(base, acc.Curvature(mu, smooth * 1.2)).gdp * slack
+    assert level <= acc.run(base, acc.Curvature(mu / 1.2, smooth)).gdp * slack
+    assert level <= acc.run(dataclasses.replace(base, release="path")).gdp * slack
+
+
+@given(SIZES, CURVES, st.floats(0.2, 5.0), st.integers(1, 100))
+def test_rescaling_the_parameter_changes_nothing(step, mu, factor, steps):
+    """``θ → cθ``: gradients and curvatures scale by 1/c and 1/c², step sizes by c²."""
+    assume(step * mu * 3 < 1.9)
+    here = acc.run(schedule(step_size=step, num_steps=steps), acc.Curvature(mu, 3 * mu))
+    there = acc.run(
+        schedule(step_size=step * factor**2, num_steps=steps, clip=1.0 / factor),
+        acc.Curvature(mu / factor**2, 3 * mu / factor**2),
+    )
+    assert there.gdp == pytest.approx(here.gdp, rel=1e-9)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6, unique=True))
+def test_releasing_more_states_costs_more_and_never_more_than_the_path(times):
+    times = tuple(sorted(times))
+    curvature = acc.Curvature(1.0, 30.0)
+    states = acc.run(schedule(num_steps=60, release=times), curvature).gdp
+    last = acc.run(schedule(num_steps=times[-1]), curvature).gdp
+    path = acc.run(schedule(num_steps=times[-1], release="path"), curvature).gdp
+    assert last <= states * (1 + 1e-12) and states <= path * (1 + 1e-12)
+    gaps = [late - early for early, late in pairwise((0, *times))]
+    stretches = [acc.run(schedule(num_steps=gap), curvature).gdp for gap in gaps]
+    assert states <= math.hypot(*stretches) * (1 + 1e-12)
+
+
+def test_independent_chains_add():
+    one = acc.run(schedule(), acc.Curvature(1.0, 50.0)).gdp
+    four = acc.run(schedule(num_chains=4), acc.Curvature(1.0, 50.0)).gdp
+    assert four == pytest.approx(2 * one, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "curvature",
+    [
+        acc.Curvature(),
+        acc.Curvature(smoothness=3.0),
+        acc.Curvature(strong_convexity=1.0),
+        acc.Curvature(strong_convexity=1.0, smoothness=250.0),
+        acc.Curvature(convex=True, smoothness=50.0),
+    ],
+)
+def test_without_a_contraction_the_last_state_costs_the_path(curvature):
+    """No smoothness, no convexity, or a step above 2/L: only the path bound is left."""
+    last = acc.run(schedule(), curvature)
+    path = acc.run(schedule(release="path"))
+    assert last.gdp == pytest.approx(path.gdp, rel=1e-12)
+
+
+def test_a_projection_helps_even_without_a_contraction():
+    convex = acc.Curvature(convex=True, smoothness=50.0)
+    free = acc.run(schedule(num_steps=10_000), convex).gdp
+    projected = acc.run(schedule(num_steps=10_000, diameter=0.3), convex).gdp
+    longer = acc.run(schedule(num_steps=20_000, diameter=0.3), convex).gdp
+    assert projected < free / 2
+    assert longer == pytest.approx(projected, rel=1e-9)
+
+
+def test_clip_bounds_the_data_gradient_where_only_the_prior_is_strongly_convex():
+    """``B = wnC`` is enforced: with ``ρ_K z + 2γB`` the last state stays finite however long the run."""
+    prior = acc.Curvature(prior_strong_convexity=2.0, prior_smoothness=2.0)
+    levels = [acc.run(schedule(num_steps=steps, num_rows=3), prior).gdp for steps in (10**4, 10**5)]
+    assert levels[0] == pytest.approx(levels[1], rel=1e-9)
+    limit = acc.posterior_bounded_gradient(3.0, 2.0, "replace_one").gdp
+    assert levels[1] <= limit
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
+def test_one_row_more_or_less_costs_half_of_a_replacement(adjacency):
+    curvature = acc.Curvature(1.0, 50.0)
+    replaced = acc.run(schedule(), curvature).gdp
+    assert acc.run(schedule(adjacency=adjacency), curvature).gdp == pytest.approx(replaced / 2, rel=1e-12)
+
+
+def test_anisotropic_noise_has_the_path_bound_only():
+    """``m² = Tγ(Δ²/2) sup ‖S^{-1/2}…‖²``: the least noisy direction decides, contraction is not used."""
+    curvature = acc.Curvature(1.0, 50.0)
+    statement = acc.run(schedule(dim=2, noise=(1.0, 9.0)), curvature)
+    path = acc.run(schedule(release="path"))
+    assert statement.gdp == pytest.approx(path.gdp, rel=1e-9)
+    proportional = acc.run(schedule(dim=2, noise=(4.0, 4.0)), curvature)
+    assert proportional.gdp == pytest.approx(acc.run(schedule(), curvature).gdp / 2, rel=1e-9)
+
+
+def test_noise_is_measured_in_the_metric_of_the_preconditioner():
+    curvature = acc.Curvature(1.0, 50.0)
+    scale = ((2.0, 0.6), (0.6, 1.0))
+    same = acc.run(schedule(dim=2, preconditioner=scale, noise=scale), curvature)
+    assert same.gdp == pytest.approx(acc.run(schedule(), curvature).gdp, rel=1e-9)
+    identity = acc.run(schedule(dim=2, preconditioner=scale, noise=(1.0, 1.0), release="path"))
+    largest = np.linalg.eigvalsh(np.array(scale))[-1]
+    plain = acc.run(schedule(release="path"))
+    assert identity.gdp == pytest.approx(plain.gdp * math.sqrt(largest), rel=1e-9)
+
+
+def test_varying_steps_agree_with_exact_chains():
+    sizes = tuple(0.02 / (1 + k / 10) for k in range(40))
+    mean, spread, push, mu = 0.0, 0.0, 2.0, 1.5
+    for size in sizes:
+        mean, spread = (1 - size * mu) * mean + size * push, (1 - size * mu) ** 2 * spread + 2 * size
+    statement = acc.run(schedule(step_size=sizes, num_steps=40), acc.Curvature(mu, mu))
+    assert without_slack(statement) ** 2 == pytest.approx(mean**2 / spread, rel=1e-10)
+    path = acc.run(schedule(step_size=sizes, num_steps=40, release="path"))
+    assert path.gdp**2 == pytest.approx(sum(sizes) * push**2 / 2, rel=1e-8)
+
+
+def test_an_average_needs_noise():
+    with pytest.raises(DeclarationError, match="noise"):
+        acc.run(schedule(release=Average(1)))
+    with pytest.raises(DeclarationError, match="average"):
+        acc.average_sensitivity(schedule(), acc.Curvature(1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strong_convexity": -1.0},
+        {"strong_convexity": math.nan},
+        {"strong_convexity": 3.0, "smoothness": 2.0},
+        {"prior_strong_convexity": math.inf},
+        {"gradient_bound": math.nan},
+        {"smoothness": math.nan},
+    ],
+)
+def test_contradictory_curvature_is_refused(changes):
+    with pytest.raises(DeclarationError):
+        acc.Curvature(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"preconditioner": (1.0, -1.0)},
+        {"preconditioner": ((1.0, 2.0), (2.0, 1.0))},
+        {"preconditioner": ((1.0, 0.5), (0.0, 1.0))},
+        {"preconditioner": (1.0, math.nan)},
+        {"noise": (1.0, 0.0)},
+        {"noise": (1.0, 1.0, 1.0)},
+    ],
+)
+def test_matrices_that_are_no_covariances_are_refused(changes):
+    with pytest.raises(DeclarationError):
+        acc.run(schedule(dim=2, **changes))
+
+
+def test_float64_rounding_of_the_sums_is_part_of_the_sensitivity(rng):
+    """Two orders of summing the same clipped rows differ by less than the allowance; Δ contains it."""
+    rows = 200_000
+    values = np.where(rng.random(rows) < 0.5, 1.0, -1.0) * rng.random(rows)
+    item = schedule(num_rows=rows)
+    allowance = acc.sensitivity(item) - 2.0
+    forward, backward = 0.0, 0.0
+    for value in values.tolist():
+        forward += value
+    for value in values[::-1].tolist():
+        backward += value
+    assert 0 < abs(forward - backward) < allowance < 1e-4
+    scaled = acc.sensitivity(schedule(num_rows=rows, dim=2, preconditioner=(1.0, 100.0)))
+    assert scaled - 2.0 == pytest.approx(10 * allowance, rel=1e-6)
+    with pytest.raises(DeclarationError):
+        acc.sensitivity(schedule(num_rows=2**53))
+
+
+def test_row_sensitivity_by_adjacency():
+    assert acc.row_sensitivity(1.5, 0.5, "replace_one") == 1.5
+    assert acc.row_sensitivity(1.5, 0.5, "add_remove") == 0.75
+    assert acc.row_sensitivity(1.5, 0.5, "zero_out") == 0.75
+    with pytest.raises(DeclarationError):
+        acc.row_sensitivity(math.nan, 1.0, "zero_out")
+
+
+@given(st.floats(1e-3, 1.0), st.floats(0.1, 100.0), st.integers(1, 1000), st.floats(0.1, 2.0))
+def test_mean_loss_form_and_sum_form_are_one_chain(step, beta, rows, mu):
+    mean = MeanForm(
+        step_size=step,
+        inverse_temperature=beta,
+        num_rows=rows,
+        strong_convexity=mu,
+        smoothness=2 * mu,
+        clip=1.0,
+    )
+    form = to_sum(mean)
+    back = to_mean(form)
+    for field in dataclasses.fields(MeanForm):
+        assert getattr(back, field.name) == pytest.approx(getattr(mean, field.name), rel=1e-12)
+    # One step of both on a quadratic loss of one coordinate, noise included.
+    theta, data = 0.3, np.linspace(-1, 1, rows)
+    mean_step = theta - step * np.mean(mu * (theta - data))
+    sum_step = theta - form.step_size * form.temper * np.sum(mu * (theta - data))
+    assert sum_step == pytest.approx(mean_step, rel=1e-9, abs=1e-12)
+    assert 2 * form.step_size == pytest.approx(2 * step / beta, rel=1e-12)
+    # Path under replacement: a row moves the mean gradient by 2C/m against noise variance 2γ̄/β.
+    statement = acc.run(
+        schedule(step_size=form.step_size, temper=form.temper, num_rows=rows, release="path", num_steps=7)
+    )
+    exact = 7 * (step * 2 / rows) ** 2 / (2 * step / beta)
+    assert statement.gdp**2 == pytest.approx(exact, rel=1e-7)
+
+
+def test_million_steps_take_the_closed_form():
+    statement = acc.run(schedule(num_steps=10**6), acc.Curvature(1.0, 50.0))
+    limit = 2.0 * math.sqrt(0.005 * (2 - 0.01) / 0.01)
+    assert statement.gdp == pytest.approx(limit, rel=1e-8)
+
+
+def test_a_bad_batch_is_refused_before_anything_is_computed():
+    with pytest.raises(DeclarationError):
+        acc.run(schedule(batch=Batch(scheme="fixed", size=5)))

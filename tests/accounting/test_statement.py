@@ -1,0 +1,93 @@
+"""What every statement can do: answer, print itself, travel through JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.serial import curve_from_dict, plain, unplain
+from private_mcmc.errors import DeclarationError
+
+from tests.accounting.every_statement import statements
+
+ALL = statements()
+CHEAP = {name: item for name, item in ALL.items() if name != "truncated path"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_json_round_trip_gives_an_equal_statement(name):
+    statement = ALL[name]
+    text = json.dumps(statement.to_dict(), allow_nan=False)
+    assert acc.Statement.from_dict(json.loads(text)) == statement
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_statement_prints_its_numbers_theorem_assumptions_and_constants(name):
+    statement = ALL[name]
+    text = str(statement)
+    assert statement.adjacency in text
+    assert statement.argument.theorem in text
+    for line in statement.argument.assumptions:
+        assert line in text
+    for key in statement.argument.constants:
+        assert f"{key}=" in text
+    assert len(text) < 20_000
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_curves_are_monotone_and_consistent(name):
+    statement = CHEAP[name]
+    deltas = [statement.delta(epsilon) for epsilon in (0.0, 0.5, 2.0, 8.0)]
+    assert all(0 <= value <= 1 for value in deltas)
+    assert deltas == sorted(deltas, reverse=True)
+    assert statement.advantage == deltas[0]
+    epsilon = statement.epsilon(1e-6)
+    if math.isfinite(epsilon):
+        assert statement.delta(epsilon * (1 + 1e-9)) <= 1e-6 * (1 + 1e-9)
+    assert statement.epsilon(1e-3) <= epsilon
+    assert statement.rdp(2.0) <= statement.rdp(4.0) * (1 + 1e-9)
+    assert statement.rdp(3.0) <= 3.0 * statement.zcdp * (1 + 1e-9)
+    levels = [statement.beta(alpha) for alpha in (0.0, 0.05, 0.5, 1.0)]
+    assert levels == sorted(levels, reverse=True)
+    assert levels[1] >= 1 - statement.delta(0.5) - math.exp(0.5) * 0.05 - 0.02
+
+
+def test_gdp_is_the_smallest_gaussian_level_or_none():
+    assert ALL["path"].gdp is not None
+    assert ALL["laplace"].gdp is None
+    assert ALL["gaussian, grid"].gdp is None
+    assert ALL["poisson path"].gdp is not None
+    assert ALL["poisson path"].epsilon(1e-6) < acc.gdp.epsilon(ALL["poisson path"].gdp, 1e-6)
+
+
+def test_membership_advantage_of_gaussian_dp():
+    m = ALL["path"].gdp
+    assert ALL["path"].advantage == pytest.approx(math.erf(m / math.sqrt(8)), rel=1e-12)
+
+
+def test_a_statement_needs_a_curve_and_a_known_adjacency():
+    argument = ALL["path"].argument
+    with pytest.raises(DeclarationError):
+        acc.Statement("replace_one", (), argument)
+    with pytest.raises(DeclarationError):
+        acc.Statement("neighbour", ALL["path"].curves, argument)
+
+
+def test_infinities_survive_json_and_nan_is_refused():
+    value = {"a": (math.inf, -math.inf, 1.5), "b": None, "c": True, "d": {"e": (1, 2)}}
+    assert unplain(json.loads(json.dumps(plain(value), allow_nan=False))) == value
+    with pytest.raises(DeclarationError):
+        plain({"a": math.nan})
+    with pytest.raises(DeclarationError):
+        plain(object())
+    with pytest.raises(DeclarationError):
+        curve_from_dict({"kind": "hope"})
+
+
+def test_summary_names_the_mechanism_price_at_the_asked_delta():
+    text = ALL["path"].summary(delta=1e-9)
+    assert f"{ALL['path'].epsilon(1e-9):.6g}" in text
+    assert "(pure)" in str(ALL["laplace"])

@@ -1,0 +1,141 @@
+"""A statement's numbers follow from its constants; a changed number is found out."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from private_mcmc import accounting as acc
+
+from tests.accounting.every_statement import statements
+
+ALL = statements()
+# Free text, and constants that a bound does not depend on in that statement.
+INERT = {"what", "kind", "used", "scheme", "release", "adjacency", "dim", "convex"}
+
+
+def leaves(node, path=()):
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from leaves(value, (*path, index))
+    elif isinstance(node, (int, float)) and not isinstance(node, bool):
+        yield path
+
+
+def changed(record, path, factor):
+    other = copy.deepcopy(record)
+    node = other
+    for key in path[:-1]:
+        node = node[key]
+    value = node[path[-1]]
+    node[path[-1]] = value * factor if isinstance(value, float) else max(1, int(value * factor))
+    return other, node[path[-1]] != value
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_statement_verifies_from_its_json(name):
+    found = acc.verify(json.loads(json.dumps(ALL[name].to_dict())))
+    assert found.ok, found.reason
+    assert ALL[name].verify()
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("factor", [0.5, 1 - 1e-6, 1 + 1e-6, 2.0])
+def test_a_tampered_curve_fails(name, factor):
+    record = json.loads(json.dumps(ALL[name].to_dict()))
+    for path in leaves(record["curves"]):
+        other, differs = changed(record, ("curves", *path), factor)
+        assert not differs or not acc.verify(other)
+
+
+CONSTANTS = {
+    "path": ("step_size", "num_steps", "num_chains", "clip", "temper", "sensitivity", "noise_ratio"),
+    "last": ("step_size", "num_steps", "clip", "sensitivity", "strong_convexity"),
+    "states": ("num_chains", "clip", "strong_convexity"),
+    "last, projected": ("diameter", "clip", "strong_convexity", "noise_ratio"),
+    "cyclic last": ("clip", "num_rows", "strong_convexity"),
+    "poisson path": ("clip", "num_steps", "num_chains", "temper"),
+    "poisson last": ("clip", "num_steps", "strong_convexity"),
+    "fixed path": ("clip", "num_rows"),
+    "laplace": ("epsilon",),
+    "gaussian": ("sensitivity", "scale"),
+    "second moments": ("radius", "noise_sd"),
+    "posterior, bounded": ("range_b",),
+    "posterior, concave": ("sensitivity", "strong_convexity"),
+    "posterior, gradient": ("gradient_bound", "prior_strong_convexity"),
+}
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in CONSTANTS.items() for key in keys])
+def test_a_tampered_constant_fails(name, key):
+    record = json.loads(json.dumps(ALL[name].to_dict()))
+    for factor in (0.5, 2.0):
+        other, differs = changed(record, ("argument", "constants", key), factor)
+        assert not differs or not acc.verify(other)
+    assert differs
+
+
+def test_a_scale_too_small_for_the_claimed_epsilon_fails():
+    record = ALL["laplace"].to_dict()
+    record["argument"]["constants"]["sensitivity"] *= 2
+    assert not acc.verify(record)
+
+
+def test_a_tampered_certificate_fails():
+    statement = ALL["last, varying"]
+    record = json.loads(json.dumps(statement.to_dict()))
+    shifts = record["argument"]["constants"]["bounds"][-1]["stretches"][0]["shifts"]
+    for index in (0, len(shifts) // 2, len(shifts) - 1):
+        other = copy.deepcopy(record)
+        bad = other["argument"]["constants"]["bounds"][-1]["stretches"][0]["shifts"]
+        bad[index] += 1.0
+        assert not acc.verify(other)
+
+
+def test_a_certificate_from_a_diameter_that_was_never_declared_fails():
+    record = json.loads(json.dumps(ALL["last"].to_dict()))
+    stretch = record["argument"]["constants"]["bounds"][-1]["stretches"][0]
+    stretch["first"], stretch["from_diameter"] = 50, True
+    assert not acc.verify(record)
+    stretch["from_diameter"] = False
+    assert not acc.verify(record)
+
+
+def test_other_adjacency_or_rule_fails():
+    record = json.loads(json.dumps(ALL["path"].to_dict()))
+    assert not acc.verify(record | {"adjacency": "add_remove"})
+    record["argument"]["rule"] = "trust me"
+    assert "trust me" in acc.verify(record).reason
+
+
+def test_missing_constants_fail_without_an_exception():
+    record = json.loads(json.dumps(ALL["last"].to_dict()))
+    for key in list(record["argument"]["constants"]):
+        other = copy.deepcopy(record)
+        del other["argument"]["constants"][key]
+        assert isinstance(acc.verify(other).ok, bool)
+    del record["argument"]["constants"]["clip"]
+    assert not acc.verify(record)
+
+
+def test_a_tampered_part_fails_the_whole():
+    record = json.loads(json.dumps(ALL["nested composition"].to_dict()))
+    record["parts"][0]["parts"][1]["curves"][0]["level"] *= 0.9
+    found = acc.verify(record)
+    assert not found and "part 0" in found.reason
+
+
+def test_a_part_of_another_adjacency_fails():
+    record = json.loads(json.dumps(ALL["composition"].to_dict()))
+    record["parts"][0] = json.loads(json.dumps(ALL["path, zero out"].to_dict()))
+    assert not acc.verify(record)
+
+
+def test_refused_schemes_do_not_verify_either():
+    record = json.loads(json.dumps(ALL["fixed path"].to_dict()))
+    assert not acc.verify(record | {"adjacency": "add_remove"})
