@@ -1,0 +1,119 @@
+"""The command line on files: a model, row domains, a CSV; errors in one line and exit code 3."""
+
+import json
+
+import numpy as np
+import pytest
+
+from private_mcmc import Statement
+from private_mcmc.cli.main import COMMANDS, main
+from private_mcmc.cli.table import read_columns
+from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.modeling import Rows
+
+MODEL = """
+import numpyro, numpyro.distributions as dist
+def model(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+"""
+ROWS = 'X = {ball = {radius = 1.0, dim = 2}}\ny = "binary"\n'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "rows.toml").write_text(ROWS)
+    rng = np.random.default_rng(0)
+    rows = [f"{a},{b},{int(a > 0)}" for a, b in rng.uniform(-0.7, 0.7, (800, 2))]
+    (tmp_path / "people.csv").write_text("age,income,y\n" + "\n".join(rows))
+    return tmp_path
+
+
+def call(monkeypatch, *arguments):
+    """Run the command; returns its exit code."""
+    monkeypatch.setattr("sys.argv", ["private-mcmc", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0
+
+
+COMMON = ("model.py:model", "--rows", "rows.toml", "--epsilon", "2", "--delta", "1e-6")
+DATA = ("--data", "people.csv", "--column", "X=age,income")
+
+
+def test_every_command_explains_itself(monkeypatch, capsys):
+    for name in COMMANDS:
+        assert call(monkeypatch, name, "--help") == 0
+        assert "Usage" in capsys.readouterr().out
+
+
+def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):
+    assert call(monkeypatch, "plan", *COMMON, "--n", "800", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["prediction"]["rms"] > 0
+    assert Statement.from_dict(record["statement"]).delta(2.0) <= 1e-6
+
+
+def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
+    assert (
+        call(
+            monkeypatch,
+            "ledger",
+            "init",
+            "l.db",
+            "--dataset",
+            "people",
+            "--epsilon",
+            "2.4",
+            "--delta",
+            "1e-6",
+        )
+        == 0
+    )
+    charged = ("--ledger", "l.db", "--dataset", "people")
+    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--output", "out.json") == 0
+    released = json.loads((folder / "out.json").read_text())
+    assert np.shape(released["draws"]["w"])[1] == 2
+    assert Statement.from_dict(released["statement"]).verify()
+    capsys.readouterr()
+    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--output", "again.json") == 3
+    assert "BudgetExceeded" in capsys.readouterr().err
+    assert not (folder / "again.json").exists()
+
+
+def test_a_release_is_never_overwritten(folder, monkeypatch, capsys):
+    (folder / "out.json").write_text("mine")
+    assert call(monkeypatch, "run", *COMMON, *DATA, "--output", "out.json") == 3
+    assert (folder / "out.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", "nowhere.py:model", *COMMON[1:], "--n", "800"), "nowhere.py"),
+        (("plan", *COMMON, "--n", "0"), "n=0"),
+        (("plan", "model.py:model", "--rows", "no.toml", *COMMON[3:], "--n", "8"), "no.toml"),
+        (("run", *COMMON, "--data", "no.csv", "--output", "o.json"), "X"),
+        (("run", *COMMON, "--data", "no.csv", *DATA[2:], "--output", "o.json"), "no.csv"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_3(folder, monkeypatch, capsys, arguments, words):
+    assert call(monkeypatch, *arguments) == 3
+    error = capsys.readouterr().err
+    assert words in error and "Traceback" not in error
+
+
+def test_cells_that_are_not_numbers_become_nan_silently(tmp_path):
+    (tmp_path / "rows.toml").write_text(ROWS)
+    rows = Rows.from_toml(tmp_path / "rows.toml")
+    (tmp_path / "p.csv").write_text("b,a,y\n1,2,x\n,4,1\nshort\n")
+    columns = read_columns(tmp_path / "p.csv", rows, ["X=a,b"])
+    np.testing.assert_array_equal(columns["X"], [[2, 1], [4, np.nan], [np.nan, np.nan]])
+    np.testing.assert_array_equal(columns["y"], [np.nan, 1, np.nan])
+    with pytest.raises(DataSchemaError, match="no fields"):
+        read_columns(tmp_path / "p.csv", rows, ["X=a,c"])
+    with pytest.raises(DeclarationError, match="2 fields"):
+        read_columns(tmp_path / "p.csv", rows, [])
