@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import RowModel
 from private_mcmc.release.functions import Function, bind_functions
@@ -41,6 +42,9 @@ class Expectations:
         bounds: ``(a, b)``, or a dict by name: values are clamped to it, NaN counts as ``a``.
         burn_in: steps left out of the average; ``None`` leaves out a fifth. It makes ``η`` larger.
         noise: ``"laplace"`` or ``"gaussian"``.
+        by_convergence: for functions whose average is *known*, for every data set, to be near its posterior
+            mean: ``η = 2C + γ_f`` and ``δ`` grows by ``2δ̃ − δ̃²`` (Prop. 3.10); quoted as an assumption, and
+            used only where it is smaller than what is proved. One for all functions or a dict by name.
 
     Raises:
         DeclarationError: for an empty declaration, repeated names, or numbers out of range.
@@ -52,6 +56,7 @@ class Expectations:
     bounds: Mapping[str, Bounds]
     burn_in: int | None
     noise: NoiseName
+    by_convergence: Mapping[str, AverageByConvergence]
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class Expectations:
         bounds: Bounds | Mapping[str, Bounds] | None = None,
         burn_in: int | None = None,
         noise: NoiseName = "laplace",
+        by_convergence: AverageByConvergence | Mapping[str, AverageByConvergence] | None = None,
     ) -> None:
         items = _named(what)
         if epsilon is not None and not 0 < epsilon < math.inf:
@@ -90,6 +96,7 @@ class Expectations:
             ("bounds", bounds_by_name),
             ("burn_in", burn_in),
             ("noise", noise),
+            ("by_convergence", _by_name(by_convergence, names, names, "by_convergence")),
         ):
             object.__setattr__(self, field, value)
 
@@ -110,7 +117,7 @@ class Expectations:
         Raises:
             DeclarationError: for an unknown site, or a function without bounds and Lipschitz constant.
         """
-        return bind_functions(model, self.items, self.lipschitz, self.bounds)
+        return bind_functions(model, self.items, self.lipschitz, self.bounds, self.by_convergence)
 
 
 def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,16 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import Curvature, Statement, average_sensitivity, gdp
-from private_mcmc.accounting.noise import gaussian, laplace
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity
 from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import RowModel
 from private_mcmc.release.expectations import Expectations
+from private_mcmc.release.expectations_price import price
 from private_mcmc.release.functions import Function
 from private_mcmc.release.monte_carlo import monte_carlo_sd
-from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise
 from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
-from private_mcmc.release.sensitivities import movement, together
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
 
@@ -133,26 +132,17 @@ def plan_expectations(
         raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
     functions = expectations.bind(model)
     distance = average_sensitivity(schedule, curvature)
-    moved = together(tuple(movement(schedule, distance, f.slopes, f.high - f.low) for f in functions))
-    size = len(moved.units)
+    cost = price(expectations, functions, schedule, distance, target, _ROUNDING_SHARE)
+    units = cost.moved.units
     low, high = (np.concatenate([getattr(f, end) for f in functions]) for end in ("low", "high"))
     ranges = high - low
-    half = np.minimum(ranges / 2 / moved.units, _window(schedule))
+    half = np.minimum(ranges / 2 / units, _window(schedule))
     centres = np.where(np.isfinite(ranges), (low + np.where(np.isfinite(ranges), high, 0.0)) / 2, 0.0)
-    names = ", ".join(f.name for f in functions)
-    noise, statement = _noise(
-        expectations,
-        target,
-        moved.l1 + size * _ROUNDING_SHARE,
-        moved.l2 + math.sqrt(size) * _ROUNDING_SHARE,
-        size,
-        names,
-    )
-    statement = _with_argument(statement, functions)
     chain_sd = monte_carlo_sd(schedule, curvature)
-    sampling = np.minimum(np.where(moved.slopes > 0, moved.slopes * chain_sd, 0.0), ranges / 2)
+    slopes = cost.moved.slopes
+    sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
     return ExpectationsPlan(
-        functions, centres, moved.units, -half, half, noise, statement, sampling, model.constrain
+        functions, centres, units, -half, half, cost.noise, cost.statement, sampling, model.constrain
     )
 
 
@@ -167,46 +157,3 @@ def _window(schedule: Schedule) -> float:
     additions = (schedule.num_steps - first + 1) * schedule.num_chains + 16
     load = additions * _UNIT
     return _ROUNDING_SHARE * (1 - load) / (2 * load)
-
-
-def _noise(
-    expectations: Expectations, target: Target, l1: float, l2: float, size: int, names: str
-) -> tuple[LaplaceNoise | GaussianNoise, Statement]:
-    what = f"averages of {names}, each in units of its own sensitivity"
-    if expectations.noise == "laplace":
-        epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
-        added = laplace_noise(epsilon, l1, size)
-        return added, laplace(
-            epsilon,
-            adjacency=target.adjacency,
-            sensitivity=added.sensitivity,
-            scale=added.scale,
-            grid=added.grid,
-            dim=size,
-            what=what,
-        )
-    if not target.delta > 0:
-        raise DeclarationError(
-            "Gaussian noise never gives δ = 0: use noise='laplace' or a target with δ > 0."
-        )
-    normal = gaussian_noise(gdp.budget(target.epsilon, target.delta), l2, size)
-    return normal, gaussian(
-        adjacency=target.adjacency,
-        sensitivity=normal.charged_sensitivity,
-        scale=normal.gaussian_scale,
-        dim=size,
-        what=what,
-    )
-
-
-def _with_argument(statement: Statement, functions: tuple[Function, ...]) -> Statement:
-    """The noise's argument, preceded by the one for its sensitivity."""
-    coupling = (
-        "two chains on adjacent data that share start and noise stay within the synchronous-coupling "
-        "distance of each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-    )
-    stated = tuple(f.assumption for f in functions if f.assumption is not None)
-    argument = statement.argument
-    return replace(
-        statement, argument=replace(argument, assumptions=(*argument.assumptions, coupling, *stated))
-    )

@@ -19,6 +19,7 @@ from numpyro.distributions.transforms import (
     biject_to,
 )
 
+from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import RowModel, Site
 from private_mcmc.modeling.affinity import Level, affinity
@@ -41,6 +42,7 @@ class Function:
         slopes: what bounds its change.
         low, high: what it is clamped to, entry by entry, shape ``(d,)``; infinite if nothing.
         assumption: what the caller stated and nobody proved, or ``None``.
+        by_convergence: the caller's bound on how far averages are from their limits, or ``None``.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Function:
     low: FloatArray
     high: FloatArray
     assumption: str | None
+    by_convergence: AverageByConvergence | None = None
 
     @property
     def size(self) -> int:
@@ -62,6 +65,7 @@ def bind_functions(
     items: tuple[tuple[str, Any], ...],
     lipschitz: Mapping[str, float],
     bounds: Mapping[str, Bounds],
+    by_convergence: Mapping[str, AverageByConvergence],
 ) -> tuple[Function, ...]:
     """One ``Function`` for every declared item.
 
@@ -73,10 +77,20 @@ def bind_functions(
             bounds.
     """
     with jax.enable_x64(True):
-        return tuple(_bind(model, name, what, lipschitz.get(name), bounds.get(name)) for name, what in items)
+        return tuple(
+            _bind(model, name, what, lipschitz.get(name), bounds.get(name), by_convergence.get(name))
+            for name, what in items
+        )
 
 
-def _bind(model: RowModel, name: str, what: Any, constant: float | None, bounds: Bounds | None) -> Function:
+def _bind(
+    model: RowModel,
+    name: str,
+    what: Any,
+    constant: float | None,
+    bounds: Bounds | None,
+    by_convergence: AverageByConvergence | None,
+) -> Function:
     evaluate = _function(model, what)
 
     def value(theta: jax.Array) -> jax.Array:
@@ -98,7 +112,7 @@ def _bind(model: RowModel, name: str, what: Any, constant: float | None, bounds:
         slopes = Lipschitz(math.prod(shape), constant)
         assumption = f"{name} is {constant:g}-Lipschitz on the unconstrained space (stated, not proved)"
     if slopes is None:
-        if not np.all(np.isfinite(high - low)):
+        if not np.all(np.isfinite(high - low)) and by_convergence is None:
             raise DeclarationError(
                 f"expectation {name!r}: nothing bounds how far a row moves it. Give "
                 f"bounds={{{name!r}: (a, b)}}, to which values are clamped, or the Lipschitz constant on the "
@@ -107,7 +121,7 @@ def _bind(model: RowModel, name: str, what: Any, constant: float | None, bounds:
                 "functions need neither."
             )
         slopes = Lipschitz(math.prod(shape), math.inf)
-    return Function(name, shape, evaluate, slopes, low, high, assumption)
+    return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
 
 
 def _function(model: RowModel, what: Any) -> Callable[[Sites], Any]:

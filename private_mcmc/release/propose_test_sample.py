@@ -32,8 +32,8 @@ class ProposeTestSample:
     loss. The paper's own ``n_min``, whose proof covers replaced rows and takes ``n − 1 ≈ n``, is larger;
     with ``paper_size`` the larger of both is asked for.
     **Assumptions**: the numbers here are public.
-    **Cost**: in rows. At ``ε = 1``, ``δ = 1e-5``, ``β = 3`` and the default exponents some 30,000 rows pass with
-    ``x_l = 0.9 x_h``, millions with ``x_l = 0.5 x_h``.
+    **Cost**: in rows. At ``ε = 1``, ``δ = 1e-5``, ``β = 3`` and the default exponents some 30,000 rows pass
+    with ``x_l = 0.9 x_h``, millions with ``x_l = 0.5 x_h``.
     Source: Heller, Fetaya 2023, Algorithm 1 and (33), with ``n_2`` for the private ``n_1`` in (33), as in its
     proof; ``m̆`` is floored at 0, and ``n̆_1 ≤ 0`` refuses.
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from private_mcmc.accounting import Curvature, Statement, average_sensitivity
+from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.modeling import Binary, Rows, read
 from private_mcmc.release import Expectations, plan_expectations
@@ -257,3 +258,18 @@ def test_what_is_released_carries_its_statement_and_its_seed_everywhere():
     assert "not private" in repr(plan.release(np.zeros(3), {"source": "caller", "generator": "chacha20"}))
     unknown = planned(Expectations("p"), curvature=Curvature()).release(np.zeros(1), SECRET)
     assert json.loads(unknown.to_json())["expectations"]["p"]["noise_sd"]
+
+
+def test_a_callers_convergence_bound_is_used_where_it_helps_and_its_failures_are_charged():
+    bound = AverageByConvergence(accuracy=0.002, failure=1e-8, posterior_change=0.001)
+    wild = Curvature()
+    plan = planned(Expectations("w", by_convergence=bound), curvature=wild)
+    np.testing.assert_allclose(plan.units, 0.005)
+    assert plan.noise.sensitivity == pytest.approx(3, rel=1e-3)
+    assert plan.statement.delta(1.0 * (1 + 1e-9)) == pytest.approx(2e-8 - 1e-16, rel=1e-9)
+    assert any("stated, not proved" in line for line in plan.statement.argument.assumptions)
+    assert plan.statement.verify()
+    loose = AverageByConvergence(accuracy=100.0, failure=1e-3, posterior_change=1.0)
+    assert planned(Expectations("w", by_convergence={"w": loose})).statement.epsilon(0.0) == 1.0
+    with pytest.raises(DeclarationError, match="laplace"):
+        planned(Expectations("w", by_convergence=bound, noise="gaussian"), curvature=wild)
