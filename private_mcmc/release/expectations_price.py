@@ -57,13 +57,14 @@ def price(
     if expectations.noise == "laplace":
         epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
         noise, statement = _laplace(epsilon, moved.l1 + size * rounding_share, size, target, what)
-        statement = _with_failures(statement, epsilon, assumed, what)
+        statement = _with_failures(statement, epsilon, assumed, len(assumed) == len(items), what)
     elif assumed:
         raise DeclarationError("by_convergence goes with noise='laplace': its failures add to δ.")
     else:
         noise, statement = _gaussian(moved.l2 + math.sqrt(size) * rounding_share, size, target, what)
     stated = tuple(f.assumption for f in functions if f.assumption is not None)
-    return Price(moved, noise, _quoting(statement, (_COUPLING, *stated)))
+    coupling = (_COUPLING,) if len(assumed) < len(items) else ()
+    return Price(moved, noise, _quoting(statement, (*coupling, *stated)))
 
 
 def _moved(
@@ -119,24 +120,29 @@ def _gaussian(
 
 
 def _with_failures(
-    statement: Statement, epsilon: float, assumed: dict[str, AverageByConvergence], what: str
+    statement: Statement, epsilon: float, assumed: dict[str, AverageByConvergence], alone: bool, what: str
 ) -> Statement:
-    """``(ε, Σ 2δ̃ − δ̃²)``: the noise's statement, but for runs in which a convergence bound fails."""
+    """``(ε, Σ 2δ̃ − δ̃²)``: the noise's statement, but for runs in which a convergence bound fails.
+
+    That takes independent chains. Beside items that rest on the synchronous coupling (``alone`` false)
+    the two chains are dependent, and the union bound ``2δ̃`` takes its place.
+    """
     if not assumed:
         return statement
     steps = {"noise": (epsilon, 0.0)}
     quoted = []
     for name, bound in assumed.items():
-        steps[f"{name} off by more than C"] = bound.guarantee(0.0, 0.0)
+        failure = bound.guarantee(0.0, 0.0)[1] if alone else min(1.0, 2 * bound.failure)
+        steps[f"{name} off by more than C"] = (0.0, failure)
         quoted.append(
-            f"for every data set the average of {name}, clamped as here, is within C = {bound.accuracy:g} of its "
-            f"posterior mean with probability 1 - {bound.failure:g}, and one row moves that mean by at most "
-            f"{bound.posterior_change:g} (stated, not proved)"
+            f"for every data set the average of {name}, clamped as here, is within C = {bound.accuracy:g} "
+            f"of its posterior mean with probability 1 - {bound.failure:g}, and one row moves that mean by "
+            f"at most {bound.posterior_change:g} (stated, not proved)"
         )
     return stepwise(
         steps,
         adjacency=statement.adjacency,
-        theorem="Laplace noise on an average near its limit (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.10)",
+        theorem="Laplace noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, 3.10)",
         assumptions=(what, *quoted),
     )
 

@@ -269,6 +269,8 @@ def test_a_callers_convergence_bound_is_used_where_it_helps_and_its_failures_are
     assert plan.statement.delta(1.0 * (1 + 1e-9)) == pytest.approx(2e-8 - 1e-16, rel=1e-9)
     assert any("stated, not proved" in line for line in plan.statement.argument.assumptions)
     assert plan.statement.verify()
+    mixed = planned(Expectations("w", "p", by_convergence={"w": bound}), curvature=wild)
+    assert mixed.statement.delta(1.0 * (1 + 1e-9)) == pytest.approx(2e-8, rel=1e-9)
     loose = AverageByConvergence(accuracy=100.0, failure=1e-3, posterior_change=1.0)
     assert planned(Expectations("w", by_convergence={"w": loose})).statement.epsilon(0.0) == 1.0
     with pytest.raises(DeclarationError, match="laplace"):
