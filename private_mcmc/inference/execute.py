@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import jax
@@ -44,6 +45,13 @@ class Outcome:
     stage: RunStage | None = None
 
 
+@contextmanager
+def no_value_checks() -> Iterator[None]:
+    """Switch off JAX's optional NaN checks, whose errors would depend on private values."""
+    with jax.debug_nans(False), jax.debug_infs(False):
+        yield
+
+
 def run_declared(
     declared: Declaration, decision: Decision, columns: Columns, keys: RunKeys, session: Session
 ) -> Outcome:
@@ -52,7 +60,7 @@ def run_declared(
     expectations = decision.expectations
     observable = None if expectations is None else expectations.observable
     output = _chain(decision.reading, decision.schedule, rows, present, keys, session, observable)
-    statement = decision.statement.of(_name())
+    statement = _marked(decision.statement.of(_name()), keys)
     if expectations is not None and output.average is not None:
         return Outcome(
             replace(expectations.release(output.average, keys.provenance.to_dict()), statement=statement),
@@ -79,6 +87,7 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
     statement = accounting.adaptive(
         budget, plan.target.adjacency, (moments.statement.of(_name()), run_statement)
     )
+    statement = _marked(statement, keys)
     output = _chain(problem.reading, schedule, rows, present, keys, session, None)
     released = _states(problem.reading, schedule, output, statement, keys, stage.num_warmup)
     return Outcome(released, statement, moments, stage)
@@ -133,6 +142,15 @@ def _states(
         provenance=keys.provenance.to_dict(),
         grid=grid.step,
     )
+
+
+def _marked(statement: Statement, keys: RunKeys) -> Statement:
+    """The statement, with a line that voids it when the caller chose the seed."""
+    if not keys.provenance.reproducible:
+        return statement
+    argument = statement.argument
+    void = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
+    return replace(statement, argument=replace(argument, assumptions=(void, *argument.assumptions)))
 
 
 def _name() -> str:

@@ -12,7 +12,7 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.account import Account
 from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
-from private_mcmc.inference.execute import Outcome, Session, run_declared, run_plan
+from private_mcmc.inference.execute import Outcome, Session, no_value_checks, run_declared, run_plan
 from private_mcmc.kernels import PrivateULA, run_keys
 from private_mcmc.modeling import Rows
 from private_mcmc.plan import Plan, RunStage
@@ -160,11 +160,11 @@ class PrivateMCMC:
         checked = checked_columns(declared.rows, data, declared.target, n)
         self._outcome = None
         if self._plan is not None:
-            with self._account.charge(self._plan.statement, declared, checked):
+            with self._account.charge(self._plan.statement, declared, checked), no_value_checks():
                 self._outcome = run_plan(self._plan, checked, keys, self._session)
             return
         decision = decide(declared, n)
-        with self._account.charge(decision.statement, declared, checked):
+        with self._account.charge(decision.statement, declared, checked), no_value_checks():
             self._outcome = run_declared(declared, decision, checked, keys, self._session)
 
     @property

@@ -4,6 +4,7 @@ import gc
 import json
 
 import arviz
+import jax
 import numpy as np
 import pytest
 
@@ -103,6 +104,7 @@ def test_a_seed_reproduces_the_run_and_marks_it(data):
         runs.append(mcmc)
     np.testing.assert_array_equal(runs[0].get_samples()["w"], runs[1].get_samples()["w"])
     assert "caller" in runs[0].to_arviz().attrs["randomness"]
+    assert "NOT PRIVATE" in str(runs[0].statement)
 
 
 def test_values_outside_the_domain_are_mapped_silently(data, recwarn, capsys):
@@ -116,6 +118,14 @@ def test_values_outside_the_domain_are_mapped_silently(data, recwarn, capsys):
     mcmc.run(**wild)
     assert np.all(np.isfinite(mcmc.get_samples()["w"]))
     assert len(recwarn) == 0 and capsys.readouterr().out == ""
+
+
+def test_nan_checks_of_the_user_raise_nothing(data):
+    wild = data | {"X": np.where(np.arange(2 * N).reshape(N, 2) % 3 == 0, np.nan, data["X"])}
+    with jax.debug_nans(True), jax.debug_infs(True):
+        mcmc = driver()
+        mcmc.run(**wild)
+    assert np.all(np.isfinite(mcmc.get_samples()["w"]))
 
 
 def test_columns_are_taken_by_position_too(data):
