@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import product
 
 from private_mcmc.accounting.curves import Curve, Gaussian
@@ -11,6 +12,8 @@ from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 
 _MOST_CANDIDATES = 64
+
+Choice = tuple[int, ...]
 
 
 def compose(*statements: Statement) -> Statement:
@@ -43,23 +46,34 @@ def compose(*statements: Statement) -> Statement:
         )
     if len(statements) == 1:
         return first
-    curves = dict.fromkeys(combine(choice) for choice in product(*_options(statements)))
-    levels = [statement.gdp for statement in statements]
-    if None not in levels:
-        curves[combine(tuple(Gaussian(m) for m in levels if m is not None))] = None
+    chosen: dict[Curve, Choice] = {}
+    for choice in _choices(statements):
+        picked = tuple(statement.curves[index] for statement, index in zip(statements, choice, strict=True))
+        chosen.setdefault(combine(picked), choice)
     argument = Argument(
         f"composition of {len(statements)} independent mechanisms (Dong, Roth, Su 2022)",
         ("the mechanisms use independent randomness and were fixed in advance",),
-        {},
+        {"choices": tuple(chosen.values())},
         "composition",
     )
-    return Statement(first.adjacency, tuple(curves), argument, parts=tuple(statements))
+    return Statement(first.adjacency, tuple(chosen), argument, parts=tuple(statements))
 
 
-def _options(statements: tuple[Statement, ...]) -> list[tuple[Curve, ...]]:
-    """The curves to choose from: all of them, or the first few of each where the choices are too many."""
-    options = [statement.curves for statement in statements]
-    if math.prod(map(len, options)) <= _MOST_CANDIDATES:
-        return options
+def _choices(statements: tuple[Statement, ...]) -> list[Choice]:
+    """Which curve of each statement: every choice, or a few telling ones where these are too many."""
+    counts = [len(statement.curves) for statement in statements]
+    if math.prod(counts) <= _MOST_CANDIDATES:
+        return list(product(*map(range, counts)))
+    keys: tuple[Callable[[Curve], float], ...] = (
+        lambda curve: 0.0,
+        lambda curve: curve.zcdp,
+        lambda curve: curve.epsilon(0.0),
+        lambda curve: curve.m if isinstance(curve, Gaussian) else math.inf,
+    )
+    best = [tuple(_least(statement.curves, key) for statement in statements) for key in keys]
     kept = max(1, math.floor(_MOST_CANDIDATES ** (1 / len(statements)) + 1e-9))
-    return [curves[:kept] for curves in options]
+    return best + list(product(*(range(min(kept, count)) for count in counts)))
+
+
+def _least(curves: tuple[Curve, ...], key: Callable[[Curve], float]) -> int:
+    return min(range(len(curves)), key=lambda index: key(curves[index]))

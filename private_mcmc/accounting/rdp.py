@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from private_mcmc.errors import DeclarationError
 
-
 _LOG_GAPS = tuple(-7 + 0.25 * step for step in range(85))
 ORDERS = tuple(1 + math.exp(gap) for gap in _LOG_GAPS)
 

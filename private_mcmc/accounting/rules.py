@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 from private_mcmc.accounting import rules_conjugate, rules_langevin
@@ -72,11 +71,9 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     from private_mcmc.accounting.serial import unplain
 
     options = [[unplain(curve) for curve in part["curves"]] for part in parts]
-    if math.prod(map(len, options)) > 64:
-        options = [curves[: max(1, math.floor(64 ** (1 / len(parts)) + 1e-9))] for curves in options]
-    levels = [min(_gaussian_levels(part)) for part in parts]
-    found = [_gaussian(math.hypot(*levels))] if max(levels) < math.inf else []
-    for choice in product(*options):
+    found = []
+    for indices in c["choices"]:
+        choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
         flat = [
             leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
         ]

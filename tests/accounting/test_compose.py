@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves import Concentrated, Gaussian, Pure
 from private_mcmc.errors import DeclarationError
-
 from tests.accounting.every_statement import CONVEX, schedule
 
 
@@ -105,7 +104,7 @@ def test_a_single_statement_is_itself_and_none_is_refused():
 def test_many_statements_with_several_curves_stay_few_candidates():
     parts = [acc.posterior_bounded(0.05 * (k + 1), "replace_one") for k in range(12)]
     total = acc.compose(*parts)
-    assert len(total.curves) <= 65
+    assert 2 <= len(total.curves) <= 68
     assert total.epsilon(0.0) == pytest.approx(sum(0.05 * (k + 1) for k in range(12)), rel=1e-9)
     assert total.verify()
 

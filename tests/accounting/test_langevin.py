@@ -74,7 +74,7 @@ def test_quadratic_potentials_are_exact(case):
 
 
 def exact_square(hessian, preconditioner, step, push, times):
-    """``m²`` of the states at ``times`` of a quadratic chain against one with a pushed gradient, 50 digits."""
+    """``m²`` of the states at ``times`` of a quadratic chain against a pushed one, in 50 digits."""
     mpmath.mp.dps = 50
     dim = len(push)
     scale = mpmath.matrix(preconditioner.tolist())

@@ -10,7 +10,6 @@ import pytest
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.serial import curve_from_dict, plain, unplain
 from private_mcmc.errors import DeclarationError
-
 from tests.accounting.every_statement import statements
 
 ALL = statements()

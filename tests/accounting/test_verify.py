@@ -8,7 +8,6 @@ import json
 import pytest
 
 from private_mcmc import accounting as acc
-
 from tests.accounting.every_statement import statements
 
 ALL = statements()

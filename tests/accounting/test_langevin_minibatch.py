@@ -1,0 +1,277 @@
+"""Minibatch runs: amplification, refusals, cyclic batches, exact one-dimensional laws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.sampled_pairs import Sampled
+from private_mcmc.accounting.steps import period
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Average, Batch, Schedule
+
+POISSON = Batch(scheme="poisson", rate=0.05)
+FIXED = Batch(scheme="fixed", size=5)
+CYCLIC = Batch(scheme="cyclic", size=5)
+TRUNCATED = Batch(scheme="truncated_poisson", rate=0.05, size=20)
+
+
+def schedule(**changes) -> Schedule:
+    base = {
+        "adjacency": "replace_one",
+        "num_rows": 100,
+        "dim": 1,
+        "step_size": 0.001,
+        "num_steps": 200,
+        "clip": 1.0,
+    }
+    return Schedule(**(base | changes))
+
+
+@pytest.mark.parametrize(
+    ("batch", "adjacency", "words"),
+    [
+        (FIXED, "add_remove", "Poisson"),
+        (CYCLIC, "add_remove", "Poisson"),
+        (TRUNCATED, "replace_one", "truncated"),
+        (TRUNCATED, "zero_out", "truncated"),
+        (Batch(scheme="cyclic", size=7), "replace_one", "divide"),
+        (Batch(scheme="fixed", size=101), "replace_one", "exceeds"),
+    ],
+)
+@pytest.mark.parametrize("release", ["path", "last", (3, 9)])
+def test_uncertified_schemes_are_refused_by_name(batch, adjacency, words, release):
+    with pytest.raises(DeclarationError, match=words):
+        acc.run(schedule(batch=batch, adjacency=adjacency, release=release))
+    with pytest.raises(DeclarationError, match=words):
+        acc.average_sensitivity(
+            schedule(batch=batch, adjacency=adjacency, release=Average(1)), acc.Curvature(1.0, 2.0)
+        )
+
+
+def sampled_part(statement: acc.Statement) -> Sampled:
+    (part,) = [curve for curve in statement.curves if isinstance(curve, Sampled)]
+    return part
+
+
+@pytest.mark.parametrize(
+    ("batch", "adjacency", "pair", "rate"),
+    [
+        (POISSON, "add_remove", "add_remove", 0.05),
+        (POISSON, "zero_out", "add_remove", 0.05),
+        (POISSON, "replace_one", "replace_one", 0.05),
+        (FIXED, "replace_one", "fixed", 0.05),
+        (FIXED, "zero_out", "fixed", 0.05),
+    ],
+)
+def test_each_scheme_and_adjacency_has_its_own_pair(batch, adjacency, pair, rate):
+    """r = γ(1/q)wC for each: the pairs themselves know whether both rows are in them."""
+    part = sampled_part(acc.run(schedule(batch=batch, adjacency=adjacency, temper=0.5)))
+    assert (part.pair, part.rate, part.steps) == (pair, rate, 200)
+    exact = 0.001 * 20 * 0.5 / math.sqrt(2 * 0.001)
+    assert exact <= part.ratio <= exact * (1 + 1e-8)
+
+
+def test_chains_multiply_the_steps():
+    part = sampled_part(acc.run(schedule(batch=POISSON, num_chains=3)))
+    assert part.steps == 600
+
+
+@pytest.mark.parametrize(
+    ("batch", "adjacency", "rows"), [(POISSON, "replace_one", 2), (POISSON, "add_remove", 1)]
+)
+def test_the_unamplified_level_is_kept_as_a_gaussian_bound(batch, adjacency, rows):
+    statement = acc.run(schedule(batch=batch, adjacency=adjacency))
+    exact = rows * 20 * math.sqrt(200 * 0.001 / 2)
+    assert exact <= statement.gdp <= exact * (1 + 1e-7)
+    assert statement.epsilon(1e-6) < gdp.epsilon(exact, 1e-6) / 2
+
+
+def test_a_zeroed_slot_is_cheaper_without_replacement_than_a_replaced_row():
+    zeroed = acc.run(schedule(batch=FIXED, adjacency="zero_out"))
+    replaced = acc.run(schedule(batch=FIXED))
+    assert zeroed.gdp == pytest.approx(replaced.gdp / 2, rel=1e-7)
+    assert zeroed.epsilon(1e-6) <= replaced.epsilon(1e-6)
+
+
+def poisson_states(data, q, step, prior, levels):
+    """Law of the last state of noisy SGD on a one-dimensional quadratic prior and constant row gradients."""
+    law = {0.0: 1.0}
+    rho = 1 - step * prior
+    for _ in range(levels):
+        new: dict[float, float] = {}
+        for mean, weight in law.items():
+            for drawn in itertools.product((0, 1), repeat=len(data)):
+                chance = math.prod(q if on else 1 - q for on in drawn)
+                push = sum(g for g, on in zip(data, drawn, strict=True) if on) / q
+                key = round(rho * mean - step * push, 12)
+                new[key] = new.get(key, 0.0) + weight * chance
+        law = new
+    variance = sum(2 * step * rho ** (2 * k) for k in range(levels))
+    return law, math.sqrt(variance)
+
+
+def density(law, sd, grid):
+    return sum(weight * norm.pdf(grid, mean, sd) for mean, weight in law.items())
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4])
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out", "add_remove"])
+def test_last_state_under_poisson_bounds_exact_mixtures(steps, adjacency):
+    """Constant row gradients and a quadratic prior: the state is an exact Gaussian mixture."""
+    q, step, prior, clip = 0.4, 0.05, 2.0, 0.7
+    grid = np.linspace(-8, 8, 40_001)
+    statement = acc.run(
+        schedule(
+            batch=Batch(scheme="poisson", rate=q),
+            num_rows=2,
+            step_size=step,
+            num_steps=steps,
+            clip=clip,
+            release="last",
+            adjacency=adjacency,
+        ),
+        acc.Curvature(strong_convexity=prior, smoothness=prior),
+    )
+    others = {"replace_one": (-clip,), "zero_out": (0.0,), "add_remove": ()}[adjacency]
+    for neighbour in (-clip, clip):
+        first = density(*poisson_states((neighbour, clip), q, step, prior, steps), grid)
+        second = density(*poisson_states((neighbour, *others), q, step, prior, steps), grid)
+        for a, b in ((first, second), (second, first)):
+            for epsilon in (0.0, 0.2, 0.6):
+                exact = np.sum(np.maximum(a - math.exp(epsilon) * b, 0)) * (grid[1] - grid[0])
+                assert exact <= statement.delta(epsilon) * (1 + 1e-6) + 1e-12
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4])
+def test_path_without_replacement_bounds_exact_two_step_laws(adjacency, epsilon):
+    """Two steps on a grid: the joint law of both increments, batches of one out of two rows."""
+    step, clip, rows = 0.05, 0.8, 2
+    statement = acc.run(
+        schedule(
+            batch=Batch(scheme="fixed", size=1),
+            num_rows=rows,
+            step_size=step,
+            num_steps=2,
+            clip=clip,
+            adjacency=adjacency,
+        )
+    )
+    grid = np.linspace(-3.5, 3.5, 1201)
+    sd = math.sqrt(2 * step)
+
+    def law(data):
+        single = sum(norm.pdf(grid, -step * rows * g, sd) for g in data) / len(data)
+        return np.outer(single, single)
+
+    for mine, yours in (
+        ((clip, -clip), (-clip, clip)) if adjacency == "replace_one" else ((clip, 0.0), (0.0, clip))
+    ):
+        for other in (-clip, clip):
+            difference = law((other, mine)) - math.exp(epsilon) * law((other, yours))
+            exact = np.sum(np.maximum(difference, 0)) * (grid[1] - grid[0]) ** 2
+            assert exact <= statement.delta(epsilon) * (1 + 1e-4)
+
+
+@settings(max_examples=8)
+@given(st.sampled_from([0.02, 0.1, 0.5]), st.integers(1, 300), st.sampled_from(["replace_one", "add_remove"]))
+def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
+    curvature = acc.Curvature(strong_convexity=5.0, smoothness=400.0)
+    base = schedule(batch=Batch(scheme="poisson", rate=q), num_steps=steps, adjacency=adjacency)
+    path = acc.run(base)
+    last = acc.run(
+        schedule(batch=Batch(scheme="poisson", rate=q), num_steps=steps, adjacency=adjacency, release="last"),
+        curvature,
+    )
+    for delta in (1e-3, 1e-6):
+        assert last.epsilon(delta) <= path.epsilon(delta) * (1 + 1e-9)
+
+
+def test_a_contraction_caps_the_cost_of_a_long_sampled_run():
+    curvature = acc.Curvature(strong_convexity=20.0, smoothness=400.0)
+    costs = [
+        acc.run(schedule(batch=POISSON, num_steps=steps, release="last"), curvature, delta=1e-6).epsilon(1e-6)
+        for steps in (2_000, 8_000)
+    ]
+    path = acc.run(schedule(batch=POISSON, num_steps=8_000)).epsilon(1e-6)
+    assert costs[1] < path / 2
+    assert costs[1] == pytest.approx(costs[0], rel=0.05)
+
+
+def exact_cyclic(rho, push, variance, steps, passes, position):
+    """Linear chain in which the row pushes only at its own steps: exact ``m²`` of the last state."""
+    mean, spread = 0.0, 0.0
+    for k in range(steps):
+        mean = rho * mean + (push if k % passes == position else 0.0)
+        spread = rho * rho * spread + variance
+    return mean**2 / spread
+
+
+@pytest.mark.parametrize("steps", [1, 7, 20, 63])
+def test_cyclic_last_state_bounds_every_position_of_the_row(steps):
+    curvature = acc.Curvature(strong_convexity=30.0, smoothness=30.0)
+    item = schedule(batch=CYCLIC, num_steps=steps, release="last")
+    statement = acc.run(item, curvature)
+    passes = period(item)
+    push, variance = 0.001 * 2 * 20, 2 * 0.001
+    exact = [exact_cyclic(1 - 0.03, push, variance, steps, passes, position) for position in range(passes)]
+    assert max(exact) <= statement.gdp**2 * (1 + 1e-9)
+    assert statement.gdp**2 <= acc.run(schedule(batch=CYCLIC, num_steps=steps)).gdp ** 2 * (1 + 1e-9)
+
+
+def test_cyclic_path_charges_the_position_used_most():
+    for steps, uses in ((1, 1), (20, 1), (21, 2), (60, 3)):
+        statement = acc.run(schedule(batch=CYCLIC, num_steps=steps))
+        exact = uses * (0.001 * 2 * 20) ** 2 / 0.002
+        assert exact <= statement.gdp**2 <= exact * (1 + 1e-7)
+    sizes = tuple(0.001 * (1 + k) for k in range(4))
+    varying = acc.run(schedule(batch=Batch(scheme="cyclic", size=50), num_steps=4, step_size=sizes))
+    assert varying.gdp**2 == pytest.approx((0.002 + 0.004) * 4**2 / 2, rel=1e-7)
+
+
+def test_many_step_sizes_are_charged_at_least_their_own_ratio():
+    sizes = tuple(0.001 * 1.01**k for k in range(150))
+    statement = acc.run(schedule(batch=POISSON, num_steps=150, step_size=sizes, adjacency="add_remove"))
+    (product,) = [curve for curve in statement.curves if curve.kind == "product"]
+    assert len(product.parts) <= 80
+    ratios = sorted(math.sqrt(size / 2) * 20 for size in sizes)
+    charged = sorted(ratio for part in product.parts for ratio in [part.ratio] * part.steps)
+    assert len(charged) == 150
+    assert all(own <= paid <= own * 1.0201 for own, paid in zip(ratios, charged, strict=True))
+    assert statement.verify()
+
+
+def test_average_over_minibatch_states_couples_equal_batches():
+    curvature = acc.Curvature(strong_convexity=1.0, smoothness=50.0)
+    full = acc.average_sensitivity(schedule(release=Average(50)), curvature)
+    poisson = acc.average_sensitivity(schedule(release=Average(50), batch=POISSON), curvature)
+    zeroed = acc.average_sensitivity(
+        schedule(release=Average(50), batch=POISSON, adjacency="zero_out"), curvature
+    )
+    assert poisson == pytest.approx(20 * full, rel=1e-6)
+    assert zeroed == pytest.approx(poisson / 2, rel=1e-6)
+
+
+def test_average_over_cyclic_batches_takes_the_worst_position():
+    curvature = acc.Curvature(strong_convexity=30.0, smoothness=30.0)
+    item = schedule(release=Average(11), batch=CYCLIC, num_steps=53)
+    passes, push, rho = period(item), 0.001 * 40, 0.97
+    worst = 0.0
+    for position in range(passes):
+        distance, kept = 0.0, []
+        for k in range(53):
+            distance = rho * distance + (push if k % passes == position else 0.0)
+            if k + 1 >= 11:
+                kept.append(distance)
+        worst = max(worst, sum(kept) / len(kept))
+    found = acc.average_sensitivity(item, curvature)
+    assert worst <= found <= worst * (1 + 1e-7)

@@ -1,0 +1,177 @@
+"""Noise on released values: prices, grids, sensitivities attained by explicit data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.noise import second_moments_sensitivity
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Average, Schedule
+
+
+def test_laplace_is_pure_and_pays_its_grid():
+    plain = acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4)
+    assert plain.epsilon(0.0) == 0.5
+    assert plain.gdp is None
+    with pytest.raises(DeclarationError, match="scale"):
+        acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4, grid=0.01)
+    acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.42, grid=0.01)
+    with pytest.raises(DeclarationError, match="scale"):
+        acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.42, grid=0.01, dim=2)
+
+
+def test_only_one_continuous_laplace_draw_uses_the_laplace_pair():
+    """One grid step of discrete Laplace noise is randomised response: the continuous pair is no bound."""
+    level, epsilon = 1.0, 0.5
+    ratio = math.exp(-level)
+    weight = (1 - ratio) / (1 + ratio)
+    points = np.arange(-200, 201)
+    first, second = weight * ratio ** np.abs(points), weight * ratio ** np.abs(points - 1)
+    exact = float(np.sum(np.maximum(first - math.exp(epsilon) * second, 0)))
+    continuous = acc.laplace(level, adjacency="zero_out", sensitivity=1.0, scale=1.0)
+    discrete = acc.laplace(level, adjacency="zero_out", sensitivity=0.5, scale=1.0, grid=0.5)
+    several = acc.laplace(level, adjacency="zero_out", sensitivity=1.0, scale=1.0, dim=2)
+    assert continuous.delta(epsilon) < exact <= discrete.delta(epsilon) * (1 + 1e-12)
+    assert several.delta(epsilon) == discrete.delta(epsilon)
+
+
+def test_exact_gaussian_is_gdp_and_discretised_gaussian_is_zcdp_only():
+    exact = acc.gaussian(adjacency="replace_one", sensitivity=0.3, scale=0.6)
+    assert exact.gdp == pytest.approx(0.5, rel=1e-14)
+    coarse = acc.gaussian(adjacency="replace_one", sensitivity=0.3, scale=0.6, grid=0.01, dim=4)
+    assert coarse.gdp is None
+    assert coarse.zcdp == pytest.approx((0.3 + 0.02) ** 2 / (2 * 0.36), rel=1e-12)
+    assert coarse.delta(1.0) > exact.delta(1.0)
+
+
+def frobenius(rows, others):
+    return np.linalg.norm(rows.T @ rows - others.T @ others)
+
+
+@given(st.integers(1, 5), st.floats(0.1, 10.0), st.integers(0, 2**32 - 1))
+def test_second_moment_sensitivity_bounds_random_rows(dim, radius, seed):
+    random = np.random.default_rng(seed)
+    one, other = random.normal(size=(2, dim))
+    one, other = (radius * row / np.linalg.norm(row) * random.random() ** 0.3 for row in (one, other))
+    replaced = frobenius(one[None], other[None])
+    assert replaced <= second_moments_sensitivity(radius, dim, "replace_one") * (1 + 1e-12)
+    assert frobenius(one[None], np.zeros((1, dim))) <= second_moments_sensitivity(radius, dim, "zero_out") * (
+        1 + 1e-12
+    )
+
+
+def test_second_moment_sensitivity_is_attained():
+    one, other = np.eye(2)[:1] * 1.7, np.eye(2)[1:] * 1.7
+    assert frobenius(one, other) == pytest.approx(
+        second_moments_sensitivity(1.7, 2, "replace_one"), rel=1e-12
+    )
+    assert second_moments_sensitivity(1.7, 1, "replace_one") == pytest.approx(1.7**2, rel=1e-12)
+    assert second_moments_sensitivity(1.7, 5, "add_remove") == pytest.approx(1.7**2, rel=1e-12)
+
+
+@given(st.floats(0.05, 5.0), st.floats(0.1, 10.0), st.integers(1, 9))
+def test_second_moment_noise_is_the_inverse_of_its_price(level, radius, dim):
+    noise = acc.second_moments_noise(level, radius, dim, "replace_one")
+    statement = acc.second_moments(radius=radius, noise_sd=noise, dim=dim, adjacency="replace_one")
+    assert statement.gdp == pytest.approx(level, rel=1e-13)
+
+
+def test_half_the_variance_off_the_diagonal_is_isotropic_in_the_frobenius_norm():
+    """The exact level of the vector of entries, worst over random pairs of rows, is √2R²/τ."""
+    radius, noise, worst = 1.3, 2.0, 0.0
+    random = np.random.default_rng(3)
+    for _ in range(500):
+        one, other = (radius * row / np.linalg.norm(row) for row in random.normal(size=(2, 3)))
+        difference = np.outer(one, one) - np.outer(other, other)
+        rows, columns = np.triu_indices(3)
+        variance = np.where(rows == columns, noise**2, noise**2 / 2)
+        worst = max(worst, float(np.sum(difference[rows, columns] ** 2 / variance)))
+    claimed = acc.second_moments(radius=radius, noise_sd=noise, dim=3, adjacency="replace_one").gdp
+    assert 0.9 * claimed**2 <= worst <= claimed**2
+
+
+def test_rounding_the_moments_is_charged():
+    plain = acc.second_moments(radius=1.0, noise_sd=2.0, dim=3, adjacency="replace_one")
+    coarse = acc.second_moments(radius=1.0, noise_sd=2.0, dim=3, adjacency="replace_one", grid=1e-3)
+    assert coarse.gdp is None
+    assert coarse.zcdp == pytest.approx((math.sqrt(2) + 3e-3) ** 2 / 8, rel=1e-12)
+    assert coarse.zcdp > plain.zcdp
+
+
+@pytest.mark.parametrize("bad", [math.nan, 0.0, -1.0, math.inf])
+def test_scales_that_are_no_scales_are_refused(bad):
+    for call in (
+        lambda: acc.laplace(bad, adjacency="replace_one", sensitivity=1.0, scale=1.0),
+        lambda: acc.laplace(1.0, adjacency="replace_one", sensitivity=bad, scale=1.0),
+        lambda: acc.laplace(1.0, adjacency="replace_one", sensitivity=1.0, scale=bad),
+        lambda: acc.gaussian(adjacency="replace_one", sensitivity=bad, scale=1.0),
+        lambda: acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=bad),
+        lambda: acc.second_moments(radius=bad, noise_sd=1.0, dim=2, adjacency="replace_one"),
+        lambda: acc.second_moments_noise(bad, 1.0, 2, "replace_one"),
+    ):
+        with pytest.raises(DeclarationError):
+            call()
+
+
+def average_schedule(**changes) -> Schedule:
+    base = {
+        "adjacency": "replace_one",
+        "num_rows": 1,
+        "dim": 1,
+        "step_size": 0.01,
+        "num_steps": 100,
+        "clip": 1.0,
+        "release": Average(1),
+    }
+    return Schedule(**(base | changes))
+
+
+@pytest.mark.parametrize(("first", "value"), [(1, 0.744744), (51, 1.053664)])
+def test_average_sensitivity_vectors(first, value):
+    found = acc.average_sensitivity(average_schedule(release=Average(first)), acc.Curvature(1.0, 50.0))
+    assert found == pytest.approx(value, abs=6e-7)
+
+
+def test_average_sensitivity_bounds_coupled_chains(rng):
+    """Two chains on adjacent rows of a clipped quadratic loss, same noise: the averages stay within η."""
+    item = average_schedule(num_rows=5, step_size=0.02, num_steps=80, release=Average(20))
+    curvature = acc.Curvature(strong_convexity=0.7, smoothness=5.7)
+    bound = acc.average_sensitivity(item, curvature)
+    worst = 0.0
+    for _ in range(50):
+        rows = rng.uniform(-9, 9, size=5)
+        other = rows.copy()
+        other[0] = -9.0 if rows[0] > 0 else 9.0
+        x = y = float(rng.normal())
+        sums = 0.0
+        for step in range(80):
+            noise = float(rng.normal()) * math.sqrt(2 * 0.02)
+            x += noise - 0.02 * (0.7 * x + np.clip(x - rows, -1, 1).sum())
+            y += noise - 0.02 * (0.7 * y + np.clip(y - other, -1, 1).sum())
+            sums += abs(x - y) if step + 1 >= 20 else 0.0
+        worst = max(worst, sums / 61)
+    assert 0.3 * bound < worst <= bound
+
+
+def test_average_sensitivity_is_finite_only_where_a_modulus_is_proved():
+    item = average_schedule()
+    assert acc.average_sensitivity(item, acc.Curvature()) == math.inf
+    assert acc.average_sensitivity(item, acc.Curvature(smoothness=1.0)) < math.inf
+    bounded = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=1.0)
+    assert acc.average_sensitivity(item, bounded) <= 2 * 1.0 * (1 + 1e-8)
+    projected = average_schedule(diameter=0.25)
+    assert acc.average_sensitivity(projected, acc.Curvature()) <= 0.25 * (1 + 1e-8)
+
+
+def test_burn_in_makes_the_average_dearer_and_more_chains_do_not():
+    curvature = acc.Curvature(1.0, 50.0)
+    levels = [acc.average_sensitivity(average_schedule(release=Average(k)), curvature) for k in (1, 20, 90)]
+    assert levels == sorted(levels)
+    several = acc.average_sensitivity(average_schedule(num_chains=8), curvature)
+    assert several == levels[0]

@@ -1,0 +1,161 @@
+"""Plausible mistakes: each is refused, or the number it would give is below what the library states."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation, dp_event
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.curves import Gaussian, Laplace
+from private_mcmc.accounting.product import combine
+from private_mcmc.accounting.sampled_pairs import Sampled
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Average, Schedule
+
+TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())
+
+
+def schedule(**changes) -> Schedule:
+    base = {
+        "adjacency": "replace_one",
+        "num_rows": 1,
+        "dim": 2,
+        "step_size": 0.5,
+        "num_steps": 40,
+        "clip": 1.0,
+        "release": "last",
+    }
+    return Schedule(**(base | changes))
+
+
+def test_anisotropic_noise_does_not_use_the_euclidean_contraction():
+    """A map that contracts by ½ in the Euclidean norm and expands in the noise's: only the path is stated."""
+    case = TRAPS["anisotropic_needs_true_modulus"]
+    matrix, shift = np.array(case["A"]), np.array(case["shift"], dtype=float)
+    covariance = np.diag(np.array(case["S_diag"], dtype=float))
+    mean, spread = np.zeros(2), np.zeros((2, 2))
+    for _ in range(case["T"]):
+        mean, spread = matrix @ mean + shift, matrix @ spread @ matrix.T + covariance
+    exact = float(mean @ np.linalg.solve(spread, mean))
+    assert exact == pytest.approx(case["exact_m_squared"], rel=1e-5) and exact > case["wrong_formula"]
+    # U = ½θᵀ(I−A)θ/γ with γ = ½, noise S = 2γN, a gradient shift of norm 10/γ in the loud direction.
+    item = schedule(noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"])
+    statement = acc.run(item, acc.Curvature(strong_convexity=1.0, smoothness=3.0))
+    path = acc.run(schedule(noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"], release="path"))
+    assert statement.gdp == path.gdp
+    assert statement.gdp**2 >= exact
+
+
+def test_a_projection_in_another_metric_is_named_as_an_assumption():
+    """A Euclidean projection under anisotropic noise breaks the bound: the statement says which it needs."""
+    case = TRAPS["projection_in_wrong_metric"]
+    assert case["exact_m_squared"] > case["wrong_bound"]
+    item = schedule(diameter=2.0, dim=2)
+    statement = acc.run(item, acc.Curvature(strong_convexity=1.0, smoothness=2.0))
+    assert any("projection" in line and "M^{-1/2}" in line for line in statement.argument.assumptions)
+    anisotropic = acc.run(
+        schedule(diameter=2.0, noise=tuple(case["S_diag"])),
+        acc.Curvature(strong_convexity=1.0, smoothness=2.0),
+    )
+    path = acc.run(schedule(noise=tuple(case["S_diag"]), release="path"))
+    assert anisotropic.gdp == path.gdp
+
+
+def test_two_releases_of_one_chain_exceed_their_composition():
+    """X_2 and X_1 + Laplace of one chain: the exact joint divergence is above the composed one."""
+    case = TRAPS["one_chain_one_mechanism"]
+    slope, push, sd, scale = case["map_slope"], case["s"], case["sigma"], case["laplace_scale"]
+    epsilon = case["epsilon"]
+    composed = combine((Gaussian(case["gdp_X2"]), Laplace(case["laplace_epsilon"]))).delta(epsilon)
+    assert composed == pytest.approx(case["composed_delta"], rel=2e-3)
+
+    grid = np.linspace(-3.5, 4.5, 401)
+    noisy = np.linspace(-34.0, 35.0, 1401)
+    kernel = np.exp(-np.abs(noisy[:, None] - grid[None]) / scale) / (2 * scale)
+
+    def joint(shift):
+        """Density of (X_1 + Laplace, X_2) on the grids, X_1 = s + noise, X_2 = aX_1 + s + noise."""
+        weight = norm.pdf(grid, shift, sd) * (grid[1] - grid[0])
+        ends = np.linspace(-4, 5, 301)
+        second = norm.pdf(ends[None, :], slope * grid[:, None] + shift, sd)
+        return kernel @ (weight[:, None] * second), ends
+
+    (one, ends), (other, _) = joint(push), joint(0.0)
+    cell = (noisy[1] - noisy[0]) * (ends[1] - ends[0])
+    true = max(
+        float(np.sum(np.maximum(a - math.exp(epsilon) * b, 0)) * cell)
+        for a, b in ((one, other), (other, one))
+    )
+    assert true == pytest.approx(case["true_delta"], rel=0.01)
+    assert true > composed
+    first = acc.posterior_strongly_log_concave(case["gdp_X2"], 1.0, "replace_one").of("chain 1")
+    second = acc.laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=scale).of("chain 1")
+    with pytest.raises(DeclarationError, match="one chain"):
+        acc.compose(first, second)
+
+
+def test_library_relation_arguments_would_double_or_refuse():
+    """dp_accounting's own replace-one relation disagrees with itself: it is never asked."""
+    event = dp_event.GaussianDpEvent(noise_multiplier=1.0)
+    replaced = PLDAccountant(NeighboringRelation.REPLACE_ONE).compose(event).get_epsilon(1e-6)
+    plain = PLDAccountant().compose(event).get_epsilon(1e-6)
+    assert replaced == pytest.approx(acc.gdp.epsilon(2.0, 1e-6), rel=1e-3)
+    assert plain == pytest.approx(acc.gdp.epsilon(1.0, 1e-6), rel=1e-3)
+    orders = (2.0, 8.0, 16.0)
+    twice = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE).compose(event).get_epsilon(1e-6)
+    once = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event).get_epsilon(1e-6)
+    assert twice == once
+    laplace = dp_event.LaplaceDpEvent(noise_multiplier=1.0)
+    assert not PLDAccountant(NeighboringRelation.REPLACE_ONE).supports(laplace)
+    batches = dp_event.SampledWithoutReplacementDpEvent(100, 10, event)
+    assert not PLDAccountant(NeighboringRelation.REPLACE_ONE).supports(batches)
+    # Here: Gaussian steps with sensitivity 2C are stated once, whatever the relation is called.
+    step = acc.run(schedule(step_size=0.5, num_steps=1, clip=1.0))
+    assert step.epsilon(1e-6) == pytest.approx(acc.gdp.epsilon(1.0, 1e-6), rel=1e-7)
+
+
+def test_poisson_pair_is_no_bound_without_replacement():
+    case = TRAPS["without_replacement_one_step"]
+    right = Sampled("fixed", case["q"], 1.0, 1).delta(case["epsilon"])
+    wrong = quad(
+        lambda x: max(
+            0.0,
+            (1 - case["q"]) * norm.pdf(x)
+            + case["q"] * norm.pdf(x - 1)
+            - math.exp(case["epsilon"]) * norm.pdf(x),
+        ),
+        2,
+        12,
+        limit=400,
+        points=[5.8],
+    )[0]
+    assert wrong < 1e-7 < right
+
+
+def test_advantage_of_a_path_is_at_most_the_gaussian_value():
+    statement = acc.run(schedule(release="path", num_steps=3))
+    assert statement.advantage == pytest.approx(2 * norm.cdf(statement.gdp / 2) - 1, rel=1e-12)
+
+
+def test_an_average_is_not_a_release_of_states():
+    with pytest.raises(DeclarationError):
+        acc.run(schedule(release=Average(1)), acc.Curvature(1.0, 2.0))
+
+
+def test_float_noise_in_the_composed_losses_is_rounded_up():
+    """Far in the tail a Fourier transform returns rounding noise; the stated δ stays above the exact one."""
+    for ratio, steps in ((0.01, 1_000_000), (0.1, 10_000), (1.0, 50)):
+        curve = Sampled("add_remove", 1.0, ratio, steps)
+        exact = Gaussian(ratio * math.sqrt(steps))
+        for delta in (1e-3, 1e-6, 1e-9, 1e-12, 1e-20):
+            epsilon = exact.epsilon(delta)
+            assert curve._losses.delta(epsilon) >= exact.delta(epsilon) * (1 - 1e-12)
