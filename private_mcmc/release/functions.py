@@ -10,21 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import constraints
-from numpyro.distributions.transforms import (
-    AffineTransform,
-    ComposeTransform,
-    IndependentTransform,
-    SigmoidTransform,
-    biject_to,
-)
 
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
-from private_mcmc.modeling import RowModel, Site
-from private_mcmc.modeling.affinity import Level, affinity
+from private_mcmc.modeling import RowModel
+from private_mcmc.modeling.affinity import affinity
 from private_mcmc.modeling.intervals import bounds as proved_bounds
 from private_mcmc.modeling.program import Program, abstract, trace
+from private_mcmc.release.elementwise import chain
 from private_mcmc.release.sensitivities import FloatArray, Lipschitz, Slopes
 
 Sites = Mapping[str, jax.Array]
@@ -69,8 +62,8 @@ def bind_functions(
 ) -> tuple[Function, ...]:
     """One ``Function`` for every declared item.
 
-    Slopes of affine functions of ``θ``, and ranges of functions of bounded ones, are proved on the traced
-    function; sites on an interval move a quarter of its width per unit.
+    Slopes (affine functions of ``θ``, and smooth or clamped functions of their entries, which includes
+    sites on an interval) and ranges are proved on the traced function.
 
     Raises:
         DeclarationError: for an unknown site, a function that does not return numbers, or one that nothing
@@ -105,7 +98,7 @@ def _bind(
         return jnp.ravel(value(theta)).astype(theta.dtype)
 
     program = trace(lambda theta: {"value": flat(theta)}, theta=abstract((model.dim,), np.float64))
-    slopes: Slopes | Lipschitz | None = _slopes(model, what, program, flat)
+    slopes: Slopes | Lipschitz | None = _slopes(program, model.dim)
     low, high = _range(program, math.prod(shape), bounds)
     assumption = None
     if slopes is None and constant is not None:
@@ -134,16 +127,18 @@ def _function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
     return lambda sites: sites[what]
 
 
-def _slopes(
-    model: RowModel, what: Any, program: Program, flat: Callable[[jax.Array], jax.Array]
-) -> Slopes | None:
-    """``A`` where the value is proved affine with matrix ``A``, or a site on an interval."""
-    level = affinity(program, "theta")[program.outputs["value"]]
-    if level is not Level.UNKNOWN:
-        matrix = jax.jacfwd(flat)(jnp.zeros(model.dim))
-        return Slopes(np.asarray(matrix, dtype=np.float64))
-    site = next((site for site in model.sites if site.name == what), None)
-    return None if site is None else _interval_slopes(site, model.dim)
+def _slopes(program: Program, dim: int) -> Slopes | None:
+    """``A`` where each value is proved to be a 1-Lipschitz function of an entry of ``Aθ + b``."""
+    found = chain(program, affinity(program, "theta"), program.outputs["value"])
+    if found is None:
+        return None
+
+    def inner(theta: jax.Array) -> jax.Array:
+        (value,) = program.run([found.inner], {program.inputs["theta"]: theta})
+        return jnp.ravel(value)
+
+    matrix = np.asarray(jax.jacfwd(inner)(jnp.zeros(dim)), dtype=np.float64)
+    return Slopes(found.factors.reshape(-1, 1) * matrix)
 
 
 def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArray, FloatArray]:
@@ -154,31 +149,3 @@ def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArr
     low, high = np.asarray(found.lo, dtype=np.float64), np.asarray(found.hi, dtype=np.float64)
     known = np.isfinite(low) & np.isfinite(high)
     return np.where(known, low, -math.inf), np.where(known, high, math.inf)
-
-
-def _interval_slopes(site: Site, dim: int) -> Slopes | None:
-    """A quarter of the width: the slope of the scaled logistic function that fills an interval."""
-    if site.constraint is None or site.shape != site.unconstrained_shape:
-        return None
-    ends = _interval(site.constraint)
-    if ends is None:
-        return None
-    chosen = np.eye(dim)[site.slice]
-    return Slopes(chosen * ((ends[1] - ends[0]) / 4 * (1 + 1e-12)))
-
-
-def _interval(support: Any) -> Bounds | None:
-    """Ends of an interval with constant ends whose transform is a scaled logistic function."""
-    transform = biject_to(support)
-    while isinstance(transform, IndependentTransform):
-        transform = transform.base_transform
-    while isinstance(support, constraints.independent):
-        support = support.base_constraint
-    parts = transform.parts if isinstance(transform, ComposeTransform) else [transform]
-    if type(parts[0]) is not SigmoidTransform or any(type(part) is not AffineTransform for part in parts[1:]):
-        return None
-    low = np.asarray(getattr(support, "lower_bound", np.nan), dtype=np.float64)
-    high = np.asarray(getattr(support, "upper_bound", np.nan), dtype=np.float64)
-    if low.size != 1 or high.size != 1 or not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
-        return None
-    return float(low.reshape(())), float(high.reshape(()))

@@ -18,7 +18,9 @@ from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.modeling import Binary, Rows, read
 from private_mcmc.release import Expectations, plan_expectations
+from private_mcmc.release.functions import bind_functions
 from private_mcmc.release.monte_carlo import monte_carlo_sd
+from private_mcmc.release.sensitivities import Lipschitz
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
@@ -275,3 +277,46 @@ def test_a_callers_convergence_bound_is_used_where_it_helps_and_its_failures_are
     assert planned(Expectations("w", by_convergence={"w": loose})).statement.epsilon(0.0) == 1.0
     with pytest.raises(DeclarationError, match="laplace"):
         planned(Expectations("w", by_convergence=bound, noise="gaussian"), curvature=wild)
+
+
+X_NEW = np.asarray([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0], [0.3, 0.3, 0.3]])
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (lambda s: jax.nn.sigmoid(X_NEW @ s["w"]), np.linalg.norm(X_NEW, axis=1) / 4),
+        (lambda s: jnp.tanh(3 * s["w"]) / 2 + 1, np.full(3, 1.5)),
+        (lambda s: jnp.clip(s["w"][0], -1, 2) ** 2, np.full(1, 4.0)),
+        (lambda s: jnp.clip(s["w"], -1, 2) * jnp.clip(s["w"], -1, 2), np.full(3, 4.0)),
+        (lambda s: jnp.maximum(s["w"][1] - s["w"][0], 0.0), np.full(1, math.sqrt(2))),
+        (lambda s: jax.scipy.special.erf(s["w"]), np.full(3, 2 / math.sqrt(math.pi))),
+        (lambda s: 2 * s["p"] - 1, np.full(1, 0.5)),
+    ],
+)
+def test_slopes_of_functions_of_affine_maps_are_proved_and_hold(function, slope):
+    (bound,) = bind_functions(MODEL, (("f", function),), {}, {}, {})
+    np.testing.assert_allclose(np.linalg.norm(bound.slopes.matrix, axis=1), slope, rtol=1e-9)
+    random = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        evaluate = jax.jit(jax.vmap(lambda theta: jnp.ravel(function(MODEL.constrain(theta)))))
+        first, second = random.normal(0, 2, (2, 2000, MODEL.dim))
+        moved = np.abs(evaluate(first) - evaluate(second))
+    assert np.all(moved <= np.abs((first - second) @ bound.slopes.matrix.T) * (1 + 1e-9) + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda s: jnp.sin(s["w"]).sum(),
+        lambda s: s["w"] ** 2,
+        lambda s: jnp.tanh(s["w"]) * s["w"],
+        lambda s: jnp.sqrt(jnp.abs(s["w"])),
+        lambda s: 1 / s["w"],
+        lambda s: jnp.where(s["w"] > 0, 1.0, 0.0),
+    ],
+)
+def test_no_slope_is_claimed_where_none_is_proved(function):
+    (bound,) = bind_functions(MODEL, (("f", function),), {}, {"f": (0.0, 1.0)}, {})
+    assert isinstance(bound.slopes, Lipschitz)
+    assert bound.slopes.constant == math.inf
