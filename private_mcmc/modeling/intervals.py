@@ -12,7 +12,7 @@ import numpy as np
 from private_mcmc.modeling.program import Equation, Program, Variable, flatten
 from private_mcmc.modeling.rules_arithmetic import ARITHMETIC, Rule
 from private_mcmc.modeling.rules_scalar import SCALARS
-from private_mcmc.modeling.rules_shape import SHAPES
+from private_mcmc.modeling.rules_shape import SHAPES, split
 from private_mcmc.modeling.values import Value, anything, between, constant
 
 _RULES: Mapping[str, Rule] = {**ARITHMETIC, **SHAPES, **SCALARS}
@@ -56,6 +56,8 @@ def evaluate(program: Program, outputs: Sequence[str], **inputs: np.ndarray) -> 
 def _apply(equation: Equation, operands: list[Value], program: Program) -> list[Value | None]:
     if equation.name in _CALLS:
         return list(_inside(equation, operands))
+    if equation.name == "split":
+        return list(split(operands[0], equation.params))
     if equation.name not in _RULES or len(equation.outputs) != 1:
         return [None] * len(equation.outputs)
     shape = program.shape(equation.outputs[0])

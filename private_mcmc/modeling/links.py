@@ -28,6 +28,7 @@ _TRANSPARENT = frozenset(
 _SPELLINGS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
     "logistic": (
         jax.nn.sigmoid,
+        lambda eta: dist.biject_to(dist.constraints.unit_interval)(eta),
         lambda eta: 1 / (1 + jnp.exp(-eta)),
         lambda eta: jnp.exp(eta) / (1 + jnp.exp(eta)),
     ),

@@ -115,7 +115,7 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
         hessian = None if block is None or hessian is None else _with_block(hessian, where, block)
         for site in group:
             ends = float(lower[site.slice].min()), float(upper[site.slice].max())
-            known = site.family.isidentifier() and not site.improper
+            known = "." not in site.family and not site.improper
             records[site.name] = SitePrior(site.name, site.family, *ends, known, why)
     if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
         hessian = np.diag(hessian).copy()

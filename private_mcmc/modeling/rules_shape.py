@@ -48,6 +48,14 @@ def _concatenate(operands: Operands, params: Params, shape: Shape) -> Value:
     return joined.with_norm(hypot([a.norm for a in operands]))
 
 
+def split(a: Value, params: Params) -> list[Value]:
+    """The parts of an array cut along one axis."""
+    edges = np.cumsum(params["sizes"])[:-1]
+    los, his = (np.split(bound, edges, params["axis"]) for bound in (a.lo, a.hi))
+    parts = zip(los, his, strict=True)
+    return [between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm) for lo, hi in parts]
+
+
 def _pad(operands: Operands, params: Params, shape: Shape) -> Value | None:
     a, filler = operands
     if not filler.known or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
@@ -98,7 +106,8 @@ def _gather(operands: Operands, params: Params, shape: Shape) -> Value | None:
         where = _positions(indices, params, a.shape)
         if np.any(where < 0):
             return None
-        return between(a.lo.ravel()[where], a.hi.ravel()[where], whole=a.whole)
+        taken = between(a.lo.ravel()[where], a.hi.ravel()[where], whole=a.whole)
+        return taken.with_norm(a.norm) if np.unique(where).size == where.size else taken
     last = np.asarray(a.shape) - np.asarray(params["slice_sizes"])
     starts = np.asarray(params["dimension_numbers"].start_index_map, int)
     # Out of bounds, the filler (NaN) would appear: nothing is proved then.

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.modeling.affinity import Level
+from private_mcmc.modeling.families_mixture import mixture_entries
 from private_mcmc.modeling.families_real import REAL
 from private_mcmc.modeling.families_whole import WHOLE
 from private_mcmc.modeling.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
@@ -21,7 +22,7 @@ from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.tracing import Observation
 from private_mcmc.modeling.values import Value, constant, of_domain
 
-FAMILIES: Mapping[tuple[str, str], Entry] = {**WHOLE, **REAL}
+FAMILIES: Mapping[tuple[str, str], Entry] = {**WHOLE, **REAL, **mixture_entries({**WHOLE, **REAL})}
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,12 +144,20 @@ def unwrap(fn: Any) -> Any:
 def family_name(fn: Any) -> str:
     """Class name of NumPyro's own distributions; others keep their module, so none is mistaken for one."""
     kind = type(fn)
+    if kind is dist.MixtureSameFamily and fn.component_distribution.event_dim == 0:
+        return f"MixtureSameFamily({family_name(unwrap(fn.component_distribution))})"
     known = getattr(dist, kind.__name__, None) is kind
     return kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def parameters(fn: Any) -> dict[str, Any]:
     """The array parameters that an unwrapped distribution holds, by name."""
+    if type(fn) is dist.MixtureSameFamily:
+        inner = (
+            parameters(unwrap(fn.component_distribution)) if fn.component_distribution.event_dim == 0 else {}
+        )
+        weights = fn.mixing_distribution.probs
+        return {"weights": weights, **{f"component.{name}": value for name, value in inner.items()}}
     names = {name for kind in type(fn).__mro__ for name in getattr(kind, "arg_constraints", {})}
     held = {name: fn.__dict__[name] for name in sorted(names) if name in fn.__dict__}
     return {k: v for k, v in held.items() if isinstance(v, jax.Array | np.ndarray | float | int)}
