@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from private_mcmc.modeling.domain import Domain
+from private_mcmc.modeling.cases import few_values
 from private_mcmc.modeling.family import UNKNOWN, times
 from private_mcmc.modeling.intervals import bounds
 from private_mcmc.modeling.predictor import MultiPredictor
 from private_mcmc.modeling.program import Program
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.site_terms import row_values
-from private_mcmc.modeling.values import between
-from private_mcmc.modeling.whole_domains import Binary, Categories
+from private_mcmc.modeling.values import pinned
 
-_MOST_CASES = 64
+_WIDEST = 200.0
 
 
 @dataclass(frozen=True)
@@ -55,32 +51,18 @@ def row_constants(program: Program, rows: Rows, predictor: MultiPredictor | None
         gradient_bound=times(radius, family.score_bound),
         curvature_bound=times(times(radius, radius), family.curvature_bound),
         # A recognised family is evaluated by its own formula, which NumPyro's clamps do not bound.
-        range_bound=spread if family is UNKNOWN else family.range_bound,
+        range_bound=spread if family.name == UNKNOWN.name else family.range_bound,
         why=f"{family.why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
     )
 
 
 def loss_range(program: Program, rows: Rows) -> float:
-    """Bound of ``sup_θ v − inf_θ v`` for each row, by interval arithmetic; ``θ`` is unbounded.
-
-    Columns with few values are taken value by value.
-    """
+    """Bound of ``sup_θ v − inf_θ v`` for each row, by interval arithmetic; ``θ`` is unbounded."""
     values = row_values(program, rows)
-    listed = [(program.inputs[name], _cases(domain)) for name, domain in rows.items if _cases(domain)]
-    if math.prod(len(cases) for _, cases in listed) > _MOST_CASES:
-        listed = []
     widest = 0.0
-    for case in itertools.product(*(cases for _, cases in listed)):
-        fixed = dict(values)
-        for (variable, _), value in zip(listed, case, strict=True):
-            point = np.full(values[variable].shape, float(value))
-            fixed[variable] = between(point, point, whole=True)
-        (loss,) = bounds(program, fixed, [program.outputs["loss"]])
+    for case in few_values(rows):
+        fixed = {program.inputs[name]: pinned(values[program.inputs[name]], at) for name, at in case.items()}
+        (loss,) = bounds(program, {**values, **fixed}, [program.outputs["loss"]])
         widest = max(widest, loss.highest - loss.lowest)
-    return widest if widest >= 0 else math.inf
-
-
-def _cases(domain: Domain) -> range:
-    if isinstance(domain, Binary):
-        return range(2)
-    return range(domain.k) if isinstance(domain, Categories) else range(0)
+    # A wider range than this is that of a clamp at the smallest float, not one of the model.
+    return widest if 0 <= widest <= _WIDEST else math.inf

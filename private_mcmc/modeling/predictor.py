@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.modeling.certify import certified
 from private_mcmc.modeling.family import LikelihoodFamily
 from private_mcmc.modeling.intervals import bounds
 from private_mcmc.modeling.program import Program, Variable, abstract, trace
@@ -92,7 +93,8 @@ def build(
     size = sum(first.program.size(base) for base in first.bases)
     radius, radii = _norms(eta, rows, dim, size)
     design, offset = functools.partial(_design, eta, dim), functools.partial(_offset, eta, dim)
-    several = MultiPredictor(size, design, offset, loss, radius, radii, structure.family)
+    family = structure.family if structure.terms else certified(loss, rows)
+    several = MultiPredictor(size, design, offset, loss, radius, radii, family)
     if size != 1:
         return None, several
     single = Predictor(
@@ -100,7 +102,7 @@ def build(
         offset=lambda row: offset(row)[0],
         loss=loss,
         radius=radii[0],
-        family=structure.family,
+        family=family,
     )
     return single, several
 

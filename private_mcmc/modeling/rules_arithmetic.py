@@ -204,6 +204,34 @@ def _reduce_sum(operands: Operands, params: Params, shape: Shape) -> Value:
     return result.with_norm(a.norm if count == 1 else up(a.norm * math.sqrt(count)))
 
 
+def _cumulative(function: Callable[..., np.ndarray], *, positive_only: bool) -> Rule:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Value | None:
+        a, axis = operands[0], params["axis"]
+        if positive_only and not np.all(a.lo >= 0):
+            return None
+
+        def run(bound: np.ndarray) -> np.ndarray:
+            return (
+                np.flip(function(np.flip(bound, axis), axis), axis)
+                if params["reverse"]
+                else function(bound, axis)
+            )
+
+        slack = 2.0**-51 * shape[axis] * run(np.maximum(np.abs(a.lo), np.abs(a.hi)))
+        slack = np.where(np.isfinite(slack), slack, 0.0)
+        return between(run(a.lo) - slack, run(a.hi) + slack, whole=a.whole)
+
+    return rule
+
+
+def _reduce_prod(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    a, axes = operands[0], tuple(params["axes"])
+    if not np.all(a.lo >= 0):
+        return None
+    count = int(np.prod([a.shape[axis] for axis in axes]))
+    return widen(a.lo.prod(axis=axes), a.hi.prod(axis=axes), 2 * count)
+
+
 ARITHMETIC: Mapping[str, Rule] = {
     "add": _add,
     "add_any": _add,
@@ -217,4 +245,7 @@ ARITHMETIC: Mapping[str, Rule] = {
     "square": lambda operands, params, shape: _integer_pow(operands, {"y": 2}, shape),
     "dot_general": _dot_general,
     "reduce_sum": _reduce_sum,
+    "reduce_prod": _reduce_prod,
+    "cumsum": _cumulative(np.cumsum, positive_only=False),
+    "cumprod": _cumulative(np.cumprod, positive_only=True),
 }

@@ -161,4 +161,6 @@ SHAPES: Mapping[str, Rule] = {
     "dynamic_slice": _dynamic_slice,
     "reduce_max": _reduce(np.max),
     "reduce_min": _reduce(np.min),
+    "reduce_and": _reduce(np.min),
+    "reduce_or": _reduce(np.max),
 }

@@ -75,6 +75,12 @@ def constant(array: np.ndarray) -> Value:
     return replace(exact, uniform=bool(np.all(values == values.flat[0])) if values.size else True)
 
 
+def pinned(value: Value, number: float) -> Value:
+    """The value where every element is the same whole number."""
+    point = np.full(value.shape, number)
+    return between(point, point, whole=True, uniform=True)
+
+
 def anything(shape: tuple[int, ...], *, whole: bool = False) -> Value:
     """A value of which nothing is known."""
     return between(np.full(shape, -np.inf), np.full(shape, np.inf), whole=whole)
