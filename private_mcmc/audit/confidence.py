@@ -1,0 +1,110 @@
+"""Lower bounds on privacy loss, with confidence, from the errors of one fixed test.
+
+A test guesses, from one output, which of two adjacent data sets it came from. With ``FP`` and ``FN`` its
+probabilities of error, an ``(ε, δ)``-DP mechanism has ``FP + e^ε FN ≥ 1 − δ`` and ``FN + e^ε FP ≥ 1 − δ``,
+and an ``m``-GDP one ``Φ^{-1}(1 − FP) − Φ^{-1}(FN) ≤ m``. Errors counted on independent outputs give upper
+confidence limits of ``FP`` and ``FN``, hence lower bounds on ``ε``, ``δ`` and ``m``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaincinv, ndtri
+
+from private_mcmc.errors import DeclarationError
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def clopper_pearson_upper(errors: npt.ArrayLike, trials: int, failure: float) -> FloatArray:
+    """One-sided upper limit: the binomial probability exceeds it with probability at most ``failure``.
+
+    Source: Clopper, Pearson 1934; the quantile ``1 − failure`` of Beta(k + 1, n − k).
+
+    Raises:
+        DeclarationError: unless ``0 ≤ errors ≤ trials``, ``trials ≥ 1`` and ``0 < failure < 1``.
+    """
+    counts = np.asarray(errors, dtype=np.float64)
+    if not (trials >= 1 and np.all((counts >= 0) & (counts <= trials))):
+        raise DeclarationError(f"a count of errors lies between 0 and trials={trials} ≥ 1.")
+    if not 0 < failure < 1:
+        raise DeclarationError(f"failure={failure}: must lie in (0, 1).")
+    inside = np.minimum(counts, trials - 1)
+    # The complement keeps its digits where the limit is near 1; the margin covers betaincinv's error.
+    limit = 1.0 - betaincinv(trials - inside, inside + 1.0, failure)
+    return np.asarray(np.where(counts == trials, 1.0, np.minimum(1.0, limit * (1 + 1e-9))), dtype=np.float64)
+
+
+def epsilon_from_errors(false_positive: FloatArray, false_negative: FloatArray, delta: float) -> FloatArray:
+    """``max{0, ln((1−δ−FP)/FN), ln((1−δ−FN)/FP)}`` from upper limits of both errors.
+
+    Source: Heller, Fetaya 2023, (11)-(12).
+    """
+    if not 0 <= delta < 1:
+        raise DeclarationError(f"delta={delta}: must lie in [0, 1).")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        one = np.log(np.maximum(1 - delta - false_positive, 0.0)) - np.log(false_negative)
+        two = np.log(np.maximum(1 - delta - false_negative, 0.0)) - np.log(false_positive)
+    return np.maximum(np.nan_to_num(np.fmax(one, two), nan=0.0, posinf=np.inf, neginf=0.0), 0.0)
+
+
+def delta_from_errors(false_positive: FloatArray, false_negative: FloatArray, epsilon: float) -> FloatArray:
+    """``max{0, 1 − FN − e^ε FP, 1 − FP − e^ε FN}`` from upper limits of both errors."""
+    if not 0 <= epsilon < np.inf:
+        raise DeclarationError(f"epsilon={epsilon}: must be non-negative and finite.")
+    factor = np.exp(min(epsilon, 700.0))
+    one = 1 - false_negative - factor * false_positive
+    two = 1 - false_positive - factor * false_negative
+    return np.maximum(np.maximum(one, two), 0.0)
+
+
+def gdp_from_errors(false_positive: FloatArray, false_negative: FloatArray) -> FloatArray:
+    """``max{0, Φ^{-1}(1 − FP) − Φ^{-1}(FN)}`` from upper limits of both errors.
+
+    To be compared with a Gaussian DP certificate only: a mechanism that is not Gaussian may have a large
+    value here at a small ``ε``, so it says nothing about ``ε``.
+
+    Source: Dong, Roth, Su 2022, Definition 2.6.
+    """
+    return np.maximum(-ndtri(false_positive) - ndtri(false_negative), 0.0)
+
+
+@dataclass(frozen=True)
+class ErrorCounts:
+    """Errors of a test, or of several at once (arrays), on outputs it was not chosen on.
+
+    Attributes:
+        false_positives: outputs on the first data set that the test takes for the second's.
+        false_negatives: outputs on the second that it takes for the first's.
+        negatives, positives: number of outputs on the first and on the second data set.
+    """
+
+    false_positives: npt.NDArray[np.int64]
+    false_negatives: npt.NDArray[np.int64]
+    negatives: int
+    positives: int
+
+    def limits(self, failure: float) -> tuple[FloatArray, FloatArray]:
+        """Upper limits of ``FP`` and ``FN`` that hold together with probability at least ``1 − failure``."""
+        return (
+            clopper_pearson_upper(self.false_positives, self.negatives, failure / 2),
+            clopper_pearson_upper(self.false_negatives, self.positives, failure / 2),
+        )
+
+
+def epsilon_lower(counts: ErrorCounts, delta: float, failure: float) -> FloatArray:
+    """Lower bound on ``ε`` at ``delta``; above the true value with probability at most ``failure``."""
+    return epsilon_from_errors(*counts.limits(failure), delta)
+
+
+def delta_lower(counts: ErrorCounts, epsilon: float, failure: float) -> FloatArray:
+    """Lower bound on ``δ`` at ``epsilon``; above the true value with probability at most ``failure``."""
+    return delta_from_errors(*counts.limits(failure), epsilon)
+
+
+def gdp_lower(counts: ErrorCounts, failure: float) -> FloatArray:
+    """Lower bound on the Gaussian DP parameter ``m``; too large with probability at most ``failure``."""
+    return gdp_from_errors(*counts.limits(failure))
