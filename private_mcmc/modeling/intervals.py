@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import jax
@@ -49,8 +50,12 @@ def evaluate(program: Program, outputs: Sequence[str], **inputs: np.ndarray) -> 
     pairs = zip(widths, middles, strict=True)
     if all(np.isfinite(middle) and width <= 1e-9 * (1 + abs(middle)) for width, middle in pairs):
         return middles
-    values = jax.jit(lambda given: program.run(targets, given))(known)
-    return [float(np.sum(value)) for value in values]
+    return [float(np.sum(value)) for value in _compiled(program, tuple(targets))(known)]
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(program: Program, targets: tuple[Variable, ...]) -> Callable[..., list[jax.Array]]:
+    return jax.jit(lambda given: program.run(targets, given))
 
 
 def _apply(equation: Equation, operands: list[Value], program: Program) -> list[Value | None]:
