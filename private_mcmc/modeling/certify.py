@@ -1,4 +1,4 @@
-"""Bounds of the derivatives of a loss of one predictor whose family is not recognised.
+"""Bounds of the derivatives of a smooth loss of one predictor whose family is not recognised.
 
 The real line is cut into pieces and each derivative is bounded on every piece by interval arithmetic: a
 proof, up to the rounding of its own bounds, and not a search.
@@ -19,7 +19,8 @@ from private_mcmc.modeling.family import UNKNOWN, LikelihoodFamily
 from private_mcmc.modeling.intervals import bounds
 from private_mcmc.modeling.program import abstract, trace
 from private_mcmc.modeling.rows import Rows
-from private_mcmc.modeling.values import Value, between, of_domain, pinned
+from private_mcmc.modeling.smoothness import Shape, smoothness
+from private_mcmc.modeling.values import Value, anything, between, of_domain, pinned
 
 _NEAR = np.linspace(-8.0, 8.0, 321)
 _FAR = np.concatenate([np.linspace(8.0, 40.0, 65)[1:], [60.0, 100.0]])
@@ -48,6 +49,9 @@ def certified(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -
         found = bounds(program, {**known, **points}, targets)
         largest = np.maximum(largest, [value.largest for value in found])
     score, curvature = (float(bound) for bound in largest)
+    shape = _shape(loss, rows)
+    score = score if shape <= Shape.CONTINUOUS else math.inf
+    curvature = curvature if shape <= Shape.SMOOTH else math.inf
     if not math.isfinite(min(score, curvature)):
         return UNKNOWN
     return replace(
@@ -56,3 +60,10 @@ def certified(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -
         curvature_bound=curvature,
         why=f"interval arithmetic on the derivatives: |ψ'| ≤ {score:.6g}, |ψ''| ≤ {curvature:.6g}",
     )
+
+
+def _shape(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -> Shape:
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
+    program = trace(lambda eta, **row: {"loss": loss(eta, row)}, eta=abstract((), np.float64), **shapes)
+    given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}
+    return smoothness(program, "eta", "loss", {**given, program.inputs["eta"]: anything(())})
