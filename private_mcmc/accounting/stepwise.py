@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Curve, Points, Pure
-from private_mcmc.accounting.rounding import up
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
@@ -33,10 +33,18 @@ def stepwise(
     for level, miss in steps.values():
         gdp.check_epsilon(level)
         gdp.check_delta(miss)
-    total = up(math.fsum(level for level, _ in steps.values()))
-    miss = min(1.0, up(math.fsum(miss for _, miss in steps.values())))
+    total = _sum_up([level for level, _ in steps.values()])
+    miss = min(1.0, _sum_up([miss for _, miss in steps.values()]))
     curve: Curve = Pure(total) if miss == 0 else Points(((total, miss),))
     constants = {"steps": {name: (float(level), float(part)) for name, (level, part) in steps.items()}}
     return Statement(
         check_adjacency(adjacency), (curve,), Argument(theorem, tuple(assumptions), constants, "stepwise")
     )
+
+
+def _sum_up(values: list[float]) -> float:
+    """The sum, rounded up only where it is not exact: one step costs what it says."""
+    total = math.fsum(values)
+    if total < math.inf and Fraction(total) < sum(map(Fraction, values), Fraction(0)):
+        return math.nextafter(total, math.inf)
+    return total

@@ -9,6 +9,7 @@ from private_mcmc.release.ledger_filter import Filter
 from private_mcmc.release.ledger_state import Balance, Reservation
 from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.quantile import Quantile, QuantilePlan
 from private_mcmc.release.released import ReleasedStates
 from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
 
@@ -22,6 +23,8 @@ __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "Ledger",
+    "Quantile",
+    "QuantilePlan",
     "ReleasedExpectations",
     "ReleasedStates",
     "ReleasedValue",

@@ -14,11 +14,12 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.functions import Function
 from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.observed import ROUNDING_SHARE
 from private_mcmc.release.sensitivities import Movement, movement, together
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
-_COUPLING = (
+COUPLING = (
     "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
     "each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
 )
@@ -39,11 +40,8 @@ def price(
     schedule: Schedule,
     distance: float,
     target: Target,
-    rounding_share: float,
 ) -> Price:
     """The price when one row moves the coupled averages by ``distance``.
-
-    ``rounding_share`` is what rounding of the running sums may add to each value, in its own units.
 
     Raises:
         DeclarationError: where nothing bounds an expectation, or Gaussian noise cannot meet the target.
@@ -56,14 +54,14 @@ def price(
     what = f"averages of {names}, each in units of its own sensitivity"
     if expectations.noise == "laplace":
         epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
-        noise, statement = _laplace(epsilon, moved.l1 + size * rounding_share, size, target, what)
+        noise, statement = _laplace(epsilon, moved.l1 + size * ROUNDING_SHARE, size, target, what)
         statement = _with_failures(statement, epsilon, assumed, len(assumed) == len(items), what)
     elif assumed:
         raise DeclarationError("by_convergence goes with noise='laplace': its failures add to δ.")
     else:
-        noise, statement = _gaussian(moved.l2 + math.sqrt(size) * rounding_share, size, target, what)
+        noise, statement = _gaussian(moved.l2 + math.sqrt(size) * ROUNDING_SHARE, size, target, what)
     stated = tuple(f.assumption for f in functions if f.assumption is not None)
-    coupling = (_COUPLING,) if len(assumed) < len(items) else ()
+    coupling = (COUPLING,) if len(assumed) < len(items) else ()
     return Price(moved, noise, _quoting(statement, (*coupling, *stated)))
 
 

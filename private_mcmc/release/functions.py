@@ -84,7 +84,7 @@ def _bind(
     bounds: Bounds | None,
     by_convergence: AverageByConvergence | None,
 ) -> Function:
-    evaluate = _function(model, what)
+    evaluate = site_function(model, what)
 
     def value(theta: jax.Array) -> jax.Array:
         return jnp.asarray(evaluate(model.constrain(theta)))
@@ -117,7 +117,8 @@ def _bind(
     return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
 
 
-def _function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
+def site_function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
+    """A function of the dict of sites: itself, or the one that picks a site. Unknown names are refused."""
     if not isinstance(what, str):
         chosen: Callable[[Sites], Any] = what
         return chosen

@@ -21,24 +21,28 @@ class ReleasedValue:
     Attributes:
         name: as declared.
         value: noised value.
-        noise_sd: sd of the privacy noise, entry by entry.
+        noise_sd: sd of the privacy noise, entry by entry; ``None`` for a choice among candidates.
         error: root of noise variance plus a data-free bound on the Monte Carlo variance; ``inf`` where
             nothing is proved about the chain's mixing.
     """
 
     name: str
     value: FloatArray
-    noise_sd: FloatArray
-    error: FloatArray
+    noise_sd: FloatArray | None
+    error: FloatArray | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        known = bool(np.all(np.isfinite(self.error)))
+        known = self.error is not None and bool(np.all(np.isfinite(self.error)))
         return {
             "value": self.value.tolist(),
-            "noise_sd": self.noise_sd.tolist(),
-            "error": self.error.tolist() if known else None,
+            "noise_sd": None if self.noise_sd is None else self.noise_sd.tolist(),
+            "error": self.error.tolist() if self.error is not None and known else None,
         }
+
+    def __str__(self) -> str:
+        noise = "chosen among candidates" if self.noise_sd is None else f"± {self.noise_sd.max():.3g} (noise)"
+        return f"{self.name} = {self.value.round(6).tolist()} {noise}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +81,7 @@ class ReleasedExpectations:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def __repr__(self) -> str:
-        lines = [
-            f"{v.name} = {v.value.round(6).tolist()} ± {v.noise_sd.max():.3g} (noise)" for v in self.values
-        ]
+        lines = [str(value) for value in self.values]
         seeded = ["seed chosen by the caller: reproducible, not private"] if _seeded(self.provenance) else []
         return "\n".join([*lines, *seeded, str(self.statement)])
 

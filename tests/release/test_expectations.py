@@ -63,7 +63,8 @@ def planned(expectations, target=TARGET, curvature=CURVATURE, **changes):
 
 
 def names(plan):
-    return {f.name: unit for f, unit in zip(plan.functions, plan._split(plan.units), strict=True)}
+    seen = plan.observable
+    return {f.name: unit for f, unit in zip(seen.functions, seen.split(plan.units), strict=True)}
 
 
 def test_sites_move_by_their_proved_slopes():
@@ -169,7 +170,7 @@ def test_values_that_are_not_numbers_count_as_the_lower_end_and_never_raise():
         Expectations({"r": lambda s: s["s"] / 0.0 * 0.0}, "w", bounds={"r": (2.0, 8.0)}, epsilon=1e6)
     )
     observed = plan.observable(jnp.full(6, jnp.nan))
-    np.testing.assert_allclose(observed * plan.units + plan.centres, [2.0, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(observed * plan.units + plan.observable.centres, [2.0, 0.0, 0.0, 0.0])
     released = plan.release(np.full(4, np.nan), SECRET)
     assert released["r"].value == pytest.approx(2.0, abs=1e-2)
     assert np.isfinite(plan.release(np.full(4, np.inf), SECRET)["w"].value).all()
