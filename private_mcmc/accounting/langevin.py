@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from private_mcmc.accounting import bounds
@@ -10,7 +10,7 @@ from private_mcmc.accounting.bounds import Bound, released_steps
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Gaussian
 from private_mcmc.accounting.metric import condition_number, noise_ratio
-from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, sensitivity
+from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, rounding_box, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.accounting.steps import check_scheme
 from private_mcmc.schedule import Schedule
@@ -21,7 +21,6 @@ _BASE = (
     "data enter the potential only through the clipped rows",
     "the start is drawn from a law that does not depend on the data",
     "the chain's noise is exactly Gaussian, independent of the data and never reused",
-    f"rounding after the sum moves a step by at most {ROUNDING_SLACK:g} of the step's sensitivity",
 )
 
 
@@ -53,13 +52,37 @@ def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float 
     if shifted is not None:
         gaussian.append(shifted)
     best = min(gaussian, key=_size)
+    if shifted is not None and best is not shifted:
+        best = replace(
+            best, theorem=f"{best.theorem}, charged for hidden states too: {_expansion(schedule, curvature)}"
+        )
     found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature, delta), best]
     theorems = tuple(dict.fromkeys(bound.theorem for bound in found))
-    assumptions = tuple(dict.fromkeys((*_BASE, *(line for bound in found for line in bound.assumptions))))
+    quoted = (line for bound in found for line in bound.assumptions)
+    assumptions = tuple(dict.fromkeys((*_BASE, _rounding(schedule), *quoted)))
     argument = Argument(
         "; and ".join(theorems), assumptions, _constants(schedule, curvature, tuple(found)), "langevin"
     )
     return Statement(schedule.adjacency, tuple(bound.curve for bound in found), argument)
+
+
+def _rounding(schedule: Schedule) -> str:
+    return (
+        f"rounding after the sum moves a step by at most {ROUNDING_SLACK:g} of its sensitivity, as it does "
+        f"while |θ|_∞ + 4γ|∇U|_∞ ≤ {rounding_box(schedule):.3g} in whitened coordinates"
+    )
+
+
+def _expansion(schedule: Schedule, curvature: Curvature) -> str:
+    """Why no shorter bound was found, in words."""
+    largest = max(schedule.step_sizes)
+    if not curvature.smoothness < float("inf"):
+        return "no smoothness of the potential is proved"
+    if not curvature.convex:
+        return "no convexity of the potential is proved"
+    if not largest * curvature.smoothness < 2:
+        return f"the step size {largest:g} is not below 2/L = {2 / curvature.smoothness:g}"
+    return "the proved contraction does not help over so few steps"
 
 
 def _size(bound: Bound) -> float:

@@ -41,6 +41,10 @@ class Losses:
     distribution: Any
     allowance: float
 
+    def resolves(self, delta: float) -> bool:
+        """Whether ``delta`` is well above the allowance; below it a Rényi bound may be tighter."""
+        return delta > 100 * self.allowance
+
     def delta(self, epsilon: float) -> float:
         """``δ(ε)``, rounded up by the allowance."""
         value = float(self.distribution.get_delta_for_epsilon(epsilon))
@@ -61,6 +65,12 @@ def losses(steps: tuple[Step, ...]) -> Losses:
             composed = once.self_compose(step.count) if step.count > 1 else once
             total = composed if total is None else total.compose(composed)
     return Losses(total, NOISE_PER_STEP * (10 + sum(step.count for step in steps)))
+
+
+def worthwhile(steps: tuple[Step, ...]) -> bool:
+    """Whether a grid of losses can resolve these steps: neither all but free nor hopelessly expensive."""
+    total = sum(step.count * _deviation(step) ** 2 for step in steps)
+    return total <= 100.0**2 and all(1e-6 <= step.size <= (200 if step.count == 1 else 30) for step in steps)
 
 
 def _deviation(step: Step) -> float:

@@ -9,11 +9,10 @@ from typing import Any
 
 from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.pld import Losses, Step, losses
+from private_mcmc.accounting.pld import Losses, Step, losses, worthwhile
 from private_mcmc.accounting.sampled_pairs import Sampled
 
 _MOST_PURE = 12
-_RESOLVED = 1e-9  # above it the joint losses are tighter than any Rényi bound
 
 
 def combine(curves: tuple[Curve, ...]) -> Curve:
@@ -66,7 +65,7 @@ class Product(Curve):
         best = self._with_discrete_losses(epsilon)
         if self._losses is not None:
             best = min(best, self._losses.delta(epsilon))
-            if best > _RESOLVED:
+            if self._losses.resolves(best):
                 return best
         return min(best, self._by_renyi(epsilon))
 
@@ -95,9 +94,8 @@ class Product(Curve):
         if not any(isinstance(part, (Sampled, Laplace)) for part in self.parts):
             return None
         steps = [_loss_steps(part) for part in self.parts]
-        if any(step is None for step in steps):
-            return None
-        return losses(tuple(item for step in steps if step is not None for item in step))
+        known = tuple(item for step in steps if step is not None for item in step)
+        return None if any(step is None for step in steps) or not worthwhile(known) else losses(known)
 
     def _with_discrete_losses(self, epsilon: float) -> float:
         """Every pure or approximate part replaced by its worst pair, the rest kept as one curve.
@@ -150,10 +148,10 @@ def _loss_steps(part: Curve) -> tuple[Step, ...] | None:
         return part.loss_steps
     if isinstance(part, (Gaussian, Laplace, Pure)):
         size = part.m if isinstance(part, Gaussian) else part.level
-        return (Step(part.kind, size),) if 1e-6 <= size <= 200 else None
+        return (Step(part.kind, size),)
     if isinstance(part, Points):
         level, miss = _sharpest(part)
-        return (Step("point", level, miss),) if level <= 200 else None
+        return (Step("point", level, miss),)
     return None
 
 

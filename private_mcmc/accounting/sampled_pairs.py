@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from private_mcmc.accounting import gdp
+from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.mixtures import check_pair, renyi
-from private_mcmc.accounting.pld import Losses, Step, losses
+from private_mcmc.accounting.pld import Losses, Step, losses, worthwhile
 from private_mcmc.errors import DeclarationError
 
 
@@ -57,16 +57,18 @@ class Sampled(Curve):
 
     def delta(self, epsilon: float) -> float:
         """From the composed privacy loss distribution; never above the un-amplified value."""
-        plain = self.unamplified.delta(gdp.check_epsilon(epsilon))
-        if not worth_discretising(self.unamplified.m):
-            return plain
-        return min(plain, self._losses.delta(epsilon))
+        best = self.unamplified.delta(gdp.check_epsilon(epsilon))
+        if worthwhile(self.loss_steps):
+            best = min(best, self._losses.delta(epsilon))
+            if self._losses.resolves(best):
+                return best
+        return min(best, rdp.table_to_delta(self._divergences, epsilon))
+
+    @cached_property
+    def _divergences(self) -> tuple[float, ...]:
+        """At ``rdp.ORDERS``: quadratures are worth keeping."""
+        return tuple(self.rdp(alpha) for alpha in rdp.ORDERS)
 
     def rdp(self, alpha: float) -> float:
         """By quadrature, one step times ``steps``."""
         return self.steps * renyi(self.pair, self.rate, self.ratio, alpha)
-
-
-def worth_discretising(m: float) -> bool:
-    """Whether a grid of losses can resolve mechanisms whose un-amplified total is ``m``-GDP."""
-    return 1e-6 <= m <= 200.0

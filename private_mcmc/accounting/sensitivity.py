@@ -55,6 +55,17 @@ def rounding_allowance(schedule: Schedule) -> float:
     return 2 * weight * count * spread * load / (1 - load)
 
 
+def rounding_box(schedule: Schedule) -> float:
+    """Largest ``|θ|_∞ + 4γ|∇U|_∞`` (whitened coordinates) at which a run's rounding slack is enough.
+
+    Rounding ``θ − γM∇U`` in float64 moves two steps apart by at most ``2u√p`` times that number, which
+    must stay below ``ROUNDING_SLACK · γΔ``.
+    """
+    step = min(schedule.step_sizes) if isinstance(schedule.step_size, tuple) else schedule.step_size
+    allowed = ROUNDING_SLACK * step * sensitivity(schedule)
+    return allowed / (2 * UNIT_ROUNDOFF * math.sqrt(schedule.dim))
+
+
 def row_change(schedule: Schedule) -> float:
     """The most that one present row adds to the computed gradient of a step, in ``|·|_*``.
 

@@ -14,15 +14,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from scipy.stats import binom
+from scipy.special import betainc
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.mixtures import check_pair, poisson_orders
-from private_mcmc.accounting.pld import NOISE_PER_STEP, Losses, Step, single, spacing
+from private_mcmc.accounting.pld import NOISE_PER_STEP, Losses, Step, single, spacing, worthwhile
 from private_mcmc.errors import DeclarationError
 
 _ROUNDED = 1e-9
+
+
+def _at_least(count: int, trials: int, rate: float) -> float:
+    """``P(Bin(trials, rate) ≥ count)`` for ``count ≥ 1``."""
+    return float(betainc(count, trials - count + 1, rate)) if count <= trials else 0.0
 
 
 @dataclass(frozen=True)
@@ -96,10 +101,10 @@ class Truncated(Curve):
 
     def _truncation(self, rows: int) -> tuple[float, float]:
         """``π`` and ``q'`` for ``n = rows``."""
-        full = float(binom.sf(self.cap - 1, rows - 1, self.rate))
+        full = _at_least(self.cap, rows - 1, self.rate)
         if full < 1e-250:
             return full, self.rate
-        joint = float(binom.sf(self.cap, rows, self.rate)) * self.cap / rows
+        joint = _at_least(self.cap + 1, rows, self.rate) * self.cap / rows
         return full, min(self.rate, joint / full * (1 + _ROUNDED))
 
     @cached_property
@@ -125,7 +130,7 @@ class Truncated(Curve):
     def delta(self, epsilon: float) -> float:
         """The largest over all blocks; never above the un-amplified value."""
         plain = self.unamplified.delta(gdp.check_epsilon(epsilon))
-        if not 1e-6 <= self.unamplified.m <= 200:
+        if not worthwhile((Step("add_remove", 2 * self.ratio, self.rate, self.steps),)):
             return plain
         return min(plain, max(losses.delta(epsilon) for losses in self._losses))
 

@@ -77,6 +77,12 @@ def test_zcdp_conversion_is_never_above_dp_accounting(rho, delta):
     assert epsilon >= gdp.epsilon(math.sqrt(2 * rho), delta) * (1 - 1e-9)
 
 
+@given(st.floats(1.01, 100.0), st.floats(0.0, 10.0), st.floats(1e-12, 0.5))
+def test_the_papers_conversion_is_valid_and_looser(alpha, divergence, delta):
+    printed = rdp.epsilon_at_order(alpha, divergence, delta)
+    assert rdp.delta_at_order(alpha, divergence, printed) <= delta * (1 + 1e-9)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.05, 3.0), st.floats(0.0, 2.0), st.floats(0.0, 4.0))
 def test_gaussian_and_pure_compose_exactly(m, level, epsilon):

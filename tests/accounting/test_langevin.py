@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.mean_loss import MeanForm, to_mean, to_sum
-from private_mcmc.accounting.sensitivity import ROUNDING_SLACK
+from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, rounding_box
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Batch, Schedule
 
@@ -208,20 +208,28 @@ def test_independent_chains_add():
 
 
 @pytest.mark.parametrize(
-    "curvature",
+    ("curvature", "words"),
     [
-        acc.Curvature(),
-        acc.Curvature(smoothness=3.0),
-        acc.Curvature(strong_convexity=1.0),
-        acc.Curvature(strong_convexity=1.0, smoothness=250.0),
-        acc.Curvature(convex=True, smoothness=50.0),
+        (acc.Curvature(), "no smoothness"),
+        (acc.Curvature(smoothness=3.0), "no convexity"),
+        (acc.Curvature(strong_convexity=1.0), "no smoothness"),
+        (acc.Curvature(strong_convexity=1.0, smoothness=250.0), "not below 2/L = 0.008"),
+        (acc.Curvature(convex=True, smoothness=50.0), ""),
     ],
 )
-def test_without_a_contraction_the_last_state_costs_the_path(curvature):
+def test_without_a_contraction_the_last_state_costs_the_path_and_says_why(curvature, words):
     """No smoothness, no convexity, or a step above 2/L: only the path bound is left."""
     last = acc.run(schedule(), curvature)
     path = acc.run(schedule(release="path"))
     assert last.gdp == pytest.approx(path.gdp, rel=1e-12)
+    assert words in last.argument.theorem
+
+
+def test_the_rounding_assumption_names_the_box_in_which_it_holds():
+    item = schedule(num_rows=1000, dim=4, step_size=1e-4)
+    box = rounding_box(item)
+    assert 2 * 2.0**-53 * 2 * box == pytest.approx(1e-9 * 1e-4 * acc.sensitivity(item), rel=1e-12)
+    assert any(f"{box:.3g}" in line for line in acc.run(item).argument.assumptions)
 
 
 def test_a_projection_helps_even_without_a_contraction():
