@@ -16,6 +16,7 @@ from private_mcmc.modeling.domain import Domain, every_other, number, whole
 Bounds: TypeAlias = float | tuple[Any, ...]
 
 _SMALLEST, _LARGEST = 1e-30, 1e30
+_HUGE = 1e32
 
 
 def _working_dtype() -> Any:
@@ -76,7 +77,8 @@ class Ball(Domain):
         storage, working = _storage_dtype(dtype), _working_dtype()
         rows = jnp.asarray(column).astype(storage).astype(working)
         finite = jnp.all(jnp.isfinite(rows), axis=-1, keepdims=True)
-        rows = jnp.where(finite, rows, 0.0)
+        # Beyond this, XLA's reciprocals are subnormal and flushed to zero.
+        rows = jnp.clip(jnp.where(finite, rows, 0.0), -_HUGE, _HUGE)
         # Dividing by the largest entry first keeps the squares from overflowing.
         largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)
         safe = jnp.where(largest > 0, largest, 1.0)
