@@ -48,7 +48,8 @@ def epsilon_from_errors(false_positive: FloatArray, false_negative: FloatArray, 
     with np.errstate(divide="ignore", invalid="ignore"):
         one = np.log(np.maximum(1 - delta - false_positive, 0.0)) - np.log(false_negative)
         two = np.log(np.maximum(1 - delta - false_negative, 0.0)) - np.log(false_positive)
-    return np.maximum(np.nan_to_num(np.fmax(one, two), nan=0.0, posinf=np.inf, neginf=0.0), 0.0)
+    bound: FloatArray = np.fmax(np.fmax(one, two), 0.0)
+    return bound
 
 
 def delta_from_errors(false_positive: FloatArray, false_negative: FloatArray, epsilon: float) -> FloatArray:
@@ -58,7 +59,8 @@ def delta_from_errors(false_positive: FloatArray, false_negative: FloatArray, ep
     factor = np.exp(min(epsilon, 700.0))
     one = 1 - false_negative - factor * false_positive
     two = 1 - false_positive - factor * false_negative
-    return np.maximum(np.maximum(one, two), 0.0)
+    bound: FloatArray = np.maximum(np.maximum(one, two), 0.0)
+    return bound
 
 
 def gdp_from_errors(false_positive: FloatArray, false_negative: FloatArray) -> FloatArray:
@@ -69,7 +71,8 @@ def gdp_from_errors(false_positive: FloatArray, false_negative: FloatArray) -> F
 
     Source: Dong, Roth, Su 2022, Definition 2.6.
     """
-    return np.maximum(-ndtri(false_positive) - ndtri(false_negative), 0.0)
+    bound: FloatArray = np.maximum(-ndtri(false_positive) - ndtri(false_negative), 0.0)
+    return bound
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,142 @@
+"""An audit's report: bounds beside claims, ROC on log axes, trade-off against the claimed one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from private_mcmc.audit.result import AuditResult
+from private_mcmc.report import (
+    Block,
+    Facts,
+    Interval,
+    Line,
+    Plot,
+    Plots,
+    Report,
+    Rule,
+    Table,
+    Verdict,
+    floats,
+    number,
+)
+
+_WORDS = {
+    "epsilon": "ε at δ = {delta:g}",
+    "delta": "δ at ε = {epsilon:g}",
+    "gdp": "Gaussian DP parameter m",
+}
+
+
+def audit_report(result: AuditResult) -> Report:
+    """The report of ``result``: everything in it is public, the data sets are made up."""
+    blocks: tuple[Block, ...] = (
+        _verdict(result),
+        Facts(
+            (
+                ("mechanism", result.mechanism),
+                ("pair of data sets", result.pair),
+                ("adjacency", result.statement.adjacency),
+                ("runs on each data set", result.num_runs),
+                ("failure probability of all bounds together", result.failure_probability),
+                ("the claim rests on", result.statement.argument.theorem),
+            )
+        ),
+        Table(
+            ("quantity", "lower bound", "claimed upper bound", "lower/upper"),
+            tuple(
+                (_WORDS[c.quantity].format(delta=result.delta, epsilon=result.epsilon), number(c.lower),
+                 number(c.upper), number(c.ratio))
+                for c in result.comparisons
+            ),
+            "Lower bounds of the best attack beside the claim",
+        ),
+        Table(
+            ("attack", "ε at least", "δ at least", "m at least", "estimate of m"),
+            tuple(
+                (a.name, number(b.epsilon), number(b.delta), number(b.gdp), number(b.gdp_estimate))
+                for a, b in ((attack, attack.bounds) for attack in result.attacks)
+            ),
+            "Every attack",
+        ),
+        Plots((_roc(result), _trade_off(result))),
+        *_gdp_plot(result),
+    )  # fmt: skip
+    return Report(f"Audit of {result.mechanism}", blocks)
+
+
+def _verdict(result: AuditResult) -> Verdict:
+    if result.sound:
+        word, line = "sound", "no attack exceeds the claim"
+    else:
+        word, line = "claim refuted", "an attack's lower bound exceeds the claimed upper bound"
+    reasons = tuple(
+        f"{c.quantity}: at least {number(c.lower)} is proved, at most {number(c.upper)} was claimed"
+        for c in result.violations
+    )
+    return Verdict(word, line, "good" if result.sound else "bad", reasons)
+
+
+def _roc(result: AuditResult) -> Plot:
+    best = result.best
+    false, true = np.asarray(best.false_positive), 1 - np.asarray(best.false_negative)
+    seen = (false > 0) & (true > 0)
+    order = np.argsort(false[seen])
+    least = 1.0 / max(result.num_runs // 2, 1)
+    grid = np.geomspace(least, 1.0, 80)
+    claimed = [1 - result.statement.beta(float(alpha)) for alpha in grid]
+    return Plot(
+        "ROC of the best attack",
+        "false positive rate",
+        "true positive rate",
+        (
+            Line(floats(grid), floats(claimed), "claimed upper bound", 0, "dashed"),
+            Line(floats(false[seen][order]), floats(true[seen][order]), best.name, 1),
+            Line(floats(grid), floats(grid), "guessing", 4, "dotted"),
+        ),
+        "True against false positive rate on log axes; a sound claim's curve stays above the attack's.",
+        x_log=True,
+        y_log=True,
+    )
+
+
+def _trade_off(result: AuditResult) -> Plot:
+    best = result.best
+    order = np.argsort(best.false_positive)
+    grid = np.linspace(0.0, 1.0, 101)
+    return Plot(
+        "Trade-off of errors",
+        "false positive rate",
+        "false negative rate",
+        (
+            Line(floats(grid), floats(result.statement.beta(float(a)) for a in grid), "claimed", 0, "dashed"),
+            Line(
+                floats(np.asarray(best.false_positive)[order]),
+                floats(np.asarray(best.false_negative)[order]),
+                best.name,
+                1,
+            ),
+        ),
+        "False negative against false positive rate; a sound claim's curve stays below the attack's.",
+    )
+
+
+def _gdp_plot(result: AuditResult) -> tuple[Plot, ...]:
+    claimed = result.statement.gdp
+    if claimed is None:
+        return ()
+    places = floats(range(len(result.attacks)))
+    low = floats(a.bounds.gdp for a in result.attacks)
+    middle = floats(a.bounds.gdp_estimate for a in result.attacks)
+    return (
+        Plot(
+            "What each attack shows of m",
+            "Gaussian DP parameter m",
+            "",
+            (
+                Interval(places, low, middle, tuple(map(max, low, middle)), "lower bound to estimate", 1),
+                Rule("x", claimed, "claimed"),
+            ),
+            "For each attack the lower bound and the estimate of m, beside the claimed upper bound.",
+            y_ticks=tuple((at, a.name) for at, a in zip(places, result.attacks, strict=True)),
+        ),
+    )

@@ -1,0 +1,146 @@
+"""What an audit found: lower bounds beside the claimed upper bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from private_mcmc.accounting import Statement
+from private_mcmc.audit.threshold import LowerBounds
+
+if TYPE_CHECKING:
+    from private_mcmc.report import Report
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """One attack: its lower bounds, and its errors on the tested runs at many thresholds."""
+
+    name: str
+    bounds: LowerBounds
+    false_positive: tuple[float, ...]
+    false_negative: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A lower bound with confidence beside what is claimed."""
+
+    quantity: str
+    lower: float
+    upper: float
+
+    @property
+    def violated(self) -> bool:
+        """True if the claim is refuted; an upper bound that is NaN counts as refuted."""
+        return not self.lower <= self.upper
+
+    @property
+    def ratio(self) -> float:
+        """``lower/upper``: 1 is a claim that cannot be improved; 0 for a claim of infinity."""
+        if self.upper == 0:
+            return 0.0 if self.lower == 0 else float("inf")
+        return self.lower / self.upper
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """Lower bounds of every attack on one pair of data sets, and the claim they are compared with.
+
+    **Guarantee**: all lower bounds of all attacks hold together with probability at least
+    ``1 − failure_probability`` over the runs, whatever the mechanism is.
+    **Assumptions**: the runs are independent. A lower bound speaks of this pair only: that it is below
+    the claim is evidence, not proof.
+
+    Attributes:
+        mechanism: what was run.
+        pair: name of the pair of data sets.
+        statement: the claim.
+        epsilon, delta: where ``δ(ε)`` and ``ε(δ)`` were compared.
+        num_runs: runs on each data set, half of them to learn and to choose thresholds.
+        failure_probability: of all bounds together.
+        attacks: every attack.
+    """
+
+    mechanism: str
+    pair: str
+    statement: Statement
+    epsilon: float
+    delta: float
+    num_runs: int
+    failure_probability: float
+    attacks: tuple[AttackResult, ...]
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Best lower bounds on ``ε``, ``δ`` and, where a Gaussian DP claim exists, ``m``."""
+        bounds = [attack.bounds for attack in self.attacks]
+        found = [
+            Comparison("epsilon", max(b.epsilon for b in bounds), self.statement.epsilon(self.delta)),
+            Comparison("delta", max(b.delta for b in bounds), self.statement.delta(self.epsilon)),
+        ]
+        if self.statement.gdp is not None:
+            found.append(Comparison("gdp", max(b.gdp for b in bounds), self.statement.gdp))
+        return tuple(found)
+
+    @property
+    def violations(self) -> tuple[Comparison, ...]:
+        """Comparisons whose lower bound exceeds the claim: each refutes the claim."""
+        return tuple(found for found in self.comparisons if found.violated)
+
+    @property
+    def sound(self) -> bool:
+        """True if no lower bound exceeds its upper bound."""
+        return not self.violations
+
+    @property
+    def tightness(self) -> float:
+        """The largest ``lower/upper`` of the comparisons."""
+        return max(found.ratio for found in self.comparisons)
+
+    @property
+    def best(self) -> AttackResult:
+        """The attack with the largest Gaussian DP bound, which orders attacks at every scale."""
+        return max(self.attacks, key=lambda attack: (attack.bounds.gdp, attack.bounds.gdp_estimate))
+
+    @property
+    def report(self) -> Report:
+        """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
+        from private_mcmc.audit.page import audit_report
+
+        return audit_report(self)
+
+    def show(self) -> None:
+        """Print the report on a terminal."""
+        self.report.show()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "mechanism": self.mechanism,
+            "pair": self.pair,
+            "adjacency": self.statement.adjacency,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "num_runs": self.num_runs,
+            "failure_probability": self.failure_probability,
+            "sound": self.sound,
+            "tightness": self.tightness,
+            "comparisons": [
+                {"quantity": c.quantity, "lower": c.lower, "upper": c.upper} for c in self.comparisons
+            ],
+            "attacks": {
+                attack.name: {
+                    "epsilon": attack.bounds.epsilon,
+                    "delta": attack.bounds.delta,
+                    "gdp": attack.bounds.gdp,
+                    "gdp_estimate": attack.bounds.gdp_estimate,
+                }
+                for attack in self.attacks
+            },
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.mechanism} on {self.pair}: {'sound' if self.sound else 'CLAIM REFUTED'}"]
+        lines += [f"  {c.quantity}: {c.lower:.4g} ≤ … ≤ {c.upper:.4g}" for c in self.comparisons]
+        return "\n".join(lines)
