@@ -59,11 +59,12 @@ def beta_pair(a: Array, b: Array, move: float, epsilon: float, up: bool) -> Arra
 def gamma_pair(shape: Array, move: float, epsilon: float, up: bool) -> Array:
     """``δ(ε)`` of ``Gamma(shape+move)`` from ``Gamma(shape)``, any common rate (``up``), or the reverse."""
     constant = gammaln(shape) - gammaln(shape + move)
+    # A threshold beyond all floats is one that is never passed.
+    with np.errstate(over="ignore"):
+        threshold = np.exp(((epsilon if up else -epsilon) - constant) / move)
     if up:
-        threshold = np.exp((epsilon - constant) / move)
         own, other = gammaincc(shape + move, threshold), gammaincc(shape, threshold)
     else:
-        threshold = np.exp(-(epsilon + constant) / move)
         own, other = gammainc(shape, threshold), gammainc(shape + move, threshold)
     return _rounded_up(own, other, epsilon)
 

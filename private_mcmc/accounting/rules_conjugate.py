@@ -109,7 +109,8 @@ def _gamma_divergences(shapes: Array, move: float, epsilon: float) -> Array:
 
     upper, lower = gamma(shapes + move), gamma(shapes)
     constant = upper.logpdf(1.0) - lower.logpdf(1.0)
-    top, bottom = np.exp((epsilon - constant) / move), np.exp((-epsilon - constant) / move)
+    with np.errstate(over="ignore"):
+        top, bottom = np.exp((epsilon - constant) / move), np.exp((-epsilon - constant) / move)
     return np.maximum(
         _gap(upper.sf(top), lower.sf(top), epsilon), _gap(lower.cdf(bottom), upper.cdf(bottom), epsilon)
     )
