@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from private_mcmc.cli.main import ERROR
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.release import Ledger
 from private_mcmc.release.ledger_report import record
@@ -132,7 +133,7 @@ def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
 
 
 class _errors:
-    """The library's errors as one line on stderr (or as JSON on stdout) and exit status 1."""
+    """The library's errors as one line on stderr (or as JSON on stdout) and the exit status of errors."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -146,4 +147,4 @@ class _errors:
                 typer.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error)}))
             else:
                 typer.echo(f"{type(error).__name__}: {error}", err=True)
-            raise typer.Exit(1) from error
+            raise typer.Exit(ERROR) from error

@@ -1,0 +1,100 @@
+"""The ledger from a shell: tables for people, JSON for programs, one line and its own status for trouble."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from private_mcmc.accounting import gaussian
+from private_mcmc.cli.ledger import app
+from private_mcmc.cli.main import ERROR
+from private_mcmc.release import Ledger
+
+INIT = ["--dataset", "people", "--epsilon", "3", "--delta", "1e-6"]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "people.ledger"
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def answer(*words):
+    result = call(*words, "--json")
+    return result.exit_code, json.loads(result.stdout)
+
+
+def charge(path, key=None):
+    statement = gaussian(adjacency="replace_one", sensitivity=0.3, scale=1.0)
+    with Ledger(path, key).charge("people", statement, purpose="means, for the report"):
+        pass
+
+
+def test_init_makes_a_file_then_adds_to_it(path):
+    status, made = answer("init", path, *INIT)
+    assert status == 0
+    assert made[0]["dataset"] == "people"
+    assert call("init", path, "--dataset", "others", *INIT[2:]).exit_code == 0
+    assert [one["dataset"] for one in answer("show", path)[1]] == ["people", "others"]
+    status, refusal = answer("init", path, *INIT)
+    assert (status, refusal["error"]) == (ERROR, "LedgerError")
+
+
+def test_history_and_balance_show_a_charge(path):
+    call("init", path, *INIT)
+    charge(path)
+    (record,) = answer("history", path)[1]
+    assert (record["purpose"], record["outcome"]) == ("means, for the report", "released")
+    assert record["cost"] == "0.3-GDP"
+    assert "means, for the report" in call("history", path, "--csv").stdout
+    assert "released" in call("history", path, "--dataset", "people").stdout
+    assert answer("show", path, "--dataset", "people")[1][0]["spent"] == "0.3-GDP"
+    assert "people" in call("show", path).stdout
+
+
+def test_verify_prints_a_head_and_finds_an_older_file(path):
+    call("init", path, *INIT)
+    old = path.read_bytes()
+    charge(path)
+    status, found = answer("verify", path)
+    assert (status, found["ok"]) == (0, True)
+    assert found["head"] in call("verify", path).stdout
+    assert call("verify", path, "--head", found["head"]).exit_code == 0
+    path.write_bytes(old)
+    result = call("verify", path, "--head", found["head"])
+    assert result.exit_code == ERROR
+    assert "gone" in result.stderr
+
+
+def test_an_owners_key_comes_from_a_file(path, tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(b"an owner's key of enough bytes\n")
+    call("init", path, *INIT, "--key", key)
+    charge(path, b"an owner's key of enough bytes")
+    assert call("verify", path, "--key", key).exit_code == 0
+    assert call("verify", path).exit_code == ERROR
+    assert call("verify", path, "--key", tmp_path / "nothing").exit_code == ERROR
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["init", "PATH", "--dataset", "a", "--epsilon", "0", "--delta", "0"],
+        ["init", "PATH", "--dataset", "a", "--epsilon", "1", "--delta", "0.1", "--adjacency", "next_door"],
+        ["init", "PATH", "--dataset", "a", "--epsilon", "1", "--delta", "0", "--filter", "gdp"],
+        ["show", "PATH"],
+        ["history", "PATH"],
+        ["verify", "PATH"],
+    ],
+)
+def test_trouble_is_one_line_and_its_own_status(path, words):
+    words = [path if word == "PATH" else word for word in words]
+    result = call(*words)
+    assert result.exit_code == ERROR
+    assert len(result.stderr.strip().splitlines()) == 1
+    status, told = answer(*words)
+    assert (status, told["ok"]) == (ERROR, False)
+    assert told["message"]
