@@ -6,6 +6,7 @@ from private_mcmc.accounting.average import average_sensitivity
 from private_mcmc.accounting.compose import compose
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.group import group
 from private_mcmc.accounting.langevin import released_steps, run
 from private_mcmc.accounting.mean_loss import MeanForm, SumForm, to_mean, to_sum
 from private_mcmc.accounting.noise import gaussian, laplace, second_moments, second_moments_noise
@@ -36,6 +37,7 @@ __all__ = [
     "compose",
     "gaussian",
     "gdp",
+    "group",
     "laplace",
     "posterior_bounded",
     "posterior_bounded_gradient",

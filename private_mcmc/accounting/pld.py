@@ -75,7 +75,9 @@ def worthwhile(steps: tuple[Step, ...]) -> bool:
 
 def _deviation(step: Step) -> float:
     """Rough standard deviation of one step's loss; it guides the grid, no guarantee rests on it."""
-    if step.pair in ("gaussian", "laplace", "pure", "point"):
+    if step.pair in ("pure", "point"):
+        return step.size / 10  # its two losses are rounded up to the grid
+    if step.pair in ("gaussian", "laplace"):
         return step.size
     whole = step.size if step.pair == "add_remove" else 2 * step.size
     return min(whole, step.rate * math.sqrt(math.expm1(min(whole**2, 50.0))))

@@ -11,8 +11,9 @@ from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.pld import Losses, Step, losses, worthwhile
 from private_mcmc.accounting.sampled_pairs import Sampled
+from private_mcmc.accounting.truncated import Truncated
 
-_MOST_PURE = 12
+_MOST_DISCRETE = 8
 
 
 def combine(curves: tuple[Curve, ...]) -> Curve:
@@ -91,42 +92,55 @@ class Product(Curve):
     @cached_property
     def _losses(self) -> Losses | None:
         """The joint loss distribution, where a grid is needed and every part has a worst pair."""
-        if not any(isinstance(part, (Sampled, Laplace)) for part in self.parts):
+        discrete = sum(isinstance(part, (Pure, Points)) for part in self.parts)
+        gridded = any(isinstance(part, (Sampled, Laplace)) for part in self.parts)
+        if not gridded and discrete <= _MOST_DISCRETE:
             return None
         steps = [_loss_steps(part) for part in self.parts]
         known = tuple(item for step in steps if step is not None for item in step)
         return None if any(step is None for step in steps) or not worthwhile(known) else losses(known)
 
-    def _with_discrete_losses(self, epsilon: float) -> float:
-        """Every pure or approximate part replaced by its worst pair, the rest kept as one curve.
+    @cached_property
+    def _rest(self) -> Curve | None:
+        """All parts whose loss is not discrete, as one curve."""
+        parts = tuple(part for part in self.parts if not isinstance(part, (Pure, Points)))
+        return None if not parts else parts[0] if len(parts) == 1 else Product(parts)
 
-        Losses of the worst pairs are ``±ε_i`` or ``+∞``; the rest is averaged over them.
+    @cached_property
+    def _discrete(self) -> tuple[float, float, tuple[tuple[float, float], ...]]:
+        """Worst pairs of the pure and approximate parts: ``P(loss = ∞)``, a sure loss, and ``(loss, mass)``.
+
+        A part's worst loss is ``±ε_i``, or ``+∞`` with probability ``δ_i``; levels beyond the first few
+        are added up.
         """
-        discrete = [part for part in self.parts if isinstance(part, (Pure, Points))]
-        rest = [part for part in self.parts if not isinstance(part, (Pure, Points))]
-        if len(rest) > 1:
-            return 1.0
-        kept, missed = 1.0, 0.0
-        losses = [(0.0, 1.0)]
-        levels = []
-        for part in discrete:
-            level, miss = (part.level, 0.0) if isinstance(part, Pure) else _sharpest(part)
-            missed += kept * miss
-            kept *= 1 - miss
-            levels.append(level)
-        for level in levels[:_MOST_PURE]:
+        kept, levels = 1.0, []
+        for part in self.parts:
+            if isinstance(part, (Pure, Points)):
+                level, miss = (part.level, 0.0) if isinstance(part, Pure) else _sharpest(part)
+                kept *= 1 - miss
+                levels.append(level)
+        levels.sort(reverse=True)
+        most = 2 if isinstance(self._rest, (Sampled, Product, Truncated)) else _MOST_DISCRETE
+        found = [(0.0, 1.0)]
+        for level in levels[:most]:
             up = 1 / (1 + math.exp(-level))
-            losses = [
+            found = [
                 (loss + sign * level, mass * share)
-                for loss, mass in losses
+                for loss, mass in found
                 for sign, share in ((1.0, up), (-1.0, 1 - up))
             ]
-        shift = math.fsum(levels[_MOST_PURE:])
-        remaining = math.fsum(mass * _tail(rest, epsilon - shift - loss) for loss, mass in losses)
-        return min(1.0, (missed + kept * remaining) * (1 + 1e-12))
+        return 1 - kept, math.fsum(levels[most:]), tuple(found)
+
+    def _with_discrete_losses(self, epsilon: float) -> float:
+        """The rest, averaged over the losses of the worst pairs of the pure and approximate parts."""
+        if not any(isinstance(part, (Pure, Points)) for part in self.parts):
+            return 1.0
+        missed, sure, found = self._discrete
+        remaining = math.fsum(mass * _tail(self._rest, epsilon - sure - loss) for loss, mass in found)
+        return min(1.0, (missed + (1 - missed) * remaining) * (1 + 1e-12))
 
     def _by_renyi(self, epsilon: float) -> float:
-        if any(isinstance(part, Sampled) for part in self.parts):
+        if any(isinstance(part, (Sampled, Truncated)) for part in self.parts):
             return rdp.table_to_delta(self._divergences, epsilon)
         if not self.rdp(2.0) < math.inf and not self.rdp(1.01) < math.inf:
             return 1.0
@@ -155,11 +169,10 @@ def _loss_steps(part: Curve) -> tuple[Step, ...] | None:
     return None
 
 
-def _tail(rest: list[Curve], epsilon: float) -> float:
-    """Hockey-stick divergence of at most one curve at a real ``epsilon``."""
-    if not rest:
+def _tail(curve: Curve | None, epsilon: float) -> float:
+    """Hockey-stick divergence of one curve, or of nothing at all, at a real ``epsilon``."""
+    if curve is None:
         return max(0.0, -math.expm1(epsilon))
-    (curve,) = rest
     if epsilon >= 0:
         return curve.delta(epsilon)
     # Both orders of the pair obey the curve, so δ(−ε) ≤ 1 − e^{−ε} + e^{−ε} δ(ε).

@@ -90,6 +90,23 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return found
 
 
+def _group(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    (part,) = parts
+    scaled = [_for_rows(curve, c["rows"]) for curve in part["curves"]]
+    return [curve for curve in scaled if curve is not None]
+
+
+def _for_rows(curve: Mapping[str, Any], rows: int) -> Record | None:
+    if curve["kind"] == "product":
+        inner = tuple(_for_rows(leaf, rows) for leaf in curve["parts"])
+        return None if None in inner else {"kind": "product", "parts": inner}
+    powers = {"gaussian": ("m", 1), "pure": ("level", 1), "laplace": ("level", 1), "concentrated": ("rho", 2)}
+    if curve["kind"] not in powers:
+        return None
+    name, power = powers[curve["kind"]]
+    return {"kind": curve["kind"], name: float(rows**power * float(curve[name]))}
+
+
 def _counted_together(leaves: Sequence[Record]) -> list[Record]:
     kept: list[Record] = []
     for leaf in leaves:
@@ -130,6 +147,7 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "noise.second_moments": _second_moments,
     "langevin": rules_langevin.langevin,
     "composition": _composition,
+    "group": _group,
     "adaptive": _adaptive,
     "stepwise": _stepwise,
 }

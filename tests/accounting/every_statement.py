@@ -82,5 +82,7 @@ def statements() -> dict[str, acc.Statement]:
     found["composition"] = acc.compose(
         found["path"], found["laplace"], found["posterior, bounded"], found["poisson path, replaced"]
     )
+    found["group"] = acc.group(acc.compose(found["path"], found["laplace"]), 3)
+    found["group, pure"] = acc.group(found["posterior, bounded"], 2)
     found["nested composition"] = acc.compose(found["composition"], found["gaussian"])
     return found

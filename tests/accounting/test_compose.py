@@ -109,6 +109,22 @@ def test_many_statements_with_several_curves_stay_few_candidates():
     assert total.verify()
 
 
+def test_a_person_with_several_rows_pays_by_group_privacy():
+    single = concave(0.3)
+    assert acc.group(single, 4).gdp == pytest.approx(1.2, rel=1e-13)
+    pure = acc.laplace(0.2, adjacency="replace_one", sensitivity=0.2, scale=1.0)
+    assert acc.group(pure, 3).epsilon(0.0) == pytest.approx(0.6, rel=1e-13)
+    coarse = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0, grid=1e-9)
+    assert acc.group(coarse, 2).zcdp == pytest.approx(4 * coarse.zcdp, rel=1e-13)
+    # Four steps of one normal mean each 0.3 away are one step of 1.2.
+    assert acc.group(single, 4).delta(1.0) >= acc.gdp.delta(1.2, 1.0)
+    mixed = acc.Statement("replace_one", (acc.Points(((1.0, 1e-6),)),), single.argument)
+    with pytest.raises(DeclarationError, match="group"):
+        acc.group(mixed, 2)
+    with pytest.raises(DeclarationError):
+        acc.group(single, 0)
+
+
 def test_composed_statement_keeps_its_parts_and_prints_them():
     a, b = concave(0.4), acc.laplace(0.3, adjacency="replace_one", sensitivity=0.3, scale=1.0, what="mean")
     total = acc.compose(a, b)

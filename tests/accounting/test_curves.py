@@ -113,6 +113,29 @@ def test_randomised_response_composes_as_a_binomial():
     assert combine((Pure(level),) * count).delta(epsilon) == pytest.approx(exact, rel=1e-9)
 
 
+def test_a_hundred_pure_mechanisms_compose_as_a_binomial():
+    level, count = 0.1, 100
+    up = 1 / (1 + math.exp(-level))
+    for epsilon in (1.0, 3.0, 5.0):
+        exact = sum(
+            math.comb(count, k)
+            * up**k
+            * (1 - up) ** (count - k)
+            * -math.expm1(epsilon - (2 * k - count) * level)
+            for k in range(count + 1)
+            if (2 * k - count) * level > epsilon
+        )
+        found = combine((Pure(level),) * count).delta(epsilon)
+        assert exact * (1 - 1e-9) <= found <= exact * 1.05 + 1e-12
+
+
+def test_points_next_to_several_other_kinds():
+    parts = (Points(((0.2, 1e-6),)), Concentrated(0.02), Gaussian(0.3))
+    merged = Concentrated(0.02 + 0.045)
+    assert combine(parts).delta(2.0) <= 1e-6 + merged.delta(1.8)
+    assert combine(parts).delta(2.0) >= 1e-6
+
+
 def test_many_pure_mechanisms_still_compose_soundly():
     levels = [0.05 * (1 + k / 20) for k in range(20)]
     curve = combine(tuple(Pure(level) for level in levels))

@@ -1,0 +1,55 @@
+"""A person with several rows: group privacy."""
+
+from __future__ import annotations
+
+import math
+
+from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Pure
+from private_mcmc.accounting.product import Product
+from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.errors import DeclarationError
+
+_UP = 1 + 4 * math.ulp(1.0)
+
+
+def group(statement: Statement, rows: int) -> Statement:
+    """The statement for data sets that differ in up to ``rows`` rows: ``k·m``-GDP, ``k·ε``, ``k²ρ``-zCDP.
+
+    Products scale part by part; curves of other kinds have no such rule and are left out.
+
+    Raises:
+        DeclarationError: for ``rows < 1``, or where no curve has a rule.
+
+    Source: Dong, Roth, Su 2022, Theorem 2.14; Bun, Steinke 2016, Proposition 27.
+    """
+    if not rows >= 1:
+        raise DeclarationError(f"rows={rows}: at least 1.")
+    curves = tuple(scaled for curve in statement.curves if (scaled := _scaled(curve, rows)) is not None)
+    if not curves:
+        raise DeclarationError(
+            "none of the statement's curves (Gaussian, pure, zCDP) extends to groups of rows: "
+            "state the mechanism with a sensitivity for all of a person's rows instead."
+        )
+    argument = Argument(
+        f"group privacy for {rows} rows (Dong, Roth, Su 2022; Bun, Steinke 2016)",
+        (f"a person has at most {rows} rows",),
+        {"rows": int(rows)},
+        "group",
+    )
+    return Statement(statement.adjacency, curves, argument, parts=(statement,))
+
+
+def _scaled(curve: Curve, rows: int) -> Curve | None:
+    if isinstance(curve, Gaussian):
+        return Gaussian(curve.m * rows * _UP)
+    if isinstance(curve, Laplace):
+        return Laplace(curve.level * rows * _UP)
+    if isinstance(curve, Pure):
+        return Pure(curve.level * rows * _UP)
+    if isinstance(curve, Concentrated):
+        return Concentrated(curve.rho * rows**2 * _UP)
+    if isinstance(curve, Product):
+        parts = [_scaled(part, rows) for part in curve.parts]
+        known = tuple(part for part in parts if part is not None)
+        return Product(known) if len(known) == len(parts) else None
+    return None
