@@ -1,5 +1,6 @@
 from . import accounting
 from .accounting import Statement
+from .audit import audit
 from .errors import (
     BudgetExceeded,
     DataSchemaError,
@@ -51,6 +52,7 @@ __all__ = [
     "Target",
     "UnsupportedModel",
     "accounting",
+    "audit",
     "plan",
     "preflight",
 ]
