@@ -9,9 +9,12 @@ from private_mcmc.release.ledger_filter import Filter
 from private_mcmc.release.ledger_state import Balance, Reservation
 from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
+from private_mcmc.release.propose_test_sample import ProposeTestSample
 from private_mcmc.release.quantile import Quantile, QuantilePlan
 from private_mcmc.release.released import ReleasedStates
 from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.variance import mean_and_square, variance
 
 __all__ = [
     "Balance",
@@ -23,6 +26,9 @@ __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "Ledger",
+    "LowerBound",
+    "ProposeTestRelease",
+    "ProposeTestSample",
     "Quantile",
     "QuantilePlan",
     "ReleasedExpectations",
@@ -35,7 +41,9 @@ __all__ = [
     "floored",
     "gaussian_noise",
     "laplace_noise",
+    "mean_and_square",
     "plan_expectations",
     "plan_second_moments",
     "state_grid",
+    "variance",
 ]

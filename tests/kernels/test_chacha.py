@@ -93,7 +93,7 @@ def test_split_fold_in_and_bits_never_share_a_block():
     assert len(np.unique(rows)) > len(rows) * 8 - 8
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=6)
 @given(st.integers(0, 2**31 - 1), st.integers(1, 6))
 def test_vmap_jit_and_scan_give_what_plain_calls_give(seed, number):
     keys = jax.random.split(jax.random.key(seed, impl=CHACHA20), number)
