@@ -21,7 +21,7 @@ class Level(IntEnum):
 # Linear in all operands together.
 _SUMS = ("add", "sub", "add_any", "neg", "reduce_sum", "cumsum", "real")
 _MOVES = ("reshape", "broadcast_in_dim", "squeeze", "expand_dims", "transpose", "slice", "split", "rev")
-_LINEAR = frozenset([*_SUMS, *_MOVES, "concatenate", "pad", "copy", "copy_p"])
+_LINEAR = frozenset([*_SUMS, *_MOVES, "concatenate", "stack", "pad", "copy", "copy_p"])
 # Linear in the operands at these positions when all the others are constant.
 _LINEAR_AT = {
     "div": (0,),

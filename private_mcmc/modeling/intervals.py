@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.modeling.program import Equation, Program, Variable, flatten
-from private_mcmc.modeling.rules_arithmetic import ARITHMETIC, Rule
+from private_mcmc.modeling.rules_arithmetic import ARITHMETIC, Rule, integer_division
 from private_mcmc.modeling.rules_scalar import SCALARS
 from private_mcmc.modeling.rules_shape import SHAPES, split
-from private_mcmc.modeling.values import Value, anything, between, constant
+from private_mcmc.modeling.values import Value, anything, between, constant, spread
 
 _RULES: Mapping[str, Rule] = {**ARITHMETIC, **SHAPES, **SCALARS}
+_OF_NUMBERS = ("add", "add_any", "sub", "mul", "div", "rem", "pow", "max", "min", "clamp", "select_n")
+_ELEMENTWISE = frozenset([*_OF_NUMBERS, "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"])
 _CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
@@ -67,7 +69,14 @@ def _apply(equation: Equation, operands: list[Value], program: Program) -> list[
         return [None] * len(equation.outputs)
     shape = program.shape(equation.outputs[0])
     same = _same_operand(equation, operands, shape)
-    return [same or _RULES[equation.name](operands, equation.params, shape)]
+    if same is not None:
+        return [same]
+    rule = _RULES[equation.name]
+    if equation.name == "div" and _kind(program, equation.outputs[0]) != "f":
+        rule = integer_division
+    if equation.name in _ELEMENTWISE:
+        operands = [spread(operand, shape) for operand in operands]
+    return [rule(operands, equation.params, shape)]
 
 
 def _same_operand(equation: Equation, operands: list[Value], shape: tuple[int, ...]) -> Value | None:

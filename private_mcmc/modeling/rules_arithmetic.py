@@ -38,7 +38,7 @@ def hypot(norms: Sequence[float]) -> float:
 
 def _add(operands: Operands, params: Params, shape: Shape) -> Value:
     a, b = operands
-    result = widen(np.broadcast_to(a.lo + b.lo, shape), np.broadcast_to(a.hi + b.hi, shape))
+    result = widen(a.lo + b.lo, a.hi + b.hi)
     zero_a, zero_b = (a.lo == 0) & (a.hi == 0), (b.lo == 0) & (b.hi == 0)
     disjoint = bool(np.all(zero_a | zero_b))
     norm = hypot([a.norm, b.norm]) if disjoint else up(a.norm + b.norm)
@@ -66,7 +66,7 @@ def _mul(operands: Operands, params: Params, shape: Shape) -> Value:
     a, b = operands
     lo, hi = _product_bounds(a, b)
     exact = any(c.known and np.all(np.abs(c.lo) <= 1) and c.whole for c in (a, b))
-    result = widen(np.broadcast_to(lo, shape), np.broadcast_to(hi, shape), 0 if exact else 1)
+    result = widen(lo, hi, 0 if exact else 1)
     norms = [_scaled(a.largest, b.norm), _scaled(b.largest, a.norm)]
     whole, uniform = a.whole and b.whole, a.uniform and b.uniform
     return Value(result.lo, result.hi, min(result.norm, *norms), whole, uniform or result.uniform)
@@ -95,10 +95,14 @@ def _div(operands: Operands, params: Params, shape: Shape) -> Value | None:
         return None
     if np.all((b.lo == 1) & (b.hi == 1)) and a.shape == shape:
         return a
-    result = _mul([a, inverse], params, shape)
-    if not (a.whole and b.whole):
-        return result
-    # Division of integers truncates towards zero.
+    return _mul([a, inverse], params, shape)
+
+
+def integer_division(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    """Division of integers truncates towards zero."""
+    result = _div(operands, params, shape)
+    if result is None:
+        return None
     return between(np.minimum(result.lo, np.trunc(result.lo)), np.maximum(result.hi, np.trunc(result.hi)))
 
 
@@ -109,7 +113,7 @@ def _pow(operands: Operands, params: Params, shape: Shape) -> Value | None:
         return _integer_pow([a], {"y": int(b.lowest)}, shape)
     if not np.all(a.lo >= 0) or (np.any(a.lo == 0) and not np.all(b.lo > 0)):
         return None
-    corners = np.stack([np.broadcast_to(x**y, shape) for x in (a.lo, a.hi) for y in (b.lo, b.hi)])
+    corners = np.stack([x**y for x in (a.lo, a.hi) for y in (b.lo, b.hi)])
     if np.any(np.isnan(corners)):
         return None
     return widen(corners.min(axis=0), corners.max(axis=0), 16)
@@ -121,10 +125,10 @@ def _rem(operands: Operands, params: Params, shape: Shape) -> Value | None:
     if a.whole and b.known and np.all(np.abs(b.lo) == 1):
         return constant(np.zeros(shape))
     if a.known and b.known:
-        return constant(np.broadcast_to(np.fmod(a.lo, b.lo), shape))
+        return constant(np.fmod(a.lo, b.lo))
     if not np.all((b.lo > 0) | (b.hi < 0)):
         return None
-    size = np.broadcast_to(np.maximum(np.abs(b.lo), np.abs(b.hi)), shape)
+    size = np.maximum(np.abs(b.lo), np.abs(b.hi))
     return between(np.where(a.lo >= 0, 0.0, -size), np.where(a.hi <= 0, 0.0, size), whole=a.whole and b.whole)
 
 

@@ -24,11 +24,10 @@ from private_mcmc.modeling.values import Value, between
 
 def _select(operands: Operands, params: Params, shape: Shape) -> Value:
     which, *cases = operands
-    which_lo, which_hi = np.broadcast_to(which.lo, shape), np.broadcast_to(which.hi, shape)
     lo, hi = np.full(shape, np.inf), np.full(shape, -np.inf)
     used = []
     for index, case in enumerate(cases):
-        possible = (which_lo <= index) & (which_hi >= index)
+        possible = (which.lo <= index) & (which.hi >= index)
         lo = np.where(possible, np.minimum(lo, case.lo), lo)
         hi = np.where(possible, np.maximum(hi, case.hi), hi)
         if np.any(possible):
@@ -39,9 +38,12 @@ def _select(operands: Operands, params: Params, shape: Shape) -> Value:
 
 def _max(operands: Operands, params: Params, shape: Shape) -> Value:
     a, b = operands
-    lo = np.broadcast_to(np.maximum(a.lo, b.lo), shape)
-    hi = np.broadcast_to(np.maximum(a.hi, b.hi), shape)
-    larger = between(lo, hi, whole=a.whole and b.whole, uniform=a.uniform and b.uniform)
+    larger = between(
+        np.maximum(a.lo, b.lo),
+        np.maximum(a.hi, b.hi),
+        whole=a.whole and b.whole,
+        uniform=a.uniform and b.uniform,
+    )
     norm = min((a.norm if b.largest == 0 else math.inf), (b.norm if a.largest == 0 else math.inf))
     return larger.with_norm(norm)
 
@@ -60,8 +62,8 @@ def _compare(
 ) -> Callable[[Operands, Params, Shape], Value]:
     def rule(operands: Operands, params: Params, shape: Shape) -> Value:
         a, b = operands
-        lo = np.broadcast_to(surely(a, b), shape).astype(np.float64)
-        hi = 1.0 - np.broadcast_to(never(a, b), shape).astype(np.float64)
+        lo = surely(a, b).astype(np.float64)
+        hi = 1.0 - never(a, b).astype(np.float64)
         return between(lo, hi, whole=True, uniform=a.uniform and b.uniform)
 
     return rule
@@ -90,7 +92,7 @@ def _logical(function: Callable[..., np.ndarray]) -> Rule:
         if any(a.lowest < 0 or a.highest > 1 for a in operands):
             return None
         ends = [a.lo for a in operands], [a.hi for a in operands]
-        lo, hi = (np.broadcast_to(function(*end), shape) for end in ends)
+        lo, hi = (function(*end) for end in ends)
         return between(np.minimum(lo, hi), np.maximum(lo, hi), whole=True)
 
     return rule

@@ -48,6 +48,13 @@ def _concatenate(operands: Operands, params: Params, shape: Shape) -> Value:
     return joined.with_norm(hypot([a.norm for a in operands]))
 
 
+def _stack(operands: Operands, params: Params, shape: Shape) -> Value:
+    los, his = ([getattr(a, end) for a in operands] for end in ("lo", "hi"))
+    axis = params["axis"]
+    together = between(np.stack(los, axis), np.stack(his, axis), whole=all(a.whole for a in operands))
+    return together.with_norm(hypot([a.norm for a in operands]))
+
+
 def split(a: Value, params: Params) -> list[Value]:
     """The parts of an array cut along one axis."""
     edges = np.cumsum(params["sizes"])[:-1]
@@ -154,6 +161,7 @@ SHAPES: Mapping[str, Rule] = {
     "copy_p": _copy,
     "stop_gradient": _copy,
     "concatenate": _concatenate,
+    "stack": _stack,
     "pad": _pad,
     "iota": _iota,
     "gather": _gather,

@@ -29,7 +29,7 @@ class Shape(IntEnum):
 
 _ARITHMETIC = ("add", "sub", "add_any", "neg", "mul", "div", "integer_pow", "pow", "square", "dot_general")
 _MOVES = ("reshape", "broadcast_in_dim", "squeeze", "expand_dims", "transpose", "slice", "split", "rev")
-_COLLECT = ("concatenate", "pad", "reduce_sum", "cumsum", "copy", "copy_p", "reduce_prod", "cumprod")
+_COLLECT = ("concatenate", "stack", "pad", "reduce_sum", "cumsum", "copy", "copy_p", "reduce_prod", "cumprod")
 _ANALYTIC = (
     "exp",
     "expm1",

@@ -93,6 +93,16 @@ def of_domain(domain: Domain, leading: tuple[int, ...] = (1,)) -> Value:
     return value.with_norm(domain.norm_bound) if isinstance(domain, Ball) else value
 
 
+def spread(value: Value, shape: tuple[int, ...]) -> Value:
+    """The value repeated to a larger shape, as elementwise primitives do with their operands."""
+    if value.shape == shape:
+        return value
+    lo, hi = np.broadcast_to(value.lo, shape), np.broadcast_to(value.hi, shape)
+    copies = math.prod(shape) // max(value.lo.size, 1)
+    wide = between(lo, hi, whole=value.whole, uniform=value.uniform)
+    return wide.with_norm(up(value.norm * math.sqrt(copies)))
+
+
 def up(number: float) -> float:
     """A little above: covers the rounding of a short formula."""
     return number * (1 + 1e-14) if number > 0 else number
