@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,22 +62,39 @@ def audit(
     pilot, final = np.random.SeedSequence(seed).spawn(2)
     if pair is None:
         pair = _worst(mechanism, min(_PILOT_RUNS, num_runs), pilot)
+    point = (epsilon, delta)
+    return audit_at(mechanism, pair, (point,), num_runs=num_runs, failure=failure_probability, seed=final)[0]
+
+
+def audit_at(
+    mechanism: Mechanism,
+    pair: Pair,
+    points: Sequence[tuple[float, float]],
+    *,
+    num_runs: int,
+    failure: float,
+    seed: np.random.SeedSequence,
+) -> tuple[AuditResult, ...]:
+    """One result for each ``(ε, δ)`` of ``points``, all from the same runs, each with ``failure``."""
     pair.check(mechanism.statement.adjacency)
-    outputs = _outputs(mechanism, pair, num_runs, final)
+    outputs = _outputs(mechanism, pair, num_runs, seed)
     scored = _scored(mechanism.scores(pair), *outputs)
-    return AuditResult(
-        mechanism=mechanism.name,
-        pair=pair.name,
-        statement=mechanism.statement,
-        epsilon=epsilon,
-        delta=delta,
-        num_runs=num_runs,
-        failure_probability=failure_probability,
-        attacks=tuple(
-            _attack(name, scores, delta, epsilon, failure_probability / len(scored))
-            for name, scores in scored.items()
-        ),
-    )
+    share = failure / len(scored)
+
+    def at(epsilon: float, delta: float) -> AuditResult:
+        attacks = tuple(_attack(name, scores, delta, epsilon, share) for name, scores in scored.items())
+        return AuditResult(
+            mechanism=mechanism.name,
+            pair=pair.name,
+            statement=mechanism.statement,
+            epsilon=epsilon,
+            delta=delta,
+            num_runs=num_runs,
+            failure_probability=failure,
+            attacks=attacks,
+        )
+
+    return tuple(at(epsilon, delta) for epsilon, delta in points)
 
 
 def _mechanism(given: PrivateULA | Mechanism, declared: Mapping[str, Any]) -> Mechanism:

@@ -23,7 +23,7 @@ from private_mcmc.inference.columns import on_device
 from private_mcmc.kernels import ChainRunner, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.langevin import LangevinProgram
 from private_mcmc.modeling import RowModel, Rows, read
-from private_mcmc.preflight import curvature
+from private_mcmc.preflight.curvature import curvature
 from private_mcmc.release import Expectations, ReleasedExpectations, plan_expectations
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target

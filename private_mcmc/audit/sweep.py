@@ -1,0 +1,157 @@
+"""The soundness sweep: the library against itself, every claim attacked, all confidence shared out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.audit.auditing import audit_at
+from private_mcmc.audit.result import AuditResult
+from private_mcmc.audit.settings import POINTS, Setting, settings
+from private_mcmc.errors import DeclarationError
+from private_mcmc.report import Block, Facts, Heading, Line, Plot, Report, Table, Verdict, floats, number
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One setting and what the audit found at one (ε, δ)."""
+
+    setting: str
+    model: str
+    kernel: str
+    release: str
+    adjacency: str
+    result: AuditResult
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The whole sweep.
+
+    **Guarantee**: if every claim of the library holds, the probability that any lower bound of the sweep
+    exceeds its upper bound is at most ``failure_probability``.
+    """
+
+    found: tuple[Swept, ...]
+    num_runs: int
+    failure_probability: float
+
+    @property
+    def refuted(self) -> tuple[Swept, ...]:
+        """Settings in which a lower bound exceeds an upper bound: a bug in the library."""
+        return tuple(swept for swept in self.found if not swept.result.sound)
+
+    @property
+    def sound(self) -> bool:
+        """True if no claim was refuted."""
+        return not self.refuted
+
+    @property
+    def report(self) -> Report:
+        """Verdict, refuted claims, tightness by release and kernel, every setting."""
+        return Report("Soundness sweep", _blocks(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "sound": self.sound,
+            "settings": len(self.found),
+            "num_runs": self.num_runs,
+            "failure_probability": self.failure_probability,
+            "results": [{"setting": swept.setting, **swept.result.to_dict()} for swept in self.found],
+        }
+
+
+def sweep(
+    chosen: Sequence[Setting] | None = None,
+    *,
+    num_runs: int = 4_000,
+    failure_probability: float = 1e-4,
+    seed: int = 0,
+    on_setting: Callable[[str], None] = lambda name: None,
+) -> Sweep:
+    """Audit every setting at every one of ``POINTS`` on its worst pair.
+
+    ``failure_probability`` is that of the whole sweep: each audit gets an equal share. ``on_setting`` is
+    told the name of each setting before it runs.
+
+    Raises:
+        DeclarationError: without settings.
+    """
+    todo = tuple(settings() if chosen is None else chosen)
+    if not todo:
+        raise DeclarationError("the sweep needs at least one setting.")
+    share = failure_probability / (len(todo) * len(POINTS))
+    found: list[Swept] = []
+    for setting, child in zip(todo, np.random.SeedSequence(seed).spawn(len(todo)), strict=True):
+        on_setting(setting.name)
+        mechanism = setting.build()
+        results = audit_at(
+            mechanism, mechanism.pairs()[0], POINTS, num_runs=num_runs, failure=share, seed=child
+        )
+        where = setting.model, setting.kernel, setting.release, setting.adjacency
+        found += [Swept(setting.name, *where, result) for result in results]
+    return Sweep(tuple(found), num_runs, failure_probability)
+
+
+def _blocks(swept: Sweep) -> tuple[Block, ...]:
+    refuted = swept.refuted
+    word = "sound" if swept.sound else "claims refuted"
+    line = f"{len(swept.found)} settings, {len(refuted)} with a lower bound above the claim"
+    reasons = tuple(f"{one.setting}: {one.result.violations[0].quantity}" for one in refuted[:5])
+    return (
+        Verdict(word, line, "good" if swept.sound else "bad", reasons),
+        Facts(
+            (
+                ("settings", len(swept.found)),
+                ("runs on each data set", swept.num_runs),
+                ("failure probability of the whole sweep", swept.failure_probability),
+            )
+        ),
+        *(_tightness(swept, field) for field in ("release", "model", "kernel", "adjacency")),
+        _tightness_plot(swept),
+        Heading("Every setting: lower bound … claimed upper bound"),
+        Table(
+            ("setting", "ε", "at δ", "δ", "at ε", "m"),
+            tuple(_row(one) for one in swept.found),
+        ),
+    )
+
+
+def _row(one: Swept) -> tuple[str, ...]:
+    epsilon, delta, *gdp = (f"{number(c.lower, 3)} … {number(c.upper, 3)}" for c in one.result.comparisons)
+    at_delta, at_epsilon = number(one.result.delta), number(one.result.epsilon)
+    return one.setting, epsilon, at_delta, delta, at_epsilon, gdp[0] if gdp else ""
+
+
+def _tightness(swept: Sweep, field: str) -> Table:
+    groups: dict[str, list[float]] = {}
+    for one in swept.found:
+        groups.setdefault(getattr(one, field), []).append(one.result.tightness)
+    return Table(
+        (field, "settings", "median lower/upper", "largest"),
+        tuple(
+            (name, len(values), number(float(np.median(values)), 3), number(max(values), 3))
+            for name, values in groups.items()
+        ),
+        f"Tightness by {field}",
+    )
+
+
+def _tightness_plot(swept: Sweep) -> Plot:
+    lines = []
+    for color, release in enumerate(dict.fromkeys(one.release for one in swept.found)):
+        values = sorted(one.result.tightness for one in swept.found if one.release == release)
+        shares = [(index + 1) / len(values) for index in range(len(values))]
+        lines.append(Line(floats(values), floats(shares), release, color))
+    return Plot(
+        "How close the attacks come to the claims",
+        "lower bound / claimed upper bound",
+        "share of settings at or below",
+        tuple(lines),
+        "For each release, the distribution over settings of lower bound divided by claimed upper bound.",
+        x_range=(0.0, 1.1),
+    )

@@ -1,0 +1,79 @@
+"""Mutants of the kernels' own source: one textual change each, compiled beside the real modules."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+from private_mcmc.audit import Machinery
+from private_mcmc.kernels import chain, gradient, langevin
+
+
+@dataclass(frozen=True)
+class Change:
+    """Replace ``old``, which must occur exactly once in the module's source, by ``new``."""
+
+    module: ModuleType
+    old: str
+    new: str
+
+
+def machinery(*changes: Change) -> Machinery:
+    """The kernels' modules compiled again from their source, with ``changes``."""
+    changed_gradient = _compiled(gradient, changes)
+    changed_langevin = _compiled(langevin, changes, clipped_gradient=changed_gradient.clipped_gradient)
+    changed_chain = _compiled(chain, changes)
+    unused = {change.module for change in changes} - {gradient, langevin, chain}
+    assert not unused, unused
+    return Machinery(changed_langevin.langevin_program, changed_chain.chain_runner)
+
+
+def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callable) -> ModuleType:
+    text = inspect.getsource(module)
+    for change in changes:
+        if change.module is module:
+            assert text.count(change.old) == 1, (
+                f"{module.__name__} holds {change.old!r} {text.count(change.old)} times"
+            )
+            text = text.replace(change.old, change.new)
+    copy = ModuleType(f"{module.__name__}_mutant")
+    copy.__file__ = module.__file__
+    # Dataclasses look their module up by name while they are built.
+    sys.modules[copy.__name__] = copy
+    try:
+        exec(compile(text, f"{module.__file__} (mutant)", "exec"), copy.__dict__)
+    finally:
+        del sys.modules[copy.__name__]
+    for name, value in rebound.items():
+        assert hasattr(copy, name), name
+        setattr(copy, name, value)
+    return copy
+
+
+CLIP_FORGOTTEN = Change(gradient, "jnp.clip(jnp.where(jnp.isnan(slope), 0.0, slope), -cap, cap)", "slope")
+CLIP_FORGOTTEN_IN_GENERAL = Change(
+    gradient, "jnp.minimum(1.0, _SAFETY * clip / jnp.maximum(norm, 1e-300))", "1.0"
+)
+NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
+STEP_DOUBLED = Change(langevin, "gamma = _step_size(schedule, k)", "gamma = 2.0 * _step_size(schedule, k)")
+PRIOR_INSIDE_THE_CLIP = (
+    Change(gradient, "if model.predictor is not None:", "if False:"),
+    Change(
+        gradient,
+        "return model.row_loss(whitening.to_parameter(u), row)",
+        "theta = whitening.to_parameter(u); return model.row_loss(theta, row) + model.neg_log_prior(theta)",
+    ),
+    Change(langevin, "return prior_score(u) + schedule.temper", "return schedule.temper"),
+)
+START_FROM_THE_DATA = Change(
+    chain,
+    "jnp.asarray(theta, dtype=jnp.float64)",
+    'jnp.asarray(theta, dtype=jnp.float64) + columns["y"].mean()',
+)
+TEMPER_FORGOTTEN = Change(langevin, "schedule.temper * data_gradient", "data_gradient")
+CLIP_IN_THE_WRONG_NORM = Change(
+    gradient,
+    "norm = jnp.linalg.norm(design, axis=-1)",
+    "norm = jnp.linalg.norm(jax.vmap(predictor.design)(columns), axis=-1)",
+)
