@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -81,28 +82,54 @@ def _dirichlet(row_model: RowModel, n: int, temper: float, epsilons: tuple[float
 
 def _normal(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
     """Mean: every ``U_D`` has the same curvature, and the sensitivity is that of ``y``. Else: regression."""
-    predictor, program = row_model.predictor, row_model.program
-    if row_model.dim != 1 or predictor is None or predictor.family.name != "Normal":
+    facts = normal_facts(row_model)
+    if facts is None:
+        return None
+    if facts.slope is not None:
+        steep = temper * abs(facts.slope) * facts.noise * (facts.high - facts.low) * (1 + 1e-12)
+        curvature = (facts.precision + temper * n * facts.noise * facts.slope**2) * (1 - 1e-12)
+        if not math.isfinite(steep):
+            return None
+        return posterior_strongly_log_concave(steep, curvature, "replace_one")
+    response = max(abs(facts.low), abs(facts.high))
+    if facts.mean != 0 or not math.isfinite(facts.radius * response) or not _has_no_offset(row_model):
+        return None
+    return posterior_normal_regression(
+        facts.precision, temper * facts.noise, radius=facts.radius, response=response, n=n, epsilons=epsilons
+    )
+
+
+@dataclass(frozen=True)
+class NormalFacts:
+    """``y ~ N(x·θ + o, 1/noise)``, ``θ ~ N(mean, 1/precision)`` in one dimension.
+
+    ``slope`` is ``x`` where it is the same for every row; ``radius`` bounds ``|x|``; ``low ≤ y ≤ high``.
+    """
+
+    mean: float
+    precision: float
+    noise: float
+    slope: float | None
+    radius: float
+    low: float
+    high: float
+
+
+def normal_facts(row_model: RowModel) -> NormalFacts | None:
+    """The facts of a model that is proved to be a one-dimensional normal mean or regression."""
+    predictor = row_model.predictor
+    if row_model.dim != 1 or predictor is None or not _is_one_of_each(row_model):
+        return None
+    if row_model.sites[0].family != "Normal" or predictor.family.name != "Normal":
         return None
     mean, sd = _number(row_model, "loc"), _number(row_model, "scale")
     noise = _number(row_model, "scale", observed=True)
     if predictor.family.link != "identity" or mean is None or sd is None or noise is None:
         return None
+    slope = _slope(row_model)
     low, high = _observed_range(row_model)
-    loc = program.outputs[f"given:{row_model.observations[0].name}:loc"]
-    if program.reads([loc]) == {"theta"}:
-        slope = predictor.radius
-        steep = temper * slope / noise**2 * (1 + 1e-12)
-        curvature = (1 / sd**2 + temper * n * (_slope(row_model) / noise) ** 2) * (1 - 1e-12)
-        if not math.isfinite(steep * (high - low)):
-            return None
-        return posterior_strongly_log_concave(steep * (high - low), curvature, "replace_one")
-    response = max(abs(low), abs(high))
-    if mean != 0 or not math.isfinite(predictor.radius * response) or not _has_no_offset(row_model):
-        return None
-    return posterior_normal_regression(
-        1 / sd**2, temper / noise**2, radius=predictor.radius, response=response, n=n, epsilons=epsilons
-    )
+    known = None if math.isnan(slope) else slope
+    return NormalFacts(mean, 1 / sd**2, 1 / noise**2, known, predictor.radius, low, high)
 
 
 def _is_one_of_each(row_model: RowModel) -> bool:

@@ -78,8 +78,14 @@ class PreflightReport:
         run = None
         if self.run is not None:
             statement = None if self.run.statement is None else self.run.statement.to_dict()
-            run = {"meets": self.run.meets, "text": self.run.text, "distance": self.run.distance}
-            run |= {"statement": statement}
+            run = {
+                "meets": self.run.meets,
+                "text": self.run.text,
+                "distance": self.run.distance,
+                "interim": self.run.interim,
+                "by_steps": self.run.by_steps,
+                "statement": statement,
+            }
         result: dict[str, Any] = plain(
             {
                 "model": self.model_name,

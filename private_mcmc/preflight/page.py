@@ -75,7 +75,27 @@ def _run(found: PreflightReport) -> list[Block]:
     ]
     if found.run.statement is not None:
         blocks.append(_argument(found.run.statement, found))
+    if len(found.run.by_steps) > 1:
+        blocks.append(_steps(found.run.by_steps, found))
     return blocks
+
+
+def _steps(by_steps: tuple[tuple[int, float, float], ...], found: PreflightReport) -> Plot:
+    """ε of the path and of the last state against the number of steps."""
+    steps, path, last = (floats(column) for column in zip(*by_steps, strict=True))
+    return Plot(
+        title="Privacy against the number of steps",
+        x_label="steps",
+        y_label=f"ε at δ = {number(found.target.delta)}",
+        drawn=(
+            Line(steps, path, "path", 0, marker=True),
+            Line(steps, last, "last state", 1, "dashed", marker=True),
+            Rule("y", found.target.epsilon, "target"),
+        ),
+        description="What this schedule costs at other lengths, all states released or the last alone.",
+        x_log=True,
+        y_log=True,
+    )
 
 
 def _proved(found: PreflightReport) -> list[Block]:
@@ -104,13 +124,14 @@ def _proved(found: PreflightReport) -> list[Block]:
 
 def _argument(statement: Statement, found: PreflightReport, title: str = "") -> Facts:
     constants = [
-        (key, value)
+        f"{key} = {number(value) if isinstance(value, float) else value}"
         for key, value in statement.argument.constants.items()
         if isinstance(value, int | float | str) and not isinstance(value, bool)
     ]
     given = tuple(("given that", line) for line in statement.argument.assumptions)
     price = f"ε = {number(statement.epsilon(found.target.delta))} at δ = {number(found.target.delta)}"
-    return Facts((("price", price), ("theorem", statement.argument.theorem), *given, *constants), title)
+    items = (("price", price), ("theorem", statement.argument.theorem), *given)
+    return Facts((*items, ("with", ", ".join(constants))), title)
 
 
 def _curve(found: PreflightReport) -> Plot | None:

@@ -81,11 +81,19 @@ class Advice:
 class RunPart:
     """The statement of a run by the given schedule, and what it means beside the posterior's verdict.
 
-    ``distance`` is the total variation that the law of the run must keep from the posterior for one of
-    two adjacent data sets, where a refuted posterior and a private run make one necessary.
+    Attributes:
+        statement: the run's statement; ``None`` for an average, whose noise decides.
+        meets: whether it certifies the target.
+        text: what that means beside the posterior's verdict.
+        distance: the total variation that the law of the run keeps from the posterior for one of two
+            adjacent data sets, where a refuted posterior and a private run make one necessary.
+        interim: an ε that the same run without clipping, started from the prior, provably exceeds.
+        by_steps: ``(steps, ε of the path, ε of the last state)`` for several lengths of the run.
     """
 
     statement: Statement | None
     meets: bool
     text: str
     distance: float | None = None
+    interim: float | None = None
+    by_steps: tuple[tuple[int, float, float], ...] = ()

@@ -14,6 +14,7 @@ from private_mcmc.modeling import RowModel
 from private_mcmc.preflight.advice import rounded_down
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.preflight.curvature import curvature
+from private_mcmc.preflight.interim import interim_lower_bound
 from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
 from private_mcmc.report import number
 from private_mcmc.schedule import Average, Schedule
@@ -37,15 +38,16 @@ def run_part(
         size = f"at most {number(moved)}·ℓ" if math.isfinite(moved) else "by an amount that is not bounded"
         text = f"an average of hidden states, moved by one row {size}: its noise decides its price"
         return RunPart(None, math.isfinite(moved), text)
-    statement = accounting.run(schedule, curvature(row_model, schedule))
+    known = curvature(row_model, schedule)
+    statement = accounting.run(schedule, known)
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
-    return RunPart(statement, fine, _words(statement, target, verdict, fine, distance), distance)
+    interim = interim_lower_bound(row_model, schedule, target)
+    text = _words(statement, target, verdict, fine) + _far(distance) + _unfinished(interim, target)
+    return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target))
 
 
-def _words(
-    statement: Statement, target: Target, verdict: VerdictWord, fine: bool, distance: float | None
-) -> str:
+def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool) -> str:
     price = f"ε = {number(statement.epsilon(target.delta))} at δ = {number(target.delta)}"
     if verdict == "private" and not fine:
         return f"posterior private, this run not: it costs {price} (a finite run is a mechanism of its own)"
@@ -53,14 +55,42 @@ def _words(
         return f"this run does not meet the target either: {price}"
     if verdict == "private":
         return f"posterior private, and so is this run: {price}"
-    far = (
-        ""
-        if distance is None
-        else f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
+    known = "is not" if verdict == "not private" else "is not known to be"
+    return f"this run is private ({price}), the posterior {known}"
+
+
+def _far(distance: float | None) -> str:
+    if distance is None:
+        return ""
+    return (
+        f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
         "variation away from the posterior"
     )
-    known = "is not" if verdict == "not private" else "is not known to be"
-    return f"this run is private ({price}), the posterior {known}{far}"
+
+
+def _unfinished(interim: float | None, target: Target) -> str:
+    if not interim:
+        return ""
+    return (
+        f"; without clipping, started from the prior, a state of this schedule is not "
+        f"({number(interim)}, {number(target.delta)})-DP whatever the posterior is (Heller, Fetaya 2023)"
+    )
+
+
+def _by_steps(
+    schedule: Schedule, known: accounting.Curvature, target: Target
+) -> tuple[tuple[int, float, float], ...]:
+    """``(steps, ε of the path, ε of the last state)`` for full-batch runs of several lengths."""
+    if schedule.batch is not None or isinstance(schedule.step_size, tuple) or not target.delta > 0:
+        return ()
+    top = 2 * schedule.num_steps
+    lengths = sorted({*(round(top ** (k / 14)) for k in range(15)), schedule.num_steps})
+    found = []
+    for steps in lengths:
+        both = [replace(schedule, num_steps=steps, release=release) for release in ("path", "last")]
+        path, last = (accounting.run(one, known).epsilon(target.delta) for one in both)
+        found.append((steps, path, last))
+    return tuple(found)
 
 
 def _distance(refutation: Refutation | None, statement: Statement) -> float | None:

@@ -1,0 +1,81 @@
+"""The command decides from files, prints what was asked for, and its exit code is the verdict."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from private_mcmc.cli.main import app
+from private_mcmc.cli.preflight import load_model
+from private_mcmc.errors import DeclarationError
+
+MODEL = """
+import numpyro
+import numpyro.distributions as dist
+
+def coin(y=None, a=1.0, b=1.0):
+    p = numpyro.sample("p", dist.Beta(a, b))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+
+def cauchy(y=None):
+    m = numpyro.sample("m", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Cauchy(m, 100.0), obs=y)
+
+not_a_function = 3
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "rows.toml").write_text('y = "binary"\n')
+    (tmp_path / "strong.toml").write_text("a = 200.0\nb = 200.0\n")
+    return tmp_path
+
+
+def call(files, *extra: str, model: str = "coin", epsilon: str = "0.5", delta: str = "1e-6"):
+    arguments = ["preflight", f"{files}/model.py:{model}", "--rows", f"{files}/rows.toml", "--n", "100"]
+    return CliRunner().invoke(app, [*arguments, "--epsilon", epsilon, "--delta", delta, *extra])
+
+
+def test_exit_code_is_the_verdict(files) -> None:
+    assert call(files, "--args", f"{files}/strong.toml").exit_code == 0
+    assert call(files).exit_code == 1
+    assert call(files, model="cauchy", epsilon="1e-3", delta="1e-9").exit_code == 2
+
+
+def test_json_and_html_say_the_same(files) -> None:
+    done = call(files, "--json", "--html", f"{files}/report.html")
+    record = json.loads(done.stdout)
+    assert record["verdict"] == "not private"
+    assert record["refutation"]["event"]
+    page = (files / "report.html").read_text(encoding="utf-8")
+    assert "not private" in page
+
+
+def test_terminal_report_starts_with_the_verdict(files) -> None:
+    assert "NOT PRIVATE" in call(files).stdout.splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("model.py", "a file and a function"),
+        ("missing.py:model", "a file and a function"),
+        ("model.py:absent", "no function 'absent'"),
+        ("model.py:not_a_function", "no function 'not_a_function'"),
+    ],
+)
+def test_a_place_that_is_no_model_is_refused(files, place: str, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        load_model(f"{files}/{place}" if place != "model.py" else place)
+
+
+def test_a_file_that_fails_is_refused_with_its_error(files) -> None:
+    (files / "broken.py").write_text("raise RuntimeError('no such column')\n")
+    with pytest.raises(DeclarationError, match="RuntimeError: no such column"):
+        load_model(f"{files}/broken.py:model")
