@@ -13,7 +13,7 @@ from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
-from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
+from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
@@ -55,7 +55,7 @@ class Decision:
     schedule: Schedule
     report: PreflightReport
     statement: Statement
-    expectations: ExpectationsPlan | None
+    expectations: ExpectationsPlan | QuantilePlan | None
 
 
 def decide(declared: Declaration, n: int) -> Decision:

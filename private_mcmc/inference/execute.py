@@ -20,19 +20,27 @@ from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.progress import progress
 from private_mcmc.kernels import RunKeys, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.chain import ChainOutput
-from private_mcmc.modeling import RowModel
+from private_mcmc.modeling import RowModel, Rows
 from private_mcmc.plan import Plan, RunStage, run_schedule
-from private_mcmc.release import ReleasedExpectations, ReleasedStates, SecondMoments, state_grid
+from private_mcmc.release import (
+    Curator,
+    ReleasedExpectations,
+    ReleasedStates,
+    SecondMoments,
+    curator_side,
+    state_grid,
+)
 from private_mcmc.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """How to run: warm-up to leave out, public start, progress bar."""
+    """How to run: warm-up to leave out, public start, progress bar, whether to keep the curator's side."""
 
     num_warmup: int
     init_params: npt.ArrayLike | None
     progress_bar: bool
+    curator: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +51,7 @@ class Outcome:
     statement: Statement
     moments: SecondMoments | None = None
     stage: RunStage | None = None
+    curator: Curator | None = None
 
 
 @contextmanager
@@ -62,12 +71,14 @@ def run_declared(
     output = _chain(decision.reading, decision.schedule, rows, present, keys, session, observable)
     statement = _marked(decision.statement.of(_name()), keys)
     if expectations is not None and output.average is not None:
+        released = expectations.release(output.average, keys.provenance.to_dict())
         return Outcome(
-            replace(expectations.release(output.average, keys.provenance.to_dict()), statement=statement),
+            replace(released, statement=statement),
             statement,
+            curator=_curator(session, declared.rows, columns, output),
         )
-    released = _states(decision.reading, decision.schedule, output, statement, keys, session.num_warmup)
-    return Outcome(released, statement)
+    states = _states(decision.reading, decision.schedule, output, statement, keys, session.num_warmup)
+    return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output))
 
 
 def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> Outcome:
@@ -90,7 +101,11 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
     statement = _marked(statement, keys)
     output = _chain(problem.reading, schedule, rows, present, keys, session, None)
     released = _states(problem.reading, schedule, output, statement, keys, stage.num_warmup)
-    return Outcome(released, statement, moments, stage)
+    return Outcome(released, statement, moments, stage, _curator(session, plan.rows, columns, output))
+
+
+def _curator(session: Session, rows: Rows, columns: Columns, output: ChainOutput) -> Curator | None:
+    return curator_side(rows, columns, output.states, output.average) if session.curator else None
 
 
 def _chain(

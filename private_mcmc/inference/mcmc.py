@@ -16,7 +16,14 @@ from private_mcmc.inference.execute import Outcome, Session, no_value_checks, ru
 from private_mcmc.kernels import PrivateULA, run_keys
 from private_mcmc.modeling import Rows
 from private_mcmc.plan import Plan, RunStage
-from private_mcmc.release import Expectations, Ledger, ReleasedExpectations, ReleasedStates, SecondMoments
+from private_mcmc.release import (
+    Curator,
+    Expectations,
+    Ledger,
+    ReleasedExpectations,
+    ReleasedStates,
+    SecondMoments,
+)
 from private_mcmc.schedule import Release
 from private_mcmc.target import Target
 
@@ -51,6 +58,7 @@ class PrivateMCMC:
         dataset: the ledger's name for the data set.
         purpose: the owner's words for the ledger's history.
         progress_bar: show steps done.
+        curator: keep what only the curator may look at (``.curator``), in this process's memory.
         unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
 
     Raises:
@@ -75,6 +83,7 @@ class PrivateMCMC:
         dataset: str | None = None,
         purpose: str = "",
         progress_bar: bool = True,
+        curator: bool = False,
         unsafe_seed: bool = False,
     ) -> None:
         if guarantee not in ("posterior", "run"):
@@ -96,7 +105,7 @@ class PrivateMCMC:
             model_args=dict(model_args or {}),
         )
         self._plan: Plan | None = None
-        self._session = Session(num_warmup, init_params, progress_bar)
+        self._session = Session(num_warmup, init_params, progress_bar, curator)
         self._account = Account(ledger, dataset, purpose)
         self._n = n
         self._unsafe_seed = unsafe_seed
@@ -111,6 +120,7 @@ class PrivateMCMC:
         dataset: str | None = None,
         purpose: str = "",
         progress_bar: bool = True,
+        curator: bool = False,
         unsafe_seed: bool = False,
     ) -> Self:
         """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once."""
@@ -128,6 +138,7 @@ class PrivateMCMC:
             dataset=dataset,
             purpose=purpose,
             progress_bar=progress_bar,
+            curator=curator,
             unsafe_seed=unsafe_seed,
         )
         driver._plan = plan
@@ -192,6 +203,13 @@ class PrivateMCMC:
     def stage(self) -> RunStage | None:
         """What a plan's second stage ran: decided by the first stage's release, so public as well."""
         return None if self._outcome is None else self._outcome.stage
+
+    @property
+    def curator(self) -> Curator:
+        """The curator's side of the last run: hidden states, rows moved into their domain. No statement."""
+        if self._outcome is None or self._outcome.curator is None:
+            raise ReleaseError("nothing was kept for the curator: run a driver made with curator=True.")
+        return self._outcome.curator
 
     def get_samples(self, group_by_chain: bool = False) -> Mapping[str, npt.NDArray[Any]]:
         """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``."""

@@ -1,6 +1,7 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
 from private_mcmc.release.curator import Curator, CuratorOnly
+from private_mcmc.release.curator_side import curator_side
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.expectations_plan import ExpectationsPlan, plan_expectations
 from private_mcmc.release.grid import StateGrid, state_grid
@@ -38,6 +39,7 @@ __all__ = [
     "SecondMoments",
     "SecondMomentsPlan",
     "StateGrid",
+    "curator_side",
     "floored",
     "gaussian_noise",
     "laplace_noise",

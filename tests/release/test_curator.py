@@ -7,8 +7,11 @@ import pickle
 
 import matplotlib
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
+import private_mcmc as pmc
 from private_mcmc.errors import ReleaseError
 from private_mcmc.release import Curator, CuratorOnly
 
@@ -83,3 +86,43 @@ def test_no_text_shows_a_value(curator):
     assert str(SECRET) not in shown
     assert "4217" not in shown
     assert "no privacy statement" in repr(CuratorOnly("x", 1))
+
+
+def model(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@pytest.mark.parametrize("release", ["path", pmc.Expectations("w")], ids=["path", "expectations"])
+def test_a_run_keeps_the_curators_side_only_when_asked(release):
+    def driver(**options):
+        return pmc.PrivateMCMC(
+            pmc.PrivateULA(model, step_size=0.01, clip=1.0, temper=0.1),
+            rows=pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary()),
+            target=pmc.Target(9.0, 1e-6),
+            release=release,
+            num_steps=10,
+            guarantee="run",
+            progress_bar=False,
+            **options,
+        )
+
+    X = np.asarray([[0.1, 0.2], [3.0, 0.0], [np.nan, 0.0], [0.5, 0.5]] * 5)
+    y = np.asarray([0, 1, 1, 0] * 5)
+    mcmc = driver(curator=True)
+    mcmc.run(X=X, y=y)
+    assert mcmc.curator.moved_rows.unsafe_value() == 10
+    if release == "path":
+        states = mcmc.curator.states.unsafe_value()
+        assert states.shape == (1, 10, 2)
+        assert mcmc.curator.effective_sample_size.unsafe_value().shape == (2,)
+        assert not np.array_equal(states[0], mcmc.get_samples()["w"])
+        np.testing.assert_allclose(states[0], mcmc.get_samples()["w"], atol=mcmc.released.grid)
+    else:
+        assert mcmc.curator.averages.unsafe_value().shape == (2,)
+        assert "states" not in dir(mcmc.curator)
+    plain = driver()
+    plain.run(X=X, y=y)
+    with pytest.raises(ReleaseError, match="curator=True"):
+        _ = plain.curator
