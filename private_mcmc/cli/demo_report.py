@@ -191,7 +191,7 @@ def _expectation(
     value = results.expectation["probability"]
     per_draw = np.asarray(jax.vmap(lambda w: probability({"w": w}))(results.draws))
     facts: list[tuple[str, str]] = [
-        ("released, tempered posterior", f"{float(value.value):.3f} ± {float(value.noise_sd):.3f} (noise)"),
+        ("released, tempered posterior", str(value)),
         ("free, from the released path", f"{per_draw.mean():.3f} ± {per_draw.std():.3f} (posterior)"),
     ]
     return [

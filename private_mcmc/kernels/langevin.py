@@ -55,7 +55,8 @@ def langevin_program(model: RowModel, schedule: Schedule) -> LangevinProgram:
     def step(u: jax.Array, k: jax.Array, key: jax.Array, rows: Any) -> jax.Array:
         gamma = _step_size(schedule, k)
         noise = jax.random.normal(jax.random.fold_in(key, k), u.shape, u.dtype)
-        return u - gamma * jax.vmap(drift, in_axes=(0, None))(u, rows) + jnp.sqrt(2.0 * gamma) * noise
+        # The noise joins the drift before the state does: what rounds after it is post-processing.
+        return u + (jnp.sqrt(2.0 * gamma) * noise - gamma * jax.vmap(drift, in_axes=(0, None))(u, rows))
 
     return LangevinProgram(data_gradient.prepare, step, change)
 

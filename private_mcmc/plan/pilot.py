@@ -26,9 +26,6 @@ PILOT_DRAWS = 4
 BURN_IN_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 _FLOW_STEPS = 1024
 _NEWTON_STEPS = 60
-# The pilot's linear predictors have this root mean square: about the largest worth fitting, since a
-# mode far from the start is the expensive case.
-_EFFECT = 3.0
 
 
 class Prediction(NamedTuple):
@@ -49,6 +46,7 @@ class Pilot:
         columns: the other columns of the rows, leading axes ``(draws, rows)``.
         precision: the prior's precision matrix in whitened coordinates, shape ``(p, p)``.
         root: ``A`` with ``θ = Au``, shape ``(p, p)``.
+        typical: root mean square norm of a row's gradient at the drawn parameters.
         weight: real rows per pilot row.
         loss: ``ψ(η, row)``.
     """
@@ -57,6 +55,7 @@ class Pilot:
     columns: Mapping[str, Array]
     precision: Array
     root: Array
+    typical: float
     weight: float
     loss: Loss
 
@@ -155,6 +154,7 @@ def make_pilot(
     root: Array,
     loss: Loss,
     outcomes: Mapping[str, Array],
+    effect: float,
     key: jax.Array,
 ) -> Pilot:
     """Draw pilot data sets with second moments near ``moments`` (``XᵀX`` of ``num_rows`` rows).
@@ -162,20 +162,25 @@ def make_pilot(
     ``moments`` carries noise of sd ``noise_sd``; each data set's own moments differ from it by as much, so
     that the pilot feels a preconditioner made from noisy moments. Rows keep to ``‖x‖ ≤ radius``.
     ``outcomes`` lists possible values of the columns the loss needs, each of shape ``(k,)``; a row's
-    outcome is drawn with probabilities proportional to ``exp(−ψ(η, outcome))``.
+    outcome is drawn with probabilities proportional to ``exp(−ψ(η, outcome))``. Predictors have root
+    mean square ``effect``.
     """
     count = min(PILOT_ROWS, num_rows)
     with jax.enable_x64(True):
         keys = jax.random.split(key, PILOT_DRAWS)
         second, noise = jnp.asarray(moments / num_rows), noise_sd / num_rows
-        draw = partial(_draw_data, loss, second, noise, count, radius, jnp.asarray(precision), outcomes)
-        design, columns = jax.vmap(draw)(keys)
+        draw = partial(
+            _draw_data, loss, second, noise, count, radius, jnp.asarray(precision), outcomes, effect
+        )
+        design, columns, slope = jax.vmap(draw)(keys)
         whitened_precision = root.T @ precision @ root
+        design = design @ root
         return Pilot(
-            design=np.asarray(design @ root),
+            design=np.asarray(design),
             columns={name: np.asarray(value) for name, value in columns.items()},
             precision=whitened_precision,
             root=root,
+            typical=float(jnp.sqrt(jnp.mean(slope**2 * jnp.sum(design**2, axis=-1)))),
             weight=num_rows / count,
             loss=loss,
         )
@@ -189,8 +194,10 @@ def _draw_data(
     radius: float,
     precision: jax.Array,
     outcomes: Mapping[str, Any],
+    effect: float,
     key: jax.Array,
-) -> tuple[jax.Array, dict[str, jax.Array]]:
+) -> tuple[jax.Array, dict[str, jax.Array], jax.Array]:
+    """Designs, other columns, and the slope of every row's loss at the drawn parameter."""
     noise_key, rows_key, parameter_key, outcome_key = jax.random.split(key, 4)
     p = second_moment.shape[0]
     noise = jax.random.normal(noise_key, (p, p)) * noise_sd / jnp.sqrt(2.0)
@@ -202,8 +209,9 @@ def _draw_data(
     design = design * jnp.minimum(1.0, radius / jnp.maximum(norm, 1e-300))
     theta = jnp.linalg.solve(jnp.linalg.cholesky(precision).T, jax.random.normal(parameter_key, (p,)))
     eta = design @ theta
-    eta = eta * _EFFECT / jnp.sqrt(jnp.mean(eta**2))
+    eta = eta * effect / jnp.sqrt(jnp.mean(eta**2))
     choices = {name: jnp.asarray(value) for name, value in outcomes.items()}
     log_weight = -jax.vmap(lambda e: jax.vmap(lambda row: loss(e, row))(choices))(eta)
     chosen = jax.random.categorical(outcome_key, log_weight, axis=-1)
-    return design, {name: value[chosen] for name, value in choices.items()}
+    columns = {name: value[chosen] for name, value in choices.items()}
+    return design, columns, jax.vmap(jax.grad(loss))(eta, columns)

@@ -23,8 +23,8 @@ from private_mcmc.target import Adjacency
 
 Array = npt.NDArray[np.float64]
 
-# Multiples of the rows' root mean square norm in the preconditioner's metric.
-CLIP_MULTIPLES = (0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 2.0, 3.0)
+# Multiples of the root mean square norm of a row's gradient, in the preconditioner's metric.
+CLIP_MULTIPLES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.5, 9.0)
 # Steps this long, in units of the inverse curvature bound, inflate variances by about two per cent.
 _STEP_TIMES_CURVATURE = 0.1
 _FEWEST_STEPS, _MOST_STEPS = 50, 20_000
@@ -60,6 +60,15 @@ class Problem:
         bound = self.predictor.family.curvature_bound
         return bound if 0 < bound < math.inf else 1.0
 
+    @property
+    def effect(self) -> float:
+        """Size of the predictors that is planned for: about the largest worth fitting.
+
+        A mode far from the start is the expensive case. Where curvature is bounded 3 is large; where it
+        grows with the predictor, as under a log link, 1 already multiplies rates by 3.
+        """
+        return 3.0 if self.predictor.family.curvature_bound < math.inf else 1.0
+
 
 @dataclass(frozen=True, eq=False)
 class RunStage:
@@ -90,10 +99,10 @@ def best_stage(problem: Problem, noisy_moments: Array, noise_sd: float) -> RunSt
         np.asarray(np.linalg.cholesky(metric), dtype=np.float64),
         problem.predictor.loss,
         possible_outcomes(problem.reading.rows),
+        problem.effect,
         jax.random.key(_PILOT_SEED),
     )
-    typical = math.sqrt(max(float(np.trace(metric @ moments)), 0.0) / problem.num_rows)
-    stages = [_stage(problem, pilot, metric, multiple * typical) for multiple in CLIP_MULTIPLES]
+    stages = [_stage(problem, pilot, metric, multiple * pilot.typical) for multiple in CLIP_MULTIPLES]
     return min(stages, key=lambda stage: stage.prediction.rms)
 
 

@@ -3,7 +3,10 @@
 import inspect
 import json
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -132,3 +135,34 @@ def test_outcomes_are_the_declared_values():
     assert counts[0] == 0 and counts[-1] == 10_000 and len(counts) == 257
     with pytest.raises(pmc.NotYetSupported, match="one scalar column"):
         possible_outcomes(pmc.Rows(y=pmc.Binary(), z=pmc.Binary()))
+
+
+def line(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 5).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def counts(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 5).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(X @ w)), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "outcome", "largest_error"),
+    [(line, pmc.Box(-8.0, 8.0), 1.5), (counts, pmc.Counts(50), 8.0)],
+)
+def test_unbounded_scores_are_planned_for_with_a_clip(model, outcome, largest_error):
+    """Linear and Poisson regression at ε = 1, without any tuning: errors in posterior sds."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(N), rng.uniform(-1, 1, (N, 2))]) / np.sqrt(3)
+    w = np.array([1.5, 2.0, -1.0])
+    y = X @ w + rng.normal(size=N) if model is line else rng.poisson(np.exp(X @ w))
+    policy = pmc.plan(model, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=outcome), pmc.Target(1.0, 1e-6), n=N)
+    mcmc = pmc.PrivateMCMC.from_plan(policy, progress_bar=False)
+    mcmc.run(X=X, y=y)
+    weight = np.ones(N) if model is line else np.exp(X @ w)
+    sd = np.sqrt(np.diag(np.linalg.inv((X.T * weight) @ X)))
+    error = (mcmc.get_samples()["w"].mean(0) - w) / sd
+    assert np.sqrt(np.mean(error**2)) < largest_error
