@@ -62,7 +62,7 @@ def confirm(example: Example, report: PreflightReport, theta: np.ndarray) -> Non
 TARGETS = st.sampled_from([Target(0.5, 1e-2), Target(1.0, 1e-3), Target(3.0, 1e-3), Target(2.0, 0.0)])
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(example=examples(), target=TARGETS, data=st.data())
 def test_certificates_and_refutations_hold_for_random_models(example, target, data) -> None:
     check(example, target, data)
