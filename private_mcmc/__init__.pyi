@@ -19,7 +19,7 @@ from .kernels import PrivateULA
 from .modeling import Ball, Binary, Box, Categories, Counts, Real, Rows
 from .plan import Plan, plan
 from .preflight import PreflightReport, preflight
-from .release import Expectations, Ledger
+from .release import Expectations, Ledger, ProposeTestRelease, ProposeTestSample, Quantile, variance
 from .schedule import Schedule
 from .target import Target
 
@@ -44,6 +44,9 @@ __all__ = [
     "PrivateMCMC",
     "PrivateMCMCError",
     "PrivateULA",
+    "ProposeTestRelease",
+    "ProposeTestSample",
+    "Quantile",
     "Real",
     "ReleaseError",
     "Rows",
@@ -55,4 +58,5 @@ __all__ = [
     "audit",
     "plan",
     "preflight",
+    "variance",
 ]

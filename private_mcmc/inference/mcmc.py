@@ -13,7 +13,7 @@ from private_mcmc.inference.account import Account
 from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
 from private_mcmc.inference.execute import Outcome, Session, no_value_checks, run_declared, run_plan
-from private_mcmc.kernels import PrivateULA, run_keys
+from private_mcmc.kernels import Generator, PrivateULA, run_keys
 from private_mcmc.modeling import Rows
 from private_mcmc.plan import Plan, RunStage
 from private_mcmc.release import (
@@ -59,6 +59,7 @@ class PrivateMCMC:
         purpose: the owner's words for the ledger's history.
         progress_bar: show steps done.
         curator: keep what only the curator may look at (``.curator``), in this process's memory.
+        generator: ``"chacha20"``, or ``"threefry2x32"``, which is faster and not cryptographic.
         unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
 
     Raises:
@@ -84,6 +85,7 @@ class PrivateMCMC:
         purpose: str = "",
         progress_bar: bool = True,
         curator: bool = False,
+        generator: Generator = "chacha20",
         unsafe_seed: bool = False,
     ) -> None:
         if guarantee not in ("posterior", "run"):
@@ -108,6 +110,7 @@ class PrivateMCMC:
         self._session = Session(num_warmup, init_params, progress_bar, curator)
         self._account = Account(ledger, dataset, purpose)
         self._n = n
+        self._generator: Generator = generator
         self._unsafe_seed = unsafe_seed
         self._outcome: Outcome | None = None
 
@@ -121,6 +124,7 @@ class PrivateMCMC:
         purpose: str = "",
         progress_bar: bool = True,
         curator: bool = False,
+        generator: Generator = "chacha20",
         unsafe_seed: bool = False,
     ) -> Self:
         """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once."""
@@ -139,6 +143,7 @@ class PrivateMCMC:
             purpose=purpose,
             progress_bar=progress_bar,
             curator=curator,
+            generator=generator,
             unsafe_seed=unsafe_seed,
         )
         driver._plan = plan
@@ -164,7 +169,7 @@ class PrivateMCMC:
             ReleaseError: for a seed given without ``unsafe_seed=True``.
         """
         declared = self._declared
-        keys = run_keys(rng_key)
+        keys = run_keys(rng_key, self._generator)
         keys.provenance.check_releasable(self._unsafe_seed)
         data = bind_columns(declared.model, args, columns, declared.rows)
         n = number_of_rows(declared.rows, data, declared.target, self._n)

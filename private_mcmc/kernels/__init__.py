@@ -2,12 +2,13 @@
 
 from private_mcmc.kernels.chain import ChainOutput, ChainRunner, Streams, chain_runner
 from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
-from private_mcmc.kernels.random_keys import Provenance, RunKeys, run_keys
+from private_mcmc.kernels.random_keys import Generator, Provenance, RunKeys, run_keys
 from private_mcmc.kernels.ula import PrivateULA
 
 __all__ = [
     "ChainOutput",
     "ChainRunner",
+    "Generator",
     "LangevinProgram",
     "PrivateULA",
     "Provenance",

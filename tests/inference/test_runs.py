@@ -120,6 +120,13 @@ def test_values_outside_the_domain_are_mapped_silently(data, recwarn, capsys):
     assert len(recwarn) == 0 and capsys.readouterr().out == ""
 
 
+def test_the_fast_generator_is_an_explicit_choice(done, data):
+    assert json.loads(done.to_arviz().attrs["randomness"])["generator"] == "chacha20"
+    mcmc = driver(generator="threefry2x32")
+    mcmc.run(**data)
+    assert json.loads(mcmc.to_arviz().attrs["randomness"])["generator"] == "threefry2x32"
+
+
 def test_nan_checks_of_the_user_raise_nothing(data):
     wild = data | {"X": np.where(np.arange(2 * N).reshape(N, 2) % 3 == 0, np.nan, data["X"])}
     with jax.debug_nans(True), jax.debug_infs(True):
