@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-long lint bench docs clean
+.PHONY: demo test test-long audit lint bench docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,10 @@ test: $(VENV)/.installed
 
 test-long: $(VENV)/.installed
 	$(BIN)/pytest -m long
+
+audit: $(VENV)/.installed
+	mkdir -p build
+	$(BIN)/private-mcmc audit sweep --html build/audit.html
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

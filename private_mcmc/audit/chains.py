@@ -29,7 +29,7 @@ from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
 # Rows × chains of one block: its predictors stay in a core's cache.
-_BLOCK_PREDICTORS = 2**18
+_BLOCK_PREDICTORS = 2**17
 _BLOCK_STATES = 2**22
 
 

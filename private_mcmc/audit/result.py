@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from private_mcmc.accounting import Statement
@@ -18,8 +18,8 @@ class AttackResult:
 
     name: str
     bounds: LowerBounds
-    false_positive: tuple[float, ...]
-    false_negative: tuple[float, ...]
+    false_positive: tuple[float, ...] = field(repr=False)
+    false_negative: tuple[float, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)

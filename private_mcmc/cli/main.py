@@ -19,6 +19,7 @@ COMMANDS = {
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
     "account": "private_mcmc.cli.account:app",
+    "audit": "private_mcmc.cli.audit:app",
     "ledger": "private_mcmc.cli.ledger:app",
 }
 

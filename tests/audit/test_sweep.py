@@ -21,7 +21,7 @@ def test_no_claim_of_a_part_of_the_sweep_is_refuted():
     for field in ("model", "kernel", "release", "adjacency"):
         seen = {getattr(setting, field) for setting in part}
         assert seen == {getattr(setting, field) for setting in settings()}, field
-    assert sum(one.result.tightness > 0.3 for one in found.found) > len(found.found) / 2
+    assert sum(one.result.tightness > 0.3 for one in found.found) > len(found.found) / 4
 
 
 def test_the_report_of_a_sweep_names_every_setting():
