@@ -67,8 +67,8 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, anatomy: Anatom
             raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), anatomy))
         if not any(np.isfinite(programs.whole(key, theta, data)) for theta in thetas):
             raise DoThisInstead(
-                f"site {site.name!r}: its log density is not finite on any synthetic row of the declared "
-                "domain; declare the domain of its columns so that every row is possible under the model."
+                f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
+                "the domains of its columns so that every row is possible under the model."
             )
 
 
