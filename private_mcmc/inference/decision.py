@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels import LangevinKernel
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
@@ -24,7 +24,7 @@ Guarantee = Literal["posterior", "run"]
 class Declaration:
     """Everything public about a run except the number of rows."""
 
-    kernel: PrivateULA
+    kernel: LangevinKernel
     rows: Rows
     target: Target
     release: Release | Expectations
@@ -93,6 +93,7 @@ def decide(declared: Declaration, n: int) -> Decision:
         raise NotPrivate(_posterior_refusal(report), report)
     proved = curvature(reading, schedule)
     if expectations is not None:
+        _check_contraction(schedule, proved)
         priced = plan_expectations(expectations, reading, schedule, proved, declared.target)
         statement = priced.statement
     else:
@@ -100,6 +101,16 @@ def decide(declared: Declaration, n: int) -> Decision:
     if not statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
     return Decision(reading, schedule, report, statement, priced)
+
+
+def _check_contraction(schedule: Schedule, proved: Curvature) -> None:
+    """An average of a chain that does not contract has a sensitivity that grows without bound."""
+    limit = 2 / proved.smoothness if proved.strong_convexity > 0 else math.inf
+    if not max(schedule.step_sizes) < limit:
+        raise DeclarationError(
+            f"step_size={max(schedule.step_sizes):g}: the chain contracts only for step sizes below 2/L = "
+            f"{limit:.4g} (L = {proved.smoothness:.4g}, for every data set of the declared rows)."
+        )
 
 
 def _posterior_refusal(report: PreflightReport) -> str:

@@ -27,7 +27,7 @@ def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
         step = sizes[index - 1]
         # Slope of the sum of kept states in the state after this step, then in this step's noise.
         ahead += 1.0 if index >= schedule.release.first else 0.0
-        slopes.append(2 * step * ahead**2)
+        slopes.append(2 * step * ahead * ahead)
         ahead *= _contraction(step, curvature)
     variance = math.fsum(slopes) * _noise_factor(schedule) / kept**2 / schedule.num_chains
     return math.sqrt(variance) if variance < math.inf else math.inf

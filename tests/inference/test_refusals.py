@@ -139,6 +139,14 @@ def test_bad_declarations_are_refused_at_the_boundary(make):
         make()
 
 
+@pytest.mark.parametrize("bounds", [None, {"w": (-1.0, 1.0)}])
+def test_a_step_size_without_contraction_is_refused_where_one_is_needed(bounds):
+    kernel = PrivateULA(logistic, step_size=5.0, clip=1.0)
+    mcmc = driver(kernel=kernel, release=pmc.Expectations("w", bounds=bounds), num_steps=1000)
+    with pytest.raises(pmc.DeclarationError, match=r"below 2/L = 0\.19"):
+        mcmc.decide(N)
+
+
 def test_results_before_a_run_are_refused():
     with pytest.raises(pmc.ReleaseError, match="nothing was run"):
         driver().get_samples()
