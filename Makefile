@@ -40,6 +40,8 @@ lint: $(VENV)/.installed
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/demo_utility.py
+	$(BIN)/python benchmarks/tightness.py
+	$(BIN)/python benchmarks/randomness.py
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
