@@ -70,9 +70,8 @@ def throughput(model, response) -> float:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(ROWS, DIM))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    rows, y = (
-        (Box(-2.0, 2.0), rng.normal(size=ROWS)) if response == "real" else (Binary(), np.arange(ROWS) % 2)
-    )
+    real = response == "real"
+    domain, y = (Box(-2.0, 2.0), rng.normal(size=ROWS)) if real else (Binary(), np.arange(ROWS) % 2)
     mechanism = chain_mechanism(
         PrivateULA(model, step_size=1e-3, clip=0.5),
         rows=Rows(X=Ball(1.0, dim=DIM), y=domain),
