@@ -15,11 +15,11 @@ from private_mcmc.accounting.posterior_conjugate import (
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.modeling import Categories, RowModel
+from private_mcmc.modeling import RowModel
 from private_mcmc.modeling.intervals import bounds
 from private_mcmc.modeling.program import Variable, abstract, trace
 from private_mcmc.modeling.site_terms import row_values
-from private_mcmc.modeling.values import of_domain
+from private_mcmc.modeling.values import Value, of_domain
 from private_mcmc.target import Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
@@ -50,8 +50,7 @@ def _beta(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...
     if family not in ("BernoulliProbs", "BinomialProbs") or not _is_handed_on(row_model, "probs"):
         return None
     trials = 1.0 if family == "BernoulliProbs" else _number(row_model, "total_count", observed=True)
-    low, high = _observed_range(row_model)
-    if a is None or b is None or trials is None or not (low >= 0 and high <= trials == round(trials)):
+    if a is None or b is None or trials is None or not _is_whole_up_to(row_model, trials):
         return None
     return posterior_beta_binomial(a, b, n=n, trials=int(trials), temper=temper, epsilons=epsilons)
 
@@ -61,8 +60,10 @@ def _gamma(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ..
     if predictor is None or predictor.family.name != "Poisson" or not _is_identity(row_model):
         return None
     rate = row_model.program.outputs[f"given:{row_model.observations[0].name}:rate"]
-    shape, largest = _number(row_model, "concentration"), _observed_range(row_model)[1]
+    shape, largest = _number(row_model, "concentration"), _observed(row_model).highest
     if shape is None or row_model.program.reads([rate]) != {"theta"} or not 1 <= largest < math.inf:
+        return None
+    if not _is_whole_up_to(row_model, largest):
         return None
     return posterior_gamma_poisson(shape, n=n, largest=int(largest), temper=temper, epsilons=epsilons)
 
@@ -73,9 +74,8 @@ def _dirichlet(row_model: RowModel, n: int, temper: float, epsilons: tuple[float
     direct = _is_handed_on(row_model, "probs")
     if observed.family != "CategoricalProbs" or not direct or concentration is None:
         return None
-    columns = [domain for _, domain in row_model.rows.items if isinstance(domain, Categories)]
     alphas = tuple(float(alpha) for alpha in np.ravel(concentration))
-    if len(columns) != len(row_model.rows.items) or np.size(concentration) != site.shape[-1]:
+    if len(alphas) != site.shape[-1] or not _is_whole_up_to(row_model, len(alphas) - 1):
         return None
     return posterior_dirichlet_categorical(alphas, n=n, temper=temper, epsilons=epsilons)
 
@@ -127,7 +127,7 @@ def normal_facts(row_model: RowModel) -> NormalFacts | None:
     if predictor.family.link != "identity" or mean is None or sd is None or noise is None:
         return None
     slope = _slope(row_model)
-    low, high = _observed_range(row_model)
+    low, high = _observed(row_model).lowest, _observed(row_model).highest
     known = None if math.isnan(slope) else slope
     return NormalFacts(mean, 1 / sd**2, 1 / noise**2, known, predictor.radius, low, high)
 
@@ -188,12 +188,18 @@ def _constant(row_model: RowModel, variable: Variable | None) -> np.ndarray | No
         return np.asarray(row_model.program.run([variable], {})[0], dtype=np.float64)
 
 
-def _observed_range(row_model: RowModel) -> tuple[float, float]:
+def _observed(row_model: RowModel) -> Value:
     """Bounds of the observed value over the row domain."""
     program = row_model.program
     target = program.outputs[f"observed:{row_model.observations[0].name}"]
     (value,) = bounds(program, row_values(program, row_model.rows), [target])
-    return value.lowest, value.highest
+    return value
+
+
+def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:
+    """Every observed value is a whole number in ``[0, largest]``."""
+    value = _observed(row_model)
+    return value.whole and value.lowest >= 0 and value.highest <= largest == round(largest)
 
 
 def _is_handed_on(row_model: RowModel, parameter: str) -> bool:

@@ -87,7 +87,8 @@ def examine(
     private = bool(proved) and meets(proved[0], target)
     refutation = None
     if not private and known.subject != "no posterior":
-        refutation = refute(row_model, n=n, temper=temper, target=target, clip=clip, preconditioner=metric)
+        binding = clip if known.subject == "Huberised posterior" else None
+        refutation = refute(row_model, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
     run = None if schedule is None else run_part(row_model, schedule, target, verdict, refutation)
     advice: tuple[Advice, ...] = ()

@@ -98,9 +98,8 @@ def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> tuple[
     at = shared.t(x)
     curves = []
     for density in (log_p, log_q):
-        total = integrand(density, shared, t) - _normalised(density, shared, t)
-        log_total = float(np.median(total[np.isfinite(total)]))
-        curves.append(np.exp(integrand(density, shared, at) - shared.log_jacobian(at) - log_total))
+        total = _log_total(integrand(density, shared, t), t)
+        curves.append(np.exp(integrand(density, shared, at) - shared.log_jacobian(at) - total))
     return (x, *curves)
 
 
@@ -125,11 +124,16 @@ def _event(log_p: LogDensity, log_q: LogDensity, on: Axis, epsilon: float) -> In
 
 
 def _normalised(log_density: LogDensity, on: Axis, t: Array) -> Array:
-    """Log density in ``t`` less its log integral, by the trapezoid rule: good enough to choose an event."""
+    """Log density in ``t`` less its log integral: good enough to choose an event."""
     values = integrand(log_density, on, t)
+    return values - _log_total(values, t)
+
+
+def _log_total(values: Array, t: Array) -> float:
+    """Log of the integral of ``exp(values)`` over ``t``, by the trapezoid rule."""
     top = float(np.max(values))
     weights = np.exp(values - top)
-    return values - top - math.log(float(np.sum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))))
+    return top + math.log(float(np.sum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))))
 
 
 def _integrate(
