@@ -21,7 +21,9 @@ class Level(IntEnum):
 # Linear in all operands together.
 _SUMS = ("add", "sub", "add_any", "neg", "reduce_sum", "cumsum", "real")
 _MOVES = ("reshape", "broadcast_in_dim", "squeeze", "expand_dims", "transpose", "slice", "split", "rev")
-_LINEAR = frozenset([*_SUMS, *_MOVES, "concatenate", "stack", "pad", "copy", "copy_p"])
+_LINEAR = frozenset(
+    [*_SUMS, *_MOVES, "convert_element_type", "concatenate", "stack", "pad", "copy", "copy_p"]
+)
 # Linear in the operands at these positions when all the others are constant.
 _LINEAR_AT = {
     "div": (0,),
@@ -47,8 +49,18 @@ def affinity(program: Program, name: str) -> Mapping[Variable, Level]:
     levels.update({v: Level.AFFINE if n == name else Level.CONSTANT for n, v in program.inputs.items()})
     for equation in program.equations:
         result = _level(equation, [levels[variable] for variable in equation.inputs], program)
+        if result is Level.AFFINE and _rounds(equation, program):
+            result = Level.UNKNOWN
         levels.update(dict.fromkeys(equation.outputs, result))
     return levels
+
+
+def _rounds(equation: Equation, program: Program) -> bool:
+    """The result is a narrower float than an operand, or no float at all."""
+    inputs = [program.avals[variable].dtype for variable in equation.inputs]
+    widest = max((dtype.itemsize for dtype in inputs if jnp.issubdtype(dtype, jnp.floating)), default=0)
+    results = [program.avals[variable].dtype for variable in equation.outputs]
+    return any(not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < widest for dtype in results)
 
 
 def _level(equation: Equation, levels: list[Level], program: Program) -> Level:
@@ -71,19 +83,11 @@ def _select(equation: Equation, moving: list[int], program: Program) -> Level:
     return Level.UNKNOWN if 0 in moving else Level.AFFINE
 
 
-def _convert(equation: Equation, moving: list[int], program: Program) -> Level:
-    source = program.avals[equation.inputs[0]].dtype
-    target = program.avals[equation.outputs[0]].dtype
-    floats = jnp.issubdtype(source, jnp.floating) and jnp.issubdtype(target, jnp.floating)
-    return Level.AFFINE if floats and target.itemsize >= source.itemsize else Level.UNKNOWN
-
-
 def _integer_power(equation: Equation, moving: list[int], program: Program) -> Level:
     return Level.AFFINE if equation.params["y"] == 1 else Level.UNKNOWN
 
 
 _SPECIAL: Mapping[str, Callable[[Equation, list[int], Program], Level]] = {
     "select_n": _select,
-    "convert_element_type": _convert,
     "integer_pow": _integer_power,
 }

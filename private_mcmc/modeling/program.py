@@ -235,7 +235,8 @@ def _hashable(value: Any) -> bool:
 def _describe_params(params: Mapping[str, Any]) -> str:
     # Functions print with memory addresses; their names and traced bodies are enough to tell them apart.
     shown = {k: getattr(v, "__qualname__", k) if callable(v) else v for k, v in params.items()}
-    return repr(sorted((k, v) for k, v in shown.items() if "_fun" not in k))
+    held = [_bytes(value) for v in params.values() for value in getattr(v, "consts", ())]
+    return repr((sorted((k, v) for k, v in shown.items() if "_fun" not in k), held))
 
 
 def _constant_key(value: Any, aval: Any) -> tuple[Any, ...]:
