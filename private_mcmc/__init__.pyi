@@ -15,7 +15,7 @@ from .errors import (
     UnsupportedModel,
 )
 from .inference import PrivateMCMC
-from .kernels import PrivateULA
+from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .modeling import Ball, Binary, Box, Categories, Counts, Real, Rows
 from .plan import Plan, plan
 from .preflight import PreflightReport, preflight
@@ -24,6 +24,7 @@ from .schedule import Schedule
 from .target import Target
 
 __all__ = [
+    "AnisotropicLangevin",
     "Ball",
     "Binary",
     "Box",
@@ -43,6 +44,7 @@ __all__ = [
     "PreflightReport",
     "PrivateMCMC",
     "PrivateMCMCError",
+    "PrivateSGLD",
     "PrivateULA",
     "ProposeTestRelease",
     "ProposeTestSample",

@@ -52,6 +52,26 @@ class Batch:
             raise DeclarationError(f"size={self.size}: must be at least 1.")
 
 
+def box_diameter(box: tuple[float, ...], preconditioner: Matrix | None) -> float:
+    """``2‖M^{-1/2}h‖``, rounded up: the diameter of a box of half-widths ``h`` under a diagonal ``M``.
+
+    Raises:
+        DeclarationError: under a full matrix, where clipping coordinates may increase distances.
+    """
+    scales: Matrix = (1.0,) * len(box) if preconditioner is None else preconditioner
+    if len(scales) != len(box):
+        raise DeclarationError(f"preconditioner has {len(scales)} rows for a box of {len(box)} half-widths.")
+    total = 0.0
+    for half, scale in zip(box, scales, strict=True):
+        if not isinstance(scale, (int, float)):
+            raise DeclarationError(
+                "box: clipping coordinates may increase distances in the norm of a full preconditioner; "
+                "use a ball, or a diagonal preconditioner."
+            )
+        total += half * half / float(scale)
+    return 2 * math.sqrt(total) * (1 + 2.0**-45)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Langevin steps ``θ' = θ − γM∇U(θ) + N(0, S)``, ``U = K + w Σ_i v_i``, each ``|∇v_i|_* ≤ C``.
@@ -70,6 +90,8 @@ class Schedule:
         batch: ``None`` for all rows at every step.
         diameter: diameter of the convex set the chain is projected on, in the norm ``‖M^{-1/2}·‖``;
             ``inf`` without projection.
+        box: half-widths of the box around the origin (coordinates of ``θ``, diagonal ``M``) that the
+            states are clipped to; with ``None``, a finite ``diameter`` is that of a ball around the origin.
         release: what leaves the curator's side: ``"last"``, ``"path"``, a tuple of steps, ``Average``.
 
     Raises:
@@ -88,6 +110,7 @@ class Schedule:
     noise: Matrix | None = None
     batch: Batch | None = None
     diameter: float = math.inf
+    box: tuple[float, ...] | None = None
     release: Release = "path"
 
     def __post_init__(self) -> None:
@@ -105,6 +128,8 @@ class Schedule:
             raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")
         if not all(0 < step < math.inf for step in steps):
             raise DeclarationError("step_size: every entry must be positive and finite.")
+        if self.box is not None:
+            self._check_box(self.box)
         self._check_release()
 
     @property
@@ -120,6 +145,12 @@ class Schedule:
         if isinstance(self.step_size, tuple):
             return math.fsum(self.step_size)
         return self.num_steps * self.step_size
+
+    def _check_box(self, box: tuple[float, ...]) -> None:
+        if len(box) != self.dim or not all(0 < half < math.inf for half in box):
+            raise DeclarationError(f"box: {self.dim} positive, finite half-widths are needed.")
+        if not self.diameter >= box_diameter(box, self.preconditioner):
+            raise DeclarationError(f"diameter={self.diameter}: smaller than that of the box.")
 
     def _check_release(self) -> None:
         if isinstance(self.release, Average):

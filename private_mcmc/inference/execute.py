@@ -120,7 +120,13 @@ def _chain(
     runner = chain_runner(langevin_program(reading, schedule), schedule, observable)
     start = _start(session.init_params, reading.dim)
     with progress("sampling", schedule.num_steps, session.progress_bar) as on_progress:
-        return runner.run(start, rows, present, Streams(keys.take("start"), keys.take("steps")), on_progress)
+        return runner.run(
+            start,
+            rows,
+            present,
+            Streams(keys.take("start"), keys.take("steps"), keys.take("batches")),
+            on_progress,
+        )
 
 
 def _start(init_params: npt.ArrayLike | None, dim: int) -> npt.NDArray[np.float64]:

@@ -13,7 +13,7 @@ from private_mcmc.inference.account import Account
 from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
 from private_mcmc.inference.execute import Outcome, Session, no_value_checks, run_declared, run_plan
-from private_mcmc.kernels import Generator, PrivateULA, run_keys
+from private_mcmc.kernels import Generator, LangevinKernel, run_keys
 from private_mcmc.modeling import Rows
 from private_mcmc.plan import Plan, RunStage
 from private_mcmc.release import (
@@ -68,7 +68,7 @@ class PrivateMCMC:
 
     def __init__(
         self,
-        kernel: PrivateULA,
+        kernel: LangevinKernel,
         *,
         rows: Rows,
         target: Target,
@@ -90,9 +90,10 @@ class PrivateMCMC:
     ) -> None:
         if guarantee not in ("posterior", "run"):
             raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
-        if not isinstance(kernel, PrivateULA):
+        if not isinstance(kernel, LangevinKernel):
             raise DeclarationError(
-                f"kernel: {type(kernel).__name__} is not a private kernel; use PrivateULA."
+                f"kernel: {type(kernel).__name__} is not a private kernel; "
+                "use PrivateULA, PrivateSGLD or AnisotropicLangevin."
             )
         if not 0 <= num_warmup < num_steps:
             raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")

@@ -1,18 +1,26 @@
 """Langevin kernels with per-row clipping, whose constants all come from one schedule."""
 
+from private_mcmc.kernels.anisotropic import AnisotropicLangevin
+from private_mcmc.kernels.base import LangevinKernel
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.chain import ChainOutput, ChainRunner, Streams, chain_runner
 from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
 from private_mcmc.kernels.random_keys import Generator, Provenance, RunKeys, run_keys
+from private_mcmc.kernels.sgld import PrivateSGLD
 from private_mcmc.kernels.ula import PrivateULA
 
 __all__ = [
+    "AnisotropicLangevin",
     "ChainOutput",
     "ChainRunner",
     "Generator",
+    "LangevinKernel",
     "LangevinProgram",
+    "PrivateSGLD",
     "PrivateULA",
     "Provenance",
     "RunKeys",
+    "StepKeys",
     "Streams",
     "chain_runner",
     "langevin_program",

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.gradient import Columns
 from private_mcmc.kernels.langevin import LangevinProgram, Observable
 from private_mcmc.schedule import Average, Schedule
@@ -24,10 +25,14 @@ _BLOCKS_A_RUN = 64
 
 
 class Streams(NamedTuple):
-    """Independent random keys of one run, one for each purpose; each is used in this run only."""
+    """Independent random keys of one run, one for each purpose; each is used in this run only.
+
+    ``batches`` is needed by schedules that draw batches.
+    """
 
     start: jax.Array
     steps: jax.Array
+    batches: jax.Array | None = None
 
 
 class ChainOutput(NamedTuple):
@@ -77,9 +82,10 @@ class ChainRunner:
         start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
         u = jnp.broadcast_to(start, (schedule.num_chains, schedule.dim))
         total = jnp.zeros(self._observed_shape())
+        keys = StepKeys(streams.steps, streams.batches)
         kept: list[npt.NDArray[np.float64]] = []
         for first, count, keep in _segments(schedule, self.block):
-            u, states, total = self.advance(u, first, count, total, streams.steps, rows)
+            u, states, total = self.advance(u, first, count, total, keys, rows)
             if keep == "all":
                 kept.append(np.asarray(states)[:count])
             elif keep == "last":
@@ -108,7 +114,7 @@ def chain_runner(
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
 
     def advance(
-        u: jax.Array, first: jax.Array, count: jax.Array, total: jax.Array, key: jax.Array, rows: Any
+        u: jax.Array, first: jax.Array, count: jax.Array, total: jax.Array, key: StepKeys, rows: Any
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         def body(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             u, states, total = carry

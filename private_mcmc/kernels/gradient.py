@@ -35,7 +35,7 @@ class AffineRows(NamedTuple):
 
 
 class GeneralRows(NamedTuple):
-    """Prepared rows of a general model, cut into blocks: leading axes ``(blocks, rows per block)``."""
+    """Prepared rows of a general model, filled up to whole blocks with rows that are absent."""
 
     columns: Columns
     present: jax.Array
@@ -91,13 +91,7 @@ def _general(model: RowModel, whitening: Whitening, clip: float) -> ClippedGradi
     per_row = jax.vmap(jax.grad(loss), in_axes=(None, 0))
 
     def prepare(columns: Columns, present: jax.Array) -> GeneralRows:
-        size = present.shape[0]
-        block = max(1, min(size, _BLOCK_ELEMENTS // model.dim))
-        blocks = -(-size // block)
-        # The last block is filled with copies of the last row, marked absent.
-        index = jnp.minimum(jnp.arange(blocks * block), size - 1).reshape(blocks, block)
-        real = jnp.arange(blocks * block).reshape(blocks, block) < size
-        return GeneralRows({k: v[index] for k, v in columns.items()}, present[index] & real)
+        return _whole_blocks(GeneralRows(columns, present), _block(present.shape[0], model.dim))
 
     def total(u: jax.Array, rows: GeneralRows) -> jax.Array:
         def add_block(carry: jax.Array, block: GeneralRows) -> tuple[jax.Array, None]:
@@ -107,6 +101,24 @@ def _general(model: RowModel, whitening: Whitening, clip: float) -> ClippedGradi
             scale = jnp.where(usable, jnp.minimum(1.0, _SAFETY * clip / jnp.maximum(norm, 1e-300)), 0.0)
             return carry + scale @ jnp.where(usable[:, None], gradients, 0.0), None
 
-        return jax.lax.scan(add_block, jnp.zeros_like(u), rows)[0]
+        size = _block(rows.present.shape[0], model.dim)
+        whole = _whole_blocks(rows, size)
+        blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:]), whole)
+        return jax.lax.scan(add_block, jnp.zeros_like(u), blocks)[0]
 
     return ClippedGradient(prepare, total)
+
+
+def _block(size: int, dim: int) -> int:
+    return max(1, min(size, _BLOCK_ELEMENTS // dim))
+
+
+def _whole_blocks(rows: GeneralRows, block: int) -> GeneralRows:
+    """Fill the last block with copies of the last row, marked absent."""
+    size = rows.present.shape[0]
+    missing = -size % block
+    if missing == 0:
+        return rows
+    index = jnp.minimum(jnp.arange(size + missing), size - 1)
+    present = rows.present[index] & (jnp.arange(size + missing) < size)
+    return GeneralRows({name: column[index] for name, column in rows.columns.items()}, present)

@@ -1,7 +1,8 @@
 """The Langevin step, and whole chains of it, read from a schedule and nothing else.
 
 One step of every chain, in whitened coordinates (``M = AAᵀ``, ``θ = Au``):
-``u' = u − γ_k (Aᵀ∇K(Au) + w Σ_i clip_C(Aᵀ∇v_i(Au))) + √(2γ_k) ξ``, ``ξ ~ N(0, I)``.
+``u' = u − γ_k (Aᵀ∇K(Au) + w f Σ_i clip_C(Aᵀ∇v_i(Au))) + √(2γ_k) ξ``, ``ξ ~ N(0, I)`` or another constant
+covariance, then perhaps a projection. The sum is over all rows (``f = 1``) or over a batch.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.errors import NotYetSupported
+from private_mcmc.kernels.batches import StepKeys, batch_sum
 from private_mcmc.kernels.gradient import Columns, clipped_gradient
-from private_mcmc.kernels.whitening import Whitening, whitening
+from private_mcmc.kernels.projection import projection
+from private_mcmc.kernels.whitening import Whitening, noise_colour, whitening
 from private_mcmc.modeling import RowModel
 from private_mcmc.schedule import Schedule
 
@@ -28,12 +30,13 @@ class LangevinProgram:
 
     Attributes:
         prepare: ``(columns, present) -> rows``, once a run.
-        step: ``(u, k, key, rows) -> u'`` for ``u`` of shape ``(chains, p)`` and step number ``k ≥ 0``.
+        step: ``(u, k, key, rows) -> u'`` for ``u`` of shape ``(chains, p)`` and step number ``k ≥ 0``;
+            ``key`` is the key of the steps, or ``StepKeys`` where the schedule draws batches.
         whitening: the change of variables between ``u`` and the unconstrained parameter.
     """
 
     prepare: Callable[[Columns, jax.Array], Any]
-    step: Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
+    step: Callable[[jax.Array, jax.Array, jax.Array | StepKeys, Any], jax.Array]
     whitening: Whitening
 
 
@@ -41,22 +44,23 @@ def langevin_program(model: RowModel, schedule: Schedule) -> LangevinProgram:
     """Build the step of ``schedule`` for ``model``.
 
     Raises:
-        NotYetSupported: for batches, projections or noise that this step does not implement.
+        DeclarationError: for a preconditioner, noise or projection that makes no sense.
     """
-    if schedule.batch is not None or schedule.noise is not None or schedule.diameter < float("inf"):
-        raise NotYetSupported("this kernel uses every row at every step, noise 2γM and no projection.")
     change = whitening(schedule.preconditioner, model.dim)
-    data_gradient = clipped_gradient(model, change, schedule.clip)
+    data_gradient = batch_sum(clipped_gradient(model, change, schedule.clip), schedule)
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
+    colour, project = noise_colour(schedule, change), projection(schedule)
 
-    def drift(u: jax.Array, rows: Any) -> jax.Array:
-        return prior_score(u) + schedule.temper * data_gradient.total(u, rows)
+    def drift(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array | None) -> jax.Array:
+        return prior_score(u) + schedule.temper * data_gradient.total(u, rows, k, key)
 
-    def step(u: jax.Array, k: jax.Array, key: jax.Array, rows: Any) -> jax.Array:
+    def step(u: jax.Array, k: jax.Array, key: jax.Array | StepKeys, rows: Any) -> jax.Array:
+        keys = key if isinstance(key, StepKeys) else StepKeys(key)
         gamma = _step_size(schedule, k)
-        noise = jax.random.normal(jax.random.fold_in(key, k), u.shape, u.dtype)
-        # The noise joins the drift before the state does: what rounds after it is post-processing.
-        return u + (jnp.sqrt(2.0 * gamma) * noise - gamma * jax.vmap(drift, in_axes=(0, None))(u, rows))
+        noise = colour(jax.random.normal(jax.random.fold_in(keys.steps, k), u.shape, u.dtype))
+        draws = None if schedule.batch is None else keys.of_chains(k, u.shape[0])
+        gradient = jax.vmap(drift, in_axes=(0, None, None, 0))(u, rows, k, draws)
+        return project(u - gamma * gradient + jnp.sqrt(2.0 * gamma) * noise)
 
     return LangevinProgram(data_gradient.prepare, step, change)
 

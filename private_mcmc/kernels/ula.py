@@ -1,38 +1,20 @@
-"""The private unadjusted Langevin algorithm, as a NumPyro kernel."""
+"""The private unadjusted Langevin algorithm."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from numpyro.infer.mcmc import MCMCKernel
-
-from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
-from private_mcmc.modeling import Binary, Domain, Real, RowModel, Rows, read
-from private_mcmc.schedule import Matrix, Release, Schedule
-from private_mcmc.target import Adjacency
-
-
-class LangevinState(NamedTuple):
-    """State under NumPyro's own driver: step number, flat unconstrained parameter, random key."""
-
-    i: jax.Array
-    z: jax.Array
-    rng_key: jax.Array
+from private_mcmc.kernels.base import LangevinKernel, Parts
+from private_mcmc.kernels.projected import check_set, set_parts
 
 
 @dataclass(frozen=True)
-class PrivateULA(MCMCKernel):  # type: ignore[misc]
+class PrivateULA(LangevinKernel):
     """Unadjusted Langevin with per-row clipping: ``θ' = θ − γM∇U(θ) + N(0, 2γM)``.
 
     ``U = K − w Σ_i log p(d_i | θ)`` with the prior part ``K`` outside the clip; the gradient of each row
-    is clipped at ``C`` in the norm ``‖M^{1/2}·‖``.
+    is clipped at ``C`` in the norm ``‖M^{1/2}·‖``. With ``radius`` or ``box`` every step ends with the
+    projection on that set, in the norm ``‖M^{-1/2}·‖``.
 
     **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement;
     under ``numpyro.infer.MCMC`` this is a curator-side tool whose draws are as private as the data.
@@ -46,133 +28,17 @@ class PrivateULA(MCMCKernel):  # type: ignore[misc]
             matrix. It must be public, or released and paid for.
         rows: the row domains; needed under ``numpyro.infer.MCMC`` only when the row columns cannot be
             told from the other arguments by their length.
+        radius: of the ball ``‖M^{-1/2}θ‖ ≤ radius`` around the origin of the unconstrained space.
+        box: half-widths of a box around the origin of the unconstrained space, one number or one for
+            each coordinate; needs a diagonal preconditioner.
     """
 
-    model: Callable[..., Any]
-    step_size: float | tuple[float, ...]
-    clip: float
-    temper: float = 1.0
-    preconditioner: Matrix | None = None
-    rows: Rows | None = None
+    radius: float | None = None
+    box: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.model):
-            raise DeclarationError("model: a NumPyro model (a function) is needed.")
-        if self.preconditioner is not None:
-            object.__setattr__(self, "preconditioner", _as_tuple(self.preconditioner))
-        if isinstance(self.step_size, (list, np.ndarray)):
-            object.__setattr__(self, "step_size", tuple(float(step) for step in self.step_size))
+        super().__post_init__()
+        check_set(self.radius, self.box)
 
-    def schedule(
-        self,
-        *,
-        adjacency: Adjacency,
-        num_rows: int,
-        dim: int,
-        num_steps: int,
-        num_chains: int,
-        release: Release,
-    ) -> Schedule:
-        """The record that the step, preflight and the accountant all read."""
-        return Schedule(
-            adjacency=adjacency,
-            num_rows=num_rows,
-            dim=dim,
-            step_size=self.step_size,
-            num_steps=num_steps,
-            num_chains=num_chains,
-            clip=self.clip,
-            temper=self.temper,
-            preconditioner=self.preconditioner,
-            release=release,
-        )
-
-    @property
-    def sample_field(self) -> str:
-        """Name of the state's field that holds the draw."""
-        return "z"
-
-    def init(
-        self,
-        rng_key: jax.Array,
-        num_warmup: int,
-        init_params: Any,
-        model_args: tuple[Any, ...],
-        model_kwargs: Mapping[str, Any] | None,
-    ) -> LangevinState:
-        """Start at ``init_params`` (flat, unconstrained) or at zero, which depends on no data."""
-        model, _, _ = self._read(model_args, model_kwargs)
-        batch = rng_key.shape if jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key) else rng_key.shape[:-1]
-        z = jnp.zeros((*batch, model.dim)) if init_params is None else jnp.asarray(init_params)
-        return LangevinState(jnp.zeros(batch, dtype=int), z, rng_key)
-
-    def sample(
-        self, state: LangevinState, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None
-    ) -> LangevinState:
-        """One step under NumPyro's driver (curator's side)."""
-        model, columns, num_rows = self._read(model_args, model_kwargs)
-        program = self._bare_program(model, num_rows)
-        rows = program.prepare(columns, jnp.ones(num_rows, dtype=bool))
-
-        def one(z: jax.Array, i: jax.Array, key: jax.Array) -> jax.Array:
-            u = program.whitening.from_parameter(z)[None]
-            return program.whitening.to_parameter(program.step(u, i, key, rows))[0].astype(z.dtype)
-
-        now = state.z, state.i, state.rng_key
-        z = one(*now) if state.z.ndim == 1 else jax.vmap(one)(*now)
-        return LangevinState(state.i + 1, z, state.rng_key)
-
-    def postprocess_fn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Callable[..., Any]:
-        """Map the flat unconstrained draw to the model's sites."""
-        model, _, _ = self._read(args, kwargs)
-        return model.constrain
-
-    def _bare_program(self, model: RowModel, num_rows: int) -> LangevinProgram:
-        steps = len(self.step_size) if isinstance(self.step_size, tuple) else 1
-        return langevin_program(
-            model,
-            self.schedule(
-                adjacency="replace_one",
-                num_rows=num_rows,
-                dim=model.dim,
-                num_steps=steps,
-                num_chains=1,
-                release="path",
-            ),
-        )
-
-    def _read(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
-    ) -> tuple[RowModel, dict[str, jax.Array], int]:
-        bound = inspect.signature(self.model).bind(*args, **(kwargs or {})).arguments
-        given = {name: value for name, value in bound.items() if value is not None}
-        rows = self.rows or _rows_by_length(given)
-        columns = {name: jnp.asarray(given[name]) for name in rows.columns}
-        num_rows = next(iter(columns.values())).shape[0]
-        public = {name: value for name, value in given.items() if name not in columns}
-        with jax.ensure_compile_time_eval():
-            return read(self.model, rows, n=num_rows, model_args=public), columns, num_rows
-
-
-def _rows_by_length(arguments: Mapping[str, Any]) -> Rows:
-    arrays = {name: value for name, value in arguments.items() if np.ndim(value) >= 1}
-    lengths = {np.shape(value)[0] for value in arrays.values()}
-    if len(lengths) != 1:
-        raise DeclarationError(
-            "the row columns cannot be told from the other array arguments, whose first axes differ: "
-            "give the kernel rows=Rows(...)."
-        )
-    return Rows(**{name: _widest(value) for name, value in arrays.items()})
-
-
-def _widest(column: Any) -> Domain:
-    """A domain for tracing the model only: no statement rests on it, and no row is mapped into it."""
-    whole = np.ndim(column) == 1 and not jnp.issubdtype(jnp.asarray(column).dtype, jnp.floating)
-    return Binary() if whole else Real(*np.shape(column)[1:])
-
-
-def _as_tuple(matrix: Any) -> Matrix:
-    array = np.asarray(matrix, dtype=np.float64)
-    if array.ndim == 1:
-        return tuple(array.tolist())
-    return tuple(tuple(row) for row in array.tolist())
+    def _parts(self, num_rows: int, dim: int) -> Parts:
+        return set_parts(self.radius, self.box, self.preconditioner, dim)

@@ -6,6 +6,7 @@ In ``u`` a preconditioned Langevin step is a plain one: ``u' = u − γ Aᵀ∇U
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Matrix
+from private_mcmc.schedule import Matrix, Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +48,8 @@ class Whitening:
         return gradient * root if root.ndim == 1 else gradient @ root
 
 
-def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
-    """Factor the schedule's ``M`` (``None``, diagonal or full, symmetric positive definite).
+def whitening(preconditioner: Matrix | None, dim: int, name: str = "preconditioner") -> Whitening:
+    """Factor the schedule's ``M`` (``None``, diagonal or full, symmetric positive definite), called ``name``.
 
     Raises:
         DeclarationError: if ``M`` has the wrong shape, is not symmetric or not positive definite.
@@ -57,14 +58,35 @@ def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
         return Whitening(None)
     matrix = np.asarray(preconditioner, dtype=np.float64)
     if matrix.shape not in ((dim,), (dim, dim)):
-        raise DeclarationError(f"preconditioner has shape {matrix.shape}: use ({dim},) or ({dim}, {dim}).")
+        raise DeclarationError(f"{name} has shape {matrix.shape}: use ({dim},) or ({dim}, {dim}).")
     if matrix.ndim == 1:
         if not (np.all(matrix > 0) and np.all(np.isfinite(matrix))):
-            raise DeclarationError("preconditioner: every diagonal entry must be positive and finite.")
+            raise DeclarationError(f"{name}: every diagonal entry must be positive and finite.")
         return Whitening(np.sqrt(matrix))
     if not np.array_equal(matrix, matrix.T):
-        raise DeclarationError("preconditioner: the matrix must be exactly symmetric.")
+        raise DeclarationError(f"{name}: the matrix must be exactly symmetric.")
     try:
         return Whitening(np.asarray(np.linalg.cholesky(matrix), dtype=np.float64))
     except np.linalg.LinAlgError as error:
-        raise DeclarationError("preconditioner: the matrix must be positive definite.") from error
+        raise DeclarationError(f"{name}: the matrix must be positive definite.") from error
+
+
+def noise_colour(schedule: Schedule, change: Whitening) -> Callable[[jax.Array], jax.Array]:
+    """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals ``(..., p)`` to the noise of the whitened step.
+
+    Raises:
+        DeclarationError: if the noise has the wrong shape, is not symmetric or not positive definite.
+    """
+    factor = whitening(schedule.noise, schedule.dim, "noise").root
+    root = np.ones(schedule.dim) if change.root is None else change.root
+    if factor is None:
+        return lambda standard: standard
+    if factor.ndim == 1 and root.ndim == 1:
+        ratio = factor / root
+        return lambda standard: standard * ratio
+    mixed = np.linalg.solve(_dense(root), _dense(factor))
+    return lambda standard: standard @ mixed.T
+
+
+def _dense(factor: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.diag(factor) if factor.ndim == 1 else factor

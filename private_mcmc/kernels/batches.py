@@ -1,0 +1,206 @@
+"""Minibatches: rows drawn as the schedule declares, and their clipped sum times its public factor.
+
+The draws cost time in proportion to the batch, not to the data: under independent choices with
+probability ``q`` the gaps between chosen rows are independent geometric numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from private_mcmc.accounting.sensitivity import batch_factor
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.gradient import ClippedGradient, Columns
+from private_mcmc.schedule import Batch, Schedule
+
+# Above this share of the rows a mask over all of them costs less than drawing and gathering.
+_LARGE_SHARE = 0.125
+
+
+class StepKeys(NamedTuple):
+    """Keys of a chain's steps: one stream for the noise, another for the batches where there are any."""
+
+    steps: jax.Array
+    batches: jax.Array | None = None
+
+    def of_chains(self, k: jax.Array, chains: int) -> jax.Array:
+        """One key for each chain's batch at step ``k``: chains draw their batches independently.
+
+        Raises:
+            DeclarationError: without a stream for batches.
+        """
+        if self.batches is None:
+            raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
+        return jax.random.split(jax.random.fold_in(self.batches, k), chains)
+
+
+class ListedRows(NamedTuple):
+    """Prepared rows, the numbers of those that are present first in ``order``, and how many are."""
+
+    rows: Any
+    order: jax.Array
+    number: jax.Array
+
+
+class BatchSum(NamedTuple):
+    """``prepare(columns, present)`` once a run; ``total(u, rows, k, key)`` the estimate at step ``k``."""
+
+    prepare: Callable[[Columns, jax.Array], Any]
+    total: Callable[[jax.Array, Any, jax.Array, jax.Array | None], jax.Array]
+
+
+def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
+    """``f · Σ_{i in batch} clip_C(∇v_i)`` with the public ``f = 1/q`` or ``n/b``; ``f = 1`` for all rows.
+
+    **Guarantee**: ``f`` never depends on the number of rows that were drawn or are present, so one row
+    adds at most ``f·C``. Batches of ``poisson``, ``fixed`` and ``cyclic`` are drawn from all
+    ``num_rows`` slots, and absent rows add zero; ``truncated_poisson`` draws among present rows only,
+    and a batch above the cap keeps a uniform subset, as its statement assumes.
+    """
+    batch = schedule.batch
+    if batch is None:
+        return BatchSum(gradient.prepare, lambda u, rows, k, key: gradient.total(u, rows))
+    draw = _SCHEMES[batch.scheme](gradient, schedule, batch)
+    prepare = gradient.prepare
+    if batch.scheme == "truncated_poisson":
+        prepare = _listed(gradient.prepare, schedule.num_rows)
+    factor = batch_factor(schedule)
+    return BatchSum(prepare, lambda u, rows, k, key: factor * draw(u, rows, k, key))
+
+
+def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
+    n, rate = schedule.num_rows, float(batch.rate or 0.0)
+    size = min(n, math.ceil(n * rate + 4 * math.sqrt(n * rate) + 4))
+
+    def masked(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+        keep = jax.random.uniform(key, (n,)) < rate
+        return gradient.total(u, _masked(rows, keep))
+
+    def gathered(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+        def add(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+            block, last, total = carry
+            index = bernoulli_positions(jax.random.fold_in(key, block), rate, size, last, n)
+            chosen = selected(rows, jnp.minimum(index, n - 1), index < n)
+            return block + 1, index[-1], total + gradient.total(u, chosen)
+
+        start = jnp.asarray(0), jnp.asarray(-1), jnp.zeros_like(u)
+        total: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, add, start)[2]
+        return total
+
+    return masked if rate > _LARGE_SHARE else gathered
+
+
+def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
+    n, rate, cap = schedule.num_rows, float(batch.rate or 0.0), int(batch.size or 0)
+    rare = max(rate, cap / n) <= _LARGE_SHARE
+
+    def total(u: jax.Array, rows: ListedRows, k: jax.Array, key: jax.Array) -> jax.Array:
+        for_number, for_subset = jax.random.split(key)
+        # The first `cap` positions tell min(Binomial(count, q), cap); given it, the subset is uniform.
+        drawn = jnp.sum(bernoulli_positions(for_number, rate, cap, jnp.asarray(-1), n) < rows.number)
+        if rare:
+            index = distinct(for_subset, cap, rows.number, drawn)
+        else:
+            index = shuffled(for_subset, n, rows.number)[:cap]
+        keep = jnp.arange(cap) < drawn
+        return gradient.total(u, selected(rows.rows, rows.order[index], keep))
+
+    return total
+
+
+def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
+    n, size = schedule.num_rows, int(batch.size or 0)
+
+    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+        if size <= _LARGE_SHARE * n:
+            index = distinct(key, size, jnp.asarray(n), jnp.asarray(size))
+        else:
+            index = shuffled(key, n, jnp.asarray(n))[:size]
+        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool)))
+
+    return total
+
+
+def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
+    size = int(batch.size or 0)
+    passes = schedule.num_rows // size
+
+    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+        index = jnp.remainder(k, passes) * size + jnp.arange(size)
+        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool)))
+
+    return total
+
+
+_SCHEMES = {"poisson": _poisson, "truncated_poisson": _truncated, "fixed": _fixed, "cyclic": _cyclic}
+
+
+def bernoulli_positions(key: jax.Array, rate: float, size: int, last: jax.Array, end: int) -> jax.Array:
+    """The next ``size`` successes after ``last`` in trials of probability ``rate``; ``end`` for those beyond.
+
+    Gaps are ``⌊log U / log(1 − q)⌋``, so the positions below ``end`` are those of independent trials.
+    """
+    # 1 − U lies in (0, 1]: its logarithm is finite.
+    logarithm = jnp.log1p(-jax.random.uniform(key, (size,)))
+    slope = math.log1p(-rate) if rate < 1 else -math.inf
+    gap = jnp.minimum(jnp.floor(logarithm / slope), end).astype(int) + 1
+    first = jnp.minimum(last + gap[0], end)
+    found: jax.Array = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, end), gap.at[0].set(first))
+    return found
+
+
+def distinct(key: jax.Array, size: int, bound: jax.Array, needed: jax.Array) -> jax.Array:
+    """``size`` numbers below ``bound``, the first ``needed`` of them a uniform draw without replacement.
+
+    Repeated numbers are drawn again until none is left. The procedure treats all numbers alike, so that
+    every ordered choice of distinct numbers is equally probable.
+    """
+    place, below = jnp.arange(size), jnp.maximum(bound, 1)
+
+    def repeated(values: jax.Array) -> jax.Array:
+        order = jnp.argsort(values, stable=True)
+        ranked = values[order]
+        same = jnp.concatenate([jnp.zeros(1, dtype=bool), ranked[1:] == ranked[:-1]])
+        return jnp.zeros(size, dtype=bool).at[order].set(same) & (place < needed)
+
+    def again(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        attempt, values, bad = carry
+        fresh = jax.random.randint(jax.random.fold_in(key, attempt), (size,), 0, below)
+        values = jnp.where(bad, fresh, values)
+        return attempt + 1, values, repeated(values)
+
+    start = jnp.asarray(0), jnp.zeros(size, dtype=int), jnp.ones(size, dtype=bool)
+    values: jax.Array = jax.lax.while_loop(lambda carry: jnp.any(carry[2]), again, start)[1]
+    return values
+
+
+def shuffled(key: jax.Array, n: int, count: jax.Array) -> jax.Array:
+    """A uniform order of the numbers below ``count``, followed by the rest."""
+    weight = jax.random.uniform(key, (n,))
+    return jnp.argsort(jnp.where(jnp.arange(n) < count, weight, 2.0))
+
+
+def selected(rows: Any, index: jax.Array, keep: jax.Array) -> Any:
+    """The rows numbered ``index``, those without ``keep`` absent."""
+    chosen = jax.tree.map(lambda leaf: leaf[index], rows)
+    return chosen._replace(present=chosen.present & keep)
+
+
+def _masked(rows: Any, keep: jax.Array) -> Any:
+    filled = jnp.pad(keep, (0, rows.present.shape[0] - keep.shape[0]))
+    return rows._replace(present=rows.present & filled)
+
+
+def _listed(
+    prepare: Callable[[Columns, jax.Array], Any], n: int
+) -> Callable[[Columns, jax.Array], ListedRows]:
+    def listed(columns: Columns, present: jax.Array) -> ListedRows:
+        rows = prepare(columns, present)
+        return ListedRows(rows, jnp.argsort(~present, stable=True)[:n], jnp.sum(present))
+
+    return listed

@@ -1,0 +1,288 @@
+"""Batches have the law that was declared, their sums a public factor, and one row a bounded influence.
+
+χ² tests use fixed seeds; each fails with probability 1e-6 for a fresh one.
+"""
+
+from itertools import combinations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.batches import batch_sum, bernoulli_positions, distinct, shuffled
+from private_mcmc.kernels.gradient import AffineRows, ClippedGradient
+from private_mcmc.modeling import Ball, Binary, Box, Rows, read
+from private_mcmc.schedule import Batch, Schedule
+from tests.examples_of_models import logistic, normal_mean
+
+LEVEL = 1e-6
+
+
+def membership(n, adjacency="add_remove", absent=(), **batch):
+    """Law of the chosen rows: the estimate with one unit vector for each row, its factor taken off."""
+
+    def prepare(columns, present):
+        return AffineRows(jnp.eye(n), jnp.ones(n), jnp.zeros(n), {}, present)
+
+    gradient = ClippedGradient(prepare, lambda u, rows: rows.present.astype(float) @ rows.design)
+    schedule = Schedule(
+        adjacency=adjacency, num_rows=n, dim=n, step_size=1.0, num_steps=10**6, clip=1.0, batch=Batch(**batch)
+    )
+    estimate = batch_sum(gradient, schedule)
+    present = ~np.isin(np.arange(n), absent)
+
+    def draw(count, seed=0):
+        with jax.enable_x64(True):
+            rows = estimate.prepare({}, jnp.asarray(present))
+            keys = jax.random.split(jax.random.key(seed), count)
+            one = jax.vmap(lambda key, k: estimate.total(jnp.zeros(n), rows, k, key))
+            return np.asarray(jax.jit(one)(keys, jnp.arange(count)))
+
+    return draw
+
+
+def chi_square(codes, wanted):
+    """Counts of ``codes`` against the probabilities of ``wanted``; what is not wanted never happens."""
+    found = {code: 0 for code in wanted}
+    for code in codes:
+        found[code] += 1
+    expected = np.array([wanted[code] for code in found]) * len(codes)
+    return stats.chisquare(list(found.values()), expected).pvalue
+
+
+def as_sets(draws):
+    return [tuple(np.flatnonzero(draw > 0.5)) for draw in draws]
+
+
+def subsets(rows):
+    return [subset for size in range(len(rows) + 1) for subset in combinations(rows, size)]
+
+
+@pytest.mark.parametrize("rate", [0.08, 0.3])
+def test_poisson_rows_are_independent(rate):
+    """All 2^5 subsets: both the gathered (rare) and the masked route."""
+    n = 5
+    wanted = {s: rate ** len(s) * (1 - rate) ** (n - len(s)) for s in subsets(range(n))}
+    draws = membership(n, scheme="poisson", rate=rate)(40_000)
+    np.testing.assert_allclose(draws[draws > 0], 1 / rate, rtol=1e-12)
+    common = {s: p for s, p in wanted.items() if p * 40_000 >= 5}
+    codes = [s if s in common else "rare" for s in as_sets(draws)]
+    if len(common) < len(wanted):
+        common["rare"] = 1 - sum(common.values())
+    assert chi_square(codes, common) > LEVEL
+
+
+def test_poisson_with_probability_one_takes_every_row():
+    np.testing.assert_array_equal(membership(5, scheme="poisson", rate=1.0)(50), 1.0)
+
+
+def test_poisson_positions_continue_over_blocks():
+    """Blocks of three positions, taken until the end, give a binomial number of rows."""
+    n, rate, count = 30, 0.25, 20_000
+
+    def number(key):
+        last, total = jnp.asarray(-1), 0
+        for block in range(10):
+            index = bernoulli_positions(jax.random.fold_in(key, block), rate, 3, last, n)
+            last, total = index[-1], total + jnp.sum(index < n)
+        return total
+
+    with jax.enable_x64(True):
+        numbers = np.asarray(jax.jit(jax.vmap(number))(jax.random.split(jax.random.key(3), count)))
+    edges = np.arange(3, 13)
+    law = stats.binom(n, rate)
+    expected = np.diff([0, *law.cdf(edges), 1]) * count
+    assert stats.chisquare(np.histogram(numbers, [-1, *(edges + 0.5), n])[0], expected).pvalue > LEVEL
+
+
+def test_fixed_batches_are_uniform_subsets():
+    n, size = 6, 2
+    draws = membership(n, "replace_one", scheme="fixed", size=size)(30_000)
+    assert set(np.unique(draws)) == {0.0, n / size}
+    assert chi_square(as_sets(draws), {s: 1 / 15 for s in combinations(range(n), size)}) > LEVEL
+
+
+def test_distinct_draws_are_uniform_ordered_choices():
+    with jax.enable_x64(True):
+        one = jax.vmap(lambda key: distinct(key, 3, jnp.asarray(4), jnp.asarray(3)))
+        found = np.asarray(jax.jit(one)(jax.random.split(jax.random.key(5), 30_000)))
+    codes = [tuple(row) for row in found.tolist()]
+    orders = {(a, b, c): 1 / 24 for a in range(4) for b in range(4) for c in range(4) if len({a, b, c}) == 3}
+    assert chi_square(codes, orders) > LEVEL
+
+
+def test_a_shuffle_puts_present_rows_first():
+    with jax.enable_x64(True):
+        orders = np.stack([shuffled(jax.random.key(seed), 7, jnp.asarray(4)) for seed in range(20)])
+    assert (np.sort(orders[:, :4], axis=1) == np.arange(4)).all()
+    assert (np.sort(orders, axis=1) == np.arange(7)).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.6])
+@pytest.mark.parametrize("absent", [(), (1, 4)])
+def test_truncated_batches_are_capped_binomial_and_uniform_among_present_rows(rate, absent):
+    """The rare route needs cap/n ≤ 1/8: 17 slots, most of them absent."""
+    n, cap = (17, 2) if rate < 0.5 else (6, 2)
+    absent = (*absent, *range(5, n))
+    rows = [i for i in range(n) if i not in absent]
+    number = stats.binom(len(rows), rate)
+    law = {0: number.pmf(0), 1: number.pmf(1), 2: number.sf(1)}
+    wanted = {s: law[len(s)] / len(list(combinations(rows, len(s)))) for s in subsets(rows) if len(s) <= cap}
+    draws = membership(n, absent=absent, scheme="truncated_poisson", rate=rate, size=cap)(40_000)
+    assert chi_square(as_sets(draws), wanted) > LEVEL
+
+
+def test_cyclic_batches_pass_over_the_rows_in_order():
+    draws = membership(6, "replace_one", scheme="cyclic", size=2)(7)
+    assert as_sets(draws) == [(0, 1), (2, 3), (4, 5)] * 2 + [(0, 1)]
+    assert draws.max() == 3
+
+
+SCHEMES = {
+    "poisson": dict(rate=0.05),
+    "masked": dict(scheme="poisson", rate=0.5),
+    "truncated_poisson": dict(rate=0.1, max_batch=4),
+    "fixed": dict(batch_size=4),
+    "cyclic": dict(batch_size=4),
+}
+
+
+def sgld(scheme, **options):
+    return PrivateSGLD(logistic, 0.3, 0.7, 0.5, **{"scheme": scheme, **SCHEMES[scheme], **options})
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_one_row_moves_a_step_by_at_most_its_share(scheme):
+    """With the same keys a present row's term is at most γ·f·w·C, at any state, in the metric of M."""
+    n, matrix = 40, ((2.0, 0.3), (0.3, 1.0))
+    rows = Rows(X=Ball(2.0, dim=2), y=Binary())
+    kernel = sgld(scheme, preconditioner=matrix)
+    reading = read(logistic, rows, n=n)
+    schedule = kernel.schedule(
+        adjacency="add_remove", num_rows=n, dim=2, num_steps=9, num_chains=1, release="path"
+    )
+    program = langevin_program(reading, schedule)
+    batch = schedule.batch
+    share = 0.3 * 0.5 * 0.7 * (1 / batch.rate if batch.rate else n / batch.size)
+    with jax.enable_x64(True):
+        columns = rows.synthetic(jax.random.key(1), n)
+        keys = StepKeys(jax.random.key(2), jax.random.key(3))
+
+        @jax.jit
+        def steps(u, present):
+            prepared = program.prepare(columns, present)
+            return jax.vmap(lambda k: program.step(u, k, keys, prepared)[0])(jnp.arange(100))
+
+        # One present row against none: the batches are drawn with the same keys.
+        nobody, one = jnp.zeros(n, bool), jnp.arange(n) == 3
+
+        @given(scale=st.floats(-1e6, 1e6))
+        @settings(max_examples=10)
+        def bounded(scale):
+            u = jnp.asarray([[scale, -0.5 * scale]])
+            moved = np.linalg.norm(np.asarray(steps(u, one) - steps(u, nobody)), axis=1)
+            assert moved.max() <= share * (1 + 1e-6) + 1e-9 * abs(scale)
+
+        bounded()
+        u = jnp.full((1, 2), 3.0)
+        moved = np.linalg.norm(np.asarray(steps(u, one) - steps(u, nobody)), axis=1)
+    assert (moved > 0.01 * share).any() and (moved < 1e-12).any()
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "masked", "fixed"])
+def test_the_estimate_is_unbiased(scheme):
+    """The mean over many batches is the full clipped sum; failure probability below 1e-5."""
+    n, rows = 40, Rows(X=Ball(2.0, dim=2), y=Binary())
+    reading = read(logistic, rows, n=n)
+    common = dict(adjacency="replace_one", num_rows=n, dim=2, num_steps=1, num_chains=4000, release="last")
+    u = np.broadcast_to([0.4, -0.2], (4000, 2))
+    with jax.enable_x64(True):
+        columns, present = rows.synthetic(jax.random.key(1), n), jnp.ones(n, bool)
+
+        def states(kernel):
+            program = langevin_program(reading, kernel.schedule(**common))
+            prepared = program.prepare(columns, present)
+            keys = StepKeys(jax.random.key(2), jax.random.key(3))
+            return np.asarray(program.step(jnp.asarray(u), 0, keys, prepared))
+
+        mean = states(sgld(scheme)) - states(PrivateULA(logistic, 0.3, 0.7, temper=0.5))
+    error = mean.std(axis=0) / np.sqrt(len(mean))
+    assert np.all(np.abs(mean.mean(axis=0)) < 5 * error)
+    assert np.all(error > 0)
+
+
+def test_chains_and_steps_draw_their_own_batches():
+    """Every row has its own gradient; batches of one row: equal gradients mean equal draws."""
+    rows, n = Rows(y=Box(-50.0, 50.0)), 1000
+    reading = read(normal_mean, rows, n=n)
+    common = dict(adjacency="replace_one", num_rows=n, dim=1, num_steps=9, num_chains=5, release="path")
+    schedule = PrivateSGLD(normal_mean, 0.1, 100.0, scheme="fixed", batch_size=1).schedule(**common)
+    program = langevin_program(reading, schedule)
+    with jax.enable_x64(True):
+        prepared = program.prepare(rows.project({"y": np.arange(n) / 20}), jnp.ones(n, bool))
+        absent = program.prepare(rows.project({"y": np.arange(n) / 20}), jnp.zeros(n, bool))
+        keys = StepKeys(jax.random.key(0), jax.random.key(1))
+        at = [
+            [program.step(jnp.zeros((5, 1)), k, keys, given) for given in (prepared, absent)] for k in (0, 1)
+        ]
+    drawn = np.round(np.concatenate([np.asarray(full - none)[:, 0] for full, none in at]) / 5).astype(int)
+    assert len(set(drawn.tolist())) == 10
+
+
+def test_noise_and_batches_come_from_disjoint_streams():
+    """Changing the stream of batches leaves the noise as it was: with no present row, the step itself."""
+    rows, n = Rows(y=Box(-5.0, 5.0)), 20
+    reading = read(normal_mean, rows, n=n)
+    schedule = PrivateSGLD(normal_mean, 0.1, 1.0, rate=0.5).schedule(
+        adjacency="add_remove", num_rows=n, dim=1, num_steps=9, num_chains=3, release="path"
+    )
+    runner = chain_runner(langevin_program(reading, schedule), schedule)
+    with jax.enable_x64(True):
+        columns = rows.project({"y": np.zeros(n)})
+
+    def run(present, batches):
+        streams = Streams(jax.random.key(0), jax.random.key(1), jax.random.key(batches))
+        return runner.run(np.zeros(1), columns, jnp.full(n, present), streams, lambda done: None).states
+
+    np.testing.assert_array_equal(run(False, 2), run(False, 3))
+    assert not np.array_equal(run(True, 2), run(True, 3))
+
+
+def test_batches_without_a_key_are_refused():
+    rows, n = Rows(y=Box(-5.0, 5.0)), 20
+    reading = read(normal_mean, rows, n=n)
+    schedule = PrivateSGLD(normal_mean, 0.1, 1.0, rate=0.5).schedule(
+        adjacency="add_remove", num_rows=n, dim=1, num_steps=9, num_chains=3, release="path"
+    )
+    runner = chain_runner(langevin_program(reading, schedule), schedule)
+    streams = Streams(jax.random.key(0), jax.random.key(1))
+    with jax.enable_x64(True):
+        columns = rows.project({"y": np.zeros(n)})
+    with pytest.raises(DeclarationError, match="batches"):
+        runner.run(np.zeros(1), columns, jnp.ones(n, bool), streams, lambda done: None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(scheme="poisson"),
+        dict(scheme="poisson", rate=0.1, batch_size=3),
+        dict(scheme="fixed", rate=0.1),
+        dict(scheme="fixed"),
+        dict(scheme="truncated_poisson", rate=0.1),
+        dict(scheme="poisson", rate=0.1, max_batch=3),
+        dict(scheme="shuffle", batch_size=3),
+        dict(scheme="fixed", batch_size=0),
+        dict(rate=0.1, radius=1.0, box=1.0),
+        dict(rate=0.1, radius=-1.0),
+    ],
+)
+def test_declarations_that_do_not_go_together_are_refused(options):
+    with pytest.raises(DeclarationError):
+        PrivateSGLD(logistic, 0.1, 1.0, **options)
