@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from private_mcmc.errors import DoThisInstead
+from private_mcmc.modeling.anatomy import Anatomy
 from private_mcmc.modeling.intervals import evaluate
 from private_mcmc.modeling.program import Program
 from private_mcmc.modeling.rows import Rows
-from private_mcmc.modeling.tracing import Anatomy
 
 Data: TypeAlias = Mapping[str, np.ndarray]
 

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.modeling.affinity import Level, affinity
+from private_mcmc.modeling.anatomy import Site
 from private_mcmc.modeling.intervals import evaluate
 from private_mcmc.modeling.prior_sites import GAUSSIAN, SEPARABLE, Separable
 from private_mcmc.modeling.program import Program, abstract, trace
-from private_mcmc.modeling.tracing import Site
 
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
 
+from private_mcmc.modeling.anatomy import Site
 from private_mcmc.modeling.program import Program
-from private_mcmc.modeling.tracing import Site
 
 Potential = Callable[[jax.Array], Any]
 
@@ -30,6 +30,9 @@ class Separable:
     lower: np.ndarray
     upper: np.ndarray
     why: str
+
+
+Rule = Callable[[Program, Site], Separable | None]
 
 
 def parameter(program: Program, site: Site, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -59,19 +62,24 @@ def _positive(*values: np.ndarray) -> bool:
     return all(bool(np.all((value > 0) & np.isfinite(value))) for value in values)
 
 
-def _normal(program: Program, site: Site) -> Separable | None:
-    """``K'' = 1/s²``; log-normal too, whose logarithm is the unconstrained coordinate."""
-    loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
-    if not _positive(scale):
-        return None
-    curvature = 1.0 / scale**2
-    return _bounded(
-        lambda u: 0.5 * jnp.square((u - loc) / scale),
-        curvature,
-        curvature,
-        site.shape,
-        f"{site.family}: K'' = 1/s²",
-    )
+def _location_scale(form: Potential, lower: float, upper: float, why: str) -> Rule:
+    """``K = form(z)``, ``z = (u−m)/s``, where ``lower ≤ form'' ≤ upper``: divided by ``s²``."""
+
+    def rule(program: Program, site: Site) -> Separable | None:
+        loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
+        if not _positive(scale):
+            return None
+        low, high = lower / scale**2, upper / scale**2
+        return _bounded(lambda u: form((u - loc) / scale), low, high, site.shape, f"{site.family}: {why}")
+
+    return rule
+
+
+# A log-normal prior is normal in its logarithm, which is the unconstrained coordinate.
+_normal = _location_scale(lambda z: 0.5 * jnp.square(z), 1.0, 1.0, "K'' = 1/s²")
+_laplace = _location_scale(jnp.abs, 0.0, math.inf, "K = |u−m|/s, convex, neither smooth nor strongly convex")
+_logistic = _location_scale(lambda z: z + 2 * softplus(-z), 0.0, 0.5, "K'' = 2σ(1−σ)/s², in (0, 1/(2s²)]")
+_soft_laplace = _location_scale(lambda z: jnp.logaddexp(z, -z), 0.0, 1.0, "K'' = sech²(z)/s², in (0, 1/s²]")
 
 
 def _student_t(program: Program, site: Site) -> Separable | None:
@@ -87,48 +95,6 @@ def _student_t(program: Program, site: Site) -> Separable | None:
         top,
         site.shape,
         f"{site.family}: −(ν+1)/(8νs²) ≤ K'' ≤ (ν+1)/(νs²), not convex",
-    )
-
-
-def _laplace(program: Program, site: Site) -> Separable | None:
-    """``K = |u−m|/s``: convex, a kink at ``m``."""
-    loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
-    if not _positive(scale):
-        return None
-    return _bounded(
-        lambda u: jnp.abs(u - loc) / scale,
-        0.0,
-        math.inf,
-        site.shape,
-        "Laplace: convex, neither smooth nor strongly convex",
-    )
-
-
-def _logistic(program: Program, site: Site) -> Separable | None:
-    """``K = z + 2 log(1+e^{−z})``, ``z = (u−m)/s``: ``0 ≤ K'' ≤ 1/2s²``."""
-    loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
-    if not _positive(scale):
-        return None
-    return _bounded(
-        lambda u: jnp.asarray((u - loc) / scale) + 2 * softplus(-(u - loc) / scale),
-        0.0,
-        0.5 / scale**2,
-        site.shape,
-        "Logistic: 0 ≤ K'' ≤ 1/(2s²)",
-    )
-
-
-def _soft_laplace(program: Program, site: Site) -> Separable | None:
-    """``K = log(e^z + e^{−z})``, ``z = (u−m)/s``: ``K'' = sech²(z)/s²``."""
-    loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
-    if not _positive(scale):
-        return None
-    return _bounded(
-        lambda u: jnp.logaddexp((u - loc) / scale, -(u - loc) / scale),
-        0.0,
-        1.0 / scale**2,
-        site.shape,
-        "SoftLaplace: 0 ≤ K'' ≤ 1/s²",
     )
 
 
@@ -284,7 +250,7 @@ def _improper(program: Program, site: Site) -> Separable | None:
     )
 
 
-SEPARABLE: Mapping[tuple[str, str], Callable[[Program, Site], Separable | None]] = {
+SEPARABLE: Mapping[tuple[str, str], Rule] = {
     ("Normal", "real"): _normal,
     ("LogNormal", "positive"): _normal,
     ("StudentT", "real"): _student_t,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.modeling.anatomy import Anatomy, Observation, Site
 from private_mcmc.modeling.constants import RowConstants, row_constants
 from private_mcmc.modeling.coupling import COUNT, refuse_coupled_rows
 from private_mcmc.modeling.predictor import MultiPredictor, Predictor, Row, View, build, predicted_loss
@@ -25,7 +26,7 @@ from private_mcmc.modeling.refusals import (
 )
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.structure import Structure, find_structure, locate
-from private_mcmc.modeling.tracing import Anatomy, Model, Observation, Site, discover, terms
+from private_mcmc.modeling.tracing import Model, discover, terms
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from private_mcmc.errors import DeclarationError, DoThisInstead
+from private_mcmc.modeling.anatomy import Anatomy
 from private_mcmc.modeling.program import Program
 from private_mcmc.modeling.rows import Rows
-from private_mcmc.modeling.tracing import Anatomy, Model
+from private_mcmc.modeling.tracing import Model
 
 
 def check_arguments(model: Model, rows: Rows, public: Mapping[str, Any], n: int) -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.modeling.affinity import Level
+from private_mcmc.modeling.anatomy import Observation
 from private_mcmc.modeling.families_mixture import mixture_entries
 from private_mcmc.modeling.families_real import REAL
 from private_mcmc.modeling.families_whole import WHOLE
@@ -19,7 +20,6 @@ from private_mcmc.modeling.intervals import bounds
 from private_mcmc.modeling.links import Link, find_link
 from private_mcmc.modeling.program import Program, Variable
 from private_mcmc.modeling.rows import Rows
-from private_mcmc.modeling.tracing import Observation
 from private_mcmc.modeling.values import Value, constant, of_domain
 
 FAMILIES: Mapping[tuple[str, str], Entry] = {**WHOLE, **REAL, **mixture_entries({**WHOLE, **REAL})}

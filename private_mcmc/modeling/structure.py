@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from private_mcmc.modeling.affinity import Level, affinity
+from private_mcmc.modeling.anatomy import Observation
 from private_mcmc.modeling.family import UNKNOWN, LikelihoodFamily, separate, total
 from private_mcmc.modeling.program import Program, Variable
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.site_terms import Term, base_of, find_term
-from private_mcmc.modeling.tracing import Observation
 
 
 @dataclass(frozen=True, eq=False)

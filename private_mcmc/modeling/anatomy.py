@@ -1,0 +1,204 @@
+"""What a NumPyro model is made of: its sites, described from the messages of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions import biject_to, constraints
+
+from private_mcmc.errors import DoThisInstead, NotYetSupported
+
+_WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A latent site.
+
+    Attributes:
+        name: its name in the model.
+        shape: shape of its value.
+        unconstrained_shape: shape on the unconstrained space.
+        slice: where it lies in the flat unconstrained vector.
+        support: name of the support, for example ``real``, ``positive``, ``simplex``.
+        constraint: NumPyro's object of the support, if its bounds are known numbers, else ``None``.
+        family: name of the distribution class, without wrappers.
+        plates: names of the plates around it.
+        improper: its density is known not to integrate.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    unconstrained_shape: tuple[int, ...]
+    slice: slice
+    support: str
+    constraint: Any
+    family: str
+    plates: tuple[str, ...]
+    improper: bool
+
+
+@dataclass(frozen=True)
+class Observation:
+    """An observed site.
+
+    Attributes:
+        name: its name in the model.
+        family: name of the distribution class, without wrappers.
+        shape: shape of its value and distribution together, in one row.
+        plates: names of the plates around it.
+    """
+
+    name: str
+    family: str
+    shape: tuple[int, ...]
+    plates: tuple[str, ...]
+
+
+@dataclass
+class Anatomy:
+    """What one run of the model was made of."""
+
+    latents: list[Site] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    deterministics: list[str] = field(default_factory=list)
+    plates: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def dim(self) -> int:
+        """Length of the flat unconstrained vector."""
+        return self.latents[-1].slice.stop if self.latents else 0
+
+
+def unwrap(fn: Any) -> Any:
+    """The distribution under ``to_event``, ``expand`` and ``mask``."""
+    while type(fn) in _WRAPPERS:
+        fn = fn.base_dist
+    return fn
+
+
+def family_name(fn: Any) -> str:
+    """Class name of NumPyro's own distributions; others keep their module, so none is mistaken for one."""
+    kind = type(fn)
+    if kind is dist.MixtureSameFamily and fn.component_distribution.event_dim == 0:
+        return f"MixtureSameFamily({family_name(unwrap(fn.component_distribution))})"
+    known = getattr(dist, kind.__name__, None) is kind
+    return kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def parameters(fn: Any) -> dict[str, Any]:
+    """The array parameters that an unwrapped distribution holds, by name."""
+    if type(fn) is dist.MixtureSameFamily:
+        inner = (
+            parameters(unwrap(fn.component_distribution)) if fn.component_distribution.event_dim == 0 else {}
+        )
+        weights = fn.mixing_distribution.probs
+        return {"weights": weights, **{f"component.{name}": value for name, value in inner.items()}}
+    names = {name for kind in type(fn).__mro__ for name in getattr(kind, "arg_constraints", {})}
+    held = {name: fn.__dict__[name] for name in sorted(names) if name in fn.__dict__}
+    return {k: v for k, v in held.items() if isinstance(v, jax.Array | np.ndarray | float | int)}
+
+
+def masks(fn: Any) -> list[Any]:
+    """The masks laid over a distribution, outermost first."""
+    found = []
+    while type(fn) in _WRAPPERS:
+        if isinstance(fn, dist.MaskedDistribution):
+            found.append(fn._mask)
+        fn = fn.base_dist
+    return found
+
+
+def describe(messages: Mapping[str, dict[str, Any]], anatomy: Anatomy) -> None:
+    """Note every site of a run, or refuse it by name."""
+    start = 0
+    for name, message in messages.items():
+        kind = message["type"]
+        if kind == "deterministic":
+            anatomy.deterministics.append(name)
+        elif kind == "sample" and message["is_observed"]:
+            anatomy.observations.append(_observation(name, message))
+        elif kind == "sample":
+            site = _latent(name, message, start)
+            start = site.slice.stop
+            anatomy.latents.append(site)
+        elif kind not in ("plate", "prng_key"):
+            raise NotYetSupported(
+                f"site {name!r} is a numpyro.{kind}; only sample and deterministic sites are read."
+            )
+
+
+def _plates(message: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(frame.name for frame in message["cond_indep_stack"])
+
+
+def _observation(name: str, message: Mapping[str, Any]) -> Observation:
+    if message["infer"].get("is_auxiliary", False):
+        raise DoThisInstead(
+            f"site {name!r} is a numpyro.factor: it can hold any function of all rows, so no row has a term "
+            "of its own; write it as an observed site inside the plate, or as a prior."
+        )
+    fn = unwrap(message["fn"])
+    return Observation(
+        name=name,
+        family=family_name(fn),
+        shape=tuple(np.broadcast_shapes(message["fn"].shape(), jnp.shape(message["value"]))),
+        plates=_plates(message),
+    )
+
+
+def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
+    fn = message["fn"]
+    if fn.support is None or fn.support.is_discrete:
+        raise DoThisInstead(
+            f"site {name!r} is a discrete latent ({type(unwrap(fn)).__name__}). If it is observed, declare "
+            "its column in Rows; otherwise sum it out, for example with MixtureSameFamily."
+        )
+    if isinstance(unwrap(fn), dist.Delta):
+        raise DoThisInstead(f"site {name!r} is a Delta, which has no density; write the value as a constant.")
+    if message["scale"] is not None or masks(fn):
+        raise NotYetSupported(
+            f"site {name!r} is a latent under handlers.scale or mask; write the prior you mean without them."
+        )
+    try:
+        transform = biject_to(fn.support)
+    except NotImplementedError as error:
+        raise NotYetSupported(
+            f"site {name!r}: its support {fn.support} has no unconstrained form."
+        ) from error
+    shape = tuple(message["value"].shape)
+    free = tuple(transform.inverse_shape(shape))
+    return Site(
+        name=name,
+        shape=shape,
+        unconstrained_shape=free,
+        slice=slice(start, start + int(np.prod(free, dtype=np.int64))),
+        support=_support_name(fn.support),
+        constraint=None if _has_tracers(fn.support) else fn.support,
+        family=family_name(unwrap(fn)),
+        plates=_plates(message),
+        improper=_is_improper(fn),
+    )
+
+
+def _has_tracers(support: Any) -> bool:
+    parts = list(vars(support).values()) if hasattr(support, "__dict__") else []
+    inner = [part for part in parts if isinstance(part, constraints.Constraint)]
+    return any(isinstance(part, jax.core.Tracer) for part in parts) or any(map(_has_tracers, inner))
+
+
+def _is_improper(fn: Any) -> bool:
+    parts = [part for name, part in vars(fn).items() if name in ("base_dist", "_component_distribution")]
+    return isinstance(fn, dist.ImproperUniform) or any(_is_improper(part) for part in parts)
+
+
+def _support_name(support: Any) -> str:
+    while type(support) is type(constraints.independent(constraints.real, 1)):
+        support = support.base_constraint
+    return type(support).__name__.strip("_").lower()
