@@ -11,6 +11,8 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
+from private_mcmc.preflight.quadrature import rounding_of
+
 Array = NDArray[np.float64]
 Box = tuple[tuple[float, float], ...]
 
@@ -147,10 +149,12 @@ def cell_masses(frame: Frame, tables: tuple[tuple[Array, Array], ...], weights: 
     return Masses(values, errors, outside)
 
 
-def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) -> CellViolation | None:
+def compare(
+    frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float, *, n: int = 1
+) -> CellViolation | None:
     """The event of all cells that help to refute ``P[A] ≤ e^ε Q[A] + δ``, if it does refute it."""
-    scale = math.exp(min(epsilon, 700.0))
-    low, high = p.values - p.errors, q.values + q.errors
+    scale, off = math.exp(min(epsilon, 700.0)), rounding_of(n)
+    low, high = p.values * (1 - off) - p.errors, q.values * (1 + off) + q.errors
     chosen = low - scale * high > 0
     if not chosen.any():
         return None

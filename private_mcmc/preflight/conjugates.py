@@ -16,7 +16,9 @@ from private_mcmc.accounting.posterior_conjugate import (
     posterior_gamma_poisson,
 )
 from private_mcmc.modeling import RowModel
+from private_mcmc.modeling.affinity import affinity
 from private_mcmc.modeling.intervals import bounds
+from private_mcmc.modeling.links import find_link
 from private_mcmc.modeling.program import Variable, abstract, trace
 from private_mcmc.modeling.site_terms import row_values
 from private_mcmc.modeling.values import Value, of_domain
@@ -59,9 +61,14 @@ def _gamma(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ..
     predictor = row_model.predictor
     if predictor is None or predictor.family.name != "Poisson" or not _is_identity(row_model):
         return None
-    rate = row_model.program.outputs[f"given:{row_model.observations[0].name}:rate"]
+    program = row_model.program
+    rate = program.outputs[f"given:{row_model.observations[0].name}:rate"]
+    link = find_link(program, affinity(program, "theta"), rate)
+    # A rate c/θ is exp(−u) of the same predictor, and not conjugate.
+    if link is None or link.name != "exp":
+        return None
     shape, largest = _number(row_model, "concentration"), _observed(row_model).highest
-    if shape is None or row_model.program.reads([rate]) != {"theta"} or not 1 <= largest < math.inf:
+    if shape is None or program.reads([rate]) != {"theta"} or not 1 <= largest < math.inf:
         return None
     if not _is_whole_up_to(row_model, largest):
         return None
@@ -92,7 +99,7 @@ def _normal(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, .
             return None
         return posterior_strongly_log_concave(steep, curvature, "replace_one")
     response = max(abs(facts.low), abs(facts.high))
-    if facts.mean != 0 or not math.isfinite(facts.radius * response) or not _has_no_offset(row_model):
+    if facts.mean != 0 or not math.isfinite(facts.radius * response):
         return None
     return posterior_normal_regression(
         facts.precision, temper * facts.noise, radius=facts.radius, response=response, n=n, epsilons=epsilons
@@ -101,9 +108,10 @@ def _normal(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, .
 
 @dataclass(frozen=True)
 class NormalFacts:
-    """``y ~ N(x·θ + o, 1/noise)``, ``θ ~ N(mean, 1/precision)`` in one dimension.
+    """``y ~ N(x·θ + o, 1/noise)``, ``θ ~ N(mean, 1/precision)`` in one dimension, ``o`` equal for all rows.
 
-    ``slope`` is ``x`` where it is the same for every row; ``radius`` bounds ``|x|``; ``low ≤ y ≤ high``.
+    ``slope`` is ``x`` where it is the same for every row, otherwise ``o = 0``; ``radius`` bounds ``|x|``;
+    ``low ≤ y ≤ high``.
     """
 
     mean: float
@@ -120,21 +128,29 @@ def normal_facts(row_model: RowModel) -> NormalFacts | None:
     predictor = row_model.predictor
     if row_model.dim != 1 or predictor is None or not _is_one_of_each(row_model):
         return None
-    if row_model.sites[0].family != "Normal" or predictor.family.name != "Normal":
+    if row_model.sites[0].family != "Normal" or row_model.observations[0].family != "Normal":
         return None
     mean, sd = _number(row_model, "loc"), _number(row_model, "scale")
     noise = _number(row_model, "scale", observed=True)
     if predictor.family.link != "identity" or mean is None or sd is None or noise is None:
         return None
-    slope = _slope(row_model)
+    slope, offset = _slope(row_model), _row_free(row_model, "offset")
+    # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
+    if math.isnan(offset) or (math.isnan(slope) and offset != 0):
+        return None
     low, high = _observed(row_model).lowest, _observed(row_model).highest
     known = None if math.isnan(slope) else slope
     return NormalFacts(mean, 1 / sd**2, 1 / noise**2, known, predictor.radius, low, high)
 
 
 def _is_one_of_each(row_model: RowModel) -> bool:
-    """One latent site, and per row one observed number without a weight."""
+    """One latent site, and per row one factor of one observed number without a weight.
+
+    A value that is broadcast against its distribution is as many factors as the two together have.
+    """
     if len(row_model.sites) != 1 or len(row_model.observations) != 1:
+        return False
+    if math.prod(row_model.observations[0].shape) != 1:
         return False
     program, name = row_model.program, row_model.observations[0].name
     weighted = any(key.startswith(f"weight:{name}:") for key in program.outputs)

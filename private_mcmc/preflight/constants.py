@@ -74,7 +74,8 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
         convex_rows=rows.convex and (idle or single),
         # Clipping may flatten descents more than ascents, so the range of a clipped loss is not bounded.
-        row_range=rows.range_bound if idle else math.inf,
+        # Bounded losses leave an improper prior improper: there is no posterior to speak of.
+        row_range=rows.range_bound if idle and row_model.prior.proper else math.inf,
         radius=math.inf if predictors is None else times(math.sqrt(widest) * (1 + 1e-15), predictors.radius),
         score=math.inf if predictors is None else predictors.family.score_bound,
     )

@@ -24,7 +24,7 @@ from private_mcmc.preflight.search import Line
 from private_mcmc.schedule import Matrix
 
 _MOST_ROWS = 7
-_MOST_LINES = 3
+_MOST_LINES = 2
 
 # Distributions of single numbers: the elements of a vector site of theirs are independent.
 _ELEMENTWISE = frozenset(

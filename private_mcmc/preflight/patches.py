@@ -25,7 +25,7 @@ from private_mcmc.preflight.cells import (
 )
 from private_mcmc.preflight.extremes import PublicRow, extreme_rows
 from private_mcmc.preflight.lines import is_independent
-from private_mcmc.preflight.search import Counts, adjacent_pairs
+from private_mcmc.preflight.search import Counts, adjacent_pairs, common_rows
 from private_mcmc.target import Target
 
 _MOST_COORDINATES = 3
@@ -82,7 +82,9 @@ def search_patch(patch: Patch, *, n: int, temper: float, target: Target) -> Foun
     """The pair with the largest excess in the first crowd of other rows that has one, or ``None``."""
     best: FoundOnPatch | None = None
     framed_crowds = 0
-    by_crowd = groupby(adjacent_pairs(len(patch.rows), n, target.adjacency), key=lambda pair: _common(*pair))
+    by_crowd = groupby(
+        adjacent_pairs(len(patch.rows), n, target.adjacency), key=lambda pair: common_rows(*pair)
+    )
     for _, pairs in by_crowd:
         listed = list(pairs)
         entry = _frame(patch, listed[0][0], temper)
@@ -96,17 +98,13 @@ def search_patch(patch: Patch, *, n: int, temper: float, target: Target) -> Foun
             p, q = laws[first], laws[second]
             if p is None or q is None or not (holds_the_mass(p) and holds_the_mass(q)):
                 continue
-            found = compare(entry[0], p, q, target.epsilon, target.delta)
+            found = compare(entry[0], p, q, target.epsilon, target.delta, n=n)
             if found is not None and (best is None or found.excess > best.violation.excess):
                 best = FoundOnPatch(patch, first, second, found, entry[0].marginals(p, q))
         framed_crowds += 1
         if best is not None or framed_crowds >= _MOST_CROWDS:
             break
     return best
-
-
-def _common(first: Counts, second: Counts) -> Counts:
-    return tuple(min(a, b) for a, b in zip(first, second, strict=True))
 
 
 def _weights(counts: Counts, temper: float) -> Array:

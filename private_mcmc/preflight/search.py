@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from private_mcmc.target import Target
 
 Counts = tuple[int, ...]
 
-_MOST_PAIRS = 80
+_MOST_PAIRS = 60
+_DECISIVE = 0.5
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,23 @@ def data_set(rows: Sequence[PublicRow], counts: Counts) -> DataSet:
 
 
 def search(line: Line, *, n: int, temper: float, target: Target) -> Found | None:
-    """The pair with the largest excess among extreme data sets; ``None`` if none of them violates."""
+    """The worst pair found with the first crowd of other rows that has one; ``None`` if none violates."""
     best: Found | None = None
-    for first, second in list(adjacent_pairs(len(line.rows), n, target.adjacency))[:_MOST_PAIRS]:
+    crowd: Counts | None = None
+    for first, second in islice(adjacent_pairs(len(line.rows), n, target.adjacency), _MOST_PAIRS):
+        before, crowd = crowd, common_rows(first, second)
+        if best is not None and (before != crowd or best.violation.excess > _DECISIVE):
+            break
         p, q = line.log_posterior(first, temper), line.log_posterior(second, temper)
-        found = violation(p, q, target.epsilon, target.delta)
+        found = violation(p, q, target.epsilon, target.delta, n=n)
         if found is not None and (best is None or found.excess > best.violation.excess):
             best = Found(line, first, second, found)
     return best
+
+
+def common_rows(first: Counts, second: Counts) -> Counts:
+    """The rows that two data sets share."""
+    return tuple(min(a, b) for a, b in zip(first, second, strict=True))
 
 
 def adjacent_pairs(rows: int, n: int, adjacency: str) -> Iterator[tuple[Counts, Counts]]:
