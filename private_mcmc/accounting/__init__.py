@@ -15,7 +15,7 @@ from private_mcmc.accounting.posterior import (
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
 )
-from private_mcmc.accounting.sensitivity import row_sensitivity, sensitivity
+from private_mcmc.accounting.sensitivity import gradient_limit, row_sensitivity, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.accounting.stepwise import stepwise
 from private_mcmc.accounting.verify import verify
@@ -37,6 +37,7 @@ __all__ = [
     "compose",
     "gaussian",
     "gdp",
+    "gradient_limit",
     "group",
     "laplace",
     "posterior_bounded",

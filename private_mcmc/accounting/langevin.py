@@ -10,7 +10,7 @@ from private_mcmc.accounting.bounds import Bound, released_steps
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Gaussian
 from private_mcmc.accounting.metric import condition_number, noise_ratio
-from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, rounding_box, sensitivity
+from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, gradient_limit, rounding_box, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.accounting.steps import check_scheme
 from private_mcmc.schedule import Schedule
@@ -67,10 +67,12 @@ def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float 
 
 
 def _rounding(schedule: Schedule) -> str:
-    return (
-        f"rounding after the sum moves a step by at most {ROUNDING_SLACK:g} of its sensitivity, as it does "
-        f"while |θ|_∞ + 4γ|∇U|_∞ ≤ {rounding_box(schedule):.3g} in whitened coordinates"
-    )
+    moves = f"rounding after the sum moves a step by at most {ROUNDING_SLACK:g} of its sensitivity"
+    if schedule.release == "path":
+        limit = gradient_limit(schedule)
+        return f"{moves}, because every coordinate of the whitened gradient is clamped at {limit:.3g}"
+    box = rounding_box(schedule)
+    return f"{moves}, as it does while |θ|_∞ + 4γ|∇U|_∞ ≤ {box:.3g} in whitened coordinates"
 
 
 def _expansion(schedule: Schedule, curvature: Curvature) -> str:

@@ -66,6 +66,18 @@ def rounding_box(schedule: Schedule) -> float:
     return allowed / (2 * UNIT_ROUNDOFF * math.sqrt(schedule.dim))
 
 
+def gradient_limit(schedule: Schedule) -> float:
+    """The bound ``G`` at which a kernel clamps every coordinate of the whitened gradient; ``inf``: none.
+
+    With ``4γG`` inside ``rounding_box`` the slack of a path release is enforced, not assumed: a clamp does
+    not increase the sensitivity. Where states are hidden no clamp is made, since contraction needs
+    the gradient itself.
+    """
+    if schedule.release != "path":
+        return math.inf
+    return rounding_box(schedule) / (4 * max(schedule.step_sizes))
+
+
 def row_change(schedule: Schedule) -> float:
     """The most that one present row adds to the computed gradient of a step, in ``|·|_*``.
 

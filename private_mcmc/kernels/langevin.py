@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from private_mcmc.accounting import gradient_limit
 from private_mcmc.kernels.batches import StepKeys, batch_sum
 from private_mcmc.kernels.gradient import Columns, clipped_gradient
 from private_mcmc.kernels.projection import projection
@@ -47,9 +48,11 @@ def langevin_program(model: RowModel, schedule: Schedule) -> LangevinProgram:
         DeclarationError: for a preconditioner, noise or projection that makes no sense.
     """
     change = whitening(schedule.preconditioner, model.dim)
-    data_gradient = batch_sum(clipped_gradient(model, change, schedule.clip), schedule)
+    columnwise = schedule.batch is None and schedule.num_chains == 1
+    data_gradient = batch_sum(clipped_gradient(model, change, schedule.clip, columnwise), schedule)
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
+    limit = gradient_limit(schedule)
 
     def drift(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array | None) -> jax.Array:
         return prior_score(u) + schedule.temper * data_gradient.total(u, rows, k, key)
@@ -60,7 +63,9 @@ def langevin_program(model: RowModel, schedule: Schedule) -> LangevinProgram:
         noise = colour(jax.random.normal(jax.random.fold_in(keys.steps, k), u.shape, u.dtype))
         draws = None if schedule.batch is None else keys.of_chains(k, u.shape[0])
         gradient = jax.vmap(drift, in_axes=(0, None, None, 0))(u, rows, k, draws)
-        return project(u - gamma * gradient + jnp.sqrt(2.0 * gamma) * noise)
+        gradient = jnp.clip(gradient, -limit, limit)
+        # The noise joins the gradient before the state does: what rounds from there on is post-processing.
+        return project(u + (jnp.sqrt(2.0 * gamma) * noise - gamma * gradient))
 
     return LangevinProgram(data_gradient.prepare, step, change)
 

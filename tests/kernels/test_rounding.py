@@ -1,0 +1,63 @@
+"""The clamp that makes the accountant's rounding slack true is in the step, and far from any real gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from private_mcmc import accounting
+from private_mcmc.kernels import PrivateULA, langevin_program
+from private_mcmc.modeling import Box, Rows, read
+from tests.examples_of_models import normal_mean
+
+ROWS = Rows(y=Box(-5.0, 5.0))
+
+
+def schedule_of(release, step_size=0.1, clip=1.0):
+    kernel = PrivateULA(normal_mean, step_size=step_size, clip=clip)
+    return kernel.schedule(
+        adjacency="replace_one", num_rows=9, dim=1, num_steps=3, num_chains=1, release=release
+    )
+
+
+def steep(y=None):
+    """A prior whose gradient is enormous."""
+    mu = numpyro.sample("mu", dist.Normal(0, 1e-9))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def moved(model, schedule, start):
+    """How far one step without noise-sized help moves the state."""
+    reading = read(model, ROWS, n=9)
+    with jax.enable_x64(True):
+        program = langevin_program(reading, schedule)
+        rows = program.prepare({"y": jnp.zeros(9)}, jnp.ones(9, bool))
+        after = program.step(jnp.full((1, 1), start), 0, jax.random.key(0), rows)
+    return abs(float(after[0, 0]) - start)
+
+
+def test_a_path_clamps_the_gradient_at_the_accountants_limit():
+    schedule = schedule_of("path")
+    limit = accounting.gradient_limit(schedule)
+    assert moved(steep, schedule, 1.0) == pytest.approx(0.1 * limit, rel=1e-3)
+
+
+def test_hidden_states_are_not_clamped_since_contraction_needs_the_gradient():
+    schedule = schedule_of("last")
+    assert accounting.gradient_limit(schedule) == np.inf
+    assert moved(steep, schedule, 1.0) == pytest.approx(0.1 * 1e18, rel=1e-3)
+
+
+def test_the_limit_lies_beyond_the_clipped_sum_of_a_million_rows():
+    limit = accounting.gradient_limit(schedule_of("path", clip=0.01))
+    assert limit > 1e4 > 1_000_000 * 0.01 / 2
+
+
+def test_within_the_limit_two_rounded_gradients_differ_by_the_slack_at_most():
+    """Rounding a coordinate of size G costs at most G·u, four times over, for each of two runs."""
+    schedule = schedule_of("path")
+    moves = 2 * 4 * accounting.gradient_limit(schedule) * 2.0**-53
+    assert moves <= 1.001e-9 * accounting.sensitivity(schedule)
