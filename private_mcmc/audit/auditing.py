@@ -14,14 +14,14 @@ from private_mcmc.audit.mechanism import Mechanism, Pair, Score
 from private_mcmc.audit.result import AttackResult, AuditResult
 from private_mcmc.audit.threshold import Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels import LangevinKernel
 
 _PILOT_RUNS = 2_000
 _LEAST_RUNS = 40
 
 
 def audit(
-    kernel_or_mechanism: PrivateULA | Mechanism,
+    kernel_or_mechanism: LangevinKernel | Mechanism,
     pair: Pair | None = None,
     *,
     delta: float = 1e-5,
@@ -97,7 +97,7 @@ def audit_at(
     return tuple(at(epsilon, delta) for epsilon, delta in points)
 
 
-def _mechanism(given: PrivateULA | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
+def _mechanism(given: LangevinKernel | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
     if isinstance(given, Mechanism):
         if declared:
             raise DeclarationError(f"{sorted(declared)}: a mechanism brings its own declarations.")

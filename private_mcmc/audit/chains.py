@@ -20,7 +20,8 @@ from private_mcmc.audit.pairs import worst_pairs
 from private_mcmc.audit.scores import chain_scores
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.columns import on_device
-from private_mcmc.kernels import ChainRunner, PrivateULA, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import ChainRunner, LangevinKernel, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.langevin import LangevinProgram
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.preflight.curvature import curvature
@@ -51,7 +52,7 @@ class Machinery:
 
 
 def chain_mechanism(
-    kernel: PrivateULA,
+    kernel: LangevinKernel,
     *,
     rows: Rows,
     target: Target,
@@ -109,8 +110,7 @@ class _Repeated:
         self, parts: Machinery, reading: RowModel, schedule: Schedule, rows: Rows, start: FloatArray
     ) -> None:
         self._schedule, self._rows, self._start = schedule, rows, start
-        self._program = parts.program(reading, schedule)
-        self._make = parts.runner
+        self._parts, self._reading = parts, reading
         self._runners: dict[int, ChainRunner] = {}
 
     def draw(self, data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
@@ -131,7 +131,7 @@ class _Repeated:
     def _runner(self, block: int) -> ChainRunner:
         if block not in self._runners:
             wide = replace(self._schedule, num_chains=block * self._schedule.num_chains)
-            self._runners[block] = self._make(self._program, wide)
+            self._runners[block] = self._parts.runner(self._parts.program(self._reading, wide), wide)
         return self._runners[block]
 
 
@@ -148,7 +148,8 @@ def _averages(
         columns, present = on_device(rows, dict(data), schedule.num_rows)
         with jax.enable_x64(True):
             prepared = runner.prepare(columns, present)
-            keys = jax.random.split(_streams(seed.spawn(1)[0]).steps, count)
+            _, *used = _streams(seed.spawn(1)[0])
+            keys = StepKeys(*(jax.random.split(key, count) for key in used if key is not None))
             first = runner.program.whitening.from_parameter(jnp.asarray(start))
             u = jnp.broadcast_to(first, (count, schedule.num_chains, schedule.dim))
             total = jnp.zeros((count, *shape))
@@ -182,9 +183,8 @@ def _workers() -> int:
 
 
 def _streams(seed: np.random.SeedSequence) -> Streams:
-    words = seed.generate_state(4, np.uint32).reshape(2, 2)
-    start, steps = (jax.random.wrap_key_data(jnp.asarray(pair), impl="threefry2x32") for pair in words)
-    return Streams(start, steps)
+    words = seed.generate_state(6, np.uint32).reshape(3, 2)
+    return Streams(*(jax.random.wrap_key_data(jnp.asarray(pair), impl="threefry2x32") for pair in words))
 
 
 def _release_name(release: Release | Expectations) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.accounting.sensitivity import batch_factor
 from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.audit.mechanism import DataSet, Pair, Score
 from private_mcmc.inference.columns import on_device
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.gradient import ClippedGradient, clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel
 from private_mcmc.schedule import Schedule
@@ -20,33 +22,37 @@ from private_mcmc.schedule import Schedule
 def chain_scores(model: RowModel, schedule: Schedule, start: FloatArray, pair: Pair) -> Mapping[str, Score]:
     """Attacks on the released states of ``schedule``, whose chains start at ``start``, shape ``(p,)``."""
     scores: dict[str, Score] = {"loss of the row": loss_of_the_row(model, schedule, pair)}
-    if schedule.release == "path" and schedule.batch is None and schedule.noise is None:
+    if schedule.release == "path":
         scores["likelihood ratio"] = path_likelihood_ratio(model, schedule, start, pair)
     return scores
 
 
 def path_likelihood_ratio(model: RowModel, schedule: Schedule, start: FloatArray, pair: Pair) -> Score:
-    """``Σ_k ⟨Φ' − Φ, x_{k+1} − (Φ + Φ')/2⟩/(2γ_k)``: exact, because each step is Gaussian given the last.
+    """``Σ_k log p'(x_{k+1} | x_k) − log p(x_{k+1} | x_k)``, each step Gaussian given the last and the batch.
 
-    By the lemma of Neyman and Pearson no test of the path is better.
+    With every row at every step and noise ``2γM`` this is the likelihood ratio, which no test of the path
+    can beat (Neyman, Pearson). With batches the differing row is in with probability ``q`` and out
+    otherwise, all others in with weight ``q``; other noise and projections are left out of the formula.
     """
     change = whitening(schedule.preconditioner, model.dim)
     gradient = clipped_gradient(model, change, schedule.clip)
     prior = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
-    with jax.enable_x64(True):
-        prepared = [
-            gradient.prepare(*on_device(model.rows, dict(data), schedule.num_rows))
-            for data in (pair.first, pair.second)
-        ]
+    share, factor = _share(schedule), batch_factor(schedule)
+    sides = [_with_and_without(gradient, model, schedule, data) for data in (pair.first, pair.second)]
     gammas = np.asarray(schedule.step_sizes)
 
-    def moved(u: jax.Array, gamma: jax.Array, rows: object) -> jax.Array:
-        after: jax.Array = u - gamma * (prior(u) + schedule.temper * gradient.total(u, rows))
-        return after
+    def log_density(u: jax.Array, after: jax.Array, gamma: jax.Array, side: tuple[Any, Any]) -> jax.Array:
+        everyone, others = (gradient.total(u, rows) for rows in side)
+        crowd = prior(u) + schedule.temper * share * factor * others
+        row = schedule.temper * factor * (everyone - others)
+        steps = jnp.stack([crowd, crowd + row])
+        distance = jnp.sum((after - u + gamma * steps) ** 2, axis=-1)
+        weights = jnp.log(jnp.asarray([max(1 - share, 0.0), share]))
+        return jax.scipy.special.logsumexp(weights - distance / (4 * gamma))
 
     def of_step(before: jax.Array, after: jax.Array, gamma: jax.Array) -> jax.Array:
-        one, two = (moved(before, gamma, rows) for rows in prepared)
-        return (two - one) @ (after - (one + two) / 2) / (2 * gamma)
+        one, two = (log_density(before, after, gamma, side) for side in sides)
+        return two - one
 
     @jax.jit
     def of_runs(theta: jax.Array) -> jax.Array:
@@ -59,6 +65,24 @@ def path_likelihood_ratio(model: RowModel, schedule: Schedule, start: FloatArray
 
     shape = schedule.num_chains, schedule.num_steps, model.dim
     return _on_states(of_runs, shape)
+
+
+def _share(schedule: Schedule) -> float:
+    """Probability that a row is in a step's batch."""
+    batch = schedule.batch
+    if batch is None:
+        return 1.0
+    return batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
+
+
+def _with_and_without(
+    gradient: ClippedGradient, model: RowModel, schedule: Schedule, data: DataSet
+) -> tuple[Any, Any]:
+    """Prepared rows of ``data``, and those without its differing row, the last one of the longer data set."""
+    with jax.enable_x64(True):
+        columns, present = on_device(model.rows, dict(data), schedule.num_rows)
+        others = present & (jnp.arange(len(present)) < schedule.num_rows - 1)
+        return gradient.prepare(columns, present), gradient.prepare(columns, others)
 
 
 def loss_of_the_row(model: RowModel, schedule: Schedule, pair: Pair) -> Score:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.mechanism import Mechanism
 from private_mcmc.audit.zoo import ZOO, ZooModel
-from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateSGLD, PrivateULA
 from private_mcmc.release import Expectations
-from private_mcmc.schedule import Release
+from private_mcmc.schedule import BatchScheme, Release
 from private_mcmc.target import Adjacency, Target
 
 NUM_STEPS = 10
@@ -36,35 +36,61 @@ class Setting:
         return f"{self.model}, {self.kernel}, {self.release}, {self.adjacency}"
 
 
-def _plain(zoo: ZooModel) -> PrivateULA:
-    return PrivateULA(zoo.model, step_size=zoo.step_size, clip=zoo.clip)
+@dataclass(frozen=True)
+class SweptKernel:
+    """A kernel made for a model of the zoo, and the adjacencies, releases and rows it is swept with."""
+
+    make: Callable[[ZooModel], LangevinKernel]
+    adjacencies: tuple[Adjacency, ...] = get_args(Adjacency)
+    releases: tuple[str, ...] = ("last", "path", "steps", "expectations")
+    num_rows: int | None = None
 
 
-def _tempered(zoo: ZooModel) -> PrivateULA:
-    return PrivateULA(zoo.model, step_size=2 * zoo.step_size, clip=zoo.clip, temper=0.5)
+def _with(**fields: Any) -> Callable[[ZooModel], LangevinKernel]:
+    return lambda zoo: PrivateULA(zoo.model, step_size=zoo.step_size, clip=zoo.clip, **fields)
 
 
-def _preconditioned(zoo: ZooModel) -> PrivateULA:
-    diagonal = tuple(0.5 + index for index in range(zoo.dim))
-    return PrivateULA(zoo.model, step_size=zoo.step_size, clip=zoo.clip, preconditioner=diagonal)
+def _batches(scheme: BatchScheme, **fields: Any) -> Callable[[ZooModel], LangevinKernel]:
+    return lambda zoo: PrivateSGLD(
+        zoo.model, step_size=zoo.step_size, clip=zoo.clip, scheme=scheme, batch_size=1, **fields
+    )
 
 
-def _full_metric(zoo: ZooModel) -> PrivateULA:
-    matrix = tuple(tuple(1.0 if i == j else 0.6 for j in range(zoo.dim)) for i in range(zoo.dim))
-    return PrivateULA(zoo.model, step_size=zoo.step_size, clip=zoo.clip, preconditioner=matrix)
+def _diagonal(zoo: ZooModel) -> LangevinKernel:
+    return _with(preconditioner=tuple(0.5 + index for index in range(zoo.dim)))(zoo)
 
 
-def _decreasing(zoo: ZooModel) -> PrivateULA:
+def _full_metric(zoo: ZooModel) -> LangevinKernel:
+    places = range(zoo.dim)
+    return _with(preconditioner=tuple(tuple(1.0 if i == j else 0.6 for j in places) for i in places))(zoo)
+
+
+def _decreasing(zoo: ZooModel) -> LangevinKernel:
     steps = tuple(2 * zoo.step_size / (1 + index / 4) for index in range(NUM_STEPS))
     return PrivateULA(zoo.model, step_size=steps, clip=zoo.clip)
 
 
-KERNELS: dict[str, Callable[[ZooModel], PrivateULA]] = {
-    "plain": _plain,
-    "tempered": _tempered,
-    "diagonal metric": _preconditioned,
-    "full metric": _full_metric,
-    "decreasing steps": _decreasing,
+def _anisotropic(zoo: ZooModel) -> LangevinKernel:
+    noise = tuple(1.0 + index for index in range(zoo.dim))
+    return AnisotropicLangevin(zoo.model, step_size=zoo.step_size, clip=zoo.clip, noise=noise)
+
+
+_FULL_SLOTS: tuple[Adjacency, ...] = ("replace_one", "zero_out")
+
+KERNELS = {
+    "plain": SweptKernel(_with()),
+    "tempered": SweptKernel(_with(temper=0.5)),
+    "diagonal metric": SweptKernel(_diagonal),
+    "full metric": SweptKernel(_full_metric),
+    "decreasing steps": SweptKernel(_decreasing),
+    "projected": SweptKernel(_with(radius=1.0)),
+    "anisotropic noise": SweptKernel(_anisotropic, releases=("last", "path", "steps")),
+    "poisson batches": SweptKernel(_batches("poisson"), num_rows=3),
+    "fixed batches": SweptKernel(_batches("fixed"), _FULL_SLOTS, num_rows=3),
+    "cyclic batches": SweptKernel(_batches("cyclic"), _FULL_SLOTS, num_rows=3),
+    "truncated batches": SweptKernel(
+        _batches("truncated_poisson", max_batch=2), ("add_remove",), ("path",), num_rows=3
+    ),
 }
 
 
@@ -77,28 +103,24 @@ def _releases(zoo: ZooModel) -> dict[str, Release | Expectations]:
     }
 
 
-def _rows(adjacency: Adjacency) -> int:
-    return 1 if adjacency == "replace_one" else 2
-
-
 def settings() -> Iterator[Setting]:
-    """Every combination; nothing is built or compiled before ``build`` is called."""
-    for (model, zoo), (kernel, make) in product(ZOO.items(), KERNELS.items()):
-        for release, adjacency in product(_releases(zoo), get_args(Adjacency)):
-            yield Setting(model, kernel, release, adjacency, _builder(zoo, make, release, adjacency))
+    """Every combination that is certified; nothing is built or compiled before ``build`` is called."""
+    for (model, zoo), (kernel, swept) in product(ZOO.items(), KERNELS.items()):
+        for release, adjacency in product(swept.releases, swept.adjacencies):
+            yield Setting(model, kernel, release, adjacency, _builder(zoo, swept, release, adjacency))
 
 
 def _builder(
-    zoo: ZooModel, make: Callable[[ZooModel], PrivateULA], release: str, adjacency: Adjacency
+    zoo: ZooModel, swept: SweptKernel, release: str, adjacency: Adjacency
 ) -> Callable[[], Mechanism]:
     def build() -> Mechanism:
         return chain_mechanism(
-            make(zoo),
+            swept.make(zoo),
             rows=zoo.rows,
             target=Target(2.0, 1e-3, adjacency),
             release=_releases(zoo)[release],
             num_steps=NUM_STEPS,
-            n=_rows(adjacency),
+            n=swept.num_rows or (1 if adjacency == "replace_one" else 2),
         )
 
     return build

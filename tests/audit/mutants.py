@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from private_mcmc.audit import Machinery
-from private_mcmc.kernels import chain, gradient, langevin
+from private_mcmc.kernels import batches, chain, gradient, langevin
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,16 @@ class Change:
 def machinery(*changes: Change) -> Machinery:
     """The kernels' modules compiled again from their source, with ``changes``."""
     changed_gradient = _compiled(gradient, changes)
-    changed_langevin = _compiled(langevin, changes, clipped_gradient=changed_gradient.clipped_gradient)
-    changed_chain = _compiled(chain, changes)
-    unused = {change.module for change in changes} - {gradient, langevin, chain}
+    changed_batches = _compiled(batches, changes)
+    changed_langevin = _compiled(
+        langevin,
+        changes,
+        clipped_gradient=changed_gradient.clipped_gradient,
+        batch_sum=changed_batches.batch_sum,
+        StepKeys=changed_batches.StepKeys,
+    )
+    changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)
+    unused = {change.module for change in changes} - {gradient, batches, langevin, chain}
     assert not unused, unused
     return Machinery(changed_langevin.langevin_program, changed_chain.chain_runner)
 
@@ -76,4 +83,11 @@ CLIP_IN_THE_WRONG_NORM = Change(
     gradient,
     "norm = jnp.linalg.norm(design, axis=-1)",
     "norm = jnp.linalg.norm(jax.vmap(predictor.design)(columns), axis=-1)",
+)
+BATCH_FIXED = Change(batches, "jax.random.fold_in(self.batches, k)", "self.batches")
+DIVIDED_BY_THE_REALISED_SIZE = Change(
+    batches,
+    "return gradient.total(u, _masked(rows, keep))",
+    "drawn = _masked(rows, keep); "
+    "return gradient.total(u, drawn) * rate * n / jnp.maximum(jnp.sum(drawn.present), 1)",
 )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from private_mcmc.audit.settings import settings
 from private_mcmc.cli.main import main
 
 MODEL = """
@@ -39,7 +40,7 @@ def test_a_run_is_audited_from_a_model_file(tmp_path, monkeypatch, capsys):
 
 
 def test_a_part_of_the_sweep_runs_from_the_shell(monkeypatch, capsys):
-    code = call(monkeypatch, "audit", "sweep", "--every", "200", "--num-runs", "400", "--json")
+    code = call(monkeypatch, "audit", "sweep", "--every", "300", "--num-runs", "400", "--json")
     found = json.loads(capsys.readouterr().out)
     assert code == 0
-    assert found["settings"] == 4
+    assert found["settings"] == 2 * len(list(settings())[::300])
