@@ -241,11 +241,14 @@ class _Search:
         bump = 1e-6 * inner + 1e-300
         bend = np.maximum((np.asarray(self.phi.tangent(inner + bump)[0]) - slopes) / bump, 0.0)
         weighted = (np.maximum(self.phi.value(inner) - z[1:], 0.0)) / self.variances
-        gradient = weighted[1:] * slopes[1:] - weighted[:-1]
+        # A modulus with an infinite slope at zero gives 0·∞ there: such a shift stays where it is.
+        with np.errstate(invalid="ignore"):
+            gradient = weighted[1:] * slopes[1:] - weighted[:-1]
+            curved = weighted[1:] * bend[1:]
         free = np.isfinite(gradient) & ((inner[1:] > 0) | (gradient < 0))
         if not free.any():
             return None
-        diagonal = 1 / self.variances[:-1] + (slopes[1:] ** 2) / self.variances[1:] + weighted[1:] * bend[1:]
+        diagonal = 1 / self.variances[:-1] + (slopes[1:] ** 2) / self.variances[1:] + curved
         coupling = -slopes[1:] / self.variances[1:]
         if len(gradient) == 1:
             return -gradient / (diagonal * (1 + damping))
