@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
+
+import jax
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.kernels import LangevinKernel
+from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
@@ -18,6 +21,7 @@ from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
 Guarantee = Literal["posterior", "run"]
+Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,23 @@ class Decision:
     report: PreflightReport
     statement: Statement
     expectations: ExpectationsPlan | QuantilePlan | None
+
+    @cached_property
+    def runner(self) -> ChainRunner:
+        """The schedule's chain, compiled at its first run; it holds no data."""
+        observable = None if self.expectations is None else self.expectations.observable
+        return chain_runner(langevin_program(self.reading, self.schedule), self.schedule, observable)
+
+    @cached_property
+    def constrain(self) -> Constrain:
+        """Flat states ``(chains, kept, p)`` to the model's sites, compiled at its first use."""
+        return constrainer(self.reading)
+
+
+def constrainer(reading: RowModel) -> Constrain:
+    """``reading.constrain`` for arrays of states ``(chains, kept, p)``, compiled."""
+    compiled: Constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
+    return compiled
 
 
 def decide(declared: Declaration, n: int) -> Decision:

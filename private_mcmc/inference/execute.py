@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -16,11 +16,11 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.columns import Columns, on_device
-from private_mcmc.inference.decision import Decision, Declaration
+from private_mcmc.inference.decision import Constrain, Decision, Declaration, constrainer
 from private_mcmc.inference.progress import progress
-from private_mcmc.kernels import RunKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import ChainRunner, RunKeys, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.chain import ChainOutput
-from private_mcmc.modeling import RowModel, Rows
+from private_mcmc.modeling import Rows
 from private_mcmc.plan import Plan, RunStage, run_schedule
 from private_mcmc.release import (
     Curator,
@@ -67,8 +67,7 @@ def run_declared(
     """Run the decided schedule once and release what was declared."""
     rows, present = on_device(declared.rows, columns, decision.schedule.num_rows)
     expectations = decision.expectations
-    observable = None if expectations is None else expectations.observable
-    output = _chain(decision.reading, decision.schedule, rows, present, keys, session, observable)
+    output = _chain(decision.runner, rows, present, keys, session)
     statement = _marked(decision.statement.of(_name()), keys)
     if expectations is not None and output.average is not None:
         released = expectations.release(output.average, keys.provenance.to_dict())
@@ -77,7 +76,7 @@ def run_declared(
             statement,
             curator=_curator(session, declared.rows, columns, output),
         )
-    states = _states(decision.reading, decision.schedule, output, statement, keys, session.num_warmup)
+    states = _states(decision.constrain, decision.schedule, output, statement, keys, session.num_warmup)
     return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output))
 
 
@@ -99,8 +98,9 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
         budget, plan.target.adjacency, (moments.statement.of(_name()), run_statement)
     )
     statement = _marked(statement, keys)
-    output = _chain(problem.reading, schedule, rows, present, keys, session, None)
-    released = _states(problem.reading, schedule, output, statement, keys, stage.num_warmup)
+    runner = chain_runner(langevin_program(problem.reading, schedule), schedule)
+    output = _chain(runner, rows, present, keys, session)
+    released = _states(constrainer(problem.reading), schedule, output, statement, keys, stage.num_warmup)
     return Outcome(released, statement, moments, stage, _curator(session, plan.rows, columns, output))
 
 
@@ -109,17 +109,14 @@ def _curator(session: Session, rows: Rows, columns: Columns, output: ChainOutput
 
 
 def _chain(
-    reading: RowModel,
-    schedule: Schedule,
+    runner: ChainRunner,
     rows: dict[str, jax.Array],
     present: jax.Array,
     keys: RunKeys,
     session: Session,
-    observable: Callable[[jax.Array], jax.Array] | None,
 ) -> ChainOutput:
-    runner = chain_runner(langevin_program(reading, schedule), schedule, observable)
-    start = _start(session.init_params, reading.dim)
-    with progress("sampling", schedule.num_steps, session.progress_bar) as on_progress:
+    start = _start(session.init_params, runner.schedule.dim)
+    with progress("sampling", runner.schedule.num_steps, session.progress_bar) as on_progress:
         return runner.run(
             start,
             rows,
@@ -139,7 +136,7 @@ def _start(init_params: npt.ArrayLike | None, dim: int) -> npt.NDArray[np.float6
 
 
 def _states(
-    reading: RowModel,
+    constrain: Constrain,
     schedule: Schedule,
     output: ChainOutput,
     statement: Statement,
@@ -150,7 +147,6 @@ def _states(
         raise ReleaseError("this schedule keeps no states: it releases averages.")
     grid = state_grid(schedule)
     with jax.enable_x64(True):
-        constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
         samples = {
             name: np.asarray(value)
             for name, value in constrain(jnp.asarray(grid.round(output.states))).items()

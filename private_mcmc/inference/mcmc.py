@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -105,8 +106,9 @@ class PrivateMCMC:
             num_steps=num_steps,
             num_chains=num_chains,
             guarantee=guarantee,
-            model_args=dict(model_args or {}),
+            model_args=copy.deepcopy(dict(model_args or {})),
         )
+        self._decided: tuple[int, Decision] | None = None
         self._plan: Plan | None = None
         self._session = Session(num_warmup, init_params, progress_bar, curator)
         self._account = Account(ledger, dataset, purpose)
@@ -155,7 +157,13 @@ class PrivateMCMC:
         rows = self._n if n is None else n
         if rows is None:
             raise DeclarationError("decide(n): the number of rows is needed.")
-        return decide(self._declared, rows)
+        return self._decision(rows)
+
+    def _decision(self, n: int) -> Decision:
+        """Decided once for a number of rows: the declarations it rests on are frozen copies."""
+        if self._decided is None or self._decided[0] != n:
+            self._decided = n, decide(self._declared, n)
+        return self._decided[1]
 
     def run(self, *args: Any, rng_key: Any = None, **columns: Any) -> None:
         """Run on the private ``columns``: the model's row arguments, by position or by name.
@@ -180,7 +188,7 @@ class PrivateMCMC:
             with self._account.charge(self._plan.statement, declared, checked), no_value_checks():
                 self._outcome = run_plan(self._plan, checked, keys, self._session)
             return
-        decision = decide(declared, n)
+        decision = self._decision(n)
         with self._account.charge(decision.statement, declared, checked), no_value_checks():
             self._outcome = run_declared(declared, decision, checked, keys, self._session)
 

@@ -25,7 +25,10 @@ _BLOCK_ELEMENTS = 2**22
 
 
 class AffineRows(NamedTuple):
-    """Prepared rows of a one-predictor model: whitened designs ``Aᵀx_i``, their norms, offsets, columns."""
+    """Prepared rows of a one-predictor model: whitened designs ``Aᵀx_i``, their norms, offsets, columns.
+
+    ``design`` is ``(N, p)``, or ``(p, N)`` where the gradient is columnwise.
+    """
 
     design: jax.Array
     norm: jax.Array
@@ -57,14 +60,20 @@ class ClippedGradient:
     total: Callable[[jax.Array, Any], jax.Array]
 
 
-def clipped_gradient(model: RowModel, whitening: Whitening, clip: float) -> ClippedGradient:
-    """The clipped data gradient of ``model`` in whitened coordinates; the faster exact route is chosen."""
+def clipped_gradient(
+    model: RowModel, whitening: Whitening, clip: float, columnwise: bool = False
+) -> ClippedGradient:
+    """The clipped data gradient of ``model`` in whitened coordinates; the faster exact route is chosen.
+
+    ``columnwise`` stores designs as ``(p, N)``, several times faster for one state at a time and slower
+    for a few of them; rows cannot be selected then.
+    """
     if model.predictor is not None:
-        return _affine(model.predictor, whitening, clip)
+        return _affine(model.predictor, whitening, clip, columnwise)
     return _general(model, whitening, clip)
 
 
-def _affine(predictor: Predictor, whitening: Whitening, clip: float) -> ClippedGradient:
+def _affine(predictor: Predictor, whitening: Whitening, clip: float, columnwise: bool) -> ClippedGradient:
     score = jax.vmap(jax.grad(predictor.loss))
 
     def prepare(columns: Columns, present: jax.Array) -> AffineRows:
@@ -73,13 +82,14 @@ def _affine(predictor: Predictor, whitening: Whitening, clip: float) -> ClippedG
         usable = jnp.isfinite(norm)
         design = jnp.where(usable[:, None], design, 0.0)
         offset = jax.vmap(predictor.offset)(columns)
-        return AffineRows(design, norm, offset, columns, present & usable)
+        return AffineRows(design.T if columnwise else design, norm, offset, columns, present & usable)
 
     def total(u: jax.Array, rows: AffineRows) -> jax.Array:
-        slope = score(rows.design @ u + rows.offset, rows.columns)
+        shift = u @ rows.design if columnwise else rows.design @ u
+        slope = score(shift + rows.offset, rows.columns)
         cap = jnp.where(rows.present & (rows.norm > 0), _SAFETY * clip / rows.norm, 0.0)
         slope = jnp.clip(jnp.where(jnp.isnan(slope), 0.0, slope), -cap, cap)
-        return slope @ rows.design
+        return rows.design @ slope if columnwise else slope @ rows.design
 
     return ClippedGradient(prepare, total)
 

@@ -53,12 +53,16 @@ def test_equals_the_naive_sum(case, kind, clip):
     _, model, columns = case
     with jax.enable_x64(True):
         change = whitening(matrix_for(model, kind), model.dim)
-        gradient = clipped_gradient(model, change, clip)
         present = jnp.arange(N) % 5 != 0
         u = jnp.linspace(-1.0, 1.5, model.dim)
-        found = jax.jit(lambda u, c, p: gradient.total(u, gradient.prepare(c, p)))(u, columns, present)
+        found = []
+        for columnwise in (False, True):
+            gradient = clipped_gradient(model, change, clip, columnwise)
+            found.append(
+                jax.jit(lambda u, c, p, g=gradient: g.total(u, g.prepare(c, p)))(u, columns, present)
+            )
         wanted = naive(model, change, columns, present, u, clip)
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found, [wanted, wanted], rtol=1e-9, atol=1e-12)
 
 
 def test_the_route_is_chosen_by_the_proved_structure(case):

@@ -1,0 +1,109 @@
+"""Every private kernel under the driver: the batch that runs is the batch that is charged."""
+
+import jax
+import numpy as np
+import pytest
+from numpyro.infer import NUTS
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels import chain
+from private_mcmc.preflight import curvature
+from tests.examples_of_models import logistic
+
+N = 40
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+
+
+@pytest.fixture(scope="module")
+def data():
+    X = np.random.default_rng(5).uniform(-1, 1, (N, 2)) / np.sqrt(2)
+    return {"X": X, "y": (X[:, 0] > 0).astype(int)}
+
+
+def driver(kernel, adjacency="replace_one", **changes):
+    target = pmc.Target(epsilon=60.0, delta=1e-5, adjacency=adjacency)
+    settings = dict(release="path", num_steps=10, guarantee="run", progress_bar=False, n=N) | changes
+    return pmc.PrivateMCMC(kernel, rows=ROWS, target=target, **settings)
+
+
+def sgld(**options):
+    return pmc.PrivateSGLD(logistic, 0.001, 0.5, **options)
+
+
+RUNS = {
+    "poisson": (sgld(batch_size=8), "replace_one"),
+    "poisson, last": (sgld(rate=0.2), "add_remove"),
+    "truncated": (sgld(scheme="truncated_poisson", rate=0.1, max_batch=9), "add_remove"),
+    "fixed": (sgld(scheme="fixed", batch_size=8), "replace_one"),
+    "cyclic": (sgld(scheme="cyclic", batch_size=8), "zero_out"),
+    "ball": (pmc.PrivateULA(logistic, 0.01, 0.5, radius=2.0), "replace_one"),
+    "noise": (pmc.AnisotropicLangevin(logistic, 0.01, 0.5, noise=(1.0, 3.0)), "replace_one"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_carries_the_statement_of_its_schedule(name, data):
+    kernel, adjacency = RUNS[name]
+    mcmc = driver(kernel, adjacency, release="last" if "last" in name else "path")
+    mcmc.run(**data)
+    decision = mcmc.decide()
+    proved = curvature(decision.reading, decision.schedule)
+    assert np.isfinite(mcmc.get_samples()["w"]).all()
+    assert mcmc.statement.epsilon(1e-5) == accounting.run(decision.schedule, proved).epsilon(1e-5)
+    assert decision.schedule == kernel.schedule(
+        adjacency=adjacency, num_rows=N, dim=2, num_steps=10, num_chains=1, release=decision.schedule.release
+    )
+    assert mcmc.statement.verify()
+
+
+def test_small_batches_are_charged_for_their_own_factor():
+    """Un-amplified, batches of a tenth cost ten times the noise scale; the sampled bound is far below."""
+    full = driver(pmc.PrivateULA(logistic, 0.001, 0.5)).decide().statement
+    part = driver(sgld(scheme="cyclic", batch_size=4)).decide().statement
+    assert part.gdp == pytest.approx(10 * full.gdp / np.sqrt(10), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "adjacency", "word"),
+    [
+        (dict(scheme="cyclic", batch_size=8), "add_remove", "cyclic"),
+        (dict(scheme="cyclic", batch_size=7), "replace_one", "cyclic"),
+        (dict(scheme="fixed", batch_size=8), "add_remove", "fixed"),
+        (dict(scheme="truncated_poisson", rate=0.1, max_batch=9), "replace_one", "truncated"),
+    ],
+)
+def test_batches_without_a_statement_are_refused_by_name(options, adjacency, word, data):
+    with pytest.raises(DeclarationError, match=word):
+        driver(sgld(**options), adjacency).run(**data)
+
+
+def test_kernels_without_a_statement_are_refused_by_name():
+    with pytest.raises(DeclarationError, match="NUTS"):
+        driver(NUTS(logistic))
+
+
+def test_a_second_run_reuses_the_compiled_chain(data, monkeypatch):
+    """No step of the model is traced again, and the draws are new."""
+    mcmc = driver(pmc.PrivateULA(logistic, 0.01, 0.5))
+    mcmc.run(**data)
+    first = mcmc.get_samples()["w"]
+    runner = mcmc.decide().runner
+    traced = runner.advance._cache_size()
+    mcmc.run(**{name: column[::-1] for name, column in data.items()})
+    assert mcmc.decide().runner is runner
+    assert runner.advance._cache_size() == traced == 1
+    assert not np.array_equal(first, mcmc.get_samples()["w"])
+
+
+def test_the_last_state_of_many_steps_keeps_no_trajectory():
+    """The compiled block of a million steps allocates less than a thousand states."""
+    kernel = pmc.PrivateULA(logistic, 1e-9, 0.5)
+    runner = driver(kernel, release="last", num_steps=10**6).decide().runner
+    with jax.enable_x64(True):
+        rows = runner.prepare(ROWS.synthetic(jax.random.key(0), N), np.ones(N, bool))
+        keys = chain.StepKeys(jax.random.key(1))
+        arguments = np.zeros((1, 2)), 0, runner.block, np.zeros(()), keys, rows
+        memory = runner.advance.lower(*arguments).compile().memory_analysis()
+    assert memory.temp_size_in_bytes + memory.output_size_in_bytes < 1000 * 2 * 8
