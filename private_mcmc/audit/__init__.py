@@ -3,6 +3,7 @@
 from private_mcmc.audit.auditing import audit
 from private_mcmc.audit.chains import Machinery, chain_mechanism
 from private_mcmc.audit.mechanism import Mechanism, Pair
+from private_mcmc.audit.one_run import OneRunResult, audit_one_run, one_run_epsilon
 from private_mcmc.audit.pairs import pair_of_rows, refutation_pair, worst_pairs
 from private_mcmc.audit.result import AttackResult, AuditResult, Comparison
 from private_mcmc.audit.threshold import LowerBounds
@@ -14,9 +15,12 @@ __all__ = [
     "LowerBounds",
     "Machinery",
     "Mechanism",
+    "OneRunResult",
     "Pair",
     "audit",
+    "audit_one_run",
     "chain_mechanism",
+    "one_run_epsilon",
     "pair_of_rows",
     "refutation_pair",
     "worst_pairs",
