@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln, log_ndtr
 
 from private_mcmc.modeling.family import Entry, LikelihoodFamily, Recognised, Recogniser
+from private_mcmc.modeling.softplus import softplus
 from private_mcmc.modeling.values import Value, up
 
 Given = Mapping[str, jax.Array]
@@ -35,7 +36,7 @@ def _bernoulli_logistic(observed: Value, link: str) -> Recognised | None:
         growth=(0.25, 0.0),
         why="ψ = log(1+e^η) − yη with y in {0, 1}: ψ' = σ(η) − y, ψ'' = σ(1−σ) ≤ 1/4",
     )
-    return Recognised(family, lambda eta, y, given: jax.nn.softplus(eta) - y * eta)
+    return Recognised(family, lambda eta, y, given: softplus(eta) - y * eta)
 
 
 def _bernoulli_probit(observed: Value, link: str) -> Recognised | None:
