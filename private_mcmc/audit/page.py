@@ -90,10 +90,10 @@ def _roc(result: AuditResult) -> Plot:
         "true positive rate",
         (
             Line(floats(grid), floats(claimed), "claimed upper bound", 0, "dashed"),
-            Line(floats(false[seen][order]), floats(true[seen][order]), best.name, 1),
+            Line(floats(false[seen][order]), floats(true[seen][order]), f"{best.name}, observed", 1),
             Line(floats(grid), floats(grid), "guessing", 4, "dotted"),
         ),
-        "True against false positive rate on log axes; a sound claim's curve stays above the attack's.",
+        "True against false positive rate on log axes; up to sampling noise a sound claim stays above.",
         x_log=True,
         y_log=True,
     )
@@ -112,11 +112,11 @@ def _trade_off(result: AuditResult) -> Plot:
             Line(
                 floats(np.asarray(best.false_positive)[order]),
                 floats(np.asarray(best.false_negative)[order]),
-                best.name,
+                f"{best.name}, observed",
                 1,
             ),
         ),
-        "False negative against false positive rate; a sound claim's curve stays below the attack's.",
+        "False negative against false positive rate; up to sampling noise a sound claim stays below.",
     )
 
 
@@ -137,6 +137,7 @@ def _gdp_plot(result: AuditResult) -> tuple[Plot, ...]:
                 Rule("x", claimed, "claimed"),
             ),
             "For each attack the lower bound and the estimate of m, beside the claimed upper bound.",
+            y_range=(-0.6, len(places) + 0.2),
             y_ticks=tuple((at, a.name) for at, a in zip(places, result.attacks, strict=True)),
         ),
     )
