@@ -19,19 +19,23 @@ from private_mcmc.modeling import Predictor, RowModel
 
 Columns = Mapping[str, jax.Array]
 
+# Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
+_UNDERFLOW = 1e-140
+# A row whose design is longer than proved (by more than rounding) does not enter.
+_RADIUS_SLACK = 1.0 + 1e-9
 # A row's gradient is kept this much inside the clip, so that rounding cannot push it past C.
 _SAFETY = 1.0 - 2.0**-40
 _BLOCK_ELEMENTS = 2**22
 
 
 class AffineRows(NamedTuple):
-    """Prepared rows of a one-predictor model: whitened designs ``Aᵀx_i``, their norms, offsets, columns.
+    """Prepared rows of a one-predictor model: whitened designs ``Aᵀx_i``, caps of slopes, offsets, columns.
 
     ``design`` is ``(N, p)``, or ``(p, N)`` where the gradient is columnwise.
     """
 
     design: jax.Array
-    norm: jax.Array
+    cap: jax.Array
     offset: jax.Array
     columns: Columns
     present: jax.Array
@@ -77,17 +81,20 @@ def _affine(predictor: Predictor, whitening: Whitening, clip: float, columnwise:
     score = jax.vmap(jax.grad(predictor.loss))
 
     def prepare(columns: Columns, present: jax.Array) -> AffineRows:
-        design = whitening.pull_back(jax.vmap(predictor.design)(columns))
-        norm = jnp.linalg.norm(design, axis=-1)
-        usable = jnp.isfinite(norm)
+        plain = jax.vmap(predictor.design)(columns)
+        design = whitening.pull_back(plain)
+        norm = jnp.linalg.norm(design, axis=-1) + _UNDERFLOW
+        proved = jnp.linalg.norm(plain, axis=-1) <= predictor.radius * _RADIUS_SLACK
+        usable = jnp.isfinite(norm) & proved
         design = jnp.where(usable[:, None], design, 0.0)
+        cap = jnp.where(usable & (norm > 0), _SAFETY * clip / norm, 0.0)
         offset = jax.vmap(predictor.offset)(columns)
-        return AffineRows(design.T if columnwise else design, norm, offset, columns, present & usable)
+        return AffineRows(design.T if columnwise else design, cap, offset, columns, present & usable)
 
     def total(u: jax.Array, rows: AffineRows) -> jax.Array:
         shift = u @ rows.design if columnwise else rows.design @ u
         slope = score(shift + rows.offset, rows.columns)
-        cap = jnp.where(rows.present & (rows.norm > 0), _SAFETY * clip / rows.norm, 0.0)
+        cap = jnp.where(rows.present, rows.cap, 0.0)
         slope = jnp.clip(jnp.where(jnp.isnan(slope), 0.0, slope), -cap, cap)
         return rows.design @ slope if columnwise else slope @ rows.design
 

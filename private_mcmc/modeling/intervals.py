@@ -72,7 +72,10 @@ def _apply(equation: Equation, operands: list[Value], program: Program) -> list[
     if same is not None:
         return [same]
     rule = _RULES[equation.name]
-    if equation.name == "div" and _kind(program, equation.outputs[0]) != "f":
+    kind = _kind(program, equation.outputs[0])
+    if equation.name == "not" and kind != "b":
+        return [None]  # of integers it is −1 − a
+    if equation.name == "div" and kind != "f":
         rule = integer_division
     if equation.name in _ELEMENTWISE:
         operands = [spread(operand, shape) for operand in operands]

@@ -99,9 +99,9 @@ def _div(operands: Operands, params: Params, shape: Shape) -> Value | None:
 
 
 def integer_division(operands: Operands, params: Params, shape: Shape) -> Value | None:
-    """Division of integers truncates towards zero."""
+    """Division of integers truncates towards zero; by zero it gives some other number."""
     result = _div(operands, params, shape)
-    if result is None:
+    if result is None or not np.all((operands[1].lo > 0) | (operands[1].hi < 0)):
         return None
     return between(np.minimum(result.lo, np.trunc(result.lo)), np.maximum(result.hi, np.trunc(result.hi)))
 

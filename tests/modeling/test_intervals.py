@@ -11,7 +11,7 @@ from private_mcmc.modeling.intervals import bounds, evaluate
 from private_mcmc.modeling.program import abstract, trace
 from private_mcmc.modeling.real_domains import Ball, Box
 from private_mcmc.modeling.values import between, constant, of_domain
-from private_mcmc.modeling.whole_domains import Categories
+from private_mcmc.modeling.whole_domains import Binary, Categories
 
 MATRIX = np.array([[1.0, 2.0, 0.0], [0.0, -1.0, 0.5], [3.0, 0.0, 1.0]])
 
@@ -190,3 +190,13 @@ def test_a_bound_that_is_not_a_number_is_no_bound():
     value = between(np.array([np.nan]), np.array([np.nan]))
     assert value.lowest == -np.inf and value.highest == np.inf
     assert value.norm == np.inf
+
+
+@pytest.mark.parametrize(
+    "function", [lambda y, k=0: ~y, lambda y, k=0: jnp.minimum(jax.lax.div(y * 0 + 5, y), 0)]
+)
+def test_complements_of_integers_and_division_by_zero_stay_inside_their_bounds(function):
+    found = analyse(function, Binary())
+    with jax.enable_x64(True):
+        values = [int(function(jnp.asarray(y))) for y in (0, 1)]
+    assert found.lowest <= min(values) and max(values) <= found.highest
