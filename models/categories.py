@@ -158,7 +158,7 @@ def _bounded(t: Array, ones: float, zeros: float) -> Array:
     return ones * np.log(p) + zeros * np.log1p(-p)
 
 
-_SOFTMAX = {
+_SOFTMAX: dict[str, Any] = {
     "n": 500,
     "target": TARGET,
     "verdict": "private",

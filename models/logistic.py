@@ -129,7 +129,7 @@ def _cauchy_pair() -> Pair:
     return Pair("rows without features, and one with first feature 1", law(1.0), law(-1.0), -40.0, 40.0)
 
 
-_TEMPERED = {
+_TEMPERED: dict[str, Any] = {
     "n": 32_561,
     "target": TARGET,
     "verdict": "private",

@@ -9,6 +9,7 @@ from private_mcmc.accounting import Statement, gdp, row_sensitivity
 from private_mcmc.modeling import RowModel
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.preflight.constants import Constants
+from private_mcmc.preflight.curvature import times
 from private_mcmc.preflight.records import Advice
 from private_mcmc.report import number
 from private_mcmc.target import Target
@@ -52,9 +53,9 @@ def posterior_advice(
             *found,
             Advice("clip", None, "drop the clip: rows of several predictors have no clipped posterior"),
         )
-    if not known.convex_rows:
-        return (*found, *_without_convexity(known, m, n, temper))
     mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
+    if not known.convex_rows:
+        return (*found, *_without_convexity(known, m, n, per_row, temper))
     if mu > 0:
         largest = rounded_down(m * math.sqrt(mu) / per_row)
         found += _bounds(row_model, known, largest)
@@ -117,11 +118,13 @@ def _prior(row_model: RowModel, needed: float, text: str) -> Advice:
     return Advice("prior precision", needed, text + ("" if "·C²" in text else sites) + flat)
 
 
-def _without_convexity(known: Constants, m: float, n: int, temper: float) -> list[Advice]:
-    """Only BJRD's Assumption 5.1 is left: ``2wnC ≤ m√μ_K``."""
+def _without_convexity(known: Constants, m: float, n: int, per_row: float, temper: float) -> list[Advice]:
+    """The smaller of two priors: ``2wnC ≤ m√μ_K``, or ``μ_K`` above what the rows can bend down."""
     if not known.gradient < math.inf:
         return []
-    needed = rounded_up((2 * temper * n * known.gradient / m) ** 2)
+    gradient = (2 * temper * n * known.gradient / m) ** 2
+    bend = times(temper * n, known.curvature) * (1 + 1e-8) + (per_row * known.gradient / m) ** 2
+    needed = rounded_up(min(gradient, bend))
     return [
         Advice("prior precision", needed, f"prior precision at least {number(needed)} (rows are not convex)")
     ]

@@ -137,8 +137,8 @@ def _argument(statement: Statement, found: PreflightReport, title: str = "") -> 
 def _curve(found: PreflightReport) -> Plot | None:
     """δ(ε) of the best certificate against the target."""
     best = found.certificates[0]
-    top = min(max(best.epsilon(max(found.target.delta, 1e-12)), found.target.epsilon) * 1.25, 200.0)
-    if not math.isfinite(top):
+    top = 1.25 * max(best.epsilon(max(found.target.delta, 1e-12)), found.target.epsilon)
+    if not top < 250:
         return None
     epsilons = np.linspace(0.0, top, 90)
     deltas = np.array([best.delta(float(epsilon)) for epsilon in epsilons])
@@ -199,7 +199,8 @@ def _refuted(found: PreflightReport) -> list[Block]:
                     Line(x, second, "on D′", 1, "dashed", fill=True),
                     *(Rule("x", end, "event" if i == 0 else "") for i, end in enumerate(edges[:4])),
                 ),
-                description="Data sets that differ in one row; the event is bounded by the vertical lines.",
+                description="The data sets differ in one row."
+                + (" The event is bounded by the vertical lines." if edges else ""),
             )
         )
     return blocks

@@ -1,4 +1,4 @@
-"""Models that look conjugate and are not get no conjugate certificate: each has a pair that contradicts it."""
+"""Models that look conjugate and are not get no such certificate: each has a pair that contradicts it."""
 
 from __future__ import annotations
 

@@ -213,3 +213,15 @@ def test_the_report_is_plain_data_and_reads_in_every_form(adult, tmp_path) -> No
     assert "not private" in page
     assert "<svg" in page
     assert "w[0] &gt; 3.006" in adult._repr_html_()
+
+
+def test_rows_that_are_not_convex_are_told_the_prior_that_outweighs_them() -> None:
+    report = preflight(small.robust, small.LINEAR_ROWS, TARGET, n=100)
+    assert report.verdict == "unknown"
+    needed = advised(report, "prior precision")
+    enough = preflight(small.robust, small.LINEAR_ROWS, TARGET, n=100, model_args={"sd": needed**-0.5})
+    assert enough.verdict == "private"
+    fewer = preflight(
+        small.robust, small.LINEAR_ROWS, TARGET, n=100, model_args={"sd": (0.85 * needed) ** -0.5}
+    )
+    assert fewer.verdict == "unknown"

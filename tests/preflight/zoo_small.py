@@ -35,6 +35,12 @@ def linear(x, y=None):
         numpyro.sample("y", dist.Normal(b * x, 1.0), obs=y)
 
 
+def robust(x, y=None, sd=0.2):
+    b = numpyro.sample("b", dist.Normal(0, sd))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.StudentT(4.0, b * x, 1.0), obs=y)
+
+
 def poisson(x, y=None):
     a = numpyro.sample("a", dist.Normal(0, 1))
     b = numpyro.sample("b", dist.Normal(0, 1))
