@@ -105,8 +105,8 @@ def decide(declared: Declaration, n: int) -> Decision:
         reading,
         declared.target,
         n=n,
-        clip=declared.kernel.clip,
-        temper=declared.kernel.temper,
+        clip=schedule.clip,
+        temper=schedule.temper,
         schedule=schedule,
         model_name=getattr(declared.model, "__name__", "model"),
     )

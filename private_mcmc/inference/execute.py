@@ -18,9 +18,16 @@ from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.columns import Columns, on_device
 from private_mcmc.inference.decision import Constrain, Decision, Declaration, constrainer
 from private_mcmc.inference.progress import progress
-from private_mcmc.kernels import ChainRunner, RunKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import (
+    ChainRunner,
+    RunKeys,
+    Streams,
+    chain_runner,
+    clipped_share,
+    langevin_program,
+)
 from private_mcmc.kernels.chain import ChainOutput
-from private_mcmc.modeling import Rows
+from private_mcmc.modeling import RowModel, Rows
 from private_mcmc.plan import Plan, RunStage, run_schedule
 from private_mcmc.release import (
     Curator,
@@ -74,10 +81,11 @@ def run_declared(
         return Outcome(
             replace(released, statement=statement),
             statement,
-            curator=_curator(session, declared.rows, columns, output),
+            curator=_curator(session, declared.rows, columns, output, None),
         )
     states = _states(decision.constrain, decision.schedule, output, statement, keys, session.num_warmup)
-    return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output))
+    clipping = _Clipping(decision.reading, decision.schedule, rows, present)
+    return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output, clipping))
 
 
 def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> Outcome:
@@ -101,11 +109,39 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
     runner = chain_runner(langevin_program(problem.reading, schedule), schedule)
     output = _chain(runner, rows, present, keys, session)
     released = _states(constrainer(problem.reading), schedule, output, statement, keys, stage.num_warmup)
-    return Outcome(released, statement, moments, stage, _curator(session, plan.rows, columns, output))
+    clipping = _Clipping(problem.reading, schedule, rows, present)
+    curator = _curator(session, plan.rows, columns, output, clipping)
+    return Outcome(released, statement, moments, stage, curator)
 
 
-def _curator(session: Session, rows: Rows, columns: Columns, output: ChainOutput) -> Curator | None:
-    return curator_side(rows, columns, output.states, output.average) if session.curator else None
+@dataclass(frozen=True, eq=False)
+class _Clipping:
+    """What the share of clipped rows is computed from."""
+
+    reading: RowModel
+    schedule: Schedule
+    rows: dict[str, jax.Array]
+    present: jax.Array
+
+    def shares(self, states: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Shares at the last state of every chain."""
+        return np.array(
+            [
+                clipped_share(self.reading, self.schedule, last, self.rows, self.present)
+                for last in states[:, -1]
+            ]
+        )
+
+
+def _curator(
+    session: Session, rows: Rows, columns: Columns, output: ChainOutput, clipping: _Clipping | None
+) -> Curator | None:
+    if not session.curator:
+        return None
+    shares = None
+    if clipping is not None and output.states is not None:
+        shares = clipping.shares(output.states)
+    return curator_side(rows, columns, output.states, output.average, shares)
 
 
 def _chain(

@@ -4,6 +4,7 @@ from private_mcmc.kernels.anisotropic import AnisotropicLangevin
 from private_mcmc.kernels.base import LangevinKernel
 from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.chain import ChainOutput, ChainRunner, Streams, chain_runner
+from private_mcmc.kernels.clip_share import clipped_share
 from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
 from private_mcmc.kernels.random_keys import Generator, Provenance, RunKeys, run_keys
 from private_mcmc.kernels.sgld import PrivateSGLD
@@ -23,6 +24,7 @@ __all__ = [
     "StepKeys",
     "Streams",
     "chain_runner",
+    "clipped_share",
     "langevin_program",
     "run_keys",
 ]

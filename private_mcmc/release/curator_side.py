@@ -21,16 +21,20 @@ def curator_side(
     columns: Mapping[str, npt.NDArray[Any]],
     states: FloatArray | None,
     averages: FloatArray | None,
+    clipped_shares: FloatArray | None = None,
 ) -> Curator:
     """What the curator may look at after a run.
 
     ``moved_rows``: number of rows that the domains changed. ``states``: unconstrained states before rounding,
     ``(chains, kept, p)``, and their ``effective_sample_size``; ``averages``: without noise, in units of their
-    sensitivity. What the run did not keep is left out.
+    sensitivity; ``clipped_shares``: of the rows at every chain's last state. What the run did not keep is
+    left out.
     """
     values: dict[str, Any] = {"moved_rows": _moved_rows(rows, columns)}
     if averages is not None:
         values["averages"] = averages
+    if clipped_shares is not None:
+        values["clipped_shares"] = clipped_shares
     if states is not None:
         values["states"] = states
         if states.shape[1] >= _FEWEST_DRAWS:

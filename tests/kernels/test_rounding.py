@@ -1,4 +1,4 @@
-"""The clamp that makes the accountant's rounding slack true is in the step, and far from any real gradient."""
+"""The clamp that makes the accountant's rounding slack true is in the step, far from any real gradient."""
 
 import jax
 import jax.numpy as jnp
