@@ -102,7 +102,8 @@ def _two_classes(sd: float, temper: float) -> Pair:
             total = np.logaddexp(np.logaddexp(t / 2, -t / 2)[None, :], u)
             inner = temper * (sign * t[None, :] / 2 - total)
             peak = inner.max(axis=0)
-            return normal(t, sd * np.sqrt(2)) + peak + np.log(weights @ np.exp(inner - peak))
+            mixed: Array = peak + np.log(weights @ np.exp(inner - peak))
+            return normal(t, sd * np.sqrt(2)) + mixed
 
         return log_density
 
@@ -128,8 +129,9 @@ def _ordered_pair() -> Pair:
 def _probit_pair(clip: float | None) -> Pair:
     def loss(t: Array) -> Array:
         """``−log Φ(t)``; its slope ``−φ/Φ`` clipped at ``−clip``."""
+        plain: Array = -log_ndtr(t)
         if clip is None:
-            return -log_ndtr(t)
+            return plain
         # Where φ/Φ equals the clip, by bisection: the ratio falls with t.
         low, high = -50.0, 50.0
         for _ in range(200):
@@ -137,7 +139,8 @@ def _probit_pair(clip: float | None) -> Pair:
             ratio = np.exp(-(middle**2) / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(middle))
             low, high = (middle, high) if ratio > clip else (low, middle)
         inner = np.maximum(t, low)
-        return -log_ndtr(inner) - clip * (t - inner)
+        huber: Array = -log_ndtr(inner) - clip * (t - inner)
+        return huber
 
     return Pair(
         "rows without features, and one with first feature 1 and outcome 1 or 0",

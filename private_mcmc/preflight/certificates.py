@@ -22,7 +22,8 @@ def certificates(
 ) -> tuple[Statement, ...]:
     """Every certificate whose assumptions are proved, best at the target first.
 
-    - bounded log-likelihood: ``b = w·2r`` (``replace_one``) or ``w·r``, ``r`` the range of a row's loss;
+    - bounded log-likelihood: ``b = w·2r`` (``replace_one``) or ``w·r``, ``r`` the range of a row's loss,
+      under a proper prior;
     - strongly log-concave: ``Δ/√μ``-GDP, ``Δ = 2wC`` or ``wC``, ``μ`` the prior's for convex rows, and
       the prior's less ``wn`` times a row's curvature for others;
     - bounded gradient: ``2B/√μ_K``-GDP, ``B = wnC``;
@@ -34,7 +35,7 @@ def certificates(
         return ()
     found = []
     per_row = 2.0 if target.adjacency == "replace_one" else 1.0
-    if math.isfinite(known.row_range):
+    if math.isfinite(known.row_range) and known.proper:
         found.append(posterior_bounded(temper * per_row * known.row_range * (1 + 1e-12), target.adjacency))
     if known.strong_convexity > 0 and 0 < known.gradient < math.inf:
         mu = known.convexity(temper * n)

@@ -26,6 +26,7 @@ class Constants:
         gradient_free: the same without clipping.
         curvature: proved bound on the Hessian of one row, clipping included.
         strong_convexity: ``μ_K`` of the prior.
+        proper: the prior is proved to integrate; without that a bounded likelihood leaves no posterior.
         convex_rows: every row's loss is convex, clipping included.
         row_range: ``sup_θ v − inf_θ v`` of any row; ``inf`` if unbounded.
         radius: bound of the norm of the predictors' design; ``inf`` without predictors.
@@ -37,6 +38,7 @@ class Constants:
     gradient_free: float
     curvature: float
     strong_convexity: float
+    proper: bool
     convex_rows: bool
     row_range: float
     radius: float
@@ -72,6 +74,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         gradient_free=free,
         curvature=times(widest * (1 + 1e-15), rows.curvature_bound),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
+        proper=row_model.prior.proper,
         convex_rows=rows.convex and (idle or single),
         # Clipping may flatten descents more than ascents, so the range of a clipped loss is not bounded.
         # Bounded losses leave an improper prior improper: there is no posterior to speak of.

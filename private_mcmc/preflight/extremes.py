@@ -80,7 +80,9 @@ def _along_axes(zero: np.ndarray, sizes: list[float]) -> list[np.ndarray]:
 def _corners(lo: np.ndarray, hi: np.ndarray) -> list[Any]:
     nearest = np.clip(np.zeros(lo.shape), lo, hi)
     if lo.ndim == 0:
-        return [float(value) for value in dict.fromkeys((float(nearest), float(hi), float(lo)))]
+        # A bounded score peaks inside: quarter points as well as ends.
+        inner = (lo + share * (hi - lo) for share in (0.25, 0.5, 0.75))
+        return list(dict.fromkeys(float(value) for value in (nearest, hi, lo, *inner)))
     found = [nearest]
     for axis in list(np.ndindex(lo.shape))[:_MOST_AXES]:
         for side in (hi, lo):

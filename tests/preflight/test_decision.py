@@ -225,3 +225,10 @@ def test_rows_that_are_not_convex_are_told_the_prior_that_outweighs_them() -> No
         small.robust, small.LINEAR_ROWS, TARGET, n=100, model_args={"sd": (0.85 * needed) ** -0.5}
     )
     assert fewer.verdict == "unknown"
+
+
+def test_a_bounded_likelihood_certifies_nothing_under_an_improper_prior() -> None:
+    report = preflight(small.flat_bounded, Rows(y=Binary()), Target(3.0, 0.0), n=10)
+    assert report.certificates == ()
+    assert report.verdict == "not private"
+    assert report.refutation.kind == "no posterior"
