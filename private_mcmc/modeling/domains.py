@@ -15,6 +15,11 @@ _DOMAINS: Mapping[str, type[Domain]] = {
 }
 
 
+def is_known(domain: object) -> bool:
+    """Whether this is one of the library's own domains, on whose ``project`` all proofs rest."""
+    return type(domain) in _DOMAINS.values()
+
+
 def domain_from_dict(record: Mapping[str, Any] | str) -> Domain:
     """The domain of ``{"ball": {"radius": 1.0, "dim": 9}}``; a bare name where it takes no arguments.
 

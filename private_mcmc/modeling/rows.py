@@ -16,7 +16,7 @@ from jax.typing import DTypeLike
 
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling.domain import Domain
-from private_mcmc.modeling.domains import domain_from_dict
+from private_mcmc.modeling.domains import domain_from_dict, is_known
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -31,11 +31,14 @@ class Rows:
 
     items: tuple[tuple[str, Domain], ...]
 
+    def __init_subclass__(cls) -> None:
+        raise DeclarationError(f"{cls.__name__}: Rows is enforced as it is and takes no subclasses.")
+
     def __init__(self, **columns: Domain) -> None:
         if not columns:
             raise DeclarationError("Rows(): declare at least one column, for example Rows(y=Binary()).")
         for name, domain in columns.items():
-            if not isinstance(domain, Domain) or type(domain) is Domain:
+            if not is_known(domain):
                 raise DeclarationError(
                     f"Rows({name}=…): {type(domain).__name__} is not a row domain; "
                     "use Ball, Box, Binary, Categories, Counts or Real."
