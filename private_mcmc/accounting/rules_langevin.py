@@ -16,6 +16,10 @@ _SLACK = 1e-9
 
 def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
     """Every curve that the recorded bounds justify."""
+    if not all(c[name] >= 1 for name in ("num_steps", "num_chains", "num_rows", "condition_number")):
+        raise ValueError("there is at least one step, chain and row")
+    if not all(value > 0 for value in (c["clip"], c["temper"], c["noise_ratio"], *_sizes(c))):
+        raise ValueError("clip, temper, noise and step sizes are positive")
     change, row = _changes(adjacency, c)
     if not math.isclose(_two_rows(adjacency) * _exact_row(c) + _rounding(c), c["sensitivity"], rel_tol=1e-12):
         return []

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from private_mcmc import accounting as acc
+from private_mcmc.schedule import Schedule
 from tests.accounting.every_statement import statements
 
 ALL = statements()
@@ -138,3 +139,14 @@ def test_a_part_of_another_adjacency_fails():
 def test_refused_schemes_do_not_verify_either():
     record = json.loads(json.dumps(ALL["fixed path"].to_dict()))
     assert not acc.verify(record | {"adjacency": "add_remove"})
+
+
+@pytest.mark.parametrize("name", ["num_chains", "num_steps", "clip", "step_size"])
+def test_a_run_of_nothing_proves_nothing(name):
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=9, dim=2, step_size=0.01, num_steps=5, clip=1.0, release="last"
+    )
+    record = acc.run(schedule).to_dict()
+    record["argument"]["constants"][name] = 0
+    record["curves"] = [{"kind": "gaussian", "m": 0.0}]
+    assert not acc.Statement.from_dict(record).verify()
