@@ -15,7 +15,7 @@ from private_mcmc.accounting.posterior import (
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
 )
-from private_mcmc.accounting.sensitivity import gradient_limit, row_sensitivity, sensitivity
+from private_mcmc.accounting.sensitivity import gradient_limit, rounding_box, row_sensitivity, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.accounting.stepwise import stepwise
 from private_mcmc.accounting.verify import verify
@@ -45,6 +45,7 @@ __all__ = [
     "posterior_strongly_log_concave",
     "rdp",
     "released_steps",
+    "rounding_box",
     "row_sensitivity",
     "run",
     "second_moments",

@@ -189,7 +189,8 @@ def _expectation(
     results: DemoResults, probability: Callable[[Mapping[str, jax.Array]], jax.Array]
 ) -> list[Block]:
     value = results.expectation["probability"]
-    per_draw = np.asarray(jax.vmap(lambda w: probability({"w": w}))(results.draws))
+    with jax.enable_x64(True):
+        per_draw = np.asarray(jax.vmap(lambda w: probability({"w": w}))(results.draws))
     facts: list[tuple[str, str]] = [
         ("released, tempered posterior", str(value)),
         ("free, from the released path", f"{per_draw.mean():.3f} ± {per_draw.std():.3f} (posterior)"),

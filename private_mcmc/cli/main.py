@@ -11,6 +11,9 @@ from typer.core import TyperGroup
 
 from private_mcmc.errors import PrivateMCMCError
 
+# Typer brings its own copy of click, whose usage errors have no public name.
+UsageError: Any = typer.BadParameter.__mro__[1]
+
 ERROR = 3
 
 COMMANDS = {
@@ -55,9 +58,13 @@ def _root() -> None:
 
 
 def main() -> None:
-    """Run a command; the library's own errors become one readable message and exit code 3."""
+    """Run a command; wrong use and the library's own errors are one readable message and exit code 3."""
     try:
-        app()
+        code = app(standalone_mode=False)
     except PrivateMCMCError as error:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(ERROR)
+    except UsageError as error:
+        error.show()
+        sys.exit(ERROR)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -27,6 +27,7 @@ from private_mcmc.kernels import (
     langevin_program,
 )
 from private_mcmc.kernels.chain import ChainOutput
+from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel, Rows
 from private_mcmc.plan import Plan, RunStage, run_schedule
 from private_mcmc.release import (
@@ -151,7 +152,7 @@ def _chain(
     keys: RunKeys,
     session: Session,
 ) -> ChainOutput:
-    start = _start(session.init_params, runner.schedule.dim)
+    start = checked_start(session.init_params, runner.schedule)
     with progress("sampling", runner.schedule.num_steps, session.progress_bar) as on_progress:
         return runner.run(
             start,
@@ -162,12 +163,27 @@ def _chain(
         )
 
 
-def _start(init_params: npt.ArrayLike | None, dim: int) -> npt.NDArray[np.float64]:
+def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> npt.NDArray[np.float64]:
+    """The public start, zero by default.
+
+    Raises:
+        DeclarationError: for a wrong shape, numbers that are not finite, or, where states stay hidden, a start
+            so far out that float64 rounds steps by more than the statement allows.
+    """
+    dim = schedule.dim
     if init_params is None:
         return np.zeros(dim)
     start = np.asarray(init_params, dtype=np.float64)
     if start.shape != (dim,) or not np.all(np.isfinite(start)):
         raise DeclarationError(f"init_params: {dim} finite numbers are needed (flat, unconstrained).")
+    if schedule.release != "path":
+        with jax.enable_x64(True):
+            whitened = whitening(schedule.preconditioner, dim).from_parameter(jnp.asarray(start))
+        limit = accounting.rounding_box(schedule) / 2
+        if not float(jnp.max(jnp.abs(whitened))) <= limit:
+            raise DeclarationError(
+                f"init_params: at most {limit:.3g} in whitened coordinates for hidden states."
+            )
     return start
 
 

@@ -13,7 +13,14 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.account import Account
 from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
-from private_mcmc.inference.execute import Outcome, Session, no_value_checks, run_declared, run_plan
+from private_mcmc.inference.execute import (
+    Outcome,
+    Session,
+    checked_start,
+    no_value_checks,
+    run_declared,
+    run_plan,
+)
 from private_mcmc.kernels import Generator, LangevinKernel, run_keys
 from private_mcmc.modeling import Rows
 from private_mcmc.plan import Plan, RunStage
@@ -189,6 +196,7 @@ class PrivateMCMC:
                 self._outcome = run_plan(self._plan, checked, keys, self._session)
             return
         decision = self._decision(n)
+        checked_start(self._session.init_params, decision.schedule)
         with self._account.charge(decision.statement, declared, checked), no_value_checks():
             self._outcome = run_declared(declared, decision, checked, keys, self._session)
 

@@ -93,6 +93,8 @@ def test_a_release_is_never_overwritten(folder, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("preflight", "model.py:model"), "Missing option"),
+        (("nonsense",), "nonsense"),
         (("plan", "nowhere.py:model", *COMMON[1:], "--n", "800"), "nowhere.py"),
         (("plan", *COMMON, "--n", "0"), "n=0"),
         (("plan", "model.py:model", "--rows", "no.toml", *COMMON[3:], "--n", "8"), "no.toml"),
