@@ -167,8 +167,8 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> npt.
     """The public start, zero by default.
 
     Raises:
-        DeclarationError: for a wrong shape, numbers that are not finite, or, where states stay hidden, a start
-            so far out that float64 rounds steps by more than the statement allows.
+        DeclarationError: for a wrong shape, numbers that are not finite, or, where states stay hidden, a
+            start so far out that float64 rounds steps by more than the statement allows.
     """
     dim = schedule.dim
     if init_params is None:
@@ -178,11 +178,11 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> npt.
         raise DeclarationError(f"init_params: {dim} finite numbers are needed (flat, unconstrained).")
     if schedule.release != "path":
         with jax.enable_x64(True):
-            whitened = whitening(schedule.preconditioner, dim).from_parameter(jnp.asarray(start))
+            whitened = np.asarray(whitening(schedule.preconditioner, dim).from_parameter(jnp.asarray(start)))
         limit = accounting.rounding_box(schedule) / 2
-        if not float(jnp.max(jnp.abs(whitened))) <= limit:
+        if not np.max(np.abs(whitened)) <= limit:
             raise DeclarationError(
-                f"init_params: at most {limit:.3g} in whitened coordinates for hidden states."
+                f"init_params: with hidden states, at most {limit:.3g} in whitened coordinates."
             )
     return start
 
