@@ -118,6 +118,8 @@ def _forest(results: DemoResults, names: tuple[str, ...]) -> Plot:
         drawn=tuple(drawn),
         description="One row for each covariate; the private interval above the non-private one.",
         y_ticks=tuple(zip(heights.tolist(), names, strict=True)),
+        # Room for the legend above the first row.
+        y_range=(-0.6, len(names) + 0.6),
     )
 
 
