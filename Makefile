@@ -12,11 +12,11 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet '.[bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet '.[docs]'
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 
 demo: $(VENV)/.installed
@@ -42,6 +42,8 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/demo_utility.py
 	$(BIN)/python benchmarks/tightness.py
 	$(BIN)/python benchmarks/randomness.py
+	$(BIN)/python benchmarks/zoo_verdicts.py
+	$(BIN)/python benchmarks/kernels.py
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
