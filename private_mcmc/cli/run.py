@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,8 @@ def run(
 
     if output.exists():
         raise DeclarationError(f"{output}: exists already; a release is never overwritten.")
+    if not os.access(output.parent, os.W_OK):
+        raise DeclarationError(f"{output}: its folder cannot be written, and a lost release stays charged.")
     target = Target(epsilon, delta, check_adjacency(adjacency))
     if target.adjacency != "replace_one" and n is None:
         raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public bound, --n.")
@@ -62,5 +65,8 @@ def run(
     driver.run(**columns)
     draws = {name: value.tolist() for name, value in driver.get_samples().items()}
     text = json.dumps({"draws": draws, "statement": driver.statement.to_dict()})
-    output.write_text(text, encoding="utf-8")
+    # Written beside and renamed, so that no half-written release is ever found.
+    part = output.with_name(f"{output.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(output)
     driver.print_summary()

@@ -76,6 +76,7 @@ def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
     charged = ("--ledger", "l.db", "--dataset", "people")
     assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--output", "out.json") == 0
     released = json.loads((folder / "out.json").read_text())
+    assert not list(folder.glob("*.part"))
     assert np.shape(released["draws"]["w"])[1] == 2
     assert Statement.from_dict(released["statement"]).verify()
     capsys.readouterr()
@@ -99,6 +100,7 @@ def test_a_release_is_never_overwritten(folder, monkeypatch, capsys):
         (("plan", *COMMON, "--n", "0"), "n=0"),
         (("plan", "model.py:model", "--rows", "no.toml", *COMMON[3:], "--n", "8"), "no.toml"),
         (("run", *COMMON, "--data", "no.csv", "--output", "o.json"), "X"),
+        (("run", *COMMON, *DATA, "--output", "nowhere/o.json"), "folder"),
         (("run", *COMMON, "--data", "no.csv", *DATA[2:], "--output", "o.json"), "no.csv"),
     ],
 )
