@@ -21,6 +21,8 @@ from private_mcmc.schedule import Batch, Schedule
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.
 _LARGE_SHARE = 0.125
 
+First = jax.Array | int | None
+
 
 class StepKeys(NamedTuple):
     """Keys of a chain's steps: one stream for the noise, another for the batches where there are any."""
@@ -48,10 +50,14 @@ class ListedRows(NamedTuple):
 
 
 class BatchSum(NamedTuple):
-    """``prepare(columns, present)`` once a run; ``total(u, rows, k, key)`` the estimate at step ``k``."""
+    """``prepare(columns, present, everyone)`` once a run; ``total(u, rows, k, key, first)`` at step ``k``.
 
-    prepare: Callable[[Columns, jax.Array], Any]
-    total: Callable[[jax.Array, Any, jax.Array, jax.Array | None], jax.Array]
+    ``first`` is the number of the first row that is here (``None``: every row is), and ``everyone`` tells
+    which of all rows are present. Batches are drawn from all rows: those elsewhere add zero here.
+    """
+
+    prepare: Callable[..., Any]
+    total: Callable[..., jax.Array]
 
 
 def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
@@ -64,28 +70,28 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     """
     batch = schedule.batch
     if batch is None:
-        return BatchSum(gradient.prepare, lambda u, rows, k, key: gradient.total(u, rows))
+        return BatchSum(_prepared(gradient), lambda u, rows, k, key, first=None: gradient.total(u, rows))
     draw = _SCHEMES[batch.scheme](gradient, schedule, batch)
-    prepare = gradient.prepare
+    prepare = _prepared(gradient)
     if batch.scheme == "truncated_poisson":
         prepare = _listed(gradient.prepare, schedule.num_rows)
     factor = batch_factor(schedule)
-    return BatchSum(prepare, lambda u, rows, k, key: factor * draw(u, rows, k, key))
+    return BatchSum(prepare, lambda u, rows, k, key, first=None: factor * draw(u, rows, k, key, first))
 
 
 def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
     n, rate = schedule.num_rows, float(batch.rate or 0.0)
     size = min(n, math.ceil(n * rate + 4 * math.sqrt(n * rate) + 4))
 
-    def masked(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+    def masked(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
         keep = jax.random.uniform(key, (n,)) < rate
-        return gradient.total(u, _masked(rows, keep))
+        return gradient.total(u, _masked(rows, keep, first))
 
-    def gathered(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+    def gathered(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
         def add(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
             block, last, total = carry
             index = bernoulli_positions(jax.random.fold_in(key, block), rate, size, last, n)
-            chosen = selected(rows, jnp.minimum(index, n - 1), index < n)
+            chosen = selected(rows, jnp.minimum(index, n - 1), index < n, first)
             return block + 1, index[-1], total + gradient.total(u, chosen)
 
         start = jnp.asarray(0), jnp.asarray(-1), jnp.zeros_like(u)
@@ -99,7 +105,7 @@ def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> C
     n, rate, cap = schedule.num_rows, float(batch.rate or 0.0), int(batch.size or 0)
     rare = max(rate, cap / n) <= _LARGE_SHARE
 
-    def total(u: jax.Array, rows: ListedRows, k: jax.Array, key: jax.Array) -> jax.Array:
+    def total(u: jax.Array, rows: ListedRows, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
         for_number, for_subset = jax.random.split(key)
         # The first `cap` positions tell min(Binomial(count, q), cap); given it, the subset is uniform.
         drawn = jnp.sum(bernoulli_positions(for_number, rate, cap, jnp.asarray(-1), n) < rows.number)
@@ -108,7 +114,7 @@ def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> C
         else:
             index = shuffled(for_subset, n, rows.number)[:cap]
         keep = jnp.arange(cap) < drawn
-        return gradient.total(u, selected(rows.rows, rows.order[index], keep))
+        return gradient.total(u, selected(rows.rows, rows.order[index], keep, first))
 
     return total
 
@@ -116,12 +122,12 @@ def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> C
 def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
     n, size = schedule.num_rows, int(batch.size or 0)
 
-    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
         if size <= _LARGE_SHARE * n:
             index = distinct(key, size, jnp.asarray(n), jnp.asarray(size))
         else:
             index = shuffled(key, n, jnp.asarray(n))[:size]
-        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool)))
+        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool), first))
 
     return total
 
@@ -130,9 +136,9 @@ def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Call
     size = int(batch.size or 0)
     passes = schedule.num_rows // size
 
-    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array) -> jax.Array:
+    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
         index = jnp.remainder(k, passes) * size + jnp.arange(size)
-        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool)))
+        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool), first))
 
     return total
 
@@ -185,22 +191,34 @@ def shuffled(key: jax.Array, n: int, count: jax.Array) -> jax.Array:
     return jnp.argsort(jnp.where(jnp.arange(n) < count, weight, 2.0))
 
 
-def selected(rows: Any, index: jax.Array, keep: jax.Array) -> Any:
-    """The rows numbered ``index``, those without ``keep`` absent."""
+def selected(rows: Any, index: jax.Array, keep: jax.Array, first: First = None) -> Any:
+    """The rows numbered ``index``, those without ``keep``, or that are not here, absent."""
+    if first is not None:
+        size = rows.present.shape[0]
+        index = index - first
+        keep = keep & (index >= 0) & (index < size)
+        index = jnp.clip(index, 0, size - 1)
     chosen = jax.tree.map(lambda leaf: leaf[index], rows)
     return chosen._replace(present=chosen.present & keep)
 
 
-def _masked(rows: Any, keep: jax.Array) -> Any:
-    filled = jnp.pad(keep, (0, rows.present.shape[0] - keep.shape[0]))
+def _masked(rows: Any, keep: jax.Array, first: First) -> Any:
+    size = rows.present.shape[0]
+    filled = jnp.pad(keep, (0, size if first is not None else size - keep.shape[0]))
+    if first is not None:
+        # A start beyond the last row is moved back to the filling, which is absent.
+        filled = jax.lax.dynamic_slice_in_dim(filled, first, size)
     return rows._replace(present=rows.present & filled)
 
 
-def _listed(
-    prepare: Callable[[Columns, jax.Array], Any], n: int
-) -> Callable[[Columns, jax.Array], ListedRows]:
-    def listed(columns: Columns, present: jax.Array) -> ListedRows:
+def _prepared(gradient: ClippedGradient) -> Callable[..., Any]:
+    return lambda columns, present, everyone=None: gradient.prepare(columns, present)
+
+
+def _listed(prepare: Callable[[Columns, jax.Array], Any], n: int) -> Callable[..., ListedRows]:
+    def listed(columns: Columns, present: jax.Array, everyone: jax.Array | None = None) -> ListedRows:
         rows = prepare(columns, present)
-        return ListedRows(rows, jnp.argsort(~present, stable=True)[:n], jnp.sum(present))
+        known = present if everyone is None else everyone
+        return ListedRows(rows, jnp.argsort(~known, stable=True)[:n], jnp.sum(known))
 
     return listed

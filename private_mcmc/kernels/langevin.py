@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from private_mcmc.accounting import gradient_limit
 from private_mcmc.kernels.batches import StepKeys, batch_sum
-from private_mcmc.kernels.gradient import Columns, clipped_gradient
+from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.projection import projection
 from private_mcmc.kernels.whitening import Whitening, noise_colour, whitening
 from private_mcmc.modeling import RowModel
@@ -25,49 +25,99 @@ from private_mcmc.schedule import Schedule
 Observable = Callable[[jax.Array], jax.Array]
 
 
+class Place(NamedTuple):
+    """Which part of a run is here: the numbers of its first chain and of its first row."""
+
+    chain: jax.Array | int = 0
+    row: jax.Array | int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class LangevinProgram:
     """The pure functions of one run; the data are always arguments, never closed over.
 
+    A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between.
+
     Attributes:
-        prepare: ``(columns, present) -> rows``, once a run.
-        step: ``(u, k, key, rows) -> u'`` for ``u`` of shape ``(chains, p)`` and step number ``k ≥ 0``;
-            ``key`` is the key of the steps, or ``StepKeys`` where the schedule draws batches.
+        prepare: ``(columns, present, everyone=None) -> rows``, once a run; ``everyone`` tells which of all
+            rows are present where only some are here.
+        data: ``(u, k, key, rows, place) -> f Σ clip``, summed over the rows that are here, ``(chains, p)``.
+        move: ``(u, k, key, total, place) -> u'``, given the sum over all rows.
         whitening: the change of variables between ``u`` and the unconstrained parameter.
     """
 
-    prepare: Callable[[Columns, jax.Array], Any]
-    step: Callable[[jax.Array, jax.Array, jax.Array | StepKeys, Any], jax.Array]
+    prepare: Callable[..., Any]
+    data: Callable[..., jax.Array]
+    move: Callable[..., jax.Array]
     whitening: Whitening
 
+    def step(self, u: jax.Array, k: jax.Array, key: jax.Array | StepKeys, rows: Any) -> jax.Array:
+        """``u'`` for ``u`` of shape ``(chains, p)`` and step number ``k ≥ 0``, with every row here.
 
-def langevin_program(model: RowModel, schedule: Schedule) -> LangevinProgram:
-    """Build the step of ``schedule`` for ``model``.
+        ``key`` is the key of the steps, or ``StepKeys`` where the schedule draws batches.
+        """
+        return self.move(u, k, key, self.data(u, k, key, rows))
+
+
+def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = False) -> LangevinProgram:
+    """Build the step of ``schedule`` for ``model``; ``one_by_one`` takes the gradients chain after chain.
 
     Raises:
         DeclarationError: for a preconditioner, noise or projection that makes no sense.
     """
     change = whitening(schedule.preconditioner, model.dim)
-    columnwise = schedule.batch is None and schedule.num_chains == 1
+    columnwise = schedule.batch is None and (schedule.num_chains == 1 or one_by_one)
     data_gradient = batch_sum(clipped_gradient(model, change, schedule.clip, columnwise), schedule)
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
     limit = gradient_limit(schedule)
 
-    def drift(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array | None) -> jax.Array:
-        return prior_score(u) + schedule.temper * data_gradient.total(u, rows, k, key)
+    def data(
+        u: jax.Array, k: jax.Array, key: jax.Array | StepKeys, rows: Any, place: Place | None = None
+    ) -> jax.Array:
+        first = None if place is None else place.row
+        draws = None
+        if schedule.batch is not None:
+            keys = key if isinstance(key, StepKeys) else StepKeys(key)
+            draws = _of_all(place, schedule, u, lambda chains: keys.of_chains(k, chains))
 
-    def step(u: jax.Array, k: jax.Array, key: jax.Array | StepKeys, rows: Any) -> jax.Array:
-        keys = key if isinstance(key, StepKeys) else StepKeys(key)
+        def one(state: jax.Array, draw: jax.Array | None) -> jax.Array:
+            return data_gradient.total(state, rows, k, draw, first)
+
+        if one_by_one:
+            total: jax.Array = jax.lax.map(lambda each: one(*each), (u, draws))
+            return total
+        return jax.vmap(one)(u, draws)
+
+    def move(
+        u: jax.Array,
+        k: jax.Array,
+        key: jax.Array | StepKeys,
+        total: jax.Array,
+        place: Place | None = None,
+    ) -> jax.Array:
         gamma = _step_size(schedule, k)
-        noise = colour(jax.random.normal(jax.random.fold_in(keys.steps, k), u.shape, u.dtype))
-        draws = None if schedule.batch is None else keys.of_chains(k, u.shape[0])
-        gradient = jax.vmap(drift, in_axes=(0, None, None, 0))(u, rows, k, draws)
+        now = jax.random.fold_in(key.steps if isinstance(key, StepKeys) else key, k)
+        drawn = _of_all(
+            place, schedule, u, lambda chains: jax.random.normal(now, (chains, u.shape[1]), u.dtype)
+        )
+        noise = colour(drawn)
+        gradient = jax.vmap(prior_score)(u) + schedule.temper * total
         gradient = jnp.clip(gradient, -limit, limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
         return project(u + (jnp.sqrt(2.0 * gamma) * noise - gamma * gradient))
 
-    return LangevinProgram(data_gradient.prepare, step, change)
+    return LangevinProgram(data_gradient.prepare, data, move, change)
+
+
+def _of_all(
+    place: Place | None, schedule: Schedule, u: jax.Array, draw: Callable[[int], jax.Array]
+) -> jax.Array:
+    """What is drawn for the chains that are here: the same numbers wherever a chain runs."""
+    if place is None:
+        return draw(u.shape[0])
+    drawn = draw(schedule.num_chains)
+    return jax.lax.dynamic_slice_in_dim(drawn, place.chain, u.shape[0])
 
 
 def _step_size(schedule: Schedule, k: jax.Array) -> jax.Array:

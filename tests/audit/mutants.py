@@ -71,14 +71,14 @@ PRIOR_INSIDE_THE_CLIP = (
         "return model.row_loss(whitening.to_parameter(u), row)",
         "theta = whitening.to_parameter(u); return model.row_loss(theta, row) + model.neg_log_prior(theta)",
     ),
-    Change(langevin, "return prior_score(u) + schedule.temper", "return schedule.temper"),
+    Change(langevin, "jax.vmap(prior_score)(u) + schedule.temper", "schedule.temper"),
 )
 START_FROM_THE_DATA = Change(
     chain,
     "jnp.asarray(theta, dtype=jnp.float64)",
     'jnp.asarray(theta, dtype=jnp.float64) + columns["y"].mean()',
 )
-TEMPER_FORGOTTEN = Change(langevin, "schedule.temper * data_gradient", "data_gradient")
+TEMPER_FORGOTTEN = Change(langevin, "schedule.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(
     gradient,
     "norm = jnp.linalg.norm(design, axis=-1)",
@@ -87,7 +87,7 @@ CLIP_IN_THE_WRONG_NORM = Change(
 BATCH_FIXED = Change(batches, "jax.random.fold_in(self.batches, k)", "self.batches")
 DIVIDED_BY_THE_REALISED_SIZE = Change(
     batches,
-    "return gradient.total(u, _masked(rows, keep))",
-    "drawn = _masked(rows, keep); "
+    "return gradient.total(u, _masked(rows, keep, first))",
+    "drawn = _masked(rows, keep, first); "
     "return gradient.total(u, drawn) * rate * n / jnp.maximum(jnp.sum(drawn.present), 1)",
 )
