@@ -37,7 +37,7 @@ def private_runs(
         driver = PrivateMCMC.from_plan(policy, progress_bar=False)
         driver.run(X=X, y=y)
         draws.append(driver.get_samples()["w"])
-    return draws, policy.expected.prediction.rms
+    return draws, policy.prediction.rms
 
 
 def compare(draws: list[np.ndarray], mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

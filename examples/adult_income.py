@@ -30,7 +30,7 @@ def main() -> None:
     print(f"the posterior itself: {report.verdict}; {report.reasons[0]}")
 
     plan = pmc.plan(model, rows, target, n=len(y), guarantee="run")
-    print(f"predicted error of the posterior means: {plan.expected.prediction.rms:.2f} posterior sd")
+    print(f"predicted error of the posterior means: {plan.prediction.rms:.2f} posterior sd")
 
     mcmc = pmc.PrivateMCMC.from_plan(plan)
     mcmc.run(X=X, y=y)

@@ -137,25 +137,21 @@ def _refusals(console: Console, target: Target, n: int) -> PreflightReport:
 
 
 def _private_path(console: Console, target: Target, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> PrivateMCMC:
-    """Second moments, then the path that they shape, under the run's own guarantee."""
+    """The stages of a plan, each shaped by what the earlier ones released."""
     _rule(console, "2. A private path of states (guarantee='run')")
     with console.status("planning on made-up rows"):
         policy = plan(model, ROWS, target, n=len(y))
-    expected = policy.expected
     console.print(
-        f"Stage 1 buys the rows' second moments with a tenth of the squared budget: noise sd "
-        f"{policy.moments.noise.sd:.1f} on entries of up to {len(y):,}.\n"
-        f"Stage 2 samples with their inverse as preconditioner. Predicted from public facts alone: posterior "
-        f"means within {expected.prediction.rms:.2f} posterior sd (root mean square)."
+        f"Predicted from public facts alone: posterior means within {policy.prediction.rms:.2f} posterior sd "
+        "(root mean square)."
     )
     driver = PrivateMCMC.from_plan(policy)
     driver.run(X=X, y=y)
-    stage = driver.stage
-    if stage is not None:
+    for bought in driver.history:
+        console.print(f"  {bought.stage.name}: {bought.stage.statement.gdp:.3g}-GDP")
+    if driver.conclusion is not None:
         console.print(
-            f"Planned again with the released moments: {stage.num_steps:,} steps of size "
-            f"{stage.kernel.step_size:.3g}, clip {stage.kernel.clip:.3g}, "
-            f"predicted error {stage.prediction.rms:.2f} posterior sd."
+            f"Predicted again from the releases: {driver.conclusion.prediction.rms:.2f} posterior sd."
         )
     driver.print_summary()
     inference_data = driver.to_arviz()

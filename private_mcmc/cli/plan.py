@@ -43,28 +43,16 @@ def plan(
     if as_json:
         typer.echo(json.dumps(record(made), ensure_ascii=False))
         return
-    for name, value in record(made)["stages"].items():
-        typer.echo(f"{name}: {', '.join(f'{key} {number:.4g}' for key, number in value.items())}")
-    typer.echo(f"predicted error of posterior means: {made.expected.prediction.rms:.2f} posterior sd")
+    typer.echo(f"predicted error of posterior means: {made.prediction.rms:.2f} posterior sd")
     typer.echo(str(made.statement.summary(delta)))
 
 
 def record(made: Plan) -> dict[str, Any]:
     """A plan as plain data."""
-    stage = made.expected
     return {
         "guarantee": made.guarantee,
         "n": made.n,
-        "stages": {
-            "second moments": {"gdp": made.moments.statement.gdp, "noise sd": made.moments.noise.sd},
-            "path": {
-                "gdp": made.problem.budget,
-                "step_size": stage.kernel.step_size,
-                "num_steps": stage.num_steps,
-                "num_warmup": stage.num_warmup,
-                "clip": stage.kernel.clip,
-            },
-        },
-        "prediction": stage.prediction._asdict(),
+        "gdp": made.budget,
+        "prediction": made.prediction._asdict(),
         "statement": made.statement.to_dict(),
     }

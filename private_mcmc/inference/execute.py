@@ -14,27 +14,24 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
+from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.columns import Columns, on_device
-from private_mcmc.inference.decision import Constrain, Decision, Declaration, constrainer
+from private_mcmc.inference.decision import Constrain, Decision, Declaration
 from private_mcmc.inference.progress import progress
 from private_mcmc.kernels import (
     ChainRunner,
     RunKeys,
     Streams,
-    chain_runner,
     clipped_share,
-    langevin_program,
 )
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel, Rows
-from private_mcmc.plan import Plan, RunStage, run_schedule
+from private_mcmc.plan import Conclusion, History
 from private_mcmc.release import (
     Curator,
     ReleasedExpectations,
     ReleasedStates,
-    SecondMoments,
     curator_side,
     state_grid,
 )
@@ -53,12 +50,13 @@ class Session:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run released, and at what price."""
+    """What a run released, at what price; for a plan also its stages and the draws made from them."""
 
     released: ReleasedStates | ReleasedExpectations
     statement: Statement
-    moments: SecondMoments | None = None
-    stage: RunStage | None = None
+    draws: ReleasedStates | None = None
+    history: History = ()
+    conclusion: Conclusion | None = None
     curator: Curator | None = None
 
 
@@ -75,8 +73,8 @@ def run_declared(
     """Run the decided schedule once and release what was declared."""
     rows, present = on_device(declared.rows, columns, decision.schedule.num_rows)
     expectations = decision.expectations
-    output = _chain(decision.runner, rows, present, keys, session)
-    statement = _marked(decision.statement.of(_name()), keys)
+    output = chain(decision.runner, rows, present, keys, session)
+    statement = marked(decision.statement.of(run_name()), keys)
     if expectations is not None and output.average is not None:
         released = expectations.release(output.average, keys.provenance.to_dict())
         return Outcome(
@@ -85,73 +83,43 @@ def run_declared(
             curator=_curator(session, declared.rows, columns, output, None),
         )
     states = _states(decision.constrain, decision.schedule, output, statement, keys, session.num_warmup)
-    clipping = _Clipping(decision.reading, decision.schedule, rows, present)
-    return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output, clipping))
+    shares = None
+    if session.curator and output.states is not None:
+        shares = clipping_shares(decision.reading, decision.schedule, rows, present, output.states)
+    return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output, shares))
 
 
-def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> Outcome:
-    """Run every stage of a plan: second moments, then the path that they shape."""
-    rows, present = on_device(plan.rows, columns, plan.n)
-    problem = plan.problem
-    with jax.enable_x64(True):
-        design = jax.jit(jax.vmap(problem.predictor.design))(rows)
-        design = np.asarray(jnp.where(present[:, None], design, 0.0))
-    moments = plan.moments.release(design)
-    stage = plan.run_stage(moments)
-    schedule = run_schedule(problem, stage.kernel, stage.num_steps)
-    run_statement = accounting.run(schedule).of(_name())
-    budget = plan.statement.gdp
-    if budget is None:
-        raise NotPrivate("the plan has no Gaussian DP budget.")
-    statement = accounting.adaptive(
-        budget, plan.target.adjacency, (moments.statement.of(_name()), run_statement)
-    )
-    statement = _marked(statement, keys)
-    runner = chain_runner(langevin_program(problem.reading, schedule), schedule)
-    output = _chain(runner, rows, present, keys, session)
-    released = _states(constrainer(problem.reading), schedule, output, statement, keys, stage.num_warmup)
-    clipping = _Clipping(problem.reading, schedule, rows, present)
-    curator = _curator(session, plan.rows, columns, output, clipping)
-    return Outcome(released, statement, moments, stage, curator)
-
-
-@dataclass(frozen=True, eq=False)
-class _Clipping:
-    """What the share of clipped rows is computed from."""
-
-    reading: RowModel
-    schedule: Schedule
-    rows: dict[str, jax.Array]
-    present: jax.Array
-
-    def shares(self, states: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Shares at the last state of every chain."""
-        return np.array(
-            [
-                clipped_share(self.reading, self.schedule, last, self.rows, self.present)
-                for last in states[:, -1]
-            ]
-        )
+def clipping_shares(
+    reading: RowModel,
+    schedule: Schedule,
+    rows: dict[str, jax.Array],
+    present: jax.Array,
+    states: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """Shares of clipped rows at the last state of every chain; ``states`` is ``(chains, kept, p)``."""
+    return np.array([clipped_share(reading, schedule, last, rows, present) for last in states[:, -1]])
 
 
 def _curator(
-    session: Session, rows: Rows, columns: Columns, output: ChainOutput, clipping: _Clipping | None
+    session: Session,
+    rows: Rows,
+    columns: Columns,
+    output: ChainOutput,
+    shares: npt.NDArray[np.float64] | None,
 ) -> Curator | None:
     if not session.curator:
         return None
-    shares = None
-    if clipping is not None and output.states is not None:
-        shares = clipping.shares(output.states)
     return curator_side(rows, columns, output.states, output.average, shares)
 
 
-def _chain(
+def chain(
     runner: ChainRunner,
     rows: dict[str, jax.Array],
     present: jax.Array,
     keys: RunKeys,
     session: Session,
 ) -> ChainOutput:
+    """Run the runner's schedule once, from the session's public start."""
     start = checked_start(session.init_params, runner.schedule)
     with progress("sampling", runner.schedule.num_steps, session.progress_bar) as on_progress:
         return runner.run(
@@ -213,7 +181,7 @@ def _states(
     )
 
 
-def _marked(statement: Statement, keys: RunKeys) -> Statement:
+def marked(statement: Statement, keys: RunKeys) -> Statement:
     """The statement, with a line that voids it when the caller chose the seed."""
     if not keys.provenance.reproducible:
         return statement
@@ -222,6 +190,6 @@ def _marked(statement: Statement, keys: RunKeys) -> Statement:
     return replace(statement, argument=replace(argument, assumptions=(void, *argument.assumptions)))
 
 
-def _name() -> str:
+def run_name() -> str:
     """A fresh identity for a run, so that its statement is never counted twice or composed with itself."""
     return uuid.uuid4().hex

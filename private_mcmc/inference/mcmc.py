@@ -19,18 +19,17 @@ from private_mcmc.inference.execute import (
     checked_start,
     no_value_checks,
     run_declared,
-    run_plan,
 )
-from private_mcmc.kernels import Generator, LangevinKernel, run_keys
+from private_mcmc.inference.execute_plan import run_plan
+from private_mcmc.kernels import Generator, LangevinKernel, PrivateULA, run_keys
 from private_mcmc.modeling import Rows
-from private_mcmc.plan import Plan, RunStage
+from private_mcmc.plan import Conclusion, History, Plan
 from private_mcmc.release import (
     Curator,
     Expectations,
     Ledger,
     ReleasedExpectations,
     ReleasedStates,
-    SecondMoments,
 )
 from private_mcmc.schedule import Release
 from private_mcmc.target import Target
@@ -138,13 +137,12 @@ class PrivateMCMC:
         unsafe_seed: bool = False,
     ) -> Self:
         """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once."""
-        expected = plan.expected
         driver = cls(
-            expected.kernel,
+            PrivateULA(plan.model, step_size=1.0, clip=1.0),
             rows=plan.rows,
             target=plan.target,
             release="path",
-            num_steps=expected.num_steps,
+            num_steps=1,
             guarantee=plan.guarantee,
             n=plan.n,
             model_args=plan.model_args,
@@ -161,6 +159,8 @@ class PrivateMCMC:
 
     def decide(self, n: int | None = None) -> Decision:
         """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
+        if self._plan is not None:
+            raise DeclarationError("a plan was decided when it was made: see plan.statement.")
         rows = self._n if n is None else n
         if rows is None:
             raise DeclarationError("decide(n): the number of rows is needed.")
@@ -217,14 +217,14 @@ class PrivateMCMC:
         return self._outcome.released
 
     @property
-    def moments(self) -> SecondMoments | None:
-        """Second moments released by a plan's first stage."""
-        return None if self._outcome is None else self._outcome.moments
+    def history(self) -> History:
+        """The stages of a plan and what each of them released; empty for a declared run."""
+        return () if self._outcome is None else self._outcome.history
 
     @property
-    def stage(self) -> RunStage | None:
-        """What a plan's second stage ran: decided by the first stage's release, so public as well."""
-        return None if self._outcome is None else self._outcome.stage
+    def conclusion(self) -> Conclusion | None:
+        """What a plan's policy made of its releases: draws and the error to expect of them."""
+        return None if self._outcome is None else self._outcome.conclusion
 
     @property
     def curator(self) -> Curator:
@@ -234,7 +234,10 @@ class PrivateMCMC:
         return self._outcome.curator
 
     def get_samples(self, group_by_chain: bool = False) -> Mapping[str, npt.NDArray[Any]]:
-        """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``."""
+        """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``.
+
+        Of a plan: the draws that its policy made from all releases; ``released`` has the raw path.
+        """
         return self._states().get_samples(group_by_chain)
 
     def to_arviz(self) -> Any:
@@ -243,11 +246,10 @@ class PrivateMCMC:
 
     def print_summary(self, prob: float = 0.9) -> None:
         """NumPyro's summary table of released draws, or the released expectations; then the statement."""
-        released = self.released
-        if isinstance(released, ReleasedStates):
-            released.print_summary(prob)
+        if isinstance(self.released, ReleasedStates):
+            self._states().print_summary(prob)
         else:
-            print(released)
+            print(self.released)
         print(self.statement.summary(self._declared.target.delta))
 
     def expectation(self, what: Any) -> Any:
@@ -258,10 +260,12 @@ class PrivateMCMC:
         """
         released = self.released
         if isinstance(released, ReleasedStates):
-            return released.expectation(what)
+            return self._states().expectation(what)
         return released[what].value
 
     def _states(self) -> ReleasedStates:
+        if self._outcome is not None and self._outcome.draws is not None:
+            return self._outcome.draws
         if not isinstance(self.released, ReleasedStates):
             raise ReleaseError(
                 "this run released expectations, not states: its states stay hidden. "

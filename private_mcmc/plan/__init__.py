@@ -1,7 +1,30 @@
 """Plans: which mechanisms to buy with a budget, decided from public facts and earlier releases."""
 
-from private_mcmc.plan.pilot import Prediction
 from private_mcmc.plan.policy import Plan, plan
-from private_mcmc.plan.run_stage import RunStage, run_schedule
+from private_mcmc.plan.stages import (
+    Bought,
+    Conclusion,
+    CountsStage,
+    History,
+    MomentsStage,
+    PathStage,
+    Policy,
+    Prediction,
+    Stage,
+    remaining,
+)
 
-__all__ = ["Plan", "Prediction", "RunStage", "plan", "run_schedule"]
+__all__ = [
+    "Bought",
+    "Conclusion",
+    "CountsStage",
+    "History",
+    "MomentsStage",
+    "PathStage",
+    "Plan",
+    "Policy",
+    "Prediction",
+    "Stage",
+    "plan",
+    "remaining",
+]

@@ -1,7 +1,9 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
+from private_mcmc.release.counts import Counts, CountsPlan, plan_counts
 from private_mcmc.release.curator import Curator, CuratorOnly
 from private_mcmc.release.curator_side import curator_side
+from private_mcmc.release.curvature import CurvatureTest, ReleasedCurvature, plan_curvature_test
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.expectations_plan import ExpectationsPlan, plan_expectations
 from private_mcmc.release.grid import StateGrid, state_grid
@@ -19,8 +21,11 @@ from private_mcmc.release.variance import mean_and_square, variance
 
 __all__ = [
     "Balance",
+    "Counts",
+    "CountsPlan",
     "Curator",
     "CuratorOnly",
+    "CurvatureTest",
     "Expectations",
     "ExpectationsPlan",
     "Filter",
@@ -32,6 +37,7 @@ __all__ = [
     "ProposeTestSample",
     "Quantile",
     "QuantilePlan",
+    "ReleasedCurvature",
     "ReleasedExpectations",
     "ReleasedStates",
     "ReleasedValue",
@@ -44,6 +50,8 @@ __all__ = [
     "gaussian_noise",
     "laplace_noise",
     "mean_and_square",
+    "plan_counts",
+    "plan_curvature_test",
     "plan_expectations",
     "plan_second_moments",
     "state_grid",

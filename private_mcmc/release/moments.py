@@ -62,7 +62,8 @@ class SecondMomentsPlan:
 
     Rows are mapped into the ball ``‖x‖ ≤ R`` (non-finite rows to 0), summed in float64, and the upper
     triangle, its off-diagonal part times ``√2`` (then the Euclidean norm is the Frobenius norm), gets
-    isotropic discrete Gaussian noise.
+    isotropic discrete Gaussian noise. A row may also be several vectors, a matrix ``V`` with Frobenius norm
+    at most ``R`` that adds ``VᵀV``: the difference of two such matrices is no larger.
 
     **Guarantee**: ``√2R²/τ``-GDP under ``replace_one`` with ``p ≥ 2``, else ``R²/τ``-GDP. The noise drawn
     is a little larger than ``τ``: it also covers the rounding of two float64 sums and the noise grid.
@@ -70,6 +71,7 @@ class SecondMomentsPlan:
     Source: Dong, Roth, Su 2022; Higham 2002, section 3.1 (rounding).
 
     Attributes:
+        vectors: the most vectors of one row.
         noise: the noise on the ``p(p+1)/2`` coordinates.
         statement: the cost.
     """
@@ -79,16 +81,19 @@ class SecondMomentsPlan:
     num_rows: int
     noise: GaussianNoise
     statement: Statement
+    vectors: int = 1
 
     def release(self, rows: npt.ArrayLike) -> SecondMoments:
-        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` and is curator-side.
+        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side.
 
         Raises:
             DataSchemaError: for a wrong shape or more rows than declared; never about values.
         """
         array = np.asarray(rows)
-        if array.ndim != 2 or array.shape[1] != self.dim:
-            raise DataSchemaError(f"rows of shape (n, {self.dim}) are needed.")
+        if array.ndim not in (2, 3) or array.shape[-1] != self.dim:
+            raise DataSchemaError(f"rows of shape (n, {self.dim}) or (n, k, {self.dim}) are needed.")
+        if array.ndim == 3 and array.shape[1] > self.vectors:
+            raise DataSchemaError(f"more vectors in a row than the declared {self.vectors}.")
         if array.shape[0] > self.num_rows:
             raise DataSchemaError(f"more rows than the declared {self.num_rows}.")
         upper = np.triu_indices(self.dim)
@@ -101,33 +106,37 @@ class SecondMomentsPlan:
 
 
 def plan_second_moments(
-    gdp: float, *, radius: float, dim: int, num_rows: int, adjacency: Adjacency
+    gdp: float, *, radius: float, dim: int, num_rows: int, adjacency: Adjacency, vectors: int = 1
 ) -> SecondMomentsPlan:
     """Plan a release of cost ``gdp``-GDP; ``num_rows`` is ``n``, under ``add_remove`` the public ``n_max``.
+
+    ``vectors`` is the most vectors that one row adds, with joint norm at most ``radius``.
 
     Raises:
         DeclarationError: for numbers out of range, or so many rows that float64 sums have no useful bound.
     """
     check_adjacency(adjacency)
-    if not num_rows >= 1:
-        raise DeclarationError(f"num_rows={num_rows}: at least one row is needed.")
+    if not (num_rows >= 1 and vectors >= 1):
+        raise DeclarationError(f"num_rows={num_rows}, vectors={vectors}: at least one is needed.")
     tau = second_moments_noise(gdp, radius, dim, adjacency)
     exact = second_moments_sensitivity(radius, dim, adjacency)
-    noise = gaussian_noise(exact / tau, exact + _rounding(radius, dim, num_rows), dim * (dim + 1) // 2)
+    noise = gaussian_noise(
+        exact / tau, exact + _rounding(radius, dim, num_rows, vectors), dim * (dim + 1) // 2
+    )
     statement = second_moments(radius=radius, noise_sd=tau, dim=dim, adjacency=adjacency)
-    return SecondMomentsPlan(radius, dim, num_rows, noise, statement)
+    return SecondMomentsPlan(radius, dim, num_rows, noise, statement, vectors)
 
 
-def _rounding(radius: float, dim: int, num_rows: int) -> float:
+def _rounding(radius: float, dim: int, num_rows: int, vectors: int = 1) -> float:
     """Most that float64 adds to the difference of two computed sums, in the Frobenius norm.
 
     Every entry is a sum of ``k`` rounded products, off by ``k u/(1 − k u) Σ|x_i x_j|``; the matrix of
-    ``Σ|x_i x_j|`` has Frobenius norm at most ``n R²``. A row's own norm is enforced up to ``(p + 8)u``.
+    ``Σ|x_i x_j|`` has Frobenius norm at most ``n R²``. A row's own norm is enforced up to ``(kp + 8)u``.
     """
-    additions = min(num_rows, _CHUNK) + -(-num_rows // _CHUNK) + 8
+    additions = min(num_rows, _CHUNK) * vectors + -(-num_rows // _CHUNK) + 8
     load = additions * _UNIT
-    norm_slack = 4 * (dim + 8) * _UNIT
-    underflow = num_rows * dim * 2.0**-1070
+    norm_slack = 4 * (dim * vectors + 8) * _UNIT
+    underflow = num_rows * vectors * dim * 2.0**-1070
     allowance = 2 * load / (1 - load) * num_rows * radius**2 * (1 + norm_slack) + 2 * norm_slack * radius**2
     allowance += underflow
     if not allowance < radius**2:
@@ -136,17 +145,19 @@ def _rounding(radius: float, dim: int, num_rows: int) -> float:
 
 
 def _gram(rows: npt.NDArray[Any], radius: float) -> FloatArray:
-    total = np.zeros((rows.shape[1], rows.shape[1]))
+    total = np.zeros((rows.shape[-1], rows.shape[-1]))
     for first in range(0, len(rows), _CHUNK):
         chunk = _into_ball(np.asarray(rows[first : first + _CHUNK], dtype=np.float64), radius)
-        total += chunk.T @ chunk
+        vectors = chunk.reshape(-1, rows.shape[-1])
+        total += vectors.T @ vectors
     return total
 
 
 def _into_ball(rows: FloatArray, radius: float) -> FloatArray:
     """Rows scaled to norm at most ``radius``; a row that is not finite, or too large to square, becomes 0."""
+    apart = (slice(None), *(None,) * (rows.ndim - 1))
     with np.errstate(all="ignore"):
-        norms = np.sqrt(np.square(rows).sum(axis=1))
+        norms = np.sqrt(np.square(rows).reshape(len(rows), -1).sum(axis=1))
         finite = np.isfinite(norms)
         scale = np.where(norms > radius, radius / norms, 1.0)
-        return np.where(finite[:, None], rows * scale[:, None], 0.0)
+        return np.where(finite[apart], rows * scale[apart], 0.0)

@@ -1,0 +1,138 @@
+"""Executing a plan: each stage priced, admitted by the budget's filter, run, and handed to the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc import accounting
+from private_mcmc.accounting import Statement
+from private_mcmc.errors import DeclarationError
+from private_mcmc.inference.columns import Columns, on_device
+from private_mcmc.inference.decision import constrainer
+from private_mcmc.inference.execute import (
+    Outcome,
+    Session,
+    chain,
+    clipping_shares,
+    marked,
+    run_name,
+)
+from private_mcmc.kernels import RunKeys, chain_runner, langevin_program
+from private_mcmc.plan import Bought, CountsStage, History, MomentsStage, PathStage, Plan
+from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_grid
+
+Rows = dict[str, jax.Array]
+Array = npt.NDArray[np.float64]
+
+
+def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> Outcome:
+    """Buy stage after stage until the policy concludes.
+
+    Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
+    beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
+
+    Raises:
+        NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
+    """
+    rows, present = on_device(plan.rows, columns, plan.n)
+    paths = keys.take("steps")
+    history: History = ()
+    parts: tuple[Statement, ...] = ()
+    states: list[Array] = []
+    while (stage := plan.policy.next(history)) is not None:
+        parts = (*parts, stage.statement.of(run_name()))
+        statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts)
+        if isinstance(stage, PathStage):
+            own = RunKeys(jax.random.fold_in(paths, len(history)), keys.provenance)
+            states.append(_path(plan, stage, rows, present, own, session))
+            released = state_grid(stage.schedule).round(states[-1])
+            history = (*history, Bought(stage, released))
+        else:
+            history = (*history, _query(stage, rows, present))
+    if not history:
+        raise DeclarationError("the plan's policy buys nothing.")
+    return _outcome(plan, history, marked(statement, keys), keys, session, columns, rows, present, states)
+
+
+def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) -> Bought:
+    if isinstance(stage, MomentsStage):
+        vectors = _of_rows(stage.vectors, rows)
+        apart = (slice(None), *(None,) * (vectors.ndim - 1))
+        return Bought(stage, stage.mechanism.release(np.where(np.asarray(present)[apart], vectors, 0.0)))
+    return Bought(stage, stage.mechanism.release(_of_rows(stage.cell, rows), np.asarray(present)))
+
+
+def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[Any]:
+    with jax.enable_x64(True):
+        return np.asarray(jax.jit(jax.vmap(function))(rows))
+
+
+def _path(
+    plan: Plan, stage: PathStage, rows: Rows, present: jax.Array, keys: RunKeys, session: Session
+) -> Array:
+    """The states of one path before rounding, shape ``(steps, p)``."""
+    schedule = stage.schedule
+    if (schedule.num_rows, schedule.dim) != (plan.n, plan.reading.dim):
+        raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
+    runner = chain_runner(langevin_program(plan.reading, schedule), schedule)
+    output = chain(runner, rows, present, keys, replace(session, init_params=stage.start))
+    return np.zeros((0, schedule.dim)) if output.states is None else output.states[0]
+
+
+def _outcome(
+    plan: Plan,
+    history: History,
+    statement: Statement,
+    keys: RunKeys,
+    session: Session,
+    columns: Columns,
+    rows: Rows,
+    present: jax.Array,
+    states: list[Array],
+) -> Outcome:
+    conclusion = plan.policy.conclude(history)
+    paths = [bought for bought in history if isinstance(bought.stage, PathStage)]
+    draws = _released(plan, conclusion.draws, statement, keys, 0, _finest(paths))
+    raw = draws
+    if paths:
+        kept = np.concatenate([np.asarray(bought.value) for bought in paths])
+        warmup = len(kept) - len(np.asarray(paths[-1].value))
+        raw = _released(plan, kept, statement, keys, warmup, _finest(paths))
+    curator = None
+    if session.curator:
+        last, shares = paths[-1].stage if paths else None, None
+        if isinstance(last, PathStage):
+            shares = clipping_shares(plan.reading, last.schedule, rows, present, states[-1][None])
+        hidden = np.concatenate(states)[None] if states else None
+        curator = curator_side(plan.rows, columns, hidden, None, shares)
+    return Outcome(raw, statement, draws=draws, history=history, conclusion=conclusion, curator=curator)
+
+
+def _finest(paths: list[Bought]) -> StateGrid:
+    """The grid that all released states lie on: the finest of the stages'."""
+    stages = [bought.stage for bought in paths]
+    grids = [state_grid(stage.schedule) for stage in stages if isinstance(stage, PathStage)]
+    return min(grids, key=lambda grid: grid.step, default=StateGrid(2.0**-40))
+
+
+def _released(
+    plan: Plan, states: Array, statement: Statement, keys: RunKeys, num_warmup: int, grid: StateGrid
+) -> ReleasedStates:
+    constrain: Any = constrainer(plan.reading)
+    with jax.enable_x64(True):
+        samples = {name: np.asarray(value) for name, value in constrain(jnp.asarray(states[None])).items()}
+    return ReleasedStates(
+        samples=samples,
+        steps=tuple(range(1, len(states) + 1)),
+        num_warmup=num_warmup,
+        statement=statement,
+        provenance=keys.provenance.to_dict(),
+        grid=grid.step,
+    )
