@@ -18,12 +18,15 @@ from private_mcmc.accounting.posterior import (
 from private_mcmc.accounting.sensitivity import gradient_limit, rounding_box, row_sensitivity, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.accounting.stepwise import stepwise
+from private_mcmc.accounting.tested import CurvatureFloor, unless_test_fails
+from private_mcmc.accounting.unless import Unless
 from private_mcmc.accounting.verify import verify
 
 __all__ = [
     "Argument",
     "Concentrated",
     "Curvature",
+    "CurvatureFloor",
     "Curve",
     "Gaussian",
     "Laplace",
@@ -32,6 +35,7 @@ __all__ = [
     "Pure",
     "Statement",
     "SumForm",
+    "Unless",
     "adaptive",
     "average_sensitivity",
     "compose",
@@ -54,5 +58,6 @@ __all__ = [
     "stepwise",
     "to_mean",
     "to_sum",
+    "unless_test_fails",
     "verify",
 ]

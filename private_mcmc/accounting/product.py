@@ -12,6 +12,7 @@ from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplac
 from private_mcmc.accounting.pld import Losses, Step, losses, worthwhile
 from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.accounting.truncated import Truncated
+from private_mcmc.accounting.unless import Unless
 
 _MOST_DISCRETE = 8
 
@@ -19,8 +20,13 @@ _MOST_DISCRETE = 8
 def combine(curves: tuple[Curve, ...]) -> Curve:
     """One curve for mechanisms with independent randomness, one curve of each.
 
-    ``m²`` adds, zCDP adds, and what remains of different kinds becomes a ``Product``.
+    ``m²`` adds, zCDP adds, and what remains of different kinds becomes a ``Product``. Failures add, outside.
     """
+    failing = [curve.failure for curve in curves if isinstance(curve, Unless)]
+    if failing:
+        inner = tuple(curve.inner if isinstance(curve, Unless) else curve for curve in curves)
+        failure = failing[0] if len(failing) == 1 else _up(math.fsum(failing))
+        return Unless(combine(inner), min(1.0, failure))
     flat = tuple(
         part for curve in curves for part in (curve.parts if isinstance(curve, Product) else (curve,))
     )

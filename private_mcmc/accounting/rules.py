@@ -74,6 +74,8 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     found = []
     for indices in c["choices"]:
         choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
+        failures = [curve["failure"] for curve in choice if curve["kind"] == "unless"]
+        choice = [curve["inner"] if curve["kind"] == "unless" else curve for curve in choice]
         flat = [
             leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
         ]
@@ -86,7 +88,8 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
             merged.append(_concentrated(rho))
         merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated", "sampled")]
         merged += _counted_together([leaf for leaf in flat if leaf["kind"] == "sampled"])
-        found.append(merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)})
+        whole = merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)}
+        found.append({"kind": "unless", "inner": whole, "failure": sum(failures)} if failures else whole)
     return found
 
 
@@ -134,6 +137,31 @@ def _stepwise(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return [{"kind": "points", "points": ((level, min(1.0, miss)),)} if miss > 0 else _pure(level)]
 
 
+def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    from private_mcmc.accounting.serial import unplain
+
+    (part,) = parts
+    tail = math.erfc((c["margin"] - c["rounding"]) / c["noise_sd"] / math.sqrt(2)) / 2
+    if not (tail <= c["failure"] * (1 + 1e-9) and c["rounding"] >= 0):
+        return []
+    lower = max(0.0, c["released"] - c["margin"])
+    for run in _langevin_parts(part):
+        known = unplain(run["argument"]["constants"])
+        ceiling = known["prior_strong_convexity"] + known["temper"] * lower
+        # A path needs no convexity; hidden states rest on the prior's and on what was tested.
+        if known["release"] != "path" and not known["strong_convexity"] <= ceiling * (1 + 1e-12):
+            return []
+    return [
+        {"kind": "unless", "inner": unplain(curve), "failure": float(c["failure"])}
+        for curve in part["curves"]
+    ]
+
+
+def _langevin_parts(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    own = [part] if part["argument"]["rule"] == "langevin" else []
+    return own + [run for inner in part["parts"] for run in _langevin_parts(inner)]
+
+
 RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.bounded": _posterior_bounded,
     "posterior.strongly_log_concave": _posterior_concave,
@@ -150,4 +178,5 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "group": _group,
     "adaptive": _adaptive,
     "stepwise": _stepwise,
+    "curvature.tested": _curvature_tested,
 }

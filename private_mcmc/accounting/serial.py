@@ -12,6 +12,7 @@ from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplac
 from private_mcmc.accounting.product import Product
 from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.accounting.truncated import Truncated
+from private_mcmc.accounting.unless import Unless
 from private_mcmc.errors import DeclarationError
 
 _SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Concentrated)}
@@ -71,6 +72,8 @@ def curve_from_dict(record: Mapping[str, Any]) -> Curve:
             int(values["steps"]),
             int(values["max_rows"]),
         )
+    if kind == "unless":
+        return Unless(curve_from_dict(record["inner"]), float(values["failure"]))
     if kind == "product":
         return Product(tuple(curve_from_dict(part) for part in record["parts"]))
     raise DeclarationError(f"unknown kind of privacy curve {kind!r}.")

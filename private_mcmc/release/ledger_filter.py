@@ -58,7 +58,7 @@ class Filter:
         level = self._level(statement)
         if 0 <= level < math.inf:
             return self._exact(Fraction(level))
-        if statement.parts:
+        if statement.argument.rule == "composition":
             return sum((self.cost(part) for part in statement.parts), Fraction(0))
         raise ReleaseError(
             f"the statement ({statement.argument.theorem}) has no cost under a {self.kind!r} filter. "

@@ -59,6 +59,20 @@ SCHEDULES = {
 }
 
 
+def tested() -> acc.Statement:
+    floor = acc.CurvatureFloor(released=40.0, margin=33.0, rounding=1e-6, noise_sd=6.0, failure=1e-7)
+    proved = acc.Curvature(
+        strong_convexity=1.0,
+        smoothness=50.0,
+        prior_strong_convexity=1.0,
+        prior_smoothness=1.0,
+        source="a lemma",
+    )
+    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what="an eigenvalue")
+    run = acc.run(schedule(release="last", diameter=4.0, num_steps=300), floor.strengthen(proved, 1.0))
+    return acc.unless_test_fails(acc.adaptive(2.0, "replace_one", (test, run)), floor)
+
+
 def statements() -> dict[str, acc.Statement]:
     found = {name: acc.run(item, CONVEX) for name, item in SCHEDULES.items()}
     found["minimum of moduli"] = acc.run(schedule(release="last", num_steps=900), BOUNDED)
@@ -84,5 +98,7 @@ def statements() -> dict[str, acc.Statement]:
     )
     found["group"] = acc.group(acc.compose(found["path"], found["laplace"]), 3)
     found["group, pure"] = acc.group(found["posterior, bounded"], 2)
+    found["curvature, tested"] = tested()
+    found["curvature, tested, with another"] = acc.compose(found["laplace"], found["curvature, tested"])
     found["nested composition"] = acc.compose(found["composition"], found["gaussian"])
     return found

@@ -86,6 +86,15 @@ def test_a_scale_too_small_for_the_claimed_epsilon_fails():
     assert not acc.verify(record)
 
 
+@pytest.mark.parametrize(
+    ("key", "factor"), [("margin", 0.9), ("released", 0.9), ("failure", 0.5), ("noise_sd", 2)]
+)
+def test_tested_curvature_that_the_test_does_not_support_fails(key, factor):
+    record = json.loads(json.dumps(ALL["curvature, tested"].to_dict()))
+    record["argument"]["constants"][key] *= factor
+    assert not acc.verify(record)
+
+
 def test_a_tampered_certificate_fails():
     statement = ALL["last, varying"]
     record = json.loads(json.dumps(statement.to_dict()))

@@ -1,0 +1,230 @@
+"""A private lower bound of the data's curvature on the set that a chain is projected on.
+
+Propose–test–release: the set, the metric and the clip are public; how strongly convex the rows make the
+potential there is tested with noise; a run may then rely on what the test certifies. The proof is in
+``accounting.tested``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtri
+
+from private_mcmc.accounting import Curvature, Statement, gaussian
+from private_mcmc.accounting.tested import CurvatureFloor
+from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.kernels.whitening import Whitening, whitening
+from private_mcmc.modeling import Predictor, RowModel
+from private_mcmc.preflight.curvature import curvature, largest_eigenvalue
+from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
+from private_mcmc.schedule import Schedule
+
+_CHUNK = 4096
+_UNIT = 2.0**-53
+# More than the float64 error of a slope, a curvature or a norm.
+_SLACK = 1e-9
+_FLOOR = 1e-12
+# ψ'' is constant, monotone or log-concave in η: on an interval it is least at one of the ends.
+_LEAST_AT_ENDS = (
+    ("Normal", "identity"),
+    ("Bernoulli", "logistic"),
+    ("Binomial", "logistic"),
+    ("Poisson", "exp"),
+    ("NegativeBinomial", "exp"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedCurvature:
+    """What the test released, and what it cost.
+
+    Attributes:
+        floor: the lower bound, for the set, metric and clip of ``test``.
+        statement: the cost of the test itself.
+    """
+
+    test: CurvatureTest
+    floor: CurvatureFloor
+    statement: Statement
+
+    def curvature(self, reading: RowModel, schedule: Schedule) -> Curvature:
+        """Constants of ``schedule`` that rely on the test: ``μ = μ_K + wλ_low``.
+
+        Raises:
+            DeclarationError: for a schedule on another set, in another metric, with a smaller clip, more
+                rows, or minibatches.
+        """
+        draft = self.test.schedule
+        if schedule.preconditioner != draft.preconditioner or schedule.box != draft.box:
+            raise DeclarationError("the curvature was tested in another metric or on another box.")
+        if schedule.batch is not None or schedule.noise is not None:
+            raise DeclarationError("tested curvature is that of all rows, with noise 2γM.")
+        for name, fits in (
+            ("diameter", schedule.diameter <= draft.diameter),
+            ("clip", schedule.clip >= draft.clip),
+            ("num_rows", schedule.num_rows == draft.num_rows),
+            ("adjacency", schedule.adjacency == draft.adjacency),
+        ):
+            if not fits:
+                raise DeclarationError(
+                    f"{name}={getattr(schedule, name)}: the curvature was tested for {getattr(draft, name)}."
+                )
+        return self.floor.strengthen(curvature(reading, schedule), schedule.temper)
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureTest:
+    """The mechanism, known before anything is spent: ``λ_min(Σ c_i z_i z_iᵀ)`` plus Gaussian noise.
+
+    ``z_i`` is the row's design in the schedule's metric. ``c_i`` bounds ``ψ_i''`` from below on the interval
+    of predictors that ``K`` allows this row, if its clip is idle there, and is 0 otherwise.
+
+    **Guarantee**: ``gdp``-GDP; the bound it gives exceeds ``λ(D)`` with probability at most ``failure``.
+    **Assumptions**: at most ``num_rows`` rows. Source: Dwork, Lei 2009; Weyl's inequality.
+
+    Attributes:
+        schedule: its set, metric, clip, number of rows and adjacency are what the test is for.
+        cap: ``κ``, the enforced bound of ``c_i‖z_i‖²``.
+        noise: the noise on the eigenvalue.
+        failure: ``δ'``.
+    """
+
+    predictor: Predictor
+    schedule: Schedule
+    cap: float
+    noise: GaussianNoise
+    failure: float
+
+    @property
+    def statement(self) -> Statement:
+        """The cost of the test."""
+        return gaussian(
+            adjacency=self.schedule.adjacency,
+            sensitivity=self.noise.charged_sensitivity,
+            scale=self.noise.gaussian_scale,
+            what="smallest eigenvalue of the rows' certified curvature",
+        )
+
+    @property
+    def margin(self) -> float:
+        """``t``: a quantile of the noise, and what rounding may add."""
+        return (self.noise.scale * -float(ndtri(self.failure)) + self._rounding) * (1 + _FLOOR)
+
+    @property
+    def _rounding(self) -> float:
+        # A discrete Gaussian is no further out than a Gaussian and one step (Canonne, Kamath, Steinke 2020).
+        return 2 * self.noise.grid + eigenvalue_rounding(self.schedule, self.cap)
+
+    def release(self, rows: Mapping[str, jax.Array], present: jax.Array) -> ReleasedCurvature:
+        """Test the rows (columns in their domains, curator-side, and which of them are present)."""
+        value = float(self.noise.release([self.smallest_eigenvalue(rows, present)])[0])
+        floor = CurvatureFloor(
+            released=value,
+            margin=self.margin,
+            rounding=self._rounding,
+            noise_sd=self.noise.scale,
+            failure=self.failure,
+        )
+        return ReleasedCurvature(self, floor, self.statement)
+
+    def smallest_eigenvalue(self, rows: Mapping[str, jax.Array], present: jax.Array) -> float:
+        """``λ(D)``, curator-side."""
+        with jax.enable_x64(True):
+            designs, weights = self._certified(dict(rows), present)
+        total = np.zeros((self.schedule.dim, self.schedule.dim))
+        for first in range(0, len(weights), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            total += (designs[part] * weights[part, None]).T @ designs[part]
+        return float(np.linalg.eigvalsh(total)[0])
+
+    @cached_property
+    def _of_rows(self) -> Callable[[Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
+        compiled: Callable[[Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]
+        compiled = jax.jit(jax.vmap(self._row))
+        return compiled
+
+    @cached_property
+    def _whitening(self) -> Whitening:
+        return whitening(self.schedule.preconditioner, self.schedule.dim)
+
+    def _certified(self, rows: Mapping[str, jax.Array], present: jax.Array) -> tuple[FloatArray, FloatArray]:
+        """``z_i`` and ``c_i``, shapes ``(n, p)`` and ``(n,)``."""
+        designs, weights = self._of_rows(rows)
+        usable = present & jnp.all(jnp.isfinite(designs), axis=1) & jnp.isfinite(weights)
+        return (
+            np.asarray(jnp.where(usable[:, None], designs, 0.0)),
+            np.asarray(jnp.where(usable, weights, 0.0)),
+        )
+
+    def _row(self, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        predictor, schedule = self.predictor, self.schedule
+        plain = predictor.design(row)
+        design = self._whitening.pull_back(plain)
+        norm = jnp.linalg.norm(design)
+        if schedule.box is None:
+            reach = norm * (schedule.diameter / 2)
+        else:
+            reach = jnp.abs(plain) @ jnp.asarray(schedule.box)
+        centre = predictor.offset(row)
+        slack = _SLACK * (1 + jnp.abs(centre) + reach)
+        ends = jnp.stack([centre - reach - slack, centre + reach + slack])
+        score = jax.vmap(jax.grad(predictor.loss), in_axes=(0, None))(ends, row)
+        bends = jax.vmap(jax.grad(jax.grad(predictor.loss)), in_axes=(0, None))(ends, row)
+        largest = predictor.family.curvature_bound
+        rounding = _FLOOR * largest if largest < math.inf else 0.0
+        least = jnp.min(bends) * (1 - _SLACK) - rounding
+        # A convex row's slope is largest at an end; the rows kept are those the kernel keeps.
+        idle = jnp.max(jnp.abs(score)) * norm <= schedule.clip * (1 - _SLACK)
+        kept = jnp.linalg.norm(plain) <= predictor.radius
+        capped = jnp.minimum(least, self.cap * (1 - _SLACK) / (norm * norm + 1e-280))
+        return design, jnp.where(idle & kept & (capped > 0), capped, 0.0)
+
+
+def plan_curvature_test(
+    reading: RowModel, schedule: Schedule, *, gdp: float, failure: float
+) -> CurvatureTest:
+    """Plan a ``gdp``-GDP test of the curvature on the set that ``schedule`` projects on.
+
+    Raises:
+        NotYetSupported: unless every row enters through one affine predictor of a family whose curvature
+            is least at the ends of an interval.
+        DeclarationError: for a schedule without a set, with minibatches, or numbers out of range.
+    """
+    predictor = reading.predictor
+    if predictor is None or (predictor.family.name, predictor.family.link) not in _LEAST_AT_ENDS:
+        known = ", ".join(f"{name} ({link})" for name, link in _LEAST_AT_ENDS)
+        raise NotYetSupported(f"curvature is tested for one affine predictor of these families: {known}.")
+    if not schedule.diameter < math.inf:
+        raise DeclarationError("curvature is tested on a bounded set: give the kernel radius= or box=.")
+    if schedule.batch is not None or schedule.noise is not None:
+        raise DeclarationError("tested curvature is that of all rows, with noise 2γM: no batches, no noise=.")
+    if not 0 < failure < 0.5:
+        raise DeclarationError(f"failure={failure}: must lie in (0, 1/2).")
+    radius = math.sqrt(largest_eigenvalue(schedule.preconditioner)) * predictor.radius * (1 + _SLACK)
+    cap = predictor.family.clipped_curvature(radius, schedule.clip)
+    if not 0 < cap < math.inf:
+        raise DeclarationError("nothing bounds the curvature of one row: bound the covariates' domain.")
+    allowance = 2 * eigenvalue_rounding(schedule, cap)
+    if not allowance < cap:
+        raise DeclarationError(
+            f"num_rows={schedule.num_rows}: float64 sums of so many rows carry no useful bound."
+        )
+    return CurvatureTest(predictor, schedule, cap, gaussian_noise(gdp, cap + allowance), failure)
+
+
+def eigenvalue_rounding(schedule: Schedule, cap: float) -> float:
+    """Most by which the computed eigenvalue differs from that of the exact sum of the computed terms.
+
+    Entries are sums of ``k`` rounded products, off by ``k u/(1 − k u) Σ c_i|z_ij z_ik|``; the symmetric
+    eigenvalue solver is backward stable. Source: Higham 2002, section 3.1.
+    """
+    additions = min(schedule.num_rows, _CHUNK) + -(-schedule.num_rows // _CHUNK) + 8
+    load = additions * _UNIT
+    return (load / (1 - load) + schedule.dim * 2.0**-48) * schedule.num_rows * cap
