@@ -4,7 +4,11 @@ In each family a changed row moves one number: the posteriors of two adjacent da
 a one-parameter exponential family. Their likelihood ratio is monotone in a statistic, so the worst
 event is a half line and its probabilities are two incomplete beta or gamma functions. By the same
 monotonicity (Neyman, Pearson) a larger move is never less distinguishable, so only the largest move
-of a row is enumerated, from every total that the other rows can have.
+of a row is taken, from every total that the other rows can have.
+
+Where the other rows add to a shape, a pair with more of them is the same pair after independent noise
+(a Gamma variable plus an independent one; for a Beta, ``x/(1−x)`` as a ratio of two, whose sum is
+independent of it and has one law under both): divergences fall in the shapes (data processing).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +26,13 @@ Array = NDArray[np.float64]
 
 # Relative accuracy granted to the incomplete beta and gamma functions.
 _ACCURACY = 1e-9
-MOST_TOTALS = 60_000
+# Totals this near to an end are tried one by one, those between in blocks that grow by 2 %.
+_EACH = 1_000
+_GROWTH = 1.02
+# Incomplete beta functions are evaluated up to here only; larger shapes are closer together.
+_WIDEST = 1e7
+# Least bound that is reported: no divergence here is zero, and floats end near 1e-308.
+_LEAST = 1e-300
 
 
 @dataclass(frozen=True)
@@ -32,13 +43,17 @@ class Worst:
         delta: upper bound on the largest hockey-stick divergence.
         total: the statistic of the other rows (successes, or sum of counts).
         up: whether the first data set of the pair is the one with the larger statistic.
-        others: the number of the other rows' trials, where it varies.
     """
 
     delta: float
     total: int
     up: bool
-    others: int = 0
+
+
+def log_rising(shape: Array, move: float) -> Array:
+    """``log Γ(shape + move) − log Γ(shape)``, without the cancellation of large shapes."""
+    value: Array = gammaln(move) - betaln(shape, move)
+    return value
 
 
 def beta_pair(a: Array, b: Array, move: float, epsilon: float, up: bool) -> Array:
@@ -46,19 +61,22 @@ def beta_pair(a: Array, b: Array, move: float, epsilon: float, up: bool) -> Arra
 
     The log ratio is ``move·logit(x)`` plus a constant, so the worst event is ``x > t`` (``x < t``).
     """
-    constant = betaln(a, b + move) - betaln(a + move, b)
-    if up:
-        threshold = expit((epsilon - constant) / move)
-        own, other = betaincc(a + move, b, threshold), betaincc(a, b + move, threshold)
-    else:
-        threshold = expit(-(epsilon + constant) / move)
-        own, other = betainc(a, b + move, threshold), betainc(a + move, b, threshold)
-    return _rounded_up(own, other, epsilon)
+    if not up:
+        return beta_pair(b, a, move, epsilon, True)
+    a, b = np.minimum(a, _WIDEST), np.minimum(b, _WIDEST)
+    logit = (epsilon - log_rising(b, move) + log_rising(a, move)) / move
+    return excess(_above(a + move, b, logit), _above(a, b + move, logit), epsilon)
+
+
+def _above(a: Array, b: Array, logit: Array) -> Array:
+    """``P[logit(x) > logit]`` under ``Beta(a, b)``, accurate at both ends."""
+    found: Array = np.where(logit > 0, betainc(b, a, expit(-logit)), betaincc(a, b, expit(logit)))
+    return found
 
 
 def gamma_pair(shape: Array, move: float, epsilon: float, up: bool) -> Array:
     """``δ(ε)`` of ``Gamma(shape+move)`` from ``Gamma(shape)``, any common rate (``up``), or the reverse."""
-    constant = gammaln(shape) - gammaln(shape + move)
+    constant = -log_rising(shape, move)
     # A threshold beyond all floats is one that is never passed.
     with np.errstate(over="ignore"):
         threshold = np.exp(((epsilon if up else -epsilon) - constant) / move)
@@ -66,57 +84,49 @@ def gamma_pair(shape: Array, move: float, epsilon: float, up: bool) -> Array:
         own, other = gammaincc(shape + move, threshold), gammaincc(shape, threshold)
     else:
         own, other = gammainc(shape, threshold), gammainc(shape + move, threshold)
-    return _rounded_up(own, other, epsilon)
+    return excess(own, other, epsilon)
 
 
 def beta_binomial(
     a: float, b: float, *, n: int, trials: int = 1, temper: float = 1.0, epsilon: float
-) -> Worst | None:
+) -> Worst:
     """One of ``n`` Binomial(``trials``) rows replaced under a Beta(``a``, ``b``) prior on the probability.
 
-    Bernoulli rows are ``trials=1``. ``None`` if there are more than ``MOST_TOTALS`` totals to enumerate.
+    Bernoulli rows are ``trials=1``. Of very many totals those in the middle are covered in blocks, each by a
+    pair that is at least as far apart (``beta_pair`` falls in ``a`` and ``b``).
     """
-    totals = (n - 1) * trials
-    if not totals < MOST_TOTALS:
-        return None
-    k = np.arange(totals + 1, dtype=np.float64)
+    least, most, total = _totals((n - 1) * trials)
     move = temper * trials
-    return _worst(
-        beta_pair(a + temper * k, b + temper * (totals - k), move, epsilon, up) for up in (True, False)
-    )
+    lows = a + temper * least, b + temper * (total - most)
+    return _worst((beta_pair(*lows, move, epsilon, up) for up in (True, False)), least)
 
 
 def dirichlet_categorical(
     concentration: tuple[float, ...], *, n: int, temper: float = 1.0, epsilon: float
-) -> Worst | None:
+) -> Worst:
     """One of ``n`` categorical rows replaced under a Dirichlet prior.
 
     Only the two categories that gain and lose a row matter: the log ratio is a function of
-    ``x_i/(x_i+x_j)``, which is Beta with the counts of these two. With three or more categories the
-    other rows may fall elsewhere, so every number ``s < n`` of rows in the two is enumerated.
+    ``x_i/(x_i+x_j)``, which is Beta with the counts of these two. With three or more categories the worst
+    other rows fall elsewhere, because ``beta_pair`` falls in both counts.
     """
-    sizes = [n - 1] if len(concentration) == 2 else list(range(n))
-    if not sum(size + 1 for size in sizes) < MOST_TOTALS:
-        return None
-    k = np.concatenate([np.arange(size + 1, dtype=np.float64) for size in sizes])
-    rest = np.concatenate([size - np.arange(size + 1, dtype=np.float64) for size in sizes])
-    worst: Worst | None = None
-    for a, b in sorted(
-        {(a, b) for i, a in enumerate(concentration) for j, b in enumerate(concentration) if i != j}
-    ):
-        found = _worst([beta_pair(a + temper * k, b + temper * rest, temper, epsilon, True)])
-        if found is not None and (worst is None or found.delta > worst.delta):
-            worst = Worst(found.delta, int(k[found.total]), True, int(k[found.total] + rest[found.total]))
-    return worst
+    least, most, total = _totals(n - 1 if len(concentration) == 2 else 0)
+    pairs = sorted(set(permutations(concentration, 2)))
+    found = [
+        _worst([beta_pair(a + temper * least, b + temper * (total - most), temper, epsilon, True)], least)
+        for a, b in pairs
+    ]
+    return max(found, key=lambda worst: worst.delta)
 
 
-def gamma_poisson(shape: float, *, n: int, largest: int, temper: float = 1.0, epsilon: float) -> Worst | None:
-    """One of ``n`` Poisson rows, counts at most ``largest``, replaced under a Gamma prior on the rate."""
-    totals = (n - 1) * largest
-    if not totals < MOST_TOTALS:
-        return None
-    shapes = shape + temper * np.arange(totals + 1, dtype=np.float64)
-    return _worst(gamma_pair(shapes, temper * largest, epsilon, up) for up in (True, False))
+def gamma_poisson(shape: float, *, largest: int, temper: float = 1.0, epsilon: float) -> Worst:
+    """One Poisson row of several replaced, counts at most ``largest``, under a Gamma prior on the rate.
+
+    Other rows that count nothing are the worst, because ``gamma_pair`` falls in the shape.
+    """
+    shapes = np.array([shape], dtype=np.float64)
+    pairs = (gamma_pair(shapes, temper * largest, epsilon, up) for up in (True, False))
+    return _worst(pairs, np.zeros(1))
 
 
 def beta_renyi(a: float, b: float, a2: float, b2: float, order: float) -> float:
@@ -146,20 +156,39 @@ def beta_bernoulli_renyi(a: float, b: float, *, n: int, order: float) -> tuple[f
     return max(cases, key=lambda case: case[0])
 
 
-def _rounded_up(own: Array, other: Array, epsilon: float) -> Array:
+def excess(own: Array, other: Array, epsilon: float) -> Array:
+    """``own − e^ε other``, rounded up by the accuracy granted to both."""
     scale = math.exp(epsilon) if epsilon < 700 else math.inf
     with np.errstate(invalid="ignore", over="ignore"):
         value = own * (1 + _ACCURACY) - np.where(other > 0, scale * other * (1 - _ACCURACY), 0.0)
     # A number that is not one (overflow of a parameter) is the trivial bound.
     value = np.where(np.isnan(value), 1.0, value)
-    return np.clip(value, 0.0, 1.0)
+    return np.clip(value, _LEAST, 1.0)
 
 
-def _worst(curves: Iterable[Array]) -> Worst | None:
+def _totals(total: int) -> tuple[Array, Array, int]:
+    """``(least, most)`` of blocks that cover ``0, …, total``: every total its own where they are few."""
+    return *blocks(total), total
+
+
+def blocks(total: int, each: int = _EACH) -> tuple[Array, Array]:
+    """First and last elements of blocks that cover ``0, …, total``, single numbers near both ends."""
+    if total < 4 * each:
+        single = np.arange(total + 1, dtype=np.float64)
+        return single, single
+    half = total // 2
+    steps = math.ceil(math.log(half / each) / math.log(_GROWTH))
+    growing = np.floor(each * _GROWTH ** np.arange(steps + 1))
+    ends = np.concatenate([np.arange(each, dtype=np.float64), np.minimum(growing, half)])
+    starts = np.unique(np.concatenate([ends, total - ends + 1]))
+    starts = starts[starts <= total]
+    return starts, np.append(starts[1:] - 1, float(total))
+
+
+def _worst(curves: Iterable[Array], totals: Array) -> Worst:
     """The largest entry of the given arrays; the first of them belongs to ``up``."""
-    best: Worst | None = None
+    found = []
     for index, deltas in enumerate(curves):
         at = int(np.argmax(deltas))
-        if best is None or deltas[at] > best.delta:
-            best = Worst(float(deltas[at]), at, index == 0)
-    return best
+        found.append(Worst(float(deltas[at]), int(totals[at]), index == 0))
+    return max(found, key=lambda worst: worst.delta)

@@ -16,11 +16,12 @@ from scipy.special import log_ndtr
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Points
+from private_mcmc.accounting.legs import two_legs
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Adjacency, check_adjacency
 
 _CELLS = 4000
-_SPLITS = 64
 _UP = 1 + 1e-12
 
 
@@ -32,11 +33,14 @@ class Extremes:
     ratio: float
 
 
-def extremes(precision: float, noise: float, *, radius: float, response: float, n: int) -> Extremes:
-    """Largest shift ``|m_1−m_2|√a_1`` and ratio ``a_1/a_2`` over all data sets of ``n`` rows.
+def extremes(
+    precision: float, noise: float, *, radius: float, response: float, n: int, adjacency: Adjacency
+) -> Extremes:
+    """Largest shift ``|m_1−m_2|√a_1`` and ratio ``a_1/a_2`` over all data sets of at most ``n`` rows.
 
     With ``A = α + βs``, ``s`` the other rows' ``Σx² ≤ (n−1)R²``: ``|m_i − m_0| ≤ βR(Y + R|m_0|)/A`` and
-    ``|m_0| ≤ βY min(√(s(n−1)), (n−1)R)/A``. The maximum over ``s`` is bounded cell by cell.
+    ``|m_0| ≤ βY min(√(s(n−1)), (n−1)R)/A``. A replaced row moves twice, one that is absent in one of the
+    data sets once. The maximum over ``s`` is bounded cell by cell.
     """
     top = (n - 1) * radius**2
     edges = np.concatenate([[0.0], np.geomspace(top * 1e-12, top, _CELLS)]) if top > 0 else np.zeros(2)
@@ -44,7 +48,8 @@ def extremes(precision: float, noise: float, *, radius: float, response: float, 
     others = np.minimum(np.sqrt(high * (n - 1)), (n - 1) * radius)
     center = noise * response * others / (precision + noise * low)
     move = noise * radius * (response + radius * center) / (precision + noise * low)
-    shift = 2 * move * np.sqrt(precision + noise * (high + radius**2))
+    moves = 2 if adjacency == "replace_one" else 1
+    shift = moves * move * np.sqrt(precision + noise * (high + radius**2))
     return Extremes(float(np.max(shift)) * _UP, (1 + noise * radius**2 / precision) * _UP)
 
 
@@ -64,25 +69,25 @@ def scale_divergence(ratio: float, epsilon: float) -> float:
 
 
 def normal_regression(found: Extremes, epsilon: float) -> float:
-    """``δ(ε)`` of the two legs together: ``δ_1(ε_1) + e^{ε_1} δ_2(ε − ε_1)``, the best order and split.
-
-    The law in between may have the mean of either end, so every pair can be crossed shift first or
-    scale first.
-    """
-    best = 1.0
-    for share in np.linspace(0.0, 1.0, _SPLITS + 1):
-        first, second = epsilon * float(share), epsilon * (1 - float(share))
-        shift, scale = gdp.delta(found.shift, first), scale_divergence(found.ratio, second)
-        best = min(best, shift + math.exp(first) * scale, scale + math.exp(second) * shift)
-    return min(1.0, best * _UP)
+    """``δ(ε)`` of the two legs together; the law in between may have the mean of either end."""
+    return two_legs(
+        lambda at: gdp.delta(found.shift, at), lambda at: scale_divergence(found.ratio, at), epsilon
+    )
 
 
 def posterior_normal_regression(
-    precision: float, noise: float, *, radius: float, response: float, n: int, epsilons: tuple[float, ...]
+    precision: float,
+    noise: float,
+    *,
+    radius: float,
+    response: float,
+    n: int,
+    epsilons: tuple[float, ...],
+    adjacency: Adjacency = "replace_one",
 ) -> Statement:
-    """The posterior slope of ``y = θx + N(0, 1/β)`` under ``θ ~ N(0, 1/α)``, one of ``n`` rows replaced.
+    """The posterior slope of ``y = θx + N(0, 1/β)`` under ``θ ~ N(0, 1/α)``, at most ``n`` rows.
 
-    **Guarantee**: one exact posterior draw satisfies every point of the curve under ``replace_one``.
+    **Guarantee**: one exact posterior draw satisfies every point of the curve under the adjacency.
     **Assumptions**: the model is this regression, ``|x| ≤ R``, ``|y| ≤ Y`` for every row.
 
     Args:
@@ -90,8 +95,9 @@ def posterior_normal_regression(
         noise: ``β``, times the temper.
         radius: ``R``.
         response: ``Y``.
-        n: number of rows.
+        n: number of rows (its bound under ``add_remove``).
         epsilons: where the curve is evaluated.
+        adjacency: the relation.
 
     Raises:
         DeclarationError: for constants that are not positive and finite.
@@ -106,7 +112,7 @@ def posterior_normal_regression(
     ):
         if not 0 < value < math.inf:
             raise DeclarationError(f"Normal regression: {name}={value} must be positive and finite.")
-    found = extremes(precision, noise, radius=radius, response=response, n=n)
+    found = extremes(precision, noise, radius=radius, response=response, n=n, adjacency=adjacency)
     points = tuple((float(at), normal_regression(found, at)) for at in epsilons)
     argument = Argument(
         "Normal regression in one dimension: a shift and a change of scale of Gaussian posteriors",
@@ -117,7 +123,7 @@ def posterior_normal_regression(
         },
         "posterior.normal_regression",
     )  # fmt: skip
-    return Statement("replace_one", (Points(points),), argument)
+    return Statement(check_adjacency(adjacency), (Points(points),), argument)
 
 
 def _log_two_tails(at: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,28 +11,44 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Constants = Mapping[str, Any]
+Leg = Callable[[Array], Array]
 
 # The accuracy that the bound grants to the incomplete functions is part of the bound.
 _GRANTED = 1e-9
 _SLACK = 1e-12
+_LEAST = 1e-300
 
 
 def beta_binomial(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
     """The curve of ``posterior_beta_binomial``."""
-    totals = np.arange((c["n"] - 1) * c["trials"] + 1, dtype=np.float64)
-    w = c["temper"]
-    a, b = c["a"] + w * totals, c["b"] + w * totals[::-1]
-    return _points(c, ((a, b, w * c["trials"]),), _beta_divergences)
+    w, others = c["temper"], c["temper"] * (c["n"] - 1) * c["trials"]
+    if adjacency == "replace_one":
+        least, most = _cover((c["n"] - 1) * c["trials"])
+        a, b = c["a"] + w * least, c["b"] + w * ((c["n"] - 1) * c["trials"] - most)
+        return _points(c, ((a, b, w * c["trials"]),), _beta_divergences)
+    if c["trials"] == 1:
+        ends = ((c["a"], c["b"] + others, w), (c["b"], c["a"] + others, w))
+        return _points(c, ends, _presence_divergences)
+    cells = sorted({int(c["trials"] * k / min(c["trials"], 64)) for k in range(min(c["trials"], 64) + 1)})
+    legs = []
+    for low, high in zip(cells, [*(cell - 1 for cell in cells[1:]), cells[-1]], strict=True):
+        won, lost = w * high, w * (c["trials"] - low)
+        legs.append(
+            (_presence(c["a"], c["b"] + others + lost, won), _presence(c["b"], c["a"] + others + won, lost))
+        )
+    return _by_legs(c, legs)
 
 
 def dirichlet_categorical(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
     """The curve of ``posterior_dirichlet_categorical``."""
-    alphas, n, w = c["concentration"], c["n"], c["temper"]
-    sizes = [n - 1] if len(alphas) == 2 else range(n)
-    k = np.concatenate([np.arange(size + 1.0) for size in sizes])
-    rest = np.concatenate([np.arange(size + 1.0)[::-1] for size in sizes])
+    alphas, w = c["concentration"], c["temper"]
+    if adjacency != "replace_one":
+        rest = sum(alphas) + w * (c["n"] - 1)
+        return _points(c, [(alpha, rest - alpha, w) for alpha in alphas], _presence_divergences)
+    total = c["n"] - 1 if len(alphas) == 2 else 0
+    least, most = _cover(total)
     pairs = [
-        (alphas[i] + w * k, alphas[j] + w * rest, w)
+        (alphas[i] + w * least, alphas[j] + w * (total - most), w)
         for i in range(len(alphas))
         for j in range(len(alphas))
         if i != j
@@ -42,45 +58,171 @@ def dirichlet_categorical(adjacency: str, c: Constants, parts: Any) -> list[dict
 
 def gamma_poisson(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
     """The curve of ``posterior_gamma_poisson``."""
-    shapes = c["shape"] + c["temper"] * np.arange((c["n"] - 1) * c["largest"] + 1.0)
-    return _points(c, ((shapes, c["temper"] * c["largest"]),), _gamma_divergences)
+    from scipy.stats import gamma
+
+    count = (np.array([c["shape"]]), c["temper"] * c["largest"])
+    if adjacency == "replace_one":
+        return _points(c, (count,), _gamma_divergences)
+    least, most = _cover(c["n"] - 1, 200)
+    faster = 1 + c["temper"] / (c["rate"] + c["temper"] * least)
+    shapes = c["shape"] + c["temper"] * c["largest"] * (most + 1)
+
+    def by_rate(at: float) -> float:
+        quick, slow = gamma(shapes, scale=1 / faster), gamma(shapes)
+        middle = shapes * np.log(faster) / (faster - 1)
+        early, late = np.maximum(middle - at / (faster - 1), 0), middle + at / (faster - 1)
+        gaps = _gap(quick.cdf(early), slow.cdf(early), at), _gap(slow.sf(late), quick.sf(late), at)
+        return min(1.0, max(0.0, float(np.max(gaps))))
+
+    def by_count(levels: Array) -> Array:
+        return np.clip(_gamma_divergences(*count, levels), 0.0, 1.0)
+
+    return _by_legs(c, [(by_count, _each(by_rate))])
+
+
+def normal_mean(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
+    """The curve of ``posterior_normal_mean``: events end at the roots of the log ratio, a quadratic."""
+    from scipy.stats import norm
+
+    if adjacency == "replace_one":
+        return []
+    m = np.arange(min(c["n"], 20_000), dtype=np.float64)
+    before = c["precision"] + c["step"] * m
+    after, weight = before + c["step"], c["step"] * m / before
+    predicted = [weight * end + (1 - weight) * c["center"] for end in (c["low"], c["high"])]
+    residual = np.max([abs(y - at) for y in (c["low"], c["high"]) for at in predicted], axis=0)
+    shift = c["step"] * residual / (abs(c["slope"]) * after)
+    far = c["precision"] + c["step"] * len(m)
+    widest = max(c["high"], c["center"]) - min(c["low"], c["center"])
+    reach = c["step"] * widest / (abs(c["slope"]) * (far + c["step"])) * (far + c["step"]) ** 0.5
+
+    def exact(at: float) -> float:
+        found = 0.0
+        for level in (at, -at):
+            linear, rest = after * shift, np.log1p(c["step"] / before) / 2 - after * shift**2 / 2 - level
+            inner = linear**2 + 2 * c["step"] * rest
+            turned = linear + np.sqrt(np.maximum(inner, 0))
+            ends = [-2 * rest / np.maximum(turned, 1e-300), turned / c["step"]]
+            row = [(end - shift) * np.sqrt(after) for end in ends]
+            none = [end * np.sqrt(before) for end in ends]
+            if level == at:
+                gaps = _inside(norm, *row) - math.exp(at) * _inside(norm, *none)
+                gaps = np.where(inner > 0, gaps, 0.0)
+            else:
+                gaps = _beyond(norm, *none) - math.exp(at) * _beyond(norm, *row)
+            found = max(found, float(np.max(gaps)))
+        return found
+
+    def more(at: float) -> float:
+        if not c["n"] > len(m):
+            return 0.0
+        by_scale = _each(lambda e: _scaled(1 + c["step"] / far, e))
+        return _best_split(_each(lambda e: _shifted(reach, e)), by_scale, at)
+
+    points = [(at, min(1.0, max(exact(at), more(at)) * (1 + _GRANTED) + 1e-13)) for at in c["epsilons"]]
+    return [{"kind": "points", "points": tuple(points)}]
+
+
+def _inside(law: Any, low: Array, high: Array) -> Array:
+    inside: Array = np.where(low > 0, law.sf(low) - law.sf(high), law.cdf(high) - law.cdf(low))
+    return inside
+
+
+def _beyond(law: Any, low: Array, high: Array) -> Array:
+    beyond: Array = law.cdf(low) + law.sf(high)
+    return beyond
 
 
 def normal_regression(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
     """The curve of ``posterior_normal_regression``: the same two legs, by SciPy's distributions."""
-    from scipy.stats import chi2, norm
-
     alpha, beta, radius, n = c["precision"], c["noise"], c["radius"], c["n"]
     top = (n - 1) * radius**2
     s = np.concatenate([[0.0], np.geomspace(top * 1e-12, top, 4000)]) if top > 0 else np.zeros(2)
     reach = np.minimum((s[1:] * (n - 1)) ** 0.5, (n - 1) * radius)
     least = alpha + beta * s[:-1]
     means = beta * c["response"] * reach / least
-    moves = 2 * beta * radius * (c["response"] + radius * means) / least
+    times = 2 if adjacency == "replace_one" else 1
+    moves = times * beta * radius * (c["response"] + radius * means) / least
     shift = float(np.max(moves * (alpha + beta * (s[1:] + radius**2)) ** 0.5)) * (1 + _SLACK)
     ratio = (1 + beta * radius**2 / alpha) * (1 + _SLACK)
 
-    def by_shift(at: float) -> float:
-        return float(norm.sf(at / shift - shift / 2) - np.exp(at + norm.logsf(at / shift + shift / 2)))
-
-    def by_scale(at: float) -> float:
-        gap = math.log(ratio) / 2
-        wide = 2 * (at + gap) / (ratio - 1)
-        best = float(chi2.sf(wide, 1) - math.exp(at) * chi2.sf(wide * ratio, 1))
-        if gap > at:
-            narrow = 2 * (gap - at) / (ratio - 1)
-            best = max(best, float(chi2.cdf(narrow * ratio, 1) - math.exp(at) * chi2.cdf(narrow, 1)))
-        return min(1.0, max(0.0, best) + 1e-13)
-
-    points = []
-    for epsilon in c["epsilons"]:
-        splits = [(epsilon * k / 64, epsilon * (1 - k / 64)) for k in range(65)]
-        offers = [
-            min(by_shift(a) + math.exp(a) * by_scale(b), by_scale(b) + math.exp(b) * by_shift(a))
-            for a, b in splits
-        ]
-        points.append((epsilon, min(1.0, min(offers) * (1 + _SLACK))))
+    points = [
+        (at, _best_split(_each(lambda e: _shifted(shift, e)), _each(lambda e: _scaled(ratio, e)), at))
+        for at in c["epsilons"]
+    ]
     return [{"kind": "points", "points": tuple(points)}]
+
+
+def _shifted(shift: float, at: float) -> float:
+    from scipy.stats import norm
+
+    if shift == 0:
+        return 0.0
+    return float(norm.sf(at / shift - shift / 2) - np.exp(at + norm.logsf(at / shift + shift / 2)))
+
+
+def _scaled(ratio: float, at: float) -> float:
+    from scipy.stats import chi2
+
+    gap = math.log(ratio) / 2
+    wide = 2 * (at + gap) / (ratio - 1)
+    best = float(chi2.sf(wide, 1) - math.exp(at) * chi2.sf(wide * ratio, 1))
+    if gap > at:
+        narrow = 2 * (gap - at) / (ratio - 1)
+        best = max(best, float(chi2.cdf(narrow * ratio, 1) - math.exp(at) * chi2.cdf(narrow, 1)))
+    return min(1.0, max(0.0, best) + 1e-13)
+
+
+def _best_split(first: Leg, second: Leg, at: float) -> float:
+    splits = at * np.arange(65) / 64
+    ones, others, scale = first(splits), second(splits), np.exp(splits)
+    offers = np.minimum(ones + scale * others[::-1], others + scale * ones[::-1])
+    return min(1.0, float(np.min(offers)) * (1 + _SLACK))
+
+
+def _each(leg: Callable[[float], float]) -> Leg:
+    return lambda levels: np.array([leg(float(level)) for level in levels])
+
+
+def _by_legs(c: Constants, legs: Iterable[tuple[Leg, Leg]]) -> list[dict[str, Any]]:
+    legs = list(legs)
+    points = [(at, max(_best_split(first, second, at) for first, second in legs)) for at in c["epsilons"]]
+    return [{"kind": "points", "points": tuple(points)}]
+
+
+def _presence(own: float, other: float, move: float) -> Leg:
+    if move == 0:
+        return np.zeros_like
+    return lambda levels: np.clip(_presence_divergences(own, other, move, levels), 0.0, 1.0)
+
+
+def _presence_divergences(own: float, other: float, move: float, epsilon: Any) -> Any:
+    from scipy.stats import beta
+
+    if other >= 1e6:
+        return _gamma_divergences(np.array(own), move, epsilon)
+    # log x^move at the mean of the smaller law anchors the ratio.
+    anchor = own / (own + other)
+    constant = beta.logpdf(anchor, own + move, other) - beta.logpdf(anchor, own, other)
+    constant -= move * math.log(anchor)
+    top, low = (np.minimum((sign * np.asarray(epsilon) - constant) / move, 0.0) for sign in (1, -1))
+    mirrored = [beta.cdf(-np.expm1(top), other, shape) for shape in (own + move, own)]
+    small = [beta.cdf(np.exp(low), shape, other) for shape in (own, own + move)]
+    return np.maximum(_gap(*mirrored, epsilon), _gap(*small, epsilon))
+
+
+def _cover(total: int, each: int = 1_000) -> tuple[Array, Array]:
+    """Blocks of ``0, …, total``: single numbers, or where they are many growing by 2 % from both ends."""
+    if total < 4 * each:
+        single = np.arange(total + 1.0)
+        return single, single
+    starts, power = set(range(each)), 0
+    while each * 1.02**power < total // 2:
+        starts.add(int(each * 1.02**power))
+        power += 1
+    starts.add(total // 2)
+    firsts = sorted(starts | {total - start + 1 for start in starts if start > 0})
+    return np.array(firsts, dtype=np.float64), np.array([*(first - 1 for first in firsts[1:]), total], float)
 
 
 def _points(c: Constants, families: Iterable[tuple[Any, ...]], divergences: Any) -> list[dict[str, Any]]:
@@ -95,16 +237,24 @@ def _points(c: Constants, families: Iterable[tuple[Any, ...]], divergences: Any)
 def _beta_divergences(a: Array, b: Array, move: float, epsilon: float) -> Array:
     from scipy.stats import beta
 
+    a, b = np.minimum(a, 1e7), np.minimum(b, 1e7)
     upper, lower = beta(a + move, b), beta(a, b + move)
     constant = upper.logpdf(0.5) - lower.logpdf(0.5)
-    top = 1 / (1 + np.exp(-(epsilon - constant) / move))
-    bottom = 1 / (1 + np.exp((epsilon + constant) / move))
-    return np.maximum(
-        _gap(upper.sf(top), lower.sf(top), epsilon), _gap(lower.cdf(bottom), upper.cdf(bottom), epsilon)
-    )
+    found = []
+    for (one, other), mirrored, sign in (
+        ((upper, lower), (beta(b, a + move), beta(b + move, a)), 1),
+        ((beta(b + move, a), beta(b, a + move)), (lower, upper), -1),
+    ):
+        # The odds beyond which one law is e^ε more likely; at odds above 1 the mirrored law is read.
+        odds = np.exp(np.minimum((epsilon - sign * constant) / move, 700.0))
+        near, far = odds / (1 + odds), 1 / (1 + odds)
+        own = np.where(odds > 1, mirrored[0].cdf(far), one.sf(near))
+        found.append(_gap(own, np.where(odds > 1, mirrored[1].cdf(far), other.sf(near)), epsilon))
+    worst: Array = np.maximum(*found)
+    return worst
 
 
-def _gamma_divergences(shapes: Array, move: float, epsilon: float) -> Array:
+def _gamma_divergences(shapes: Array, move: float, epsilon: Any) -> Array:
     from scipy.stats import gamma
 
     upper, lower = gamma(shapes + move), gamma(shapes)
@@ -116,5 +266,6 @@ def _gamma_divergences(shapes: Array, move: float, epsilon: float) -> Array:
     )
 
 
-def _gap(own: Array, other: Array, epsilon: float) -> Array:
-    return own * (1 + _GRANTED) - math.exp(epsilon) * other * (1 - _GRANTED)
+def _gap(own: Array, other: Array, epsilon: Any) -> Array:
+    gap = own * (1 + _GRANTED) - np.exp(epsilon) * other * (1 - _GRANTED)
+    return np.maximum(gap, _LEAST)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
+from private_mcmc.accounting.conjugate_mean import posterior_normal_mean
 from private_mcmc.accounting.conjugate_normal import posterior_normal_regression
 from private_mcmc.accounting.posterior_conjugate import (
     posterior_beta_binomial,
@@ -22,7 +23,7 @@ from private_mcmc.modeling.links import find_link
 from private_mcmc.modeling.program import Variable, abstract, trace
 from private_mcmc.modeling.site_terms import row_values
 from private_mcmc.modeling.values import Value, of_domain
-from private_mcmc.target import Target
+from private_mcmc.target import Adjacency, Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 5.0, 12.0, 30.0)
@@ -32,21 +33,35 @@ _RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
 def conjugate_certificates(
     row_model: RowModel, *, n: int, temper: float, target: Target
 ) -> tuple[Statement, ...]:
-    """The exact statement of a conjugate model, if the model is proved to be one; under ``replace_one`` only.
+    """The exact statement of a conjugate model, if the model is proved to be one.
 
     The family of the one latent and of the one observed site, and how the latent enters it, are read
     from the program; the prior's parameters are public constants of it.
     """
-    if target.adjacency != "replace_one" or not _is_one_of_each(row_model):
+    if not _is_one_of_each(row_model):
+        return ()
+    finders = {
+        "Beta": _beta, "Gamma": _gamma, "Dirichlet": _dirichlet, "Normal": _normal, "ImproperUniform": _normal
+    }  # fmt: skip
+    finder = finders.get(row_model.sites[0].family)
+    if finder is None:
         return ()
     epsilons = tuple(target.epsilon * factor for factor in _FACTORS)
-    finders = {"Beta": _beta, "Gamma": _gamma, "Dirichlet": _dirichlet, "Normal": _normal}
-    finder = finders.get(row_model.sites[0].family)
-    found = None if finder is None else finder(row_model, n, temper, epsilons)
+    found = finder(row_model, _Asked(n, temper, epsilons, target.adjacency))
     return () if found is None else (found,)
 
 
-def _beta(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
+@dataclass(frozen=True)
+class _Asked:
+    """Number of rows, temper, where the curve is wanted, and the adjacency."""
+
+    n: int
+    temper: float
+    epsilons: tuple[float, ...]
+    adjacency: Adjacency
+
+
+def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
     family = row_model.observations[0].family
     a, b = _number(row_model, "concentration1"), _number(row_model, "concentration0")
     if family not in ("BernoulliProbs", "BinomialProbs") or not _is_handed_on(row_model, "probs"):
@@ -54,10 +69,10 @@ def _beta(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...
     trials = 1.0 if family == "BernoulliProbs" else _number(row_model, "total_count", observed=True)
     if a is None or b is None or trials is None or not _is_whole_up_to(row_model, trials):
         return None
-    return posterior_beta_binomial(a, b, n=n, trials=int(trials), temper=temper, epsilons=epsilons)
+    return posterior_beta_binomial(a, b, trials=int(trials), **vars(asked))
 
 
-def _gamma(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
+def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
     predictor = row_model.predictor
     if predictor is None or predictor.family.name != "Poisson" or not _is_identity(row_model):
         return None
@@ -67,15 +82,19 @@ def _gamma(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ..
     # A rate c/θ is exp(−u) of the same predictor, and not conjugate.
     if link is None or link.name != "exp":
         return None
-    shape, largest = _number(row_model, "concentration"), _observed(row_model).highest
-    if shape is None or program.reads([rate]) != {"theta"} or not 1 <= largest < math.inf:
+    shape, slowness = _number(row_model, "concentration"), _number(row_model, "rate")
+    exposure, largest = _value(row_model, rate), _observed(row_model).highest
+    if shape is None or slowness is None or not exposure > 0:
+        return None
+    if program.reads([rate]) != {"theta"} or not 1 <= largest < math.inf:
         return None
     if not _is_whole_up_to(row_model, largest):
         return None
-    return posterior_gamma_poisson(shape, n=n, largest=int(largest), temper=temper, epsilons=epsilons)
+    # The posterior's rate is that of the prior plus one exposure for each row.
+    return posterior_gamma_poisson(shape, slowness / exposure, largest=int(largest), **vars(asked))
 
 
-def _dirichlet(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
+def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
     program, site, observed = row_model.program, row_model.sites[0], row_model.observations[0]
     concentration = _constant(row_model, program.outputs.get(f"given:{site.name}:concentration"))
     direct = _is_handed_on(row_model, "probs")
@@ -84,25 +103,51 @@ def _dirichlet(row_model: RowModel, n: int, temper: float, epsilons: tuple[float
     alphas = tuple(float(alpha) for alpha in np.ravel(concentration))
     if len(alphas) != site.shape[-1] or not _is_whole_up_to(row_model, len(alphas) - 1):
         return None
-    return posterior_dirichlet_categorical(alphas, n=n, temper=temper, epsilons=epsilons)
+    return posterior_dirichlet_categorical(alphas, **vars(asked))
 
 
-def _normal(row_model: RowModel, n: int, temper: float, epsilons: tuple[float, ...]) -> Statement | None:
-    """Mean: every ``U_D`` has the same curvature, and the sensitivity is that of ``y``. Else: regression."""
-    facts = normal_facts(row_model)
+def _normal(row_model: RowModel, asked: _Asked) -> Statement | None:
+    """Mean: Gaussian posteriors of one curvature, or of two next to an absent row. Else: regression."""
+    facts, (n, temper) = normal_facts(row_model), (asked.n, asked.temper)
     if facts is None:
         return None
     if facts.slope is not None:
-        steep = temper * abs(facts.slope) * facts.noise * (facts.high - facts.low) * (1 + 1e-12)
-        curvature = (facts.precision + temper * n * facts.noise * facts.slope**2) * (1 - 1e-12)
-        if not math.isfinite(steep):
-            return None
-        return posterior_strongly_log_concave(steep, curvature, "replace_one")
+        return _normal_mean(facts, facts.slope, asked)
     response = max(abs(facts.low), abs(facts.high))
-    if facts.mean != 0 or not math.isfinite(facts.radius * response):
+    if facts.mean != 0 or not facts.precision > 0 or not 0 < facts.radius * response < math.inf:
         return None
     return posterior_normal_regression(
-        facts.precision, temper * facts.noise, radius=facts.radius, response=response, n=n, epsilons=epsilons
+        facts.precision,
+        temper * facts.noise,
+        radius=facts.radius,
+        response=response,
+        n=n,
+        epsilons=asked.epsilons,
+        adjacency=asked.adjacency,
+    )
+
+
+def _normal_mean(facts: NormalFacts, slope: float, asked: _Asked) -> Statement | None:
+    """Under ``replace_one`` rows alone make the posterior proper, whatever the prior."""
+    gain = asked.temper * facts.noise * slope**2
+    if slope == 0 or not -math.inf < facts.low <= facts.high < math.inf or not 0 < gain < math.inf:
+        return None
+    if asked.adjacency == "replace_one":
+        steep = asked.temper * abs(slope) * facts.noise * (facts.high - facts.low) * (1 + 1e-12)
+        curvature = (facts.precision + asked.n * gain) * (1 - 1e-12)
+        return posterior_strongly_log_concave(steep, curvature, "replace_one")
+    if not facts.precision > 0:
+        return None
+    return posterior_normal_mean(
+        facts.precision,
+        gain,
+        low=facts.low,
+        high=facts.high,
+        center=slope * facts.mean + facts.offset,
+        slope=slope,
+        n=asked.n,
+        epsilons=asked.epsilons,
+        adjacency=asked.adjacency,
     )
 
 
@@ -111,13 +156,14 @@ class NormalFacts:
     """``y ~ N(x·θ + o, 1/noise)``, ``θ ~ N(mean, 1/precision)`` in one dimension, ``o`` equal for all rows.
 
     ``slope`` is ``x`` where it is the same for every row, otherwise ``o = 0``; ``radius`` bounds ``|x|``;
-    ``low ≤ y ≤ high``.
+    ``low ≤ y ≤ high``. A flat prior has ``precision = 0``.
     """
 
     mean: float
     precision: float
     noise: float
     slope: float | None
+    offset: float
     radius: float
     low: float
     high: float
@@ -128,11 +174,10 @@ def normal_facts(row_model: RowModel) -> NormalFacts | None:
     predictor = row_model.predictor
     if row_model.dim != 1 or predictor is None or not _is_one_of_each(row_model):
         return None
-    if row_model.sites[0].family != "Normal" or row_model.observations[0].family != "Normal":
+    prior, noise = _normal_prior(row_model), _number(row_model, "scale", observed=True)
+    if prior is None or noise is None or row_model.observations[0].family != "Normal":
         return None
-    mean, sd = _number(row_model, "loc"), _number(row_model, "scale")
-    noise = _number(row_model, "scale", observed=True)
-    if predictor.family.link != "identity" or mean is None or sd is None or noise is None:
+    if predictor.family.link != "identity":
         return None
     slope, offset = _slope(row_model), _row_free(row_model, "offset")
     # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
@@ -140,7 +185,18 @@ def normal_facts(row_model: RowModel) -> NormalFacts | None:
         return None
     low, high = _observed(row_model).lowest, _observed(row_model).highest
     known = None if math.isnan(slope) else slope
-    return NormalFacts(mean, 1 / sd**2, 1 / noise**2, known, predictor.radius, low, high)
+    return NormalFacts(*prior, 1 / noise**2, known, offset, predictor.radius, low, high)
+
+
+def _normal_prior(row_model: RowModel) -> tuple[float, float] | None:
+    """Mean and precision of a Normal prior, ``(0, 0)`` of a flat one on the real line."""
+    site = row_model.sites[0]
+    if site.family == "ImproperUniform" and site.support == "real":
+        return 0.0, 0.0
+    mean, sd = _number(row_model, "loc"), _number(row_model, "scale")
+    if site.family != "Normal" or mean is None or sd is None:
+        return None
+    return mean, 1 / sd**2
 
 
 def _is_one_of_each(row_model: RowModel) -> bool:
@@ -195,6 +251,16 @@ def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> f
     if value is None or not np.all(value == np.ravel(value)[0]):
         return None
     return float(np.ravel(value)[0])
+
+
+def _value(row_model: RowModel, variable: Variable) -> float:
+    """A scalar of the program at ``θ = 0`` that reads no row."""
+    program = row_model.program
+    if not program.reads([variable]) <= {"theta"}:
+        return math.nan
+    with jax.enable_x64(True):
+        origin = {program.inputs["theta"]: np.zeros(row_model.dim)}
+        return float(np.ravel(program.run([variable], origin)[0])[0])
 
 
 def _constant(row_model: RowModel, variable: Variable | None) -> np.ndarray | None:

@@ -107,7 +107,7 @@ def test_beta_binomial_covers_every_data_set_and_every_move(a, b, n, trials, tem
     epsilon=st.floats(0.01, 2.0),
 )  # fmt: skip
 def test_gamma_poisson_covers_every_data_set_and_every_move(shape, n, largest, temper, epsilon) -> None:
-    worst = conjugate.gamma_poisson(shape, n=n, largest=largest, temper=temper, epsilon=epsilon)
+    worst = conjugate.gamma_poisson(shape, largest=largest, temper=temper, epsilon=epsilon)
     for rest, low, high in product(range((n - 1) * largest + 1), range(largest + 1), range(largest + 1)):
         for up in (True, False):
             if low < high:
@@ -128,8 +128,50 @@ def test_a_third_category_can_only_make_it_worse() -> None:
     assert three.delta >= two.delta
 
 
-def test_too_many_totals_are_not_enumerated() -> None:
-    assert conjugate.beta_binomial(1.0, 1.0, n=conjugate.MOST_TOTALS + 2, epsilon=0.1) is None
+@pytest.mark.parametrize("total", [0, 7, 3_999, 4_000, 123_456, 10**9])
+def test_blocks_cover_every_total_once(total: int) -> None:
+    first, last = conjugate.blocks(total)
+    assert first[0] == 0 and last[-1] == total
+    assert np.all(first[1:] == last[:-1] + 1) and np.all(last >= first)
+
+
+def test_very_many_totals_are_covered_by_pairs_that_are_further_apart() -> None:
+    """More rows can only help where each shape grows; the ends decide and are tried one by one."""
+    exact = conjugate.beta_binomial(2.0, 3.0, n=3_000, epsilon=0.3).delta
+    for n in (5_000, 10**6, 10**9):
+        found = conjugate.beta_binomial(2.0, 3.0, n=n, epsilon=0.3).delta
+        assert found == pytest.approx(exact, rel=3e-3)
+    blocks = [(low, high) for low, high in zip(*conjugate.blocks(6_000), strict=True) if high > low]
+    for low, high in blocks[::40]:
+        bound = conjugate.beta_pair(np.array([2 + low]), np.array([3 + 6_000 - high]), 1.0, 0.3, True)
+        inside = np.arange(low, high + 1)
+        assert np.all(
+            conjugate.beta_pair(2 + inside, 3 + 6_000 - inside, 1.0, 0.3, True) <= bound * (1 + 1e-9)
+        )
+
+
+def test_no_divergence_is_called_zero() -> None:
+    """The privacy loss of these pairs is unbounded, so no ε makes them pure."""
+    for epsilon in (30.0, 300.0, 650.0):
+        assert conjugate.beta_binomial(1.0, 2.0, n=5, epsilon=epsilon).delta > 0
+        assert conjugate.gamma_poisson(3.0, largest=4, epsilon=epsilon).delta > 0
+    assert (
+        posterior_gamma_poisson(3.0, 1.0, n=5, largest=2, temper=0.1, epsilons=(30.0,)).epsilon(0.0)
+        == math.inf
+    )
+
+
+def test_small_tails_keep_their_digits() -> None:
+    """Beta(2, 2) from Beta(1, 3) at ε = 30: the event ends within a few floats of 1."""
+    with mpmath.workdps(60):
+        odds = mpmath.exp(30) * mpmath.beta(2, 2) / mpmath.beta(1, 3)
+        t = odds / (1 + odds)
+        own = 1 - mpmath.betainc(2, 2, 0, t, regularized=True)
+        other = 1 - mpmath.betainc(1, 3, 0, t, regularized=True)
+        exact = float(own - mpmath.exp(30) * other)
+    assert conjugate.beta_pair(np.array(1.0), np.array(2.0), 1.0, 30.0, True) == pytest.approx(
+        exact, rel=1e-7
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +179,7 @@ def test_too_many_totals_are_not_enumerated() -> None:
     [
         posterior_beta_binomial(2.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.1, 0.5, 1.0)),
         posterior_dirichlet_categorical((1.0, 2.0, 5.0), n=40, temper=1.0, epsilons=(0.1, 1.0)),
-        posterior_gamma_poisson(3.0, n=50, largest=4, temper=0.2, epsilons=(0.1, 1.0)),
+        posterior_gamma_poisson(3.0, 1.0, n=50, largest=4, temper=0.2, epsilons=(0.1, 1.0)),
         posterior_normal_regression(50.0, 1.0, radius=1.0, response=1.0, n=5, epsilons=(0.1, 0.5)),
     ],
     ids=["beta", "dirichlet", "gamma", "regression"],
@@ -192,8 +234,18 @@ def test_normal_regression_covers_every_data_set(data, alpha, beta, n, epsilon) 
         precision = alpha + beta * np.sum(rows[:, 0] ** 2)
         posteriors.append((beta * np.sum(rows[:, 0] * rows[:, 1]) / precision, precision))
     exact = normal_divergence(*posteriors[0], *posteriors[1], epsilon)
-    bound = normal_regression(extremes(alpha, beta, radius=radius, response=response, n=n), epsilon)
+    bound = normal_regression(
+        extremes(alpha, beta, radius=radius, response=response, n=n, adjacency="replace_one"), epsilon
+    )
     assert exact <= bound + 1e-12
+    if n == 1:
+        return
+    fewer = rows[:-1]
+    precision = alpha + beta * np.sum(fewer[:, 0] ** 2)
+    without = beta * np.sum(fewer[:, 0] * fewer[:, 1]) / precision, precision
+    presence = extremes(alpha, beta, radius=radius, response=response, n=n, adjacency="zero_out")
+    for pair in ((posteriors[1], without), (without, posteriors[1])):
+        assert normal_divergence(*pair[0], *pair[1], epsilon) <= normal_regression(presence, epsilon) + 1e-12
 
 
 @pytest.mark.parametrize("ratio", [1.01, 1.5, 20.0])

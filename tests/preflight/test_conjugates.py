@@ -98,7 +98,7 @@ def test_dirichlet_categorical_gets_its_exact_divergence() -> None:
 @pytest.mark.parametrize("exposure", [1.0, 3.0])
 def test_gamma_poisson_gets_its_exact_divergence_whatever_the_common_exposure(exposure: float) -> None:
     (found,) = certificates(rate, Rows(y=Counts(4)), exposure=exposure)
-    exact = conjugate.gamma_poisson(4.0, n=N, largest=4, temper=0.5, epsilon=0.5).delta
+    exact = conjugate.gamma_poisson(4.0, largest=4, temper=0.5, epsilon=0.5).delta
     assert found.delta(0.5) == exact
 
 
@@ -130,6 +130,37 @@ def test_what_only_looks_conjugate_is_not_called_so(model, rows, args) -> None:
     assert certificates(model, rows, **args) == ()
 
 
+PRESENCE = {
+    "beta": (coin, Rows(y=Binary()), {}),
+    "dirichlet": (die, Rows(y=Categories(3)), {}),
+    "gamma": (rate, Rows(y=Counts(4)), {"exposure": 3.0}),
+    "mean": (mean, Rows(y=Box(0, 3)), {"loc": 0.5}),
+    "regression": (regression, Rows(x=Box(-2, 1), y=Box(-1, 3)), {}),
+}
+
+
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
-def test_other_adjacencies_have_no_exact_statement(adjacency: str) -> None:
-    assert certificates(coin, Rows(y=Binary()), Target(0.5, 1e-3, adjacency)) == ()
+@pytest.mark.parametrize("name", PRESENCE)
+def test_other_adjacencies_have_statements_of_their_own(name: str, adjacency: str) -> None:
+    model, rows, args = PRESENCE[name]
+    (found,) = certificates(model, rows, Target(0.5, 1e-3, adjacency), **args)
+    assert found.adjacency == adjacency
+    assert found.verify()
+
+
+def test_the_posteriors_rate_is_counted_in_exposures() -> None:
+    (found,) = certificates(rate, Rows(y=Counts(4)), Target(0.5, 1e-3, "zero_out"), exposure=4.0)
+    assert found.argument.constants["rate"] == pytest.approx(2.0 / 4.0)
+
+
+def flat_mean(y=None):
+    mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real, (), ()))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 0.5), obs=y)
+
+
+def test_rows_alone_certify_a_normal_mean_under_a_flat_prior() -> None:
+    (found,) = certificates(flat_mean, Rows(y=Box(0, 3)))
+    # Noise precision 4, temper ½: sensitivity ½·4·3, precision ½·30·4.
+    assert found.gdp == pytest.approx(6 / 60**0.5)
+    assert certificates(flat_mean, Rows(y=Box(0, 3)), Target(0.5, 1e-3, "zero_out")) == ()
