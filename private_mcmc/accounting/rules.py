@@ -169,6 +169,7 @@ RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.beta_binomial": rules_conjugate.beta_binomial,
     "posterior.dirichlet_categorical": rules_conjugate.dirichlet_categorical,
     "posterior.gamma_poisson": rules_conjugate.gamma_poisson,
+    "posterior.normal_mean": rules_conjugate.normal_mean,
     "posterior.normal_regression": rules_conjugate.normal_regression,
     "noise.laplace": _laplace,
     "noise.gaussian": _gaussian_noise,
