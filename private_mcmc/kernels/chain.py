@@ -6,9 +6,9 @@ running sum for an average. The number of calls depends on the schedule alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient import Columns
 from private_mcmc.kernels.langevin import LangevinProgram, Observable
+from private_mcmc.kernels.segments import buffer_size, segments
+from private_mcmc.kernels.sharding import on_mesh
 from private_mcmc.schedule import Average, Schedule
 
-_BUFFER_ELEMENTS = 2**22
-_BLOCKS_A_RUN = 64
+Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
 
 
 class Streams(NamedTuple):
@@ -35,6 +37,22 @@ class Streams(NamedTuple):
     batches: jax.Array | None = None
 
 
+class ChainState(NamedTuple):
+    """A run so far, curator-side: enough to go on from, with the keys and the rows.
+
+    Attributes:
+        done: steps done.
+        u: hidden states in whitened coordinates, ``(chains, p)``.
+        total: every chain's running sum of the observable, ``(chains, d)``.
+        kept: states kept so far in unconstrained coordinates, ``(kept, chains, p)``.
+    """
+
+    done: int
+    u: npt.NDArray[np.float64]
+    total: npt.NDArray[np.float64]
+    kept: npt.NDArray[np.float64]
+
+
 class ChainOutput(NamedTuple):
     """Curator-side result of a run.
 
@@ -46,16 +64,39 @@ class ChainOutput(NamedTuple):
     average: npt.NDArray[np.float64] | None
 
 
+class Saving(Protocol):
+    """Keeps a long run's state where it can be taken up again."""
+
+    def due(self) -> bool:
+        """Whether it is time to save."""
+        ...
+
+    def save(self, state: ChainState) -> None:
+        """Save it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What may look on while a chain runs: told steps done; given its state when that is due."""
+
+    on_progress: Callable[[int], None] = lambda done: None
+    saving: Saving | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class ChainRunner:
-    """A schedule's chain, compiled at its first run and reused by later runs of equal shape."""
+    """A schedule's chain, compiled at its first run and reused by later runs of equal shape.
+
+    ``advance(u, first, gaps, count, total, keys, rows)`` takes ``count`` pieces of ``gaps`` steps after
+    step ``first`` and gives the states, the states after each piece, and the running sums.
+    """
 
     schedule: Schedule
     program: LangevinProgram
     observable: Observable | None
     prepare: Callable[[Columns, jax.Array], Any]
-    advance: Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
-    block: int
+    advance: Advance
 
     def run(
         self,
@@ -64,85 +105,119 @@ class ChainRunner:
         present: jax.Array,
         streams: Streams,
         on_progress: Callable[[int], None],
+        saving: Saving | None = None,
+        state: ChainState | None = None,
     ) -> ChainOutput:
-        """Run from ``θ_0`` of shape ``(p,)`` (public); ``on_progress`` is told steps done, nothing else."""
+        """Run from ``θ_0`` of shape ``(p,)`` (public), or on from ``state``.
+
+        ``on_progress`` is told steps done, nothing else.
+        """
         with jax.enable_x64(True):
-            return self._run(theta, columns, present, streams, on_progress)
+            rows = self.prepare(columns, present)
+            if state is None:
+                start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
+                state = first_state(self.schedule, start, self.observable)
+            keys = StepKeys(streams.steps, streams.batches)
 
-    def _run(
-        self,
-        theta: npt.ArrayLike,
-        columns: Columns,
-        present: jax.Array,
-        streams: Streams,
-        on_progress: Callable[[int], None],
-    ) -> ChainOutput:
-        schedule = self.schedule
-        rows = self.prepare(columns, present)
-        start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
-        u = jnp.broadcast_to(start, (schedule.num_chains, schedule.dim))
-        total = jnp.zeros(self._observed_shape())
-        keys = StepKeys(streams.steps, streams.batches)
-        kept: list[npt.NDArray[np.float64]] = []
-        for first, count, keep in _segments(schedule, self.block):
-            u, states, total = self.advance(u, first, count, total, keys, rows)
-            if keep == "all":
-                kept.append(np.asarray(states)[:count])
-            elif keep == "last":
-                kept.append(np.asarray(self.program.whitening.to_parameter(u))[None])
-            u.block_until_ready()
-            on_progress(first + count)
-        if isinstance(schedule.release, Average):
-            count = schedule.num_steps - schedule.release.first + 1
-            return ChainOutput(None, np.asarray(total) / (count * schedule.num_chains))
-        return ChainOutput(np.swapaxes(np.concatenate(kept), 0, 1), None)
+            def advance(*now: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+                return self.advance(*now, keys, rows)
 
-    def _observed_shape(self) -> tuple[int, ...]:
-        if self.observable is None:
-            return ()
-        return tuple(jax.eval_shape(self.observable, jnp.zeros(self.schedule.dim)).shape)
+            return follow(self.schedule, advance, state, Watch(on_progress, saving))
+
+
+def first_state(schedule: Schedule, start: jax.Array, observable: Observable | None) -> ChainState:
+    """All chains at the whitened ``start`` of shape ``(p,)``."""
+    shape = () if observable is None else jax.eval_shape(observable, jnp.zeros(schedule.dim)).shape
+    chains, dim = schedule.num_chains, schedule.dim
+    total = np.zeros((chains, *shape) if observable is not None else (chains, 0))
+    return ChainState(0, np.broadcast_to(np.asarray(start), (chains, dim)), total, np.zeros((0, chains, dim)))
+
+
+def follow(
+    schedule: Schedule,
+    advance: Callable[..., tuple[jax.Array, jax.Array, jax.Array]],
+    state: ChainState,
+    watch: Watch,
+) -> ChainOutput:
+    """Call ``advance(u, first, gaps, count, total)`` until the schedule is done; keep what it releases."""
+    u, total, kept = jnp.asarray(state.u), jnp.asarray(state.total), [state.kept]
+    size = buffer_size(schedule)
+    for segment in segments(schedule, state.done):
+        count = len(segment.gaps)
+        gaps = np.pad(segment.gaps, (0, size - count))
+        u, states, total = advance(u, segment.first, gaps, count, total)
+        if segment.keep.any():
+            kept.append(np.asarray(states)[:count][segment.keep])
+        u.block_until_ready()
+        watch.on_progress(segment.last)
+        if watch.saving is not None and watch.saving.due():
+            kept = [np.concatenate(kept)]
+            watch.saving.save(ChainState(segment.last, np.asarray(u), np.asarray(total), kept[0]))
+    if isinstance(schedule.release, Average):
+        count = schedule.num_steps - schedule.release.first + 1
+        return ChainOutput(None, np.asarray(total).sum(axis=0) / (count * schedule.num_chains))
+    return ChainOutput(np.swapaxes(np.concatenate(kept), 0, 1), None)
 
 
 def chain_runner(
-    program: LangevinProgram, schedule: Schedule, observable: Observable | None = None
+    program: LangevinProgram,
+    schedule: Schedule,
+    observable: Observable | None = None,
+    layout: Layout | None = None,
 ) -> ChainRunner:
-    """Compile-ready chain of ``schedule``; ``observable`` maps ``θ`` of shape ``(p,)`` to a vector."""
-    keeps_path = schedule.release == "path"
-    block = max(1, -(-schedule.num_steps // _BLOCKS_A_RUN))
-    if keeps_path:
-        block = max(1, min(block, _BUFFER_ELEMENTS // (schedule.num_chains * schedule.dim)))
-    first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
+    """Compile-ready chain of ``schedule``; ``observable`` maps ``θ`` of shape ``(p,)`` to a vector.
 
-    def advance(
-        u: jax.Array, first: jax.Array, count: jax.Array, total: jax.Array, key: StepKeys, rows: Any
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        def body(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            u, states, total = carry
-            u = program.step(u, first + j, key, rows)
-            if keeps_path:
-                states = states.at[j].set(program.whitening.to_parameter(u))
-            if observable is not None:
-                values = jax.vmap(observable)(program.whitening.to_parameter(u)).sum(axis=0)
-                total = total + jnp.where(first + j + 1 >= first_kept, values, 0.0)
+    Under a ``layout`` with devices, columns and presence hold ``layout.rows_here`` rows for each of them.
+    """
+    several = _pieces(program, schedule, observable)
+    prepare: Callable[..., Any] = program.prepare
+    advance: Advance = several(program.step)
+    if layout is not None and layout.mesh is not None:
+        prepare, advance = on_mesh(layout, program, schedule, several)
+    return ChainRunner(schedule, program, observable, jax.jit(prepare), jax.jit(advance))
+
+
+def _pieces(
+    program: LangevinProgram, schedule: Schedule, observable: Observable | None
+) -> Callable[[Callable[..., jax.Array]], Advance]:
+    """From a step to ``advance``: pieces of steps, the state after each of them, running sums."""
+    every = schedule.release == "path"
+    first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
+    size = buffer_size(schedule)
+
+    def observed(u: jax.Array, total: jax.Array, done: jax.Array) -> jax.Array:
+        if observable is None:
+            return total
+        values = jax.vmap(observable)(program.whitening.to_parameter(u))
+        return total + jnp.where(done >= first_kept, values, 0.0)
+
+    def several(step: Callable[..., jax.Array]) -> Advance:
+        def advance(
+            u: jax.Array,
+            first: jax.Array,
+            gaps: jax.Array,
+            count: jax.Array,
+            total: jax.Array,
+            keys: StepKeys,
+            rows: Any,
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
+            def one(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+                u = step(carry[0], k, keys, rows)
+                return u, observed(u, carry[1], k + 1)
+
+            def piece(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+                u, total, states, k = carry
+                if every:
+                    u, total = one(k, (u, total))
+                else:
+                    u, total = jax.lax.fori_loop(k, k + gaps[j], one, (u, total))
+                return u, total, states.at[j].set(program.whitening.to_parameter(u)), k + gaps[j]
+
+            states = jnp.zeros((size, *u.shape), u.dtype)
+            start = u, total, states, jnp.asarray(first, gaps.dtype)
+            u, total, states, _ = jax.lax.fori_loop(0, count, piece, start)
             return u, states, total
 
-        buffer = jnp.zeros((block if keeps_path else 0, *u.shape), u.dtype)
-        done: tuple[jax.Array, jax.Array, jax.Array] = jax.lax.fori_loop(0, count, body, (u, buffer, total))
-        return done
+        return advance
 
-    return ChainRunner(schedule, program, observable, jax.jit(program.prepare), jax.jit(advance), block)
-
-
-def _segments(schedule: Schedule, block: int) -> Iterator[tuple[int, int, str]]:
-    """Cut the steps into blocks that end at every released step: (first step, count, what to keep)."""
-    release = schedule.release
-    if release == "path":
-        stops, keep = {schedule.num_steps}, "all"
-    else:
-        stops = set(release) if isinstance(release, tuple) else {schedule.num_steps}
-        keep = "none" if isinstance(release, Average) else "last"
-    done = 0
-    while done < max(stops):
-        until = min(done + block, min(stop for stop in stops if stop > done))
-        yield done, until - done, keep if keep == "all" or until in stops else "none"
-        done = until
+    return several

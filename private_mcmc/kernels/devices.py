@@ -1,0 +1,104 @@
+"""Where a run lies: its chains and its rows over the devices of one or of several processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from private_mcmc.errors import DeclarationError
+
+ChainMethod = Literal["vectorized", "parallel", "sequential"]
+Devices = int | Sequence[jax.Device] | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Chains along the first axis of a mesh of devices, rows along the second.
+
+    The numbers a run draws do not depend on its layout: the same keys give the same chain, up to the
+    rounding of sums in another order, which the accountant's allowance covers for every order.
+
+    Attributes:
+        devices: of the mesh; none for a run on the default device.
+        chain_devices: how many devices the chains are spread over; the rows over the others.
+        one_by_one: gradients are taken chain after chain, with the memory of a single chain.
+    """
+
+    devices: tuple[jax.Device, ...] = ()
+    chain_devices: int = 1
+    one_by_one: bool = False
+
+    @cached_property
+    def mesh(self) -> Mesh | None:
+        """The mesh with axes ``chains`` and ``rows``, or ``None`` on the default device."""
+        if not self.devices:
+            return None
+        return Mesh(np.asarray(self.devices).reshape(self.chain_devices, -1), ("chains", "rows"))
+
+    @property
+    def row_devices(self) -> int:
+        """How many devices the rows are spread over."""
+        return max(1, len(self.devices) // self.chain_devices)
+
+    def rows_here(self, num_rows: int) -> int:
+        """Row slots of one device."""
+        return -(-num_rows // self.row_devices)
+
+    def slots(self, num_rows: int) -> int:
+        """Row slots of all devices: ``num_rows``, and what fills the last shares up."""
+        return self.rows_here(num_rows) * self.row_devices
+
+    def local_rows(self, num_rows: int) -> slice:
+        """Which of ``num_rows`` rows this process holds: all of them, unless it is one of several."""
+        share = self.slots(num_rows) // jax.process_count()
+        first = jax.process_index() * share
+        return slice(min(first, num_rows), min(first + share, num_rows))
+
+
+def layout(chain_method: ChainMethod = "vectorized", devices: Devices = None, num_chains: int = 1) -> Layout:
+    """The layout of ``num_chains`` chains.
+
+    ``"vectorized"``: every device holds all chains and a share of the rows. ``"parallel"``: chains are
+    spread over as many devices as divide their number, and rows over what is left. ``"sequential"``:
+    as vectorised, but gradients are taken one chain at a time.
+
+    Args:
+        chain_method: NumPyro's word for it.
+        devices: the first so many of ``jax.devices()``, or the devices themselves. Left out: the default
+            device; all devices for ``"parallel"`` and where there are several processes.
+        num_chains: of the run.
+
+    Raises:
+        DeclarationError: for an unknown method, or devices that are not there.
+    """
+    if chain_method not in get_args(ChainMethod):
+        raise DeclarationError(f"chain_method={chain_method!r}: one of {', '.join(get_args(ChainMethod))}.")
+    found = _devices(devices, everything=chain_method == "parallel" or jax.process_count() > 1)
+    parallel = chain_method == "parallel" and bool(found)
+    if parallel and jax.process_count() > 1:
+        raise DeclarationError("chain_method='parallel': several processes share the rows, not the chains.")
+    spread = math.gcd(num_chains, len(found)) if parallel else 1
+    return Layout(found, spread, chain_method == "sequential")
+
+
+def _devices(devices: Devices, everything: bool) -> tuple[jax.Device, ...]:
+    if devices is None:
+        found = tuple(jax.devices()) if everything else ()
+    elif isinstance(devices, int):
+        if not 1 <= devices <= len(jax.devices()):
+            raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
+        found = tuple(jax.devices()[:devices])
+    else:
+        found = tuple(devices)
+        if not found or not all(isinstance(device, jax.Device) for device in found):
+            raise DeclarationError("devices: a number, or a sequence of jax.devices().")
+    if jax.process_count() > 1 and len(found) != jax.device_count():
+        raise DeclarationError("devices: a run of several processes uses all their devices, by rows.")
+    return () if len(found) == 1 and devices is None else found

@@ -1,0 +1,92 @@
+"""Run by test_devices.py on eight forced host devices: the same chain as on one, whatever the layout."""
+
+import re
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.devices import Layout, layout
+from private_mcmc.modeling import Ball, Binary, Box, Rows, read
+from private_mcmc.schedule import Average
+
+N, CHAINS = 37, 4
+
+
+def logistic(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([2]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def bent(X, y=None):
+    """Rows without an affine predictor."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal((X @ w) ** 2, 1.0), obs=y)
+
+
+CLASSES, REALS = (Rows(X=Ball(1.0, dim=2), y=domain) for domain in (Binary(), Box(-2.0, 2.0)))
+PARALLEL = {"chain_method": "parallel"}
+CASES = {
+    "all rows": (PrivateULA(logistic, 0.02, 1.0), CLASSES, "path", {}),
+    "masked": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.5), CLASSES, Average(2), PARALLEL),
+    "general": (PrivateSGLD(bent, 0.02, 1.0, rate=0.1), REALS, (2, 5), PARALLEL | {"devices": 4}),
+    "truncated": (
+        PrivateSGLD(logistic, 0.02, 1.0, scheme="truncated_poisson", rate=0.1, max_batch=4),
+        CLASSES, "last", {},
+    ),
+}  # fmt: skip
+
+
+def runner_and_rows(kernel, rows, release, where: Layout):
+    reading = read(kernel.model, rows, n=N)
+    schedule = kernel.schedule(
+        adjacency="add_remove", num_rows=N, dim=reading.dim, num_steps=5, num_chains=CHAINS, release=release
+    )
+    observable = jnp.square if isinstance(release, Average) else None
+    runner = chain_runner(langevin_program(reading, schedule, where.one_by_one), schedule, observable, where)
+    slots = where.rows_here(N) * where.row_devices
+    rng = np.random.default_rng(0)
+    # What lies beyond the rows must not matter.
+    X, y = np.full((slots, 2), 99.0), np.full(slots, 99)
+    X[:N], y[:N] = rng.uniform(-1, 1, (N, 2)), rng.integers(0, 2, N)
+    # Some slots are empty.
+    present = (np.arange(slots) < N) & (np.arange(slots) % 5 != 3)
+    with jax.enable_x64(True):
+        return runner, rows.project({"X": X, "y": y}), jnp.asarray(present)
+
+
+def run(kernel, rows, release, where: Layout):
+    runner, columns, present = runner_and_rows(kernel, rows, release, where)
+    streams = Streams(*jax.random.split(jax.random.key(1), 3))
+    found = runner.run(np.full(runner.schedule.dim, 0.3), columns, present, streams, lambda done: None)
+    return found.average if found.states is None else found.states
+
+
+def all_reduces_of_a_step() -> int:
+    runner, columns, present = runner_and_rows(*CASES["all rows"][:3], layout(devices=8))
+    with jax.enable_x64(True):
+        rows = runner.prepare(columns, present)
+        u, total = jnp.zeros((CHAINS, 2)), jnp.zeros((CHAINS, 0))
+        gaps = np.ones(1, int)
+        program = runner.advance.lower(u, 0, gaps, 1, total, jax.random.key(0), rows).compile().as_text()
+    return len(re.findall(r"= \S+ all-reduce\(", program))
+
+
+def main() -> None:
+    assert len(jax.devices()) == 8
+    for name, (kernel, rows, release, options) in CASES.items():
+        spread = layout(**{"devices": 8, **options}, num_chains=CHAINS)
+        one, many = (run(kernel, rows, release, where) for where in (Layout(), spread))
+        np.testing.assert_allclose(many, one, rtol=1e-12, atol=1e-13, err_msg=name)
+    assert all_reduces_of_a_step() == 1
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.write("same chains\n")
