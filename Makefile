@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-long audit lint bench docs clean
+.PHONY: demo test test-long audit lint bench bench-utility peers docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,18 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/randomness.py
 	$(BIN)/python benchmarks/zoo_verdicts.py
 	$(BIN)/python benchmarks/kernels.py
+
+# Peers that need other versions of our dependencies; one that cannot be installed is reported, not fatal.
+build/peers/%/.installed: benchmarks/peers/%.txt
+	$(PYTHON) -m venv build/peers/$*
+	build/peers/$*/bin/python -m pip install --quiet --requirement $<
+	touch $@
+
+peers:
+	-$(MAKE) --keep-going build/peers/d3p/.installed build/peers/diffprivlib/.installed
+
+bench-utility: $(VENV)/.bench peers
+	$(BIN)/python benchmarks/utility.py --json build/utility.json --resume --html build/utility.html
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

@@ -1,0 +1,23 @@
+"""Real data sets from installed packages, with public bounds of every column and an ordinary model."""
+
+from collections.abc import Callable
+
+from benchmarks.datasets.adult import adult
+from benchmarks.datasets.affairs import affairs
+from benchmarks.datasets.fertility import fertility, weeks_worked
+from benchmarks.datasets.health_insurance import any_visit, visits
+from benchmarks.datasets.made_up import made_up as made_up
+from benchmarks.datasets.mortgages import mortgages
+from benchmarks.datasets.record import Column as Column
+from benchmarks.datasets.record import Dataset as Dataset
+
+LOADERS: dict[str, Callable[[], Dataset]] = {
+    "adult": adult,
+    "fertility": fertility,
+    "mortgages": mortgages,
+    "any_visit": any_visit,
+    "affairs": affairs,
+    "visits": visits,
+    "weeks_worked": weeks_worked,
+    "made_up": made_up,
+}

@@ -1,0 +1,70 @@
+"""What a method of the benchmark is: data set and budget in, one array of draws per run out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.datasets import Dataset
+
+Array = npt.NDArray[np.float64]
+Adjacency = Literal["replace_one", "add_remove"]
+
+
+class Unavailable(Exception):
+    """The method cannot run on this machine; the message says what is missing."""
+
+
+class DoesNotApply(Exception):
+    """The method has no guarantee for this model; the message says why."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """(ε, δ)-DP."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Independent runs.
+
+    Attributes:
+        draws: for every run, shape ``(k, p)``; a point estimate has ``k = 1``.
+        facts: public numbers worth showing, such as a predicted error.
+    """
+
+    draws: tuple[Array, ...]
+    facts: Mapping[str, float | str] = field(default_factory=dict)
+
+
+class Method(Protocol):
+    """A way to estimate the posterior.
+
+    Attributes:
+        name: what the tables call it.
+        adjacency: neighbouring relation of its guarantee; ``None`` for methods that are not private.
+        about: its guarantee and settings in a line.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def adjacency(self) -> Adjacency | None: ...
+    @property
+    def about(self) -> str: ...
+
+    def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
+        """Run ``runs`` times.
+
+        Raises:
+            DoesNotApply: where the method has no guarantee.
+            Unavailable: where it cannot run.
+        """
+        ...

@@ -1,0 +1,74 @@
+"""DP-SGD (Abadi et al. 2016) with full batches: clipped gradients, Gaussian noise, Adam, averaging."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from benchmarks.datasets import Dataset
+from benchmarks.datasets.models import Regression
+from benchmarks.peers.method import Budget, Runs
+from private_mcmc.accounting import gdp
+
+
+@dataclass(frozen=True)
+class NoisyGradients:
+    """``T`` noisy gradients of the log posterior under an exact Gaussian DP account, ``σ = 2C√T/m``.
+
+    Full batches are the most accurate for a given number of steps; the prior's gradient carries no noise.
+    The defaults were the best of a small grid on the made-up data set.
+    """
+
+    steps: int = 300
+    learning_rate: float = 1.0
+    clip: float = 1.0
+
+    name = "DP-SGD"
+    adjacency = "replace_one"
+    about = "full-batch noisy clipped gradients, Adam, mean of the second half of the iterates; (ε, δ)"
+
+    def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
+        """All runs at once."""
+        noise_sd = 2 * self.clip * math.sqrt(self.steps) / gdp.budget(budget.epsilon, budget.delta)
+        seeds = np.random.default_rng().integers(2**63, size=runs)
+        with jax.enable_x64(True):
+            keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+            rows = tuple(map(jnp.asarray, dataset.distinct))
+            estimate = jax.jit(partial(_descend, self, dataset.regression))
+            points = np.asarray(jax.lax.map(lambda key: estimate(key, noise_sd, rows), keys))
+        return Runs(tuple(point[None] for point in points), {"noise sd": noise_sd})
+
+
+def _descend(
+    settings: NoisyGradients,
+    regression: Regression,
+    key: jax.Array,
+    noise_sd: Any,
+    rows: tuple[jax.Array, ...],
+) -> jax.Array:
+    X, y, counts = rows
+    norms = jnp.maximum(jnp.linalg.norm(X, axis=1), 1e-300)
+    slope_of = jax.grad(lambda eta: -jnp.sum(regression.likelihood(eta).log_prob(y)))
+    rate = optax.cosine_decay_schedule(settings.learning_rate, settings.steps, alpha=0.1)
+    optimiser = optax.adam(rate)
+
+    def step(carry: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+        w, state = carry
+        bound = settings.clip / norms
+        slopes = jnp.clip(slope_of(X @ w), -bound, bound)
+        noise = noise_sd * jax.random.normal(key, w.shape)
+        gradient = X.T @ (counts * slopes) + noise + w / regression.prior_sd**2
+        update, state = optimiser.update(gradient, state, w)
+        w = optax.apply_updates(w, update)
+        return (w, state), w
+
+    start = jnp.zeros(X.shape[1])
+    _, path = jax.lax.scan(step, (start, optimiser.init(start)), jax.random.split(key, settings.steps))
+    return jnp.mean(path[settings.steps // 2 :], axis=0)

@@ -1,0 +1,38 @@
+"""This library: a plan made once, executed for every run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.datasets import Dataset
+from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs
+from private_mcmc import NotPrivate, NotYetSupported, PrivateMCMC, Target, plan
+
+
+@dataclass(frozen=True)
+class Ours:
+    """``plan`` and ``PrivateMCMC.from_plan`` as the README shows them."""
+
+    adjacency: Adjacency
+    about = "private path of Langevin states by plan(…, guarantee='run'); (ε, δ)"
+
+    @property
+    def name(self) -> str:
+        """``ours``, with the adjacency where it is not the default."""
+        return "ours" if self.adjacency == "replace_one" else f"ours ({self.adjacency})"
+
+    def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
+        """Plan once without data, then run."""
+        target = Target(budget.epsilon, budget.delta, self.adjacency)
+        try:
+            policy = plan(dataset.regression.model, dataset.rows, target, n=dataset.n, guarantee="run")
+        except (NotPrivate, NotYetSupported) as refusal:
+            raise DoesNotApply(str(refusal)) from refusal
+        draws = []
+        for _ in range(runs):
+            driver = PrivateMCMC.from_plan(policy, progress_bar=False)
+            driver.run(X=dataset.X, y=dataset.y)
+            draws.append(np.asarray(driver.get_samples()["w"], dtype=np.float64))
+        return Runs(tuple(draws), {"predicted rms": float(policy.prediction.rms)})

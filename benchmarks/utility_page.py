@@ -1,0 +1,158 @@
+"""The page of the benchmark: error against ε for every data set, and the numbers as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table as TerminalTable
+
+from benchmarks.utility_results import Result, Store
+from private_mcmc.report import (
+    Band,
+    Block,
+    Facts,
+    Heading,
+    Line,
+    Plot,
+    Plots,
+    Report,
+    Rule,
+    Table,
+    Text,
+    floats,
+)
+
+_METRICS = {
+    "rms": "error of posterior means, reference sds (rms)",
+    "sd_ratio": "sd / reference sd",
+    "coverage_50": "coverage of 50 % intervals",
+    "coverage_90": "coverage of 90 % intervals",
+    "energy": "energy distance",
+}
+_STYLES = ("solid", "dashed", "dotted")
+_COLOURS = 5
+# What a reader can tell apart on a logarithmic axis.
+_SMALLEST = 1e-3
+
+
+def page(store: Store, abouts: Mapping[str, str]) -> Report:
+    """Everything that was measured."""
+    blocks: list[Block] = [
+        Text(
+            f"Every number compares independent private runs at δ = {store.delta:g} with the non-private "
+            "posterior. ± is one standard error over runs. Methods with different adjacency have "
+            "different guarantees: add_remove is about half as demanding as replace_one at the same ε."
+        )
+    ]
+    for name, facts in store.datasets.items():
+        blocks.append(Heading(f"{name}: {facts.family}, n = {facts.n:,}, {facts.dim} parameters"))
+        items = (
+            ("one row", facts.unit),
+            ("source", facts.source),
+            ("reference", f"importance sampling, ESS {facts.ess:,.0f}"),
+        )
+        blocks.append(Facts(items))
+        chosen = [result for result in store.results.values() if result.dataset == name]
+        blocks.append(Plots((_plot(name, "rms", chosen), _plot(name, "energy", chosen))))
+        blocks += [_table(metric, chosen) for metric in _METRICS]
+        blocks += _remarks(chosen)
+    blocks.append(Heading("Methods"))
+    blocks.append(Table(("method", "what it is"), tuple(abouts.items())))
+    return Report("Private posteriors against the non-private one", tuple(blocks))
+
+
+def tables(store: Store) -> list[TerminalTable]:
+    """Errors of posterior means, one terminal table for each data set."""
+    made = []
+    for name in store.datasets:
+        block = _table("rms", [result for result in store.results.values() if result.dataset == name])
+        table = TerminalTable(title=f"{name}: {block.title}")
+        for index, column in enumerate(block.columns):
+            table.add_column(column, justify="left" if index < 2 else "right")
+        for row in block.rows:
+            table.add_row(*map(str, row))
+        made.append(table)
+    return made
+
+
+def _names(results: Sequence[Result]) -> list[str]:
+    return list(dict.fromkeys(result.method for result in results))
+
+
+def _epsilons(results: Sequence[Result]) -> list[float]:
+    return sorted({result.epsilon for result in results if result.epsilon is not None})
+
+
+def _table(metric: str, results: Sequence[Result]) -> Table:
+    epsilons = _epsilons(results)
+    by_key = {(result.method, result.epsilon): result for result in results}
+    rows: list[tuple[Any, ...]] = []
+    for name in _names(results):
+        public = by_key.get((name, None))
+        if public is not None:
+            rows.append((name, "not private", *[_cell(public, metric)] * len(epsilons)))
+            continue
+        cells = [_cell(by_key.get((name, epsilon)), metric) for epsilon in epsilons]
+        adjacency = next(result.adjacency for result in results if result.method == name)
+        rows.append((name, adjacency or "", *cells))
+    return Table(
+        ("method", "adjacency", *(f"ε = {value:g}" for value in epsilons)), tuple(rows), _METRICS[metric]
+    )
+
+
+def _cell(result: Result | None, metric: str) -> str:
+    if result is None:
+        return "—"
+    if result.status != "measured":
+        return result.status
+    summary = result.summary(metric)
+    if summary is None:
+        return "point estimate"
+    return f"{summary.value:.3g}" + (f" ± {summary.error:.1g}" if summary.error == summary.error else "")
+
+
+def _remarks(results: Sequence[Result]) -> list[Block]:
+    reasons = {f"{result.method}: {result.reason}" for result in results if result.reason}
+    return [Text(reason) for reason in sorted(reasons)]
+
+
+def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
+    drawn: list[Any] = []
+    private = [
+        name for name in _names(results) if any(r.epsilon is not None for r in _measured(results, name))
+    ]
+    for index, name in enumerate(private):
+        points = [
+            (result.epsilon, summary)
+            for result in _measured(results, name)
+            if result.epsilon is not None and (summary := result.summary(metric)) is not None
+        ]
+        points.sort(key=lambda point: point[0])
+        x = floats(epsilon for epsilon, _ in points)
+        y = floats(max(summary.value, _SMALLEST) for _, summary in points)
+        colour = index % _COLOURS
+        style = _STYLES[index // _COLOURS % len(_STYLES)]
+        drawn.append(Line(x, y, label=name, color=colour, style=style, marker=True))
+        if all(summary.error == summary.error for _, summary in points):
+            low = floats(max(summary.value - summary.error, _SMALLEST) for _, summary in points)
+            high = floats(max(summary.value + summary.error, _SMALLEST) for _, summary in points)
+            drawn.append(Band(x, low, high, color=colour))
+    for result in results:
+        summary = result.summary(metric) if result.epsilon is None and result.method == "NUTS" else None
+        if summary is not None:
+            drawn.append(Rule("y", max(summary.value, _SMALLEST), "NUTS, not private"))
+    return Plot(
+        title=f"{dataset}: {_METRICS[metric]}",
+        x_label="ε",
+        y_label=_METRICS[metric],
+        drawn=tuple(drawn),
+        description=f"{_METRICS[metric]} against ε for every private method on {dataset}; lower is better",
+        x_log=True,
+        y_log=True,
+        x_ticks=tuple((epsilon, f"{epsilon:g}") for epsilon in _epsilons(results)),
+    )
+
+
+def _measured(results: Sequence[Result], name: str) -> list[Result]:
+    return [result for result in results if result.method == name and result.status == "measured"]
