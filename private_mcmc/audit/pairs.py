@@ -17,8 +17,8 @@ from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel
 from private_mcmc.preflight.extremes import PublicRow, extreme_rows
+from private_mcmc.preflight.pairs import DataSet as PublicDataSet
 from private_mcmc.preflight.records import Refutation
-from private_mcmc.preflight.search import DataSet as PublicDataSet
 from private_mcmc.schedule import Schedule
 
 _PROBES = 5

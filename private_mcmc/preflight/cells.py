@@ -95,11 +95,12 @@ class Marginals:
 
 @dataclass(frozen=True)
 class Masses:
-    """Probabilities of the cells under one law, and bounds of their errors."""
+    """Probabilities of the cells under one law, bounds of their errors, and the rounding of the density."""
 
     values: Array
     errors: Array
     outside: float
+    rounding: float
 
 
 @dataclass(frozen=True)
@@ -144,16 +145,24 @@ def cell_masses(frame: Frame, tables: tuple[tuple[Array, Array], ...], weights: 
     errors = _SAFETY * np.abs(fine - coarse) / total + 1e-13 * fine / total
     values = fine / total
     outside = 10 * _edge_mass(values)
-    if not outside + float(errors.sum()) < 0.05:
+    rounding = rounding_of(_magnitude(tables[-1][0], weights))
+    if not (outside + float(errors.sum()) < 0.05 and rounding < 0.01):
         return None
-    return Masses(values, errors, outside)
+    return Masses(values, errors, outside, rounding)
 
 
-def compare(
-    frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float, *, n: int = 1
-) -> CellViolation | None:
+def _magnitude(terms: Array, weights: Array) -> float:
+    """The largest sum of absolute terms at a node where the density matters."""
+    used = np.flatnonzero(weights)
+    with np.errstate(invalid="ignore", over="ignore"):
+        logs = -(weights[used] @ terms[used])
+    within = np.flatnonzero(logs > np.nanmax(logs) - 60)
+    return float(np.max(weights[used] @ np.abs(terms[used][:, within])))
+
+
+def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) -> CellViolation | None:
     """The event of all cells that help to refute ``P[A] ≤ e^ε Q[A] + δ``, if it does refute it."""
-    scale, off = math.exp(min(epsilon, 700.0)), rounding_of(n)
+    scale, off = math.exp(min(epsilon, 700.0)), max(p.rounding, q.rounding)
     low, high = p.values * (1 - off) - p.errors, q.values * (1 + off) + q.errors
     chosen = low - scale * high > 0
     if not chosen.any():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,7 @@ def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None
         if row_model.dim == 1 and clip is None:
             yield _only_coordinate(row_model, rows)
         return
-    columns = _stacked(rows)
+    columns = stacked(rows)
     designs, offsets = _designs(row_model, columns)
     limit = _limits(designs, clip, preconditioner)
     if not predictor.family.convex and np.any(limit < predictor.family.score_bound):
@@ -64,12 +64,12 @@ def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None
     ranked = [(_largest(designs, u) * marginal.spread, u, marginal) for u, marginal in known if marginal]
     ranked.sort(key=lambda entry: -entry[0])
     for _, direction, marginal in ranked[:_MOST_LINES]:
-        scale = designs[:, np.flatnonzero(direction)[0]]
-        parallel = np.all(np.abs(designs - np.outer(scale, direction)) <= 1e-15 * np.abs(designs), axis=1)
+        scale, parallel = _multiples(designs, direction)
         at = np.flatnonzero(parallel & np.isfinite(scale * offsets))
         chosen = {name: column[at] for name, column in columns.items()}
         losses = line_losses(predictor, chosen, scale[at], offsets[at], limit[at])
-        yield _thinned(Line(_name(row_model, direction), marginal.potential, _pick(rows, at), losses))
+        name = _name(row_model, direction)
+        yield _thinned(Line(name, direction, marginal.potential, _pick(rows, at), losses))
 
 
 def _largest(designs: np.ndarray, direction: np.ndarray) -> float:
@@ -80,16 +80,43 @@ def _pick(rows: Sequence[PublicRow], at: Iterable[int]) -> tuple[PublicRow, ...]
     return tuple(rows[index] for index in at)
 
 
+def on_line(row_model: RowModel, line: Line, rows: list[PublicRow]) -> Line | None:
+    """The same line with other rows, unclipped; ``None`` unless all of them speak of it alone."""
+    columns = stacked(rows)
+    if row_model.predictor is None:
+        return replace(line, rows=tuple(rows), losses=_whole_losses(row_model, columns))
+    designs, offsets = _designs(row_model, columns)
+    scale, parallel = _multiples(designs, line.direction)
+    if not (np.all(parallel) and np.all(np.isfinite(scale * offsets))):
+        return None
+    free = np.full(len(rows), math.inf)
+    losses = line_losses(row_model.predictor, columns, scale, offsets, free)
+    return replace(line, rows=tuple(rows), losses=losses)
+
+
+def _multiples(designs: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The factor of the direction in each design, and whether that is all of it."""
+    scale = designs[:, np.flatnonzero(direction)[0]]
+    near = np.abs(designs - np.outer(scale, direction)) <= 1e-15 * np.abs(designs)
+    return scale, np.all(near, axis=1)
+
+
 def _only_coordinate(row_model: RowModel, rows: list[PublicRow]) -> Line:
-    columns = _stacked(rows)
-    each = jax.jit(
-        lambda t: jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x[None], row))(t))(columns)
-    )
-    line = Line(row_model.names[0], _along(row_model, 0), tuple(rows), in_chunks(each))
+    losses = _whole_losses(row_model, stacked(rows))
+    line = Line(row_model.names[0], np.ones(1), _along(row_model, 0), tuple(rows), losses)
     return _thinned(line)
 
 
-def _stacked(rows: list[PublicRow]) -> dict[str, np.ndarray]:
+def _whole_losses(row_model: RowModel, columns: dict[str, np.ndarray]) -> Callable[[Array], Array]:
+    return in_chunks(
+        jax.jit(
+            lambda t: jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x[None], row))(t))(columns)
+        )
+    )
+
+
+def stacked(rows: Sequence[PublicRow]) -> dict[str, np.ndarray]:
+    """The columns of some rows."""
     return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
 
@@ -199,4 +226,4 @@ def _thinned(line: Line) -> Line:
         if fresh and len(kept) < _MOST_ROWS:
             kept.append(int(index))
     losses = line.losses
-    return Line(line.coordinate, line.potential, _pick(line.rows, kept), lambda t: losses(t)[kept])
+    return replace(line, rows=_pick(line.rows, kept), losses=lambda t: losses(t)[kept])

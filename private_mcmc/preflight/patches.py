@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.modeling import RowModel
-from private_mcmc.preflight.active import active_coordinates, gradient_program
+from private_mcmc.preflight.active import activity
 from private_mcmc.preflight.cells import (
     Array,
     CellViolation,
@@ -25,14 +25,16 @@ from private_mcmc.preflight.cells import (
 )
 from private_mcmc.preflight.extremes import PublicRow, extreme_rows
 from private_mcmc.preflight.lines import is_independent
-from private_mcmc.preflight.search import Counts, adjacent_pairs, common_rows
+from private_mcmc.preflight.pairs import Counts
+from private_mcmc.preflight.scan import Candidate, by_crowd, law_weights, where
 from private_mcmc.target import Target
 
 _MOST_COORDINATES = 3
 _MOST_ROWS = 6
 _MOST_PATCHES = 2
-_MOST_CROWDS = 3
-_CHUNK = 8192
+_MOST_CROWDS = 8
+_MOST_TRIED = 2
+_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Patch:
     """
 
     coordinates: tuple[str, ...]
+    indices: tuple[int, ...]
     rows: tuple[PublicRow, ...]
     terms: Callable[[Array], Array]
 
@@ -69,8 +72,8 @@ def patches(row_model: RowModel) -> Iterator[Patch]:
     if row_model.dim <= _MOST_COORDINATES:
         yield _patch(row_model, tuple(range(row_model.dim)), rows)
         return
-    program = gradient_program(row_model)
-    active = [active_coordinates(program, row) for row in rows[:120]]
+    of_row = activity(row_model)
+    active = [of_row(row) for row in rows[:120]]
     sets = dict.fromkeys(s for s in active if 1 <= len(s) <= _MOST_COORDINATES)
     chosen = (s for s in sorted(sets, key=len, reverse=True) if _is_separate(row_model, s))
     for coordinates in islice(chosen, _MOST_PATCHES):
@@ -78,79 +81,52 @@ def patches(row_model: RowModel) -> Iterator[Patch]:
         yield _patch(row_model, tuple(sorted(coordinates)), inside)
 
 
-def search_patch(patch: Patch, *, n: int, temper: float, target: Target) -> FoundOnPatch | None:
-    """The pair with the largest excess in the first crowd of other rows that has one, or ``None``."""
-    best: FoundOnPatch | None = None
-    framed_crowds = 0
-    by_crowd = groupby(
-        adjacent_pairs(len(patch.rows), n, target.adjacency), key=lambda pair: common_rows(*pair)
-    )
-    for _, pairs in by_crowd:
-        listed = list(pairs)
-        entry = _frame(patch, listed[0][0], temper)
+def search_patch(
+    patch: Patch, *, n: int, temper: float, target: Target
+) -> tuple[FoundOnPatch | None, list[Candidate]]:
+    """A violating pair around the first crowd that has one, and the worst pairs met so far."""
+    met: list[Candidate] = []
+    crowds = by_crowd(patch.terms, patch.dim, len(patch.rows), n=n, temper=temper, target=target)
+    for candidates in islice(crowds, _MOST_CROWDS):
+        met += candidates[:_MOST_TRIED]
+        worse = [pair for pair in candidates[:_MOST_TRIED] if pair.divergence > target.delta]
+        found = certify_on_patch(patch, [(pair.first, pair.second) for pair in worse], temper, target)
+        if found is not None:
+            return found, met
+    return None, sorted(met, key=lambda pair: -pair.divergence)
+
+
+def certify_on_patch(
+    patch: Patch, pairs: Sequence[tuple[Counts, Counts]], temper: float, target: Target
+) -> FoundOnPatch | None:
+    """The first of these pairs that is integrated to violate the target."""
+    for first, second in pairs:
+        weights = np.array([law_weights(first, temper), law_weights(second, temper)])
+        place = where(patch.terms, weights, patch.dim)
+        entry = None if place is None else _frame(patch, place, weights)
         if entry is None:
             continue
-        laws = {
-            counts: cell_masses(*entry, _weights(counts, temper))
-            for counts in {counts for pair in listed for counts in pair}
-        }
-        for first, second in listed:
-            p, q = laws[first], laws[second]
-            if p is None or q is None or not (holds_the_mass(p) and holds_the_mass(q)):
-                continue
-            found = compare(entry[0], p, q, target.epsilon, target.delta, n=n)
-            if found is not None and (best is None or found.excess > best.violation.excess):
-                best = FoundOnPatch(patch, first, second, found, entry[0].marginals(p, q))
-        framed_crowds += 1
-        if best is not None or framed_crowds >= _MOST_CROWDS:
-            break
-    return best
-
-
-def _weights(counts: Counts, temper: float) -> Array:
-    return np.array([1.0, *(temper * count for count in counts)])
+        p, q = (cell_masses(*entry, law) for law in weights)
+        if p is None or q is None:
+            continue
+        found = compare(entry[0], p, q, target.epsilon, target.delta)
+        if found is not None:
+            return FoundOnPatch(patch, first, second, found, entry[0].marginals(p, q))
+    return None
 
 
 def _frame(
-    patch: Patch, counts: Counts, temper: float
+    patch: Patch, place: tuple[Array, Array], weights: Array
 ) -> tuple[Frame, tuple[tuple[Array, Array], ...]] | None:
-    """A frame around the posterior's peak that holds its mass, and the terms at its nodes."""
-    weights = _weights(counts, temper)
-    peak = _peak(patch, weights)
-    if peak is None:
-        return None
+    """A frame that holds the mass of all laws, and the terms at its nodes."""
     made: list[tuple[tuple[Array, Array], ...]] = []
 
     def fits(frame: Frame) -> bool:
         made.append(tabulate(frame, patch.terms))
-        return holds_the_mass(cell_masses(frame, made[-1], weights))
+        return all(holds_the_mass(cell_masses(frame, made[-1], law)) for law in weights)
 
-    frame = framed(*peak, fits)
+    frame = framed(*place, fits)
     return None if frame is None else (frame, made[-1])
-
-
-def _peak(patch: Patch, weights: Array) -> tuple[Array, Array] | None:
-    """Mean and spread of the law, by repeated sums over a grid that follows the mass."""
-    center, scale = np.zeros(patch.dim), np.full(patch.dim, 3.0)
-    side = {1: 401, 2: 61, 3: 21}[patch.dim]
-    t = np.linspace(-3.0, 3.0, side)
-    grids = np.stack([g.ravel() for g in np.meshgrid(*([t] * patch.dim), indexing="ij")], axis=1)
-    for _ in range(40):
-        points = center + scale * np.sinh(grids)
-        with np.errstate(invalid="ignore", over="ignore"):
-            logs = -(weights @ patch.terms(points)) + np.log(np.cosh(grids)).sum(axis=1)
-        logs = np.where(np.isnan(logs), -np.inf, logs)
-        if not np.isfinite(logs.max()):
-            return None
-        mass = np.exp(logs - logs.max())
-        mass /= mass.sum()
-        mean = mass @ points
-        spread = np.sqrt(np.maximum(mass @ (points - mean) ** 2, (0.02 * scale) ** 2))
-        settled = np.all(np.abs(mean - center) < 0.05 * scale) and np.all(np.abs(spread / scale - 1) < 0.05)
-        center, scale = mean, spread
-        if settled:
-            return center, scale
-    return None
 
 
 def _is_separate(row_model: RowModel, coordinates: frozenset[int]) -> bool:
@@ -166,10 +142,13 @@ def _is_separate(row_model: RowModel, coordinates: frozenset[int]) -> bool:
 
 
 def _patch(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicRow]) -> Patch:
-    kept = _distinct(row_model, coordinates, rows)
-    return Patch(
-        tuple(row_model.names[i] for i in coordinates), tuple(kept), _terms(row_model, coordinates, kept)
-    )
+    return on_patch(row_model, coordinates, _distinct(row_model, coordinates, rows))
+
+
+def on_patch(row_model: RowModel, indices: tuple[int, ...], rows: list[PublicRow]) -> Patch:
+    """The patch of these coordinates for data sets of these rows, which must speak of no others."""
+    names = tuple(row_model.names[i] for i in indices)
+    return Patch(names, indices, tuple(rows), _terms(row_model, indices, rows))
 
 
 def _terms(

@@ -40,20 +40,26 @@ class Violation:
     excess: float
 
 
-def rounding_of(n: int) -> float:
-    """Relative error of a density whose logarithm is a float64 sum over ``n`` rows, generously."""
-    return 1e-9 + 1e-14 * n
+def rounding_of(magnitude: float) -> float:
+    """Relative error of a density whose logarithm is a float64 sum of terms of this magnitude, generously."""
+    return 1e-9 + 2.0**-47 * magnitude
 
 
 def violation(
-    log_p: LogDensity, log_q: LogDensity, epsilon: float, delta: float, *, n: int = 1
+    log_p: LogDensity,
+    log_q: LogDensity,
+    epsilon: float,
+    delta: float,
+    *,
+    sizes: tuple[LogDensity, LogDensity] | None = None,
 ) -> Violation | None:
     """An event refuting ``P[A] ≤ e^ε Q[A] + δ`` for the laws with these unnormalised log densities on ℝ.
 
     The candidate event is where the log ratio of the densities exceeds ε on a grid. Any event would
     do: the answer is sound because both probabilities are then integrated adaptively, and the error
-    estimate counts against the refutation, as does the rounding of densities over ``n`` rows. ``None``
-    if no event violates, if a density does not decay, or if the integrals do not settle.
+    estimate counts against the refutation, as does the rounding of log densities that are sums of terms
+    of the magnitudes ``sizes``. ``None`` if no event violates, if a density does not decay, or if the
+    integrals do not settle.
     """
     shared = axis((log_p, log_q))
     if shared is None:
@@ -65,7 +71,10 @@ def violation(
     q = probability(log_q, shared, intervals)
     if p is None or q is None:
         return None
-    off = rounding_of(n)
+    own = (log_p, log_q) if sizes is None else sizes
+    off = max(rounding_of(_largest(size, log, shared)) for size, log in zip(own, (log_p, log_q), strict=True))
+    if not off < 0.01:
+        return None
     p_low, q_high = max(p[0] * (1 - off) - p[1], 0.0), min(q[0] * (1 + off) + q[1], 1.0)
     excess = p_low - math.exp(min(epsilon, 700.0)) * q_high - delta
     if not excess > 0:
@@ -109,6 +118,14 @@ def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> tuple[
         total = _log_total(integrand(density, shared, t), t)
         curves.append(np.exp(integrand(density, shared, at) - shared.log_jacobian(at) - total))
     return (x, *curves)
+
+
+def _largest(size: LogDensity, log_density: LogDensity, on: Axis) -> float:
+    """The largest magnitude where the law has its mass."""
+    t = on.grid()
+    logs = integrand(log_density, on, t)
+    within = t[logs > np.max(logs) - NEGLIGIBLE]
+    return float(np.max(np.abs(size(on.theta(within)))))
 
 
 def _event(log_p: LogDensity, log_q: LogDensity, on: Axis, epsilon: float) -> Intervals:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from private_mcmc.modeling import RowModel
-from private_mcmc.preflight.lines import lines
-from private_mcmc.preflight.patches import FoundOnPatch, patches, search_patch
+from private_mcmc.preflight.ascent import sharper
+from private_mcmc.preflight.lines import lines, on_line
+from private_mcmc.preflight.pairs import DataSet, data_set
+from private_mcmc.preflight.patches import (
+    FoundOnPatch,
+    Patch,
+    certify_on_patch,
+    on_patch,
+    patches,
+    search_patch,
+)
 from private_mcmc.preflight.quadrature import densities
 from private_mcmc.preflight.records import Refutation
-from private_mcmc.preflight.search import DataSet, Found, Line, data_set, search
+from private_mcmc.preflight.scan import Candidate
+from private_mcmc.preflight.search import Found, Line, certify, search
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
+
+_MOST_STARTS = 3
+# Share of δ from which gradient ascent is worth its time.
+_PROMISING = 1e-3
 
 
 def refute(
@@ -28,23 +44,72 @@ def refute(
 
     Data sets whose rows speak of one direction, or of two or three coordinates, reduce the posterior to
     few dimensions, where probabilities are integrals with an error estimate that counts against the
-    refutation. Nothing here is sampled or private.
+    refutation. Rows at the extremes of the domain are tried first, then gradient ascent from the worst of
+    them. Nothing here is sampled or private.
     """
-    reduced = False
+    settings: dict[str, Any] = {"n": n, "temper": temper, "target": target}
+    met: list[tuple[Line, list[Candidate]]] = []
     for line in lines(row_model, clip, preconditioner):
-        reduced = True
         missing = _no_posterior(row_model, line, n)
         if missing is not None:
             return missing
-        found = search(line, n=n, temper=temper, target=target)
+        found, candidates = search(line, **settings)
         if found is not None:
             return _on_line(found, temper)
-    if reduced or clip is not None:
+        met.append((line, candidates))
+    if clip is not None:
+        return None
+    for line, candidates in met[:1]:
+        if not _is_promising(candidates, target):
+            continue
+        sharp = _sharper_on_line(row_model, line, candidates, temper, target)
+        if sharp is not None:
+            return _on_line(sharp, temper)
+    if row_model.dim == 1:
         return None
     for patch in patches(row_model):
-        on_patch = search_patch(patch, n=n, temper=temper, target=target)
-        if on_patch is not None:
-            return _on_patch(on_patch)
+        there, candidates = search_patch(patch, **settings)
+        there = there or _sharper_on_patch(row_model, patch, candidates, temper, target)
+        if there is not None:
+            return _on_patch(there)
+    return None
+
+
+def _is_promising(candidates: list[Candidate], target: Target) -> bool:
+    return bool(candidates) and candidates[0].divergence > _PROMISING * target.delta
+
+
+def _sharper_on_line(
+    row_model: RowModel, line: Line, candidates: list[Candidate], temper: float, target: Target
+) -> Found | None:
+    """A violating pair of rows found by gradient ascent from the worst candidates."""
+    embed = (line.direction / np.sum(line.direction**2))[None]
+    starts = candidates[:_MOST_STARTS]
+    moved = sharper(
+        row_model, line.rows, starts, embed, temper=temper, epsilon=target.epsilon, along=row_model.dim > 1
+    )
+    for pair in moved:
+        here = on_line(row_model, line, pair.rows) if pair.divergence > target.delta else None
+        found = None if here is None else certify(here, [(pair.first, pair.second)], temper, target)
+        if found is not None:
+            return found
+    return None
+
+
+def _sharper_on_patch(
+    row_model: RowModel, patch: Patch, candidates: list[Candidate], temper: float, target: Target
+) -> FoundOnPatch | None:
+    if row_model.dim != patch.dim or not _is_promising(candidates, target):
+        return None
+    embed, starts = np.eye(row_model.dim), candidates[:_MOST_STARTS]
+    moved = sharper(row_model, patch.rows, starts, embed, temper=temper, epsilon=target.epsilon, along=False)
+    for pair in moved:
+        if not pair.divergence > target.delta:
+            break
+        here = on_patch(row_model, patch.indices, pair.rows)
+        found = certify_on_patch(here, [(pair.first, pair.second)], temper, target)
+        if found is not None:
+            return found
     return None
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
-from typing import Any
+from itertools import islice
 
 import numpy as np
 
 from private_mcmc.preflight.extremes import PublicRow
+from private_mcmc.preflight.pairs import Counts, adjacent_pairs
 from private_mcmc.preflight.peaks import Array, LogDensity
 from private_mcmc.preflight.quadrature import Violation, violation
+from private_mcmc.preflight.scan import Candidate, by_crowd
 from private_mcmc.target import Target
 
-Counts = tuple[int, ...]
-
-_MOST_PAIRS = 60
-_DECISIVE = 0.5
+_MOST_TRIED = 3
+_MOST_BLIND = 6
 
 
 @dataclass(frozen=True)
@@ -26,47 +25,42 @@ class Line:
 
     Attributes:
         coordinate: what the number on the line is, in the model's words.
+        direction: ``u``; the coordinate is ``u·θ``.
         potential: minus the log prior density on the line, up to a constant.
         rows: the rows the data sets are made of, all in the domain.
         losses: minus the log likelihood of every row on the line: ``(t,) -> (rows, t)``.
     """
 
     coordinate: str
+    direction: Array
     potential: Callable[[Array], Array]
     rows: tuple[PublicRow, ...]
     losses: Callable[[Array], Array]
 
     def log_posterior(self, counts: Counts, temper: float) -> LogDensity:
         """Log posterior density, up to a constant, of the data set with ``counts`` copies of each row."""
+        return self._sum(counts, temper, lambda terms: terms, -1.0)
+
+    def magnitude(self, counts: Counts, temper: float) -> LogDensity:
+        """The sum of the absolute terms of ``log_posterior``, on which its rounding depends."""
+        return self._sum(counts, temper, np.abs, 1.0)
+
+    def terms(self, points: Array) -> Array:
+        """``(k, 1)`` points to the prior's potential and the rows' losses, ``(1 + rows, k)``."""
+        return np.concatenate([self.potential(points[:, 0])[None], self.losses(points[:, 0])])
+
+    def _sum(self, counts: Counts, temper: float, taken: Callable[[Array], Array], sign: float) -> LogDensity:
         weights = temper * np.asarray(counts, dtype=np.float64)
         used = np.flatnonzero(weights)
 
-        def density(t: Array) -> Array:
-            total = -self.potential(t)
+        def total(t: Array) -> Array:
+            prior = taken(self.potential(t))
             if len(used) == 0:
-                return total
+                return sign * prior
             with np.errstate(invalid="ignore", over="ignore"):
-                return total - weights[used] @ self.losses(t)[used]
+                return sign * (prior + weights[used] @ taken(self.losses(t)[used]))
 
-        return density
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A public, made-up data set: rows and how often each occurs."""
-
-    rows: tuple[tuple[PublicRow, int], ...]
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return sum(count for _, count in self.rows)
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Plain data."""
-        return [
-            {"row": {k: np.asarray(v).tolist() for k, v in row.items()}, "times": n} for row, n in self.rows
-        ]
+        return total
 
 
 @dataclass(frozen=True)
@@ -79,65 +73,29 @@ class Found:
     violation: Violation
 
 
-def data_set(rows: Sequence[PublicRow], counts: Counts) -> DataSet:
-    """The data set with these counts of these rows."""
-    return DataSet(tuple((row, count) for row, count in zip(rows, counts, strict=True) if count))
+def search(line: Line, *, n: int, temper: float, target: Target) -> tuple[Found | None, list[Candidate]]:
+    """A violating pair around the first crowd of other rows that has one, and the worst pairs met so far."""
+    met: list[Candidate] = []
+    for candidates in by_crowd(line.terms, 1, len(line.rows), n=n, temper=temper, target=target):
+        met += candidates[:_MOST_TRIED]
+        worse = [pair for pair in candidates[:_MOST_TRIED] if pair.divergence > target.delta]
+        found = certify(line, [(pair.first, pair.second) for pair in worse], temper, target)
+        if found is not None:
+            return found, met
+    if met:
+        return None, sorted(met, key=lambda pair: -pair.divergence)
+    blind = islice(adjacent_pairs(len(line.rows), n, target.adjacency), _MOST_BLIND)
+    return certify(line, list(blind), temper, target), met
 
 
-def search(line: Line, *, n: int, temper: float, target: Target) -> Found | None:
-    """The worst pair found with the first crowd of other rows that has one; ``None`` if none violates."""
-    best: Found | None = None
-    crowd: Counts | None = None
-    for first, second in islice(adjacent_pairs(len(line.rows), n, target.adjacency), _MOST_PAIRS):
-        before, crowd = crowd, common_rows(first, second)
-        if best is not None and (before != crowd or best.violation.excess > _DECISIVE):
-            break
+def certify(
+    line: Line, pairs: Sequence[tuple[Counts, Counts]], temper: float, target: Target
+) -> Found | None:
+    """The first of these pairs that is integrated to violate the target."""
+    for first, second in pairs:
         p, q = line.log_posterior(first, temper), line.log_posterior(second, temper)
-        found = violation(p, q, target.epsilon, target.delta, n=n)
-        if found is not None and (best is None or found.excess > best.violation.excess):
-            best = Found(line, first, second, found)
-    return best
-
-
-def common_rows(first: Counts, second: Counts) -> Counts:
-    """The rows that two data sets share."""
-    return tuple(min(a, b) for a, b in zip(first, second, strict=True))
-
-
-def adjacent_pairs(rows: int, n: int, adjacency: str) -> Iterator[tuple[Counts, Counts]]:
-    """Adjacent data sets: the changed row among all ``rows``, the others alike, row 0 (nearest inert) first.
-
-    ``replace_one``: exactly ``n`` rows. ``zero_out``: any rows may be absent. ``add_remove``: at most
-    ``n`` rows and at least one in the smaller data set.
-    """
-    for others in _others(rows, n, adjacency):
-        for index in range(rows):
-            with_index = _plus(others, index)
-            if adjacency == "replace_one":
-                for other in range(rows):
-                    if other != index:
-                        yield with_index, _plus(others, other)
-            else:
-                yield with_index, others
-                yield others, with_index
-
-
-def _others(rows: int, n: int, adjacency: str) -> list[Counts]:
-    nobody = (0,) * rows
-    if n == 1:
-        return [nobody] if adjacency != "add_remove" else []
-    crowd = [tuple((n - 1) * (index == place) for index in range(rows)) for place in range(rows)]
-    mixed = [
-        tuple((n - 1 - half) * (index == one) + half * (index == two) for index in range(rows))
-        for one, two in combinations(range(min(rows, 4)), 2)
-        for half in [(n - 1) // 2]
-        if half
-    ]
-    if adjacency == "replace_one":
-        return crowd + mixed
-    one = [tuple(int(index == place) for index in range(rows)) for place in range(rows)]
-    return ([nobody] if adjacency == "zero_out" else one) + crowd + mixed
-
-
-def _plus(counts: Counts, index: int) -> Counts:
-    return tuple(count + (place == index) for place, count in enumerate(counts))
+        sizes = line.magnitude(first, temper), line.magnitude(second, temper)
+        found = violation(p, q, target.epsilon, target.delta, sizes=sizes)
+        if found is not None:
+            return Found(line, first, second, found)
+    return None

@@ -48,7 +48,6 @@ def test_the_refuting_event_has_the_stated_probabilities(adult) -> None:
     """Recomputed by SciPy from the data sets and the event alone."""
     found = adult.refutation
     ((low, high),) = found.intervals
-    assert high == math.inf
 
     def density(data_set):
         ((_, inert), (row, times)) = data_set.rows
@@ -58,7 +57,7 @@ def test_the_refuting_event_has_the_stated_probabilities(adult) -> None:
 
     for data_set, stated in ((found.first, found.p), (found.second, found.q)):
         f = density(data_set)
-        total, part = quad(f, -60, 60, points=[0])[0], quad(f, low, 60)[0]
+        total, part = quad(f, -60, 60, points=[0])[0], quad(f, max(low, -60), min(high, 60))[0]
         assert part / total == pytest.approx(stated, rel=1e-7)
     assert found.p_low > math.exp(TARGET.epsilon) * found.q_high + TARGET.delta
 
@@ -212,7 +211,7 @@ def test_the_report_is_plain_data_and_reads_in_every_form(adult, tmp_path) -> No
     page = adult.to_html(tmp_path / "report.html")
     assert "not private" in page
     assert "<svg" in page
-    assert "w[0] &gt; 3.006" in adult._repr_html_()
+    assert adult.refutation.event.startswith("w[0] ") and "3.006" in adult._repr_html_()
 
 
 def test_rows_that_are_not_convex_are_told_the_prior_that_outweighs_them() -> None:

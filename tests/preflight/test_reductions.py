@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc.modeling import Ball, Binary, Box, Categories, Counts, Real, Rows, read
-from private_mcmc.preflight.active import active_coordinates, gradient_program
+from private_mcmc.preflight.active import activity
 from private_mcmc.preflight.extremes import extreme_rows
 from private_mcmc.preflight.patches import patches
 from private_mcmc.preflight.refutation import refute
@@ -73,12 +73,12 @@ def test_extreme_rows_are_all_different() -> None:
 @pytest.mark.parametrize(("model", "rows"), [(softmax, CLASSES), (latent_scale, OUTCOMES)])
 def test_inactive_coordinates_have_no_influence(model, rows) -> None:
     read_model = read(model, rows, n=5)
-    program = gradient_program(read_model)
+    of_row = activity(read_model)
     found_inactive = False
     with jax.enable_x64(True):
         gradient = jax.jit(jax.grad(read_model.row_loss))
         for row in extreme_rows(rows)[:25]:
-            active = active_coordinates(program, row)
+            active = of_row(row)
             for seed in range(4):
                 theta = 2 * np.random.default_rng(seed).normal(size=read_model.dim)
                 moving = set(np.flatnonzero(np.asarray(gradient(theta, row))))
