@@ -87,7 +87,8 @@ class RunPart:
         text: what that means beside the posterior's verdict.
         distance: the total variation that the law of the run keeps from the posterior for one of two
             adjacent data sets, where a refuted posterior and a private run make one necessary.
-        interim: an ε that the same run without clipping, started from the prior, provably exceeds.
+        interim: an ε at which a released state of this run is provably not (ε, δ)-DP, whatever the posterior
+            is; ``None`` where the laws of its states are not known.
         by_steps: ``(steps, ε of the path, ε of the last state)`` for several lengths of the run.
     """
 

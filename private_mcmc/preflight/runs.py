@@ -71,10 +71,10 @@ def _far(distance: float | None) -> str:
 def _unfinished(interim: float | None, target: Target) -> str:
     if not interim:
         return ""
-    return (
-        f"; without clipping, started from the prior, a state of this schedule is not "
-        f"({number(interim)}, {number(target.delta)})-DP whatever the posterior is (Heller, Fetaya 2023)"
-    )
+    shown = f"({number(interim)}, {number(target.delta)})-DP"
+    if interim > target.epsilon:
+        return f"; on two explicit data sets a released state of it is provably not {shown}"
+    return f"; no accountant could show it to be {shown}"
 
 
 def _by_steps(
