@@ -66,8 +66,9 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
         DeclarationError: for a preconditioner, noise or projection that makes no sense.
     """
     change = whitening(schedule.preconditioner, model.dim)
-    columnwise = schedule.batch is None and (schedule.num_chains == 1 or one_by_one)
-    data_gradient = batch_sum(clipped_gradient(model, change, schedule.clip, columnwise), schedule)
+    together = 1 if one_by_one else schedule.num_chains
+    states = None if schedule.batch is not None else together
+    data_gradient = batch_sum(clipped_gradient(model, change, schedule.clip, states), schedule)
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
     limit = gradient_limit(schedule)

@@ -24,6 +24,14 @@ class Whitening:
 
     root: npt.NDArray[np.float64] | None
 
+    @property
+    def largest(self) -> float:
+        """A bound of the spectral norm of ``A``, rounded up."""
+        if self.root is None:
+            return 1.0
+        norm = np.max(self.root) if self.root.ndim == 1 else np.linalg.norm(self.root, 2)
+        return float(norm) * (1 + 1e-9)
+
     def to_parameter(self, u: jax.Array) -> jax.Array:
         """``θ = Au`` for ``u`` of shape ``(..., p)``."""
         if self.root is None:

@@ -34,8 +34,8 @@ class View:
     bases: tuple[Variable, ...]
 
     def columns(self, row: Row) -> dict[Variable, Any]:
-        """The row's values by the program's input variables."""
-        return {self.program.inputs[name]: row[name] for name in self.program.inputs if name != "theta"}
+        """The row's values by the program's input variables; columns that nothing reads may be left out."""
+        return {variable: row[name] for name, variable in self.program.inputs.items() if name in row}
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from private_mcmc.audit import Machinery
-from private_mcmc.kernels import batches, chain, gradient, langevin
+from private_mcmc.kernels import (
+    batches,
+    chain,
+    gradient,
+    gradient_affine,
+    gradient_general,
+    gradient_layers,
+    langevin,
+)
+
+_MUTABLE = {gradient_affine, gradient_layers, gradient_general, gradient, batches, langevin, chain}
 
 
 @dataclass(frozen=True)
@@ -21,7 +31,16 @@ class Change:
 
 def machinery(*changes: Change) -> Machinery:
     """The kernels' modules compiled again from their source, with ``changes``."""
-    changed_gradient = _compiled(gradient, changes)
+    changed_affine = _compiled(gradient_affine, changes)
+    changed_layers = _compiled(gradient_layers, changes)
+    changed_general = _compiled(gradient_general, changes, layered=changed_layers.layered)
+    changed_gradient = _compiled(
+        gradient,
+        changes,
+        affine_rows=changed_affine.affine_rows,
+        affine_blocks=changed_affine.affine_blocks,
+        general_rows=changed_general.general_rows,
+    )
     changed_batches = _compiled(batches, changes)
     changed_langevin = _compiled(
         langevin,
@@ -31,7 +50,7 @@ def machinery(*changes: Change) -> Machinery:
         StepKeys=changed_batches.StepKeys,
     )
     changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)
-    unused = {change.module for change in changes} - {gradient, batches, langevin, chain}
+    unused = {change.module for change in changes} - _MUTABLE
     assert not unused, unused
     return Machinery(changed_langevin.langevin_program, changed_chain.chain_runner)
 
@@ -58,18 +77,19 @@ def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callab
     return copy
 
 
-CLIP_FORGOTTEN = Change(gradient, "jnp.clip(jnp.where(jnp.isnan(slope), 0.0, slope), -cap, cap)", "slope")
+CLIP_FORGOTTEN = Change(gradient_affine, "held(slope, block.cap)", "slope")
 CLIP_FORGOTTEN_IN_GENERAL = Change(
-    gradient, "jnp.minimum(1.0, _SAFETY * clip / jnp.maximum(norm, 1e-300))", "1.0"
+    gradient_layers, "weight(norm, limit, usable)", "jnp.where(usable, 1.0, 0.0)"
 )
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
 STEP_DOUBLED = Change(langevin, "gamma = _step_size(schedule, k)", "gamma = 2.0 * _step_size(schedule, k)")
 PRIOR_INSIDE_THE_CLIP = (
-    Change(gradient, "if model.predictor is not None:", "if False:"),
+    Change(gradient, "if model.predictor is not None and route is None:", "if False:"),
     Change(
-        gradient,
-        "return model.row_loss(whitening.to_parameter(u), row)",
-        "theta = whitening.to_parameter(u); return model.row_loss(theta, row) + model.neg_log_prior(theta)",
+        gradient_general,
+        'return model.row_loss(given["theta"], {name: given[name] for name in shapes})',
+        'return model.row_loss(given["theta"], {name: given[name] for name in shapes}) '
+        '+ model.neg_log_prior(given["theta"])',
     ),
     Change(langevin, "jax.vmap(prior_score)(u) + schedule.temper", "schedule.temper"),
 )
@@ -80,7 +100,7 @@ START_FROM_THE_DATA = Change(
 )
 TEMPER_FORGOTTEN = Change(langevin, "schedule.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(
-    gradient,
+    gradient_affine,
     "norm = jnp.linalg.norm(design, axis=-1)",
     "norm = jnp.linalg.norm(jax.vmap(predictor.design)(columns), axis=-1)",
 )

@@ -1,0 +1,169 @@
+"""Rows clipped by the layers of their program: what factors, what does not, and the same sum either way."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.gradient_general import _program
+from private_mcmc.kernels.layers import find_layers
+from private_mcmc.kernels.whitening import whitening
+from private_mcmc.modeling import Ball, Binary, Box, Categories, Real, Rows, read
+
+N, P = 30, 4
+X = Ball(2.0, dim=P)
+
+
+def normal(name, *shape):
+    return numpyro.sample(name, dist.Normal(0, 1).expand(shape).to_event(len(shape)))
+
+
+def network(X, y=None):
+    logits = jnp.tanh(X @ normal("a", P, 5) + normal("c", 5)) @ normal("b", 5)
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=logits), obs=y)
+
+
+def softmax(X, y=None):
+    logits = X @ normal("w", P, 3) + normal("b", 3)
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Categorical(logits=logits), obs=y)
+
+
+def shared(X, y=None):
+    """One matrix in two layers, beside a product whose both factors are parameters."""
+    a, b = normal("a", P, P), normal("b", P)
+    hidden = jnp.tanh(jnp.tanh(X @ a) @ a)
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(hidden @ b, 1.0), obs=y)
+
+
+def overlapping(X, y=None):
+    """A part of a vector is used beside the whole of it."""
+    a = normal("a", P)
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(jnp.tanh(X @ a) + jnp.sin(a[:2]).sum(), 1.0), obs=y)
+
+
+def location_and_scale(X, g, y=None):
+    """A group's effect, a scale behind a transform, and a scaled vector."""
+    w, e, tau = normal("w", P), normal("e", 6), normal("tau")
+    scale = numpyro.sample("scale", dist.LogNormal(0, 1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ (jnp.exp(tau) * w) + e[g], scale), obs=y)
+
+
+def bilinear(X, y=None):
+    """A product of two parameters, one of them used again, and one that no row reads."""
+    a, b = normal("a", 3), normal("b", 3)
+    normal("unread", 2)
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(jnp.sin(a @ b + X[:, 0] ** 2 * a[0:3].sum()), 1.0), obs=y)
+
+
+MODELS = {
+    "network": (network, Rows(X=X, y=Binary()), 2, 1),
+    "softmax": (softmax, Rows(X=X, y=Categories(3)), 1, 1),
+    "shared": (shared, Rows(X=X, y=Box(-3.0, 3.0)), 1, 1),
+    "overlapping": (overlapping, Rows(X=X, y=Box(-3.0, 3.0)), None, None),
+    "location and scale": (location_and_scale, Rows(X=X, g=Categories(6), y=Box(-3.0, 3.0)), 0, 4),
+    "bilinear": (bilinear, Rows(X=X, y=Box(-3.0, 3.0)), 1, 1),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def case(request):
+    model, rows, products, direct = MODELS[request.param]
+    with jax.enable_x64(True):
+        return read(model, rows, n=N), rows.synthetic(jax.random.key(2), N), products, direct
+
+
+def test_products_with_a_vector_factor_and_the_rest_does_not(case):
+    model, _, products, direct = case
+    with jax.enable_x64(True):
+        layers = find_layers(_program(model))
+    if products is None:
+        assert layers is None
+    else:
+        assert (len(layers.products), len(layers.direct)) == (products, direct)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_layers_and_per_row_gradients_give_the_same_sum(case, diagonal):
+    """Some rows clipped and some not; the per-row route is held to the naive sum elsewhere."""
+    model, columns, *_ = case
+    matrix = tuple(np.geomspace(0.1, 3.0, model.dim)) if diagonal else None
+    with jax.enable_x64(True):
+        change = whitening(matrix, model.dim)
+        u, present = jnp.linspace(-0.6, 0.9, model.dim), jnp.arange(N) % 4 != 0
+        sums = []
+        for clip in (0.3, 1e6):
+            for route in ("layers", "rows"):
+                gradient = clipped_gradient(model, change, clip, route=route)
+                sums.append(jax.jit(gradient.total)(u, gradient.prepare(columns, present)))
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(sums[2], sums[3], rtol=1e-9, atol=1e-12)
+    assert not np.allclose(sums[0], sums[2])
+
+
+@pytest.fixture(scope="module", params=[False, True])
+def one_row(request):
+    """Norm of one row's term at clip 0.7 in a network, plain or under a diagonal matrix; compiled once."""
+    rows = Rows(X=Real(P), y=Binary())
+    with jax.enable_x64(True):
+        model = read(network, rows, n=1)
+        matrix = tuple(np.geomspace(1e-9, 1e9, model.dim)) if request.param else None
+        gradient = clipped_gradient(model, whitening(matrix, model.dim), 0.7)
+        compiled = jax.jit(lambda u, row: gradient.total(u, gradient.prepare(row, jnp.ones(1, bool))))
+
+    def norm(u, x, y):
+        with jax.enable_x64(True):
+            row = rows.project({"X": np.asarray(x)[None], "y": np.asarray([y])})
+            total = np.asarray(compiled(jnp.asarray(u), row))
+        largest = np.abs(total).max()
+        return largest * np.linalg.norm(total / largest) if largest > 0 else float(largest)
+
+    return norm, model.dim
+
+
+@given(
+    scale=st.sampled_from([0.0, 1e-300, 1e-160, 1e-3, 1.0, 1e5, 1e155, 1e300]),
+    design=st.sampled_from([0.0, 1e-310, 1e-160, 1e-154, 1.0, 1e100, 1e199]),
+    second=st.sampled_from([1e-162, 1.0]),
+    y=st.integers(0, 1),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=150)
+def test_no_row_is_longer_than_the_clip_at_any_scale(one_row, scale, design, second, y, seed):
+    norm, dim = one_row
+    rng = np.random.default_rng(seed)
+    x = design * np.array([1.0, second, -second, 0.0])
+    assert norm(scale * rng.standard_normal(dim), x, y) <= 0.7
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
+def test_a_state_that_is_not_a_number_moves_nothing_past_the_clip(one_row, bad):
+    norm, dim = one_row
+    assert norm(np.full(dim, bad), np.ones(P), 1) <= 0.7
+
+
+def test_blocks_of_rows_add_up_whatever_is_left_over():
+    """More rows than one block takes, and not a multiple of it."""
+    rows = Rows(X=X, y=Binary())
+    count = 20_001
+    with jax.enable_x64(True):
+        model = read(network, rows, n=count)
+        columns, u = rows.synthetic(jax.random.key(0), count), jnp.linspace(-1, 1, model.dim)
+        present = jnp.arange(count) % 3 != 0
+        gradient = clipped_gradient(model, whitening(None, model.dim), 0.2)
+        whole = jax.jit(gradient.total)(u, gradient.prepare(columns, present))
+        parts = jnp.zeros(model.dim)
+        for part in np.array_split(np.arange(count), 40):
+            chosen = {name: column[part] for name, column in columns.items()}
+            parts += gradient.total(u, gradient.prepare(chosen, present[part]))
+    np.testing.assert_allclose(whole, parts, rtol=1e-10, atol=1e-12)
