@@ -14,9 +14,9 @@ from .errors import (
     ReleaseError,
     UnsupportedModel,
 )
-from .inference import PrivateMCMC
+from .inference import Checkpoint, PrivateMCMC
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
-from .modeling import Ball, Binary, Box, Categories, Counts, Real, Rows
+from .modeling import Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .plan import Plan, plan
 from .preflight import PreflightReport, preflight
 from .release import Expectations, Ledger, ProposeTestRelease, ProposeTestSample, Quantile, variance
@@ -30,6 +30,7 @@ __all__ = [
     "Box",
     "BudgetExceeded",
     "Categories",
+    "Checkpoint",
     "Counts",
     "DataSchemaError",
     "DeclarationError",
@@ -40,6 +41,7 @@ __all__ = [
     "NeverPrivate",
     "NotPrivate",
     "NotYetSupported",
+    "Parquet",
     "Plan",
     "PreflightReport",
     "PrivateMCMC",

@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax.sharding import NamedSharding, PartitionSpec
 
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.modeling import Rows
 from private_mcmc.target import Target
 
@@ -48,29 +50,51 @@ def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared
             f"adjacency={target.adjacency!r} hides how many rows there are: give PrivateMCMC a public "
             "n=... that no data set of yours exceeds."
         )
+    if jax.process_count() > 1:
+        raise DeclarationError("several processes: give PrivateMCMC the number of rows of all of them, n=...")
     return len(next(iter(rows.validate(data, None).values())))
 
 
-def checked_columns(rows: Rows, data: Mapping[str, Any], target: Target, n: int) -> Columns:
+def checked_columns(
+    rows: Rows, data: Mapping[str, Any], target: Target, n: int, layout: Layout = ONE_DEVICE
+) -> Columns:
     """The columns after every check of their schema; no value is looked at.
 
     Raises:
         DataSchemaError: for missing columns, wrong shapes or types, or a wrong number of rows.
     """
+    here = layout.local_rows(n)
+    wanted = here.stop - here.start
     if target.adjacency == "replace_one":
-        return rows.validate(data, n)
+        return rows.validate(data, wanted)
     columns = rows.validate(data, None)
-    if len(next(iter(columns.values()))) > n:
-        raise DataSchemaError(f"there are more rows than the declared n={n}.")
+    if len(next(iter(columns.values()))) > wanted:
+        raise DataSchemaError(f"there are more rows than the declared n={n} leaves room for ({wanted}).")
     return columns
 
 
-def on_device(rows: Rows, columns: Columns, n: int) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Rows padded to ``n`` and mapped into their domains, and which of them are present, in float64."""
+def on_device(
+    rows: Rows, columns: Columns, n: int, layout: Layout = ONE_DEVICE
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Rows padded to ``layout.slots(n)`` and mapped into their domains, and which are present, in float64.
+
+    Over several devices each gets its share, and no device ever holds all rows.
+    """
     count = len(next(iter(columns.values())))
-    padded = {
-        name: np.concatenate([value, np.zeros((n - count, *value.shape[1:]), value.dtype)])
+    slots = layout.slots(n) // (1 if layout.mesh is None else jax.process_count())
+    padded: dict[str, Any] = {
+        name: np.concatenate([value, np.zeros((slots - count, *value.shape[1:]), value.dtype)])
         for name, value in columns.items()
     }
     with jax.enable_x64(True):
-        return rows.project(padded), jnp.arange(n) < count
+        if layout.mesh is None:
+            return rows.project(padded), jnp.arange(slots) < count
+        sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
+
+        def spread(local: npt.NDArray[Any]) -> jax.Array:
+            make: Any = jax.make_array_from_process_local_data
+            whole: jax.Array = make(sharding, local)
+            return whole
+
+        present = spread(np.arange(slots) < count)
+        return rows.project({name: spread(local) for name, local in padded.items()}), present

@@ -14,6 +14,8 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
+from private_mcmc.kernels.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.streaming import StreamedRunner, streamed_runner
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
@@ -36,6 +38,7 @@ class Declaration:
     num_chains: int
     guarantee: Guarantee
     model_args: Mapping[str, Any]
+    layout: Layout = ONE_DEVICE
 
     @property
     def model(self) -> Callable[..., Any]:
@@ -53,6 +56,7 @@ class Decision:
         report: preflight's report.
         statement: the run's own statement, which meets the target.
         expectations: noise and sensitivities of declared expectations, or ``None``.
+        layout: the devices it runs on.
     """
 
     reading: RowModel
@@ -60,12 +64,21 @@ class Decision:
     report: PreflightReport
     statement: Statement
     expectations: ExpectationsPlan | QuantilePlan | None
+    layout: Layout = ONE_DEVICE
 
     @cached_property
     def runner(self) -> ChainRunner:
         """The schedule's chain, compiled at its first run; it holds no data."""
         observable = None if self.expectations is None else self.expectations.observable
-        return chain_runner(langevin_program(self.reading, self.schedule), self.schedule, observable)
+        program = langevin_program(self.reading, self.schedule, self.layout.one_by_one)
+        return chain_runner(program, self.schedule, observable, self.layout)
+
+    @cached_property
+    def streamed_runner(self) -> StreamedRunner:
+        """The same chain over rows that stay outside the device."""
+        observable = None if self.expectations is None else self.expectations.observable
+        program = langevin_program(self.reading, self.schedule, self.layout.one_by_one)
+        return streamed_runner(program, self.schedule, self.reading.rows, observable)
 
     @cached_property
     def constrain(self) -> Constrain:
@@ -100,6 +113,7 @@ def decide(declared: Declaration, n: int) -> Decision:
         num_steps=declared.num_steps,
         num_chains=declared.num_chains,
         release=release,
+        sites=reading.sites,
     )
     report = examine(
         reading,
@@ -121,7 +135,7 @@ def decide(declared: Declaration, n: int) -> Decision:
         priced, statement = None, accounting.run(schedule, proved)
     if not statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
-    return Decision(reading, schedule, report, statement, priced)
+    return Decision(reading, schedule, report, statement, priced, declared.layout)
 
 
 def _check_contraction(schedule: Schedule, proved: Curvature) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +17,22 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.inference.columns import Columns, on_device
+from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Constrain, Decision, Declaration
+from private_mcmc.inference.job import Job
+from private_mcmc.inference.processes import releases
 from private_mcmc.inference.progress import progress
+from private_mcmc.inference.streams import blocks_of
 from private_mcmc.kernels import (
     ChainRunner,
+    Provenance,
     RunKeys,
-    Streams,
     clipped_share,
 )
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel, Rows
+from private_mcmc.modeling.host import HostColumn
 from private_mcmc.plan import Conclusion, History
 from private_mcmc.release import (
     Curator,
@@ -40,12 +46,16 @@ from private_mcmc.schedule import Schedule
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """How to run: warm-up to leave out, public start, progress bar, whether to keep the curator's side."""
+    """How to run: warm-up to leave out, public start, progress bar, whether to keep the curator's side.
+
+    ``rows_on_device``: rows of one block, where they are streamed.
+    """
 
     num_warmup: int
     init_params: npt.ArrayLike | None
     progress_bar: bool
     curator: bool = False
+    rows_on_device: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,24 +78,33 @@ def no_value_checks() -> Iterator[None]:
 
 
 def run_declared(
-    declared: Declaration, decision: Decision, columns: Columns, keys: RunKeys, session: Session
-) -> Outcome:
-    """Run the decided schedule once and release what was declared."""
-    rows, present = on_device(declared.rows, columns, decision.schedule.num_rows)
-    expectations = decision.expectations
-    output = chain(decision.runner, rows, present, keys, session)
-    statement = marked(decision.statement.of(run_name()), keys)
+    declared: Declaration, decision: Decision, columns: Mapping[str, Any], job: Job, session: Session
+) -> Outcome | None:
+    """Run the decided schedule once; one process releases what was declared, the others get ``None``."""
+    schedule, expectations = decision.schedule, decision.expectations
+    rows: dict[str, jax.Array] = {}
+    present = jnp.zeros(0, dtype=bool)
+    if any(isinstance(column, HostColumn) for column in columns.values()):
+        blocks = blocks_of(columns, session.rows_on_device, schedule.num_rows)
+        output = _follow(schedule, partial(decision.streamed_runner.run, blocks=blocks), job, session)
+    else:
+        rows, present = on_device(declared.rows, dict(columns), schedule.num_rows, declared.layout)
+        output = _follow(schedule, partial(decision.runner.run, columns=rows, present=present), job, session)
+    if not releases():
+        return None
+    job.finish()
+    statement = marked(decision.statement.of(run_name()), job)
     if expectations is not None and output.average is not None:
-        released = expectations.release(output.average, keys.provenance.to_dict())
+        released = expectations.release(output.average, job.provenance.to_dict())
         return Outcome(
             replace(released, statement=statement),
             statement,
             curator=_curator(session, declared.rows, columns, output, None),
         )
-    states = _states(decision.constrain, decision.schedule, output, statement, keys, session.num_warmup)
+    states = _states(decision.constrain, schedule, output, statement, job.provenance, session.num_warmup)
     shares = None
     if session.curator and output.states is not None:
-        shares = clipping_shares(decision.reading, decision.schedule, rows, present, output.states)
+        shares = clipping_shares(decision.reading, schedule, rows, present, output.states)
     return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output, shares))
 
 
@@ -103,13 +122,13 @@ def clipping_shares(
 def _curator(
     session: Session,
     rows: Rows,
-    columns: Columns,
+    columns: Mapping[str, Any],
     output: ChainOutput,
     shares: npt.NDArray[np.float64] | None,
 ) -> Curator | None:
     if not session.curator:
         return None
-    return curator_side(rows, columns, output.states, output.average, shares)
+    return curator_side(rows, dict(columns), output.states, output.average, shares)
 
 
 def chain(
@@ -120,14 +139,19 @@ def chain(
     session: Session,
 ) -> ChainOutput:
     """Run the runner's schedule once, from the session's public start."""
-    start = checked_start(session.init_params, runner.schedule)
-    with progress("sampling", runner.schedule.num_steps, session.progress_bar) as on_progress:
-        return runner.run(
-            start,
-            rows,
-            present,
-            Streams(keys.take("start"), keys.take("steps"), keys.take("batches")),
-            on_progress,
+    return _follow(runner.schedule, partial(runner.run, columns=rows, present=present), Job.of(keys), session)
+
+
+def _follow(schedule: Schedule, run: Callable[..., ChainOutput], job: Job, session: Session) -> ChainOutput:
+    start = checked_start(session.init_params, schedule)
+    shown = session.progress_bar and releases()
+    with progress("sampling", schedule.num_steps, shown) as on_progress:
+        return run(
+            theta=start,
+            streams=job.streams,
+            on_progress=on_progress,
+            saving=job.saver,
+            state=job.state,
         )
 
 
@@ -160,7 +184,7 @@ def _states(
     schedule: Schedule,
     output: ChainOutput,
     statement: Statement,
-    keys: RunKeys,
+    provenance: Provenance,
     num_warmup: int,
 ) -> ReleasedStates:
     if output.states is None:
@@ -176,12 +200,12 @@ def _states(
         steps=accounting.released_steps(schedule),
         num_warmup=num_warmup,
         statement=statement,
-        provenance=keys.provenance.to_dict(),
+        provenance=provenance.to_dict(),
         grid=grid.step,
     )
 
 
-def marked(statement: Statement, keys: RunKeys) -> Statement:
+def marked(statement: Statement, keys: RunKeys | Job) -> Statement:
     """The statement, with a line that voids it when the caller chose the seed."""
     if not keys.provenance.reproducible:
         return statement

@@ -24,11 +24,14 @@ from private_mcmc.inference.execute import (
     marked,
     run_name,
 )
-from private_mcmc.kernels import RunKeys, chain_runner, langevin_program
+from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
+from private_mcmc.modeling import RowModel
 from private_mcmc.plan import Bought, CountsStage, History, MomentsStage, PathStage, Plan
 from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_grid
+from private_mcmc.schedule import Schedule
 
 Rows = dict[str, jax.Array]
+Runners = dict[tuple[Schedule, RowModel], ChainRunner]
 Array = npt.NDArray[np.float64]
 
 
@@ -46,12 +49,13 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
     history: History = ()
     parts: tuple[Statement, ...] = ()
     states: list[Array] = []
+    runners: Runners = {}
     while (stage := plan.policy.next(history)) is not None:
         parts = (*parts, stage.statement.of(run_name()))
         statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts)
         if isinstance(stage, PathStage):
             own = RunKeys(jax.random.fold_in(paths, len(history)), keys.provenance)
-            states.append(_path(plan, stage, rows, present, own, session))
+            states.append(_path(plan, stage, runners, rows, present, own, session))
             released = state_grid(stage.schedule).round(states[-1])
             history = (*history, Bought(stage, released))
         else:
@@ -71,18 +75,28 @@ def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) ->
 
 def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[Any]:
     with jax.enable_x64(True):
-        return np.asarray(jax.jit(jax.vmap(function))(rows))
+        return np.asarray(jax.vmap(function)(rows))
 
 
 def _path(
-    plan: Plan, stage: PathStage, rows: Rows, present: jax.Array, keys: RunKeys, session: Session
+    plan: Plan,
+    stage: PathStage,
+    runners: Runners,
+    rows: Rows,
+    present: jax.Array,
+    keys: RunKeys,
+    session: Session,
 ) -> Array:
-    """The states of one path before rounding, shape ``(steps, p)``."""
-    schedule = stage.schedule
+    """The states of one path before rounding, shape ``(steps, p)``; ``runners`` keeps compiled chains."""
+    schedule, reading = stage.schedule, stage.reading or plan.reading
     if (schedule.num_rows, schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
-    runner = chain_runner(langevin_program(plan.reading, schedule), schedule)
-    output = chain(runner, rows, present, keys, replace(session, init_params=stage.start))
+    if (schedule, reading) not in runners:
+        runners[schedule, reading] = chain_runner(langevin_program(reading, schedule), schedule)
+    if stage.derived is not None:
+        with jax.enable_x64(True):
+            rows = {**rows, **jax.vmap(stage.derived)(rows)}
+    output = chain(runners[schedule, reading], rows, present, keys, replace(session, init_params=stage.start))
     return np.zeros((0, schedule.dim)) if output.states is None else output.states[0]
 
 

@@ -6,11 +6,14 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
+import jax
+import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.account import Account
+from private_mcmc.inference.checkpoint import Checkpoint
 from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
 from private_mcmc.inference.execute import (
@@ -21,8 +24,13 @@ from private_mcmc.inference.execute import (
     run_declared,
 )
 from private_mcmc.inference.execute_plan import run_plan
+from private_mcmc.inference.job import Job, SavedJobs
+from private_mcmc.inference.processes import charged_once, releases
+from private_mcmc.inference.streams import schema, streamed
 from private_mcmc.kernels import Generator, LangevinKernel, PrivateULA, run_keys
+from private_mcmc.kernels.devices import ChainMethod, Devices, layout
 from private_mcmc.modeling import Rows
+from private_mcmc.modeling.host import HostColumn
 from private_mcmc.plan import Conclusion, History, Plan
 from private_mcmc.release import (
     Curator,
@@ -61,6 +69,11 @@ class PrivateMCMC:
             an upper bound.
         model_args: the model's other arguments, public.
         init_params: public start, flat and unconstrained; zero if left out.
+        chain_method: ``"vectorized"``, ``"parallel"`` (chains over devices) or ``"sequential"``.
+        devices: how many devices share the rows, or which; the default device if left out.
+        rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
+            ``np.memmap`` or of a :class:`private_mcmc.Parquet` file are streamed in any case.
+        checkpoint: save the run as it goes, in a secret file from which :meth:`resume` goes on.
         ledger: charged before the run touches the data; see :class:`private_mcmc.Ledger`.
         dataset: the ledger's name for the data set.
         purpose: the owner's words for the ledger's history.
@@ -87,6 +100,10 @@ class PrivateMCMC:
         n: int | None = None,
         model_args: Mapping[str, Any] | None = None,
         init_params: npt.ArrayLike | None = None,
+        chain_method: ChainMethod = "vectorized",
+        devices: Devices = None,
+        rows_on_device: int | None = None,
+        checkpoint: Checkpoint | None = None,
         ledger: Ledger | None = None,
         dataset: str | None = None,
         purpose: str = "",
@@ -113,10 +130,14 @@ class PrivateMCMC:
             num_chains=num_chains,
             guarantee=guarantee,
             model_args=copy.deepcopy(dict(model_args or {})),
+            layout=layout(chain_method, devices, num_chains),
         )
         self._decided: tuple[int, Decision] | None = None
         self._plan: Plan | None = None
-        self._session = Session(num_warmup, init_params, progress_bar, curator)
+        if rows_on_device is not None and not rows_on_device >= 1:
+            raise DeclarationError(f"rows_on_device={rows_on_device}: must be at least 1.")
+        self._session = Session(num_warmup, init_params, progress_bar, curator, rows_on_device)
+        self._checkpoint = checkpoint
         self._account = Account(ledger, dataset, purpose)
         self._n = n
         self._generator: Generator = generator
@@ -157,6 +178,10 @@ class PrivateMCMC:
         driver._plan = plan
         return driver
 
+    def local_rows(self, n: int) -> slice:
+        """Which of all ``n`` rows this process passes to ``run``: all, unless it is one of several."""
+        return self._declared.layout.local_rows(n)
+
     def decide(self, n: int | None = None) -> Decision:
         """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
         if self._plan is not None:
@@ -187,18 +212,62 @@ class PrivateMCMC:
         declared = self._declared
         keys = run_keys(rng_key, self._generator)
         keys.provenance.check_releasable(self._unsafe_seed)
-        data = bind_columns(declared.model, args, columns, declared.rows)
-        n = number_of_rows(declared.rows, data, declared.target, self._n)
-        checked = checked_columns(declared.rows, data, declared.target, n)
+        checked, n = self._checked(args, columns)
         self._outcome = None
         if self._plan is not None:
             with self._account.charge(self._plan.statement, declared, checked), no_value_checks():
                 self._outcome = run_plan(self._plan, checked, keys, self._session)
             return
         decision = self._decision(n)
-        checked_start(self._session.init_params, decision.schedule)
-        with self._account.charge(decision.statement, declared, checked), no_value_checks():
-            self._outcome = run_declared(declared, decision, checked, keys, self._session)
+        start = checked_start(self._session.init_params, decision.schedule)
+        if self._checkpoint is not None:
+            self._run_saved(self._saved_jobs(decision, checked, start).begin(keys), decision, checked)
+            return
+        charge = self._account.charge(decision.statement, declared, checked)
+        with charged_once(charge), no_value_checks():
+            self._outcome = run_declared(declared, decision, checked, Job.of(keys), self._session)
+
+    def resume(self, *args: Any, **columns: Any) -> None:
+        """Go on with the run in the checkpoint, on the same rows: the same run, charged when it began.
+
+        Raises:
+            ReleaseError: without a checkpoint, for one of another run or other rows, or of a run that has
+                released.
+        """
+        checked, n = self._checked(args, columns)
+        self._outcome = None
+        decision = self._decision(n)
+        start = checked_start(self._session.init_params, decision.schedule)
+        self._run_saved(self._saved_jobs(decision, checked, start).resume(), decision, checked)
+
+    def _run_saved(self, job: Job, decision: Decision, columns: Mapping[str, Any]) -> None:
+        job.provenance.check_releasable(self._unsafe_seed)
+        with no_value_checks():
+            self._outcome = run_declared(self._declared, decision, columns, job, self._session)
+
+    def _saved_jobs(
+        self, decision: Decision, columns: Mapping[str, Any], start: npt.NDArray[np.float64]
+    ) -> SavedJobs:
+        if self._checkpoint is None or self._plan is not None:
+            raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
+        rows = self._session.rows_on_device
+        return SavedJobs(self._checkpoint, self._account, self._declared, decision, columns, start, rows)
+
+    def _checked(self, args: tuple[Any, ...], columns: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """The columns after every check of their schema, and the public number of rows."""
+        declared, target = self._declared, self._declared.target
+        data = bind_columns(declared.model, args, columns, declared.rows)
+        if self._plan is None:
+            data = streamed(data, self._session.rows_on_device, declared.layout)
+        shapes = schema(data)
+        n = number_of_rows(declared.rows, shapes, target, self._n)
+        checked = checked_columns(declared.rows, shapes, target, n, declared.layout)
+        outside = any(isinstance(column, HostColumn) for column in data.values())
+        if self._session.curator and (outside or jax.process_count() > 1):
+            raise DeclarationError("curator=True: only where one process holds all rows on its device.")
+        if self._plan is not None and jax.process_count() > 1:
+            raise DeclarationError("a plan runs in one process; run its kernel by PrivateMCMC(…) in several.")
+        return (data if outside else dict(checked)), n
 
     @property
     def statement(self) -> Statement:
@@ -213,7 +282,8 @@ class PrivateMCMC:
     def released(self) -> ReleasedStates | ReleasedExpectations:
         """What the last run released."""
         if self._outcome is None:
-            raise ReleaseError("nothing was run yet.")
+            where = "" if releases() else " in this process: the first one of them releases"
+            raise ReleaseError(f"nothing was released yet{where}.")
         return self._outcome.released
 
     @property

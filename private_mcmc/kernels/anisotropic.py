@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from private_mcmc.kernels.base import LangevinKernel, Parts, as_matrix
+from private_mcmc.kernels.by_site import BySite
 from private_mcmc.schedule import Matrix
 
 
@@ -19,23 +22,26 @@ class AnisotropicLangevin(LangevinKernel):
 
     Args:
         model: an ordinary NumPyro model.
-        step_size: ``γ > 0``, or a tuple with one entry for each step.
+        step_size: as for :class:`PrivateULA`.
         clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``.
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
         rows: as for :class:`PrivateULA`.
-        noise: ``S/(2γ)``, a diagonal or a full symmetric positive definite matrix; ``None`` means ``M``.
+        noise: ``S/(2γ)``: a diagonal, a mapping of site names to variances (numbers or one for each
+            unconstrained coordinate), or a full symmetric positive definite matrix; ``None`` means ``M``.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Theorem 5.4, in the metric of the noise; Borovykh,
     Kantas, Parpas, Pavliotis, Section 6, for why one may want it.
     """
 
-    noise: Matrix | None = None
+    noise: Matrix | Mapping[str, Any] | BySite | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.noise is not None:
+        if isinstance(self.noise, Mapping):
+            object.__setattr__(self, "noise", BySite.of(self.noise))
+        elif self.noise is not None and not isinstance(self.noise, BySite):
             object.__setattr__(self, "noise", as_matrix(self.noise))
 
     def _parts(self, num_rows: int, dim: int) -> Parts:
-        return Parts(noise=self.noise)
+        return Parts(noise=None if isinstance(self.noise, Mapping) else self.noise)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,8 +15,9 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels.by_site import BySite
 from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
-from private_mcmc.modeling import Binary, Domain, Real, RowModel, Rows, read
+from private_mcmc.modeling import Binary, Domain, Real, RowModel, Rows, Site, read
 from private_mcmc.schedule import Batch, Matrix, Release, Schedule
 from private_mcmc.target import Adjacency
 
@@ -33,7 +34,7 @@ class LangevinState(NamedTuple):
 class Parts:
     """The fields of a schedule that a plain full-data Langevin step leaves at their defaults."""
 
-    noise: Matrix | None = None
+    noise: Matrix | BySite | None = None
     batch: Batch | None = None
     diameter: float = math.inf
     box: tuple[float, ...] | None = None
@@ -48,7 +49,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     """
 
     model: Callable[..., Any]
-    step_size: float | tuple[float, ...]
+    step_size: float | tuple[float, ...] | Callable[[int], float]
     clip: float
     temper: float = 1.0
     preconditioner: Matrix | None = None
@@ -71,25 +72,33 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         num_steps: int,
         num_chains: int,
         release: Release,
+        sites: Sequence[Site] = (),
     ) -> Schedule:
-        """The record that the step, preflight and the accountant all read."""
+        """The record that the step, preflight and the accountant all read; ``sites`` says where names lie."""
         parts = self._parts(num_rows, dim)
+        noise = parts.noise.diagonal(sites, dim) if isinstance(parts.noise, BySite) else parts.noise
         return Schedule(
             adjacency=adjacency,
             num_rows=num_rows,
             dim=dim,
-            step_size=self.step_size,
+            step_size=self._step_sizes(num_steps),
             num_steps=num_steps,
             num_chains=num_chains,
             clip=self.clip,
             temper=self.temper,
             preconditioner=self.preconditioner,
-            noise=parts.noise,
+            noise=noise,
             batch=parts.batch,
             diameter=parts.diameter,
             box=parts.box,
             release=release,
         )
+
+    def _step_sizes(self, num_steps: int) -> float | tuple[float, ...]:
+        """The schedule's step sizes; a function is asked for those of ``k = 1, 2, …``."""
+        if not callable(self.step_size):
+            return self.step_size
+        return tuple(float(self.step_size(k)) for k in range(1, num_steps + 1))
 
     def _parts(self, num_rows: int, dim: int) -> Parts:
         """What the schedule holds beyond the plain Langevin step."""
@@ -138,6 +147,10 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         return model.constrain
 
     def _bare_program(self, model: RowModel, num_rows: int) -> LangevinProgram:
+        if callable(self.step_size):
+            raise DeclarationError(
+                "step_size: under numpyro.infer.MCMC give a tuple, one entry for each step."
+            )
         steps = len(self.step_size) if isinstance(self.step_size, tuple) else 1
         return langevin_program(
             model,
@@ -148,6 +161,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
                 num_steps=steps,
                 num_chains=1,
                 release="path",
+                sites=model.sites,
             ),
         )
 

@@ -62,6 +62,9 @@ class Layout:
         return slice(min(first, num_rows), min(first + share, num_rows))
 
 
+ONE_DEVICE = Layout()
+
+
 def layout(chain_method: ChainMethod = "vectorized", devices: Devices = None, num_chains: int = 1) -> Layout:
     """The layout of ``num_chains`` chains.
 

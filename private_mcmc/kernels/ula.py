@@ -21,7 +21,8 @@ class PrivateULA(LangevinKernel):
 
     Args:
         model: an ordinary NumPyro model.
-        step_size: ``γ > 0``, or a tuple with one entry for each step.
+        step_size: ``γ > 0``, a tuple with one entry for each step, or a function of the step's number
+            ``k = 1, 2, …``; chosen without the rows.
         clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``.
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``: ``None`` (identity), a diagonal or a full symmetric positive definite

@@ -5,6 +5,7 @@ from private_mcmc.modeling.constants import RowConstants
 from private_mcmc.modeling.domain import Domain
 from private_mcmc.modeling.domains import domain_from_dict
 from private_mcmc.modeling.family import LikelihoodFamily
+from private_mcmc.modeling.host import Parquet
 from private_mcmc.modeling.predictor import MultiPredictor, Predictor
 from private_mcmc.modeling.prior import PriorConstants, SitePrior
 from private_mcmc.modeling.reading import RowModel, read
@@ -22,6 +23,7 @@ __all__ = [
     "LikelihoodFamily",
     "MultiPredictor",
     "Observation",
+    "Parquet",
     "Predictor",
     "PriorConstants",
     "Real",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import hmac
 import os
 import uuid
@@ -12,10 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
+from private_mcmc.release.data_mark import data_mark
 from private_mcmc.release.ledger_file import Head, LedgerFile, Transaction
 from private_mcmc.release.ledger_filter import FilterKind, filter_for
 from private_mcmc.release.ledger_report import export_csv, export_json, recheck, refusal
@@ -96,7 +94,7 @@ class Ledger:
                     "name": name,
                     "adjacency": target.adjacency,
                     "filter": budget.to_dict(),
-                    "fingerprint": None if data is None else _fingerprint(transaction.key, data),
+                    "fingerprint": None if data is None else data_mark(transaction.key, data),
                     "whole": None,
                     "by": None,
                     "time": _now(),
@@ -255,7 +253,7 @@ class Ledger:
     def _recognise(self, transaction: Transaction, found: DataSet, data: Mapping[str, Any] | None) -> None:
         if data is None:
             return
-        mark = _fingerprint(transaction.key, data)
+        mark = data_mark(transaction.key, data)
         if found.fingerprint is None:
             transaction.append(
                 {"kind": "fingerprint", "dataset": found.name, "fingerprint": mark, "time": _now()}
@@ -270,17 +268,6 @@ class Ledger:
 def _balance(transaction: Transaction, name: str) -> Balance:
     state = replay(transaction.entries)
     return state.balance(state.dataset(name))
-
-
-def _fingerprint(key: bytes, data: Mapping[str, Any]) -> str:
-    """A keyed hash of the columns: names, shapes and values."""
-    mark = hmac.new(key, b"data", hashlib.sha256)
-    for name in sorted(data):
-        # One type for all numbers, so that a narrower copy of the same data is recognised.
-        array = np.ascontiguousarray(np.asarray(data[name]), dtype=np.float64)
-        mark.update(f"\n{name} {array.shape}\n".encode())
-        mark.update(array.tobytes())
-    return mark.hexdigest()
 
 
 def _now() -> str:

@@ -1,0 +1,212 @@
+"""Long runs saved as they go: a secret file from which exactly the same run goes on.
+
+**Why a resumed run is no second mechanism.** All keys are drawn before the first step. From then on a run is
+a deterministic function ``g(D, κ)`` of the rows and the keys, and the file holds ``κ`` and how far the
+evaluation of ``g`` has come; resuming goes on evaluating the same ``g(D, κ)``, since another schedule, model,
+row declaration, layout, library or data set is refused. What is released is therefore the value the
+uninterrupted run would have released: one draw of one mechanism, charged once. A copy of the file resumed
+twice gives that same value twice, which is post-processing of one release. Noise that is drawn when an
+average is released is not a function of ``κ``: there the ledger's reservation, which is settled once and
+before the release, refuses the second copy, and a checkpoint without a ledger is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import json
+import os
+import re
+import secrets
+import stat
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.kernels import Provenance, Streams
+from private_mcmc.kernels.chacha import CHACHA20
+from private_mcmc.kernels.chain import ChainState
+from private_mcmc.release.data_mark import data_mark
+
+_FORMAT = 1
+_ARRAYS = ("u", "total", "kept", "start", "steps", "batches")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Save a run in ``path`` about every so many ``seconds``, and once before its first step.
+
+    **The file is as secret as the rows**: it holds hidden states and the keys of the noise. It is readable
+    by its owner only, is no pickle, and once the run has released, nothing but that fact is left in it.
+    """
+
+    path: str | os.PathLike[str]
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.seconds >= 0:
+            raise DeclarationError(f"Checkpoint seconds={self.seconds}: must not be negative.")
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What the file of an unfinished run holds."""
+
+    header: Mapping[str, Any]
+    state: ChainState
+    streams: Streams
+
+    @property
+    def provenance(self) -> Provenance:
+        """Where the keys came from."""
+        return Provenance(**self.header["provenance"])
+
+
+@dataclass(eq=False)
+class Saver:
+    """Writes the state of one run, and at its end that it has released."""
+
+    checkpoint: Checkpoint
+    header: Mapping[str, Any]
+    streams: Streams
+    _last: float = field(default_factory=time.monotonic)
+
+    def due(self) -> bool:
+        """Whether so many seconds have passed since the last time."""
+        return time.monotonic() - self._last >= self.checkpoint.seconds
+
+    def save(self, state: ChainState) -> None:
+        """Replace the file by one with this state."""
+        keys = {
+            name: np.zeros(0, np.uint32) if key is None else np.asarray(jax.random.key_data(key))
+            for name, key in self.streams._asdict().items()
+        }
+        arrays = {"u": state.u, "total": state.total, "kept": state.kept}
+        _write(Path(self.checkpoint.path), {**self.header, "done": state.done}, {**arrays, **keys})
+        self._last = time.monotonic()
+
+    def released(self) -> None:
+        """Leave nothing in the file but that its run has released."""
+        _write(Path(self.checkpoint.path), {"format": _FORMAT, "status": "released"}, {})
+
+
+def refuse_existing(checkpoint: Checkpoint) -> None:
+    """Raise ``ReleaseError`` where a file stands for an earlier run, finished or not."""
+    if Path(checkpoint.path).exists():
+        raise ReleaseError(
+            f"{checkpoint.path} is the checkpoint of an earlier run: resume() goes on with it. To start "
+            "another run, which is charged again, move the file away."
+        )
+
+
+def load(checkpoint: Checkpoint) -> Saved:
+    """The unfinished run in the file.
+
+    Raises:
+        ReleaseError: if there is none, others may read it, or its run has released already.
+    """
+    path = Path(checkpoint.path)
+    if not path.is_file():
+        raise ReleaseError(f"{path}: there is no checkpoint to resume from.")
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise ReleaseError(f"{path}: others may read it; it is as secret as the rows (chmod 600).")
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            header = json.loads(file["header"].tobytes())
+            arrays = {name: file[name] for name in _ARRAYS if name in file}
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ReleaseError(f"{path}: this is no checkpoint, or it is damaged.") from error
+    if header.get("status") == "released":
+        raise ReleaseError(f"{path}: this run has released; it is never run on or released again.")
+    if header.get("format") != _FORMAT or set(arrays) != set(_ARRAYS):
+        raise ReleaseError(f"{path}: the checkpoint of another version of this library.")
+    state = ChainState(header["done"], arrays["u"], arrays["total"], arrays["kept"])
+    generator = header["provenance"]["generator"]
+    keys = (_key(arrays[name], generator) for name in ("start", "steps", "batches"))
+    return Saved(header, state, Streams(*keys))  # type: ignore[arg-type]
+
+
+def check_same(saved: Saved, identity: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
+    """Raise ``ReleaseError`` unless the run in the file is the declared one, on the same rows."""
+    different = [name for name, value in identity.items() if saved.header["identity"].get(name) != value]
+    if different:
+        raise ReleaseError(
+            f"the checkpoint is of another run: {', '.join(different)} differ. Resume with what it was "
+            "started with; anything else is a new run, charged again."
+        )
+    key, mark = bytes.fromhex(saved.header["data_key"]), saved.header["data"]
+    if not hmac.compare_digest(data_mark(key, columns), mark):
+        raise ReleaseError(
+            "the checkpoint is of a run on other rows: the same rows in the same order resume it."
+        )
+
+
+def header(
+    identity: Mapping[str, Any],
+    columns: Mapping[str, Any],
+    provenance: Provenance,
+    reservation: str | None,
+) -> dict[str, Any]:
+    """What the file says of its run besides its state; the data by a hash with a key of its own."""
+    key = secrets.token_bytes(32)
+    return {
+        "format": _FORMAT,
+        "status": "running",
+        "identity": dict(identity),
+        "data_key": key.hex(),
+        "data": data_mark(key, columns),
+        "provenance": provenance.to_dict(),
+        "reservation": reservation,
+    }
+
+
+def program_mark(function: Callable[..., Any], *shapes: Any) -> str:
+    """A hash of a traced function: its operations and every constant in them."""
+    with jax.enable_x64(True):
+        program = jax.make_jaxpr(function)(*shapes)
+    # Functions print with their address in this process.
+    mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
+    for constant in program.consts:
+        mark.update(np.asarray(constant).tobytes())
+    return mark.hexdigest()
+
+
+def _key(words: npt.NDArray[np.uint32], generator: str) -> jax.Array | None:
+    if words.size == 0:
+        return None
+    kind: Any = CHACHA20 if generator == "chacha20" else generator
+    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=kind)
+    return key
+
+
+def _write(path: Path, record: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Replace the file at once: after a crash there is the old one or the new one."""
+    content = io.BytesIO()
+    text = np.frombuffer(json.dumps(record).encode(), np.uint8)
+    np.savez(content, header=text, **arrays)  # type: ignore[arg-type]
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,112 @@
+"""Rows that stay outside the device give the chain of rows that lie on it."""
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.kernels import PrivateSGLD, PrivateULA
+from private_mcmc.kernels.streaming import Blocks
+from private_mcmc.modeling.host import ArrayColumn
+from tests.examples_of_models import logistic
+
+N = 53
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1.5, 1.5, (N, 2))
+    # Outside the domain: enforced block by block.
+    X[7], X[-1, 0] = np.nan, 1e30
+    return {"X": X, "y": rng.integers(0, 2, N)}
+
+
+def draws(columns, kernel=None, seed=4, **changes):
+    settings = dict(
+        release="path", num_steps=4, guarantee="run", progress_bar=False, generator="threefry2x32",
+        target=pmc.Target(9.0, 1e-6), unsafe_seed=True, num_chains=2,
+    ) | changes  # fmt: skip
+    mcmc = pmc.PrivateMCMC(kernel or PrivateULA(logistic, 0.02, 1.0), rows=ROWS, **settings)
+    mcmc.run(rng_key=seed, **columns)
+    return mcmc.get_samples()["w"]
+
+
+@pytest.fixture(scope="module")
+def wanted(data):
+    return draws(data)
+
+
+def mapped(data, folder):
+    found = {}
+    for name, values in data.items():
+        np.save(folder / f"{name}.npy", values)
+        found[name] = np.load(folder / f"{name}.npy", mmap_mode="r")
+    return found
+
+
+def test_mapped_columns_in_blocks_give_the_same_chain(data, wanted, tmp_path):
+    # 53 rows in blocks of 10: the last one is filled up.
+    found = draws(mapped(data, tmp_path), rows_on_device=10)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
+    columns = mapped(data, tmp_path)
+    mcmc = pmc.PrivateMCMC(PrivateULA(logistic, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
+                           release="last", num_steps=1, guarantee="run", curator=True)  # fmt: skip
+    with pytest.raises(pmc.DeclarationError, match="curator"):
+        mcmc.run(**columns)
+
+
+def test_batches_over_blocks_are_the_batches_over_all_rows(data):
+    kernel = PrivateSGLD(logistic, 0.02, 1.0, rate=0.1)
+    target = pmc.Target(9.0, 1e-6, adjacency="add_remove")
+    both = [
+        draws(data, kernel, target=target, n=N + 9, release="last", rows_on_device=size)
+        for size in (None, 20)
+    ]
+    np.testing.assert_allclose(both[1], both[0], atol=1e-6)
+
+
+def test_a_parquet_file_gives_the_same_chain(data, wanted, tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    X, y = data["X"], data["y"]
+    missing = [None if np.isnan(value) else float(value) for value in X[:, 0]]
+    table = pyarrow.table({"x0": missing, "x1": X[:, 1].astype(np.float64), "y": y, "name": ["?"] * N})
+    parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=17)
+    file = pmc.Parquet(tmp_path / "rows.parquet")
+    found = draws({"X": file[["x0", "x1"]], "y": file["y"]}, rows_on_device=10)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    for names in ("z", "name", []):
+        with pytest.raises(pmc.DataSchemaError):
+            file[names]
+
+
+def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
+    class Unreadable(ArrayColumn):
+        def blocks(self, size):
+            raise AssertionError("a row was read")
+
+    columns = {name: Unreadable(v.shape, v.dtype, v) for name, v in data.items()}
+    for bad in ({"X": columns["X"]}, {**columns, "y": columns["X"]}):
+        with pytest.raises(pmc.DataSchemaError):
+            draws(bad)
+    with pytest.raises(pmc.DataSchemaError, match="50"):
+        draws(columns, n=50)
+    with pytest.raises(pmc.DeclarationError, match="devices"):
+        draws(columns, devices=1)
+
+
+def test_large_batches_are_not_streamed(data):
+    with pytest.raises(pmc.NotYetSupported, match="share"):
+        draws(data, PrivateSGLD(logistic, 0.02, 1.0, rate=0.5), release="last", rows_on_device=10)
+
+
+def test_blocks_have_one_shape_and_hold_every_row_once():
+    values = np.arange(23.0)
+    blocks = list(Blocks({"y": ArrayColumn(values.shape, values.dtype, values).blocks}, 5))
+    assert {block.columns["y"].shape for block in blocks} == {(5,)}
+    assert [block.first for block in blocks] == [0, 5, 10, 15, 20]
+    np.testing.assert_array_equal(np.concatenate([b.columns["y"][b.present] for b in blocks]), values)

@@ -1,0 +1,96 @@
+"""Decreasing step sizes, noise site by site: kernel and accountant read the same record."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.kernels import AnisotropicLangevin, PrivateULA, Streams, chain_runner, langevin_program
+from private_mcmc.modeling import Box, Rows, read
+from tests.examples_of_models import normal_mean
+
+N, ROWS = 9, Rows(y=Box(-5.0, 5.0))
+COMMON = dict(adjacency="replace_one", num_rows=N, dim=1, num_steps=40)
+
+
+def decreasing(k):
+    return 0.09 / k**0.3
+
+
+def schedule_of(kernel, num_chains=1, release="last"):
+    return kernel.schedule(**COMMON, num_chains=num_chains, release=release)
+
+
+def test_a_function_of_the_step_number_is_the_tuple_of_its_values():
+    sizes = tuple(decreasing(k) for k in range(1, 41))
+    function, values = (PrivateULA(normal_mean, step, 1.0) for step in (decreasing, sizes))
+    assert schedule_of(function) == schedule_of(values)
+    assert schedule_of(function).step_sizes == sizes
+    with pytest.raises(pmc.DeclarationError, match="tuple"):
+        MCMC(function, num_warmup=0, num_samples=2, progress_bar=False).run(jax.random.key(0), y=np.zeros(N))
+
+
+def test_the_path_pays_for_every_step_its_own_size():
+    """m² = chains · Σ γ_k Δ²/2."""
+    schedule = schedule_of(PrivateULA(normal_mean, decreasing, 0.7, temper=0.5), 3, "path")
+    statement = accounting.run(schedule)
+    square = 3 * sum(schedule.step_sizes) * (2 * 0.5 * 0.7) ** 2 / 2
+    assert statement.gdp == pytest.approx(np.sqrt(square), rel=1e-6)
+    assert statement.verify()
+
+
+def test_the_last_state_of_a_quadratic_has_its_exact_price():
+    """Curvature λ in every direction: X_T is Gaussian, and |difference of means|/sd is its exact GDP."""
+    schedule = schedule_of(PrivateULA(normal_mean, decreasing, 0.7))
+    curvature = 10.0
+    proved = accounting.Curvature(strong_convexity=curvature, smoothness=curvature, convex=True)
+    apart = variance = 0.0
+    for size in schedule.step_sizes:
+        rho = 1 - size * curvature
+        apart, variance = rho * apart + size * 2 * 0.7, rho * rho * variance + 2 * size
+    statement = accounting.run(schedule, proved)
+    assert statement.gdp == pytest.approx(apart / np.sqrt(variance), rel=1e-6)
+    assert statement.gdp >= apart / np.sqrt(variance)
+    assert statement.verify()
+
+
+def test_the_chain_makes_the_declared_steps():
+    """θ' = (1 − 10γ_k)θ + γ_k Σy + N(0, 2γ_k): exact mean and variance; failure probability below 1e-6."""
+    y, chains = np.linspace(-1.0, 1.0, N) + 0.3, 20_000
+    schedule = schedule_of(PrivateULA(normal_mean, decreasing, 1e3), chains)
+    runner = chain_runner(langevin_program(read(normal_mean, ROWS, n=N), schedule), schedule)
+    with jax.enable_x64(True):
+        columns = ROWS.project({"y": y})
+    streams = Streams(jax.random.key(0), jax.random.key(1))
+    states = runner.run(np.zeros(1), columns, jnp.ones(N, bool), streams, lambda done: None).states[:, 0, 0]
+    mean = variance = 0.0
+    for size in schedule.step_sizes:
+        mean, variance = (1 - 10 * size) * mean + size * y.sum(), (1 - 10 * size) ** 2 * variance + 2 * size
+    assert abs(states.mean() - mean) < 5 * np.sqrt(variance / chains)
+    assert abs(states.var() / variance - 1) < 5 * np.sqrt(2 / chains)
+
+
+def two_sites(y=None):
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
+    b = numpyro.sample("b", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(a[0] + b, 1.0), obs=y)
+
+
+def test_noise_by_site_is_the_diagonal_in_the_order_of_the_model():
+    sites = read(two_sites, ROWS, n=N).sites
+    settings = dict(COMMON, dim=3, num_chains=1, release="path")
+    named = AnisotropicLangevin(two_sites, 0.01, 1.0, noise={"b": 0.5, "a": (2.0, 3.0)})
+    plain = AnisotropicLangevin(two_sites, 0.01, 1.0, noise=(2.0, 3.0, 0.5))
+    assert named.schedule(**settings, sites=sites) == plain.schedule(**settings)
+    for wrong in ({"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}, {"a": (1.0, 2.0, 3.0), "b": 1.0}):
+        with pytest.raises(pmc.DeclarationError, match="noise"):
+            AnisotropicLangevin(two_sites, 0.01, 1.0, noise=wrong).schedule(**settings, sites=sites)
+    mcmc = pmc.PrivateMCMC(named, rows=ROWS, target=pmc.Target(9.0, 1e-6), release="path", num_steps=5,
+                           guarantee="run", progress_bar=False)  # fmt: skip
+    assert mcmc.decide(N).schedule.noise == (2.0, 3.0, 0.5)
