@@ -22,7 +22,10 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.columns import on_device
 from private_mcmc.kernels import ChainRunner, LangevinKernel, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels.chain import first_state
+from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.kernels.langevin import LangevinProgram
+from private_mcmc.kernels.segments import buffer_size, segments
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.preflight.curvature import curvature
 from private_mcmc.release import Expectations, ReleasedExpectations, plan_expectations
@@ -90,9 +93,8 @@ def chain_mechanism(
     name = f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}"
     if isinstance(release, Expectations):
         plan = plan_expectations(release, reading, schedule, proved, target)
-        runner = parts.runner(parts.program(reading, schedule), schedule, plan.observable)
-        draw = _averages(runner, plan, rows, start)
-        return Mechanism(name, plan.statement, draw, pairs=lambda: worst_pairs(reading, schedule))
+        noisy = _Repeated(parts, reading, schedule, rows, start, plan)
+        return Mechanism(name, plan.statement, noisy.draw, pairs=lambda: worst_pairs(reading, schedule))
     many = _Repeated(parts, reading, schedule, rows, start)
     return Mechanism(
         name,
@@ -104,82 +106,92 @@ def chain_mechanism(
 
 
 class _Repeated:
-    """Runs of a schedule that releases states, as one run with many chains, block by block."""
+    """Runs of one schedule as one wide run of many independent chains, block by block."""
 
     def __init__(
-        self, parts: Machinery, reading: RowModel, schedule: Schedule, rows: Rows, start: FloatArray
+        self,
+        parts: Machinery,
+        reading: RowModel,
+        schedule: Schedule,
+        rows: Rows,
+        start: FloatArray,
+        plan: _Noised | None = None,
     ) -> None:
-        self._schedule, self._rows, self._start = schedule, rows, start
+        self._schedule, self._rows, self._start, self._plan = schedule, rows, start, plan
         self._parts, self._reading = parts, reading
         self._runners: dict[int, ChainRunner] = {}
 
     def draw(self, data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        """Released states of ``count`` runs, shape ``(count, chains · kept · p)``."""
-        schedule = self._schedule
-        columns, present = on_device(self._rows, dict(data), schedule.num_rows)
-        block, blocks = _blocks(schedule, count)
-        runner = self._runner(block)
+        """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
+        block, blocks = _blocks(self._schedule, count)
+        runner, where = self._runner(block), _layout(block * self._chains)
+        columns, present = on_device(self._rows, dict(data), self._schedule.num_rows, where)
 
         def one(streams: Streams) -> FloatArray:
-            states = runner.run(self._start, columns, present, streams, lambda done: None).states
-            if states is None:
-                raise DeclarationError("this schedule keeps no states.")
-            return np.asarray(states, dtype=np.float64).reshape(block, -1)
+            if self._plan is None:
+                states = runner.run(self._start, columns, present, streams, lambda done: None).states
+                return np.asarray(states, dtype=np.float64).reshape(block, -1)
+            averages = self._averages(runner, columns, present, streams)
+            return np.asarray(averages.reshape(block, self._chains, -1).mean(axis=1), dtype=np.float64)
 
-        return _in_threads(one, [_streams(child) for child in seed.spawn(blocks)])[:count]
+        outputs = _in_threads(one, [_streams(child) for child in seed.spawn(blocks)])[:count]
+        return outputs if self._plan is None else _released(self._plan, outputs)
+
+    @property
+    def _chains(self) -> int:
+        return self._schedule.num_chains
 
     def _runner(self, block: int) -> ChainRunner:
         if block not in self._runners:
-            wide = replace(self._schedule, num_chains=block * self._schedule.num_chains)
-            self._runners[block] = self._parts.runner(self._parts.program(self._reading, wide), wide)
+            wide = replace(self._schedule, num_chains=block * self._chains)
+            observable = None if self._plan is None else self._plan.observable
+            program = self._parts.program(self._reading, wide)
+            self._runners[block] = self._parts.runner(program, wide, observable, _layout(wide.num_chains))
         return self._runners[block]
 
-
-def _averages(
-    runner: ChainRunner, plan: _Noised, rows: Rows, start: FloatArray
-) -> Callable[[DataSet, int, np.random.SeedSequence], FloatArray]:
-    """Noised averages: the chain's own block of steps, vectorised over runs, then the release's own noise."""
-    schedule = runner.schedule
-    advance = jax.jit(jax.vmap(runner.advance, in_axes=(0, None, None, 0, 0, None)))
-    with jax.enable_x64(True):
-        shape = jax.eval_shape(plan.observable, jnp.zeros(schedule.dim)).shape
-
-    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        columns, present = on_device(rows, dict(data), schedule.num_rows)
+    def _averages(
+        self, runner: ChainRunner, columns: Any, present: jax.Array, streams: Streams
+    ) -> FloatArray:
+        """Every chain's own average of the observable, ``(chains, d)``."""
+        wide = runner.schedule
         with jax.enable_x64(True):
-            prepared = runner.prepare(columns, present)
-            _, *used = _streams(seed.spawn(1)[0])
-            keys = StepKeys(*(jax.random.split(key, count) for key in used if key is not None))
-            first = runner.program.whitening.from_parameter(jnp.asarray(start))
-            u = jnp.broadcast_to(first, (count, schedule.num_chains, schedule.dim))
-            total = jnp.zeros((count, *shape))
-            for done in range(0, schedule.num_steps, runner.block):
-                steps = min(runner.block, schedule.num_steps - done)
-                u, _, total = advance(u, done, steps, total, keys, prepared)
-        kept = schedule.num_steps - schedule.release.first + 1  # type: ignore[union-attr]
-        averages = np.asarray(total) / (kept * schedule.num_chains)
-        released = (plan.release(average, {}) for average in averages)
-        return np.stack([np.concatenate([np.ravel(v.value) for v in one.values]) for one in released])
+            rows, keys = runner.prepare(columns, present), StepKeys(streams.steps, streams.batches)
+            start = runner.program.whitening.from_parameter(jnp.asarray(self._start))
+            state = first_state(wide, start, runner.observable)
+            u, total, size = jnp.asarray(state.u), jnp.asarray(state.total), buffer_size(wide)
+            for segment in segments(wide):
+                count = len(segment.gaps)
+                gaps = np.pad(segment.gaps, (0, size - count))
+                u, _, total = runner.advance(u, segment.first, gaps, count, total, keys, rows)
+            kept = wide.num_steps - wide.release.first + 1  # type: ignore[union-attr]
+            return np.asarray(total, dtype=np.float64) / kept
 
-    return draw
+
+def _released(plan: _Noised, averages: FloatArray) -> FloatArray:
+    released = (plan.release(average, {}) for average in averages)
+    return np.stack([np.concatenate([np.ravel(v.value) for v in one.values]) for one in released])
+
+
+def _layout(chains: int) -> Layout:
+    """Chains spread over all devices there are."""
+    return layout("parallel", num_chains=chains) if len(jax.devices()) > 1 else layout()
 
 
 def _blocks(schedule: Schedule, count: int) -> tuple[int, int]:
-    """Runs of one block and number of blocks, the blocks as equal as can be."""
+    """Runs of one block and number of blocks, the blocks as equal as can be, whole on every device."""
+    devices = len(jax.devices())
     steps = 1 if schedule.release == "last" else schedule.num_steps
-    chains = schedule.num_chains
-    most = min(_BLOCK_PREDICTORS // schedule.num_rows, _BLOCK_STATES // (steps * schedule.dim)) // chains
-    blocks = max(-(-count // max(most, 64)), min(count, _workers()))
-    return -(-count // blocks), blocks
+    most = min(_BLOCK_PREDICTORS // schedule.num_rows, _BLOCK_STATES // (steps * schedule.dim))
+    block = min(count, max(devices * most // schedule.num_chains, 64))
+    block = -(-block // devices) * devices
+    return block, -(-count // block)
 
 
 def _in_threads(one: Callable[[Streams], FloatArray], work: list[Streams]) -> FloatArray:
-    with ThreadPoolExecutor(_workers()) as pool:
-        return np.concatenate(list(pool.map(one, work)))
-
-
-def _workers() -> int:
-    return os.cpu_count() or 1
+    """The first block by itself, so that it is compiled once; the others side by side on one device."""
+    workers = (os.cpu_count() or 1) if len(jax.devices()) == 1 else 1
+    with ThreadPoolExecutor(workers) as pool:
+        return np.concatenate([one(work[0]), *pool.map(one, work[1:])])
 
 
 def _streams(seed: np.random.SeedSequence) -> Streams:

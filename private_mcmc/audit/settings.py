@@ -1,4 +1,8 @@
-"""The settings of the soundness sweep: kernels × releases × adjacencies × models × (ε, δ)."""
+"""The settings of the soundness sweep: chains, exact posteriors and noised values, each at every (ε, δ).
+
+Chains: kernels × releases × batch schemes × adjacencies × models. Averages of a chain are noised for the
+worst data set, far above the chain's own noise only where rows push hard: they are swept on ``LOUD``.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from typing import Any, get_args
 
 from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.mechanism import Mechanism
-from private_mcmc.audit.zoo import ZOO, ZooModel
+from private_mcmc.audit.noised import MECHANISMS
+from private_mcmc.audit.posteriors import MODELS, posterior_mechanism
+from private_mcmc.audit.zoo import LOUD, ZOO, ZooModel
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateSGLD, PrivateULA
-from private_mcmc.release import Expectations
+from private_mcmc.release import Expectations, Quantile, mean_and_square
 from private_mcmc.schedule import BatchScheme, Release
 from private_mcmc.target import Adjacency, Target
 
@@ -22,18 +28,38 @@ POINTS = ((0.3, 0.1), (1.5, 1e-3))
 
 @dataclass(frozen=True)
 class Setting:
-    """One mechanism of the sweep; it is compared at every one of ``POINTS``."""
+    """One mechanism of the sweep; it is compared at every one of ``POINTS``.
+
+    ``share``: runs as a multiple of the sweep's own number, more where a run costs next to nothing.
+    """
 
     model: str
     kernel: str
     release: str
     adjacency: Adjacency
-    build: Callable[[], Mechanism]
+    share: float = 1.0
 
     @property
     def name(self) -> str:
         """In words."""
         return f"{self.model}, {self.kernel}, {self.release}, {self.adjacency}"
+
+    def build(self) -> Mechanism:
+        """The mechanism; nothing is traced or compiled before."""
+        if self.release in MECHANISMS:
+            return MECHANISMS[self.release](self.adjacency)
+        if self.release == "posterior":
+            return posterior_mechanism(self.model, self.adjacency)
+        swept = KERNELS[self.kernel]
+        zoo = LOUD if self.release in AVERAGES else ZOO[self.model]
+        return chain_mechanism(
+            swept.make(zoo),
+            rows=zoo.rows,
+            target=Target(2.0, 1e-3, self.adjacency),
+            release=AVERAGES[self.release] if self.release in AVERAGES else STATES[self.release],
+            num_steps=NUM_STEPS,
+            n=swept.num_rows or (1 if self.adjacency == "replace_one" else 2),
+        )
 
 
 @dataclass(frozen=True)
@@ -42,7 +68,8 @@ class SweptKernel:
 
     make: Callable[[ZooModel], LangevinKernel]
     adjacencies: tuple[Adjacency, ...] = get_args(Adjacency)
-    releases: tuple[str, ...] = ("last", "path", "steps", "expectations")
+    releases: tuple[str, ...] = ("last", "path", "steps")
+    averages: bool = True
     num_rows: int | None = None
 
 
@@ -84,43 +111,44 @@ KERNELS = {
     "full metric": SweptKernel(_full_metric),
     "decreasing steps": SweptKernel(_decreasing),
     "projected": SweptKernel(_with(radius=1.0)),
-    "anisotropic noise": SweptKernel(_anisotropic, releases=("last", "path", "steps")),
+    "anisotropic noise": SweptKernel(_anisotropic, averages=False),
     "poisson batches": SweptKernel(_batches("poisson"), num_rows=3),
     "fixed batches": SweptKernel(_batches("fixed"), _FULL_SLOTS, num_rows=3),
     "cyclic batches": SweptKernel(_batches("cyclic"), _FULL_SLOTS, num_rows=3),
     "truncated batches": SweptKernel(
-        _batches("truncated_poisson", max_batch=2), ("add_remove",), ("path",), num_rows=3
+        _batches("truncated_poisson", max_batch=2), ("add_remove",), ("path",), averages=False, num_rows=3
     ),
 }
 
 
-def _releases(zoo: ZooModel) -> dict[str, Release | Expectations]:
-    return {
-        "last": "last",
-        "path": "path",
-        "steps": (2, 5, NUM_STEPS),
-        "expectations": Expectations(zoo.site, burn_in=1),
-    }
+STATES: dict[str, Release] = {"last": "last", "path": "path", "steps": (2, 5, NUM_STEPS)}
+
+_BOUNDS = (-60.0, 60.0)
+
+AVERAGES: dict[str, Expectations] = {
+    "expectations": Expectations(LOUD.site, burn_in=1),
+    "Gaussian expectations": Expectations(LOUD.site, burn_in=1, noise="gaussian"),
+    "bounded expectations": Expectations(LOUD.site, burn_in=1, bounds=_BOUNDS),
+    "mean and square": Expectations(mean_and_square(LOUD.site, _BOUNDS), burn_in=1, bounds=(-60.0, 3600.0)),
+    "quantile": Quantile(LOUD.site, 0.5, _BOUNDS, candidates=32, burn_in=1),
+}
+
+# Runs that ask OpenDP for noise one at a time, or as often as NumPy draws.
+_SLOW, _SLOWEST, _FAST = 0.25, 0.0625, 5.0
+_SHARES = {"second moments": _SLOW, "propose-test-release": _SLOW, "propose-test-sample": _SLOWEST}
 
 
 def settings() -> Iterator[Setting]:
-    """Every combination that is certified; nothing is built or compiled before ``build`` is called."""
-    for (model, zoo), (kernel, swept) in product(ZOO.items(), KERNELS.items()):
+    """Every combination that is certified."""
+    for model, (kernel, swept) in product(ZOO, KERNELS.items()):
         for release, adjacency in product(swept.releases, swept.adjacencies):
-            yield Setting(model, kernel, release, adjacency, _builder(zoo, swept, release, adjacency))
-
-
-def _builder(
-    zoo: ZooModel, swept: SweptKernel, release: str, adjacency: Adjacency
-) -> Callable[[], Mechanism]:
-    def build() -> Mechanism:
-        return chain_mechanism(
-            swept.make(zoo),
-            rows=zoo.rows,
-            target=Target(2.0, 1e-3, adjacency),
-            release=_releases(zoo)[release],
-            num_steps=NUM_STEPS,
-            n=swept.num_rows or (1 if adjacency == "replace_one" else 2),
-        )
-
-    return build
+            yield Setting(model, kernel, release, adjacency)
+    # Laplace averages for every kernel, the other kinds for all rows and for Poisson batches.
+    for (kernel, swept), release in product(KERNELS.items(), AVERAGES):
+        if swept.averages and (release == "expectations" or kernel in ("plain", "poisson batches")):
+            for adjacency in swept.adjacencies:
+                yield Setting("loud mean", kernel, release, adjacency, _SLOW)
+    for release, adjacency in product(MECHANISMS, get_args(Adjacency)):
+        yield Setting("rows", "no chain", release, adjacency, _SHARES.get(release, _FAST))
+    for model, adjacency in product(MODELS, get_args(Adjacency)):
+        yield Setting(model, "exact draws", "posterior", adjacency, _FAST)

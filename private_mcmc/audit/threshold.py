@@ -60,9 +60,9 @@ def lower_bounds(scores: Scores, *, delta: float, epsilon: float, failure: float
     """
     share = failure / 3
     return LowerBounds(
-        epsilon=_bound(scores, lambda counts: epsilon_lower(counts, delta, share)),
-        delta=_bound(scores, lambda counts: delta_lower(counts, epsilon, share)),
-        gdp=_bound(scores, lambda counts: gdp_lower(counts, share)),
+        epsilon=bound_at_best(scores, lambda counts: epsilon_lower(counts, delta, share)),
+        delta=bound_at_best(scores, lambda counts: delta_lower(counts, epsilon, share)),
+        gdp=bound_at_best(scores, lambda counts: gdp_lower(counts, share)),
         gdp_estimate=_separation(*scores.test),
     )
 
@@ -82,7 +82,8 @@ def candidate_thresholds(scores: tuple[FloatArray, FloatArray]) -> FloatArray:
     return np.unique(np.concatenate([np.quantile(side, levels) for side in scores]))
 
 
-def _bound(scores: Scores, bound: Bound) -> float:
+def bound_at_best(scores: Scores, bound: Bound) -> float:
+    """``bound`` on the tested outputs, at the threshold where it is largest on the outputs to choose on."""
     thresholds = candidate_thresholds(scores.choose)
     chosen = thresholds[[int(np.argmax(bound(errors_at(scores.choose, thresholds))))]]
     return float(bound(errors_at(scores.test, chosen))[0])

@@ -60,3 +60,6 @@ ZOO = {
     "poisson": ZooModel(poisson, Rows(X=Ball(1.0, dim=2), y=Counts(4)), "w", 2, 0.1, 1.0),
     "bent": ZooModel(bent, Rows(x=Box(-1.0, 1.0), y=Box(-3.0, 3.0)), "b", 2, 0.05, 2.0),
 }
+
+# Rows that move the chain much further than its own noise does: what only noise on averages can hide.
+LOUD = ZooModel(mean, Rows(y=Box(-1e3, 1e3)), "mu", 1, 0.05, 300.0)

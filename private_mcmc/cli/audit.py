@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from private_mcmc.cli.account_chain import released_states
+from private_mcmc.cli.audit_experiments import batch_size, hf, noise
 from private_mcmc.cli.declared import (
     AdjacencyOption,
     ArgsOption,
@@ -30,6 +32,9 @@ app = typer.Typer(
 )
 
 REFUTED = 1
+
+for experiment in (hf, noise, batch_size):
+    app.command()(experiment)
 
 NumRuns = Annotated[int, typer.Option(help="runs on each of the two data sets")]
 Failure = Annotated[float, typer.Option(help="probability that any lower bound is too large")]
@@ -75,14 +80,15 @@ def run(
         num_runs=num_runs,
         failure_probability=failure,
     )
-    _finish(found.sound, found.report, found.to_dict(), as_json, html)
+    finish(found.sound, found.report, found.to_dict(), as_json, html)
 
 
 @app.command()
 def sweep(
     every: Annotated[int, typer.Option(help="take every k-th setting only")] = 1,
     num_runs: NumRuns = 4_000,
-    failure: Failure = 1e-4,
+    failure: Annotated[float, typer.Option(help="probability that one audit refutes a true claim")] = 1e-6,
+    workers: Annotated[int | None, typer.Option(help="processes, by default one for each core")] = None,
     as_json: JsonOption = False,
     html: Html = None,
 ) -> None:
@@ -100,14 +106,21 @@ def sweep(
 
         def on_setting(name: str) -> None:
             nonlocal done
-            on_progress(done)
             done += 1
+            on_progress(done)
 
-        found = run_sweep(chosen, num_runs=num_runs, failure_probability=failure, on_setting=on_setting)
-    _finish(found.sound, found.report, found.to_dict(), as_json, html)
+        found = run_sweep(
+            chosen,
+            num_runs=num_runs,
+            failure_probability=failure,
+            workers=workers or min(os.cpu_count() or 1, len(chosen)),
+            on_setting=on_setting,
+        )
+    finish(found.sound, found.report, found.to_dict(), as_json, html)
 
 
-def _finish(sound: bool, report: Report, record: dict[str, Any], as_json: bool, html: Path | None) -> None:
+def finish(sound: bool, report: Report, record: dict[str, Any], as_json: bool, html: Path | None) -> None:
+    """Show or print what was found and end with its exit code."""
     from private_mcmc.report import plain
 
     if html is not None:

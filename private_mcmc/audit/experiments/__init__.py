@@ -1,0 +1,14 @@
+"""The papers' experiments on neural networks: attacks on training, none of which is a private release."""
+
+from private_mcmc.audit.experiments.hf import HFExperiment, HFResult
+from private_mcmc.audit.experiments.images import Images, load_images
+from private_mcmc.audit.experiments.noise import NoiseExperiment, NoiseResult
+
+__all__ = [
+    "HFExperiment",
+    "HFResult",
+    "Images",
+    "NoiseExperiment",
+    "NoiseResult",
+    "load_images",
+]

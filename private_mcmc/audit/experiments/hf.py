@@ -1,0 +1,304 @@
+"""Heller and Fetaya's attack on SGLD: how much one adversarial row shows, epoch after epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.accounting import Statement
+from private_mcmc.audit.attacks import linear
+from private_mcmc.audit.confidence import ErrorCounts, FloatArray, epsilon_lower
+from private_mcmc.audit.experiments.adversarial import adversarial_row
+from private_mcmc.audit.experiments.images import Images
+from private_mcmc.audit.experiments.networks import Network, lenet
+from private_mcmc.audit.experiments.sgld import SGLD, Neighbour, epoch
+from private_mcmc.audit.experiments.store import Arrays, ChunkStore
+from private_mcmc.audit.threshold import Scores, bound_at_best
+from private_mcmc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from private_mcmc.report import Report
+
+_TEST_IMAGES = 256
+_LEAST_PROBABILITY = 1e-6
+
+
+@dataclass(frozen=True)
+class HFExperiment:
+    """Train LeNet5 by SGLD on ``D`` and on ``D'``, and tell from the networks which it was.
+
+    ``D'`` has an adversarial image in place of one of ``D``'s; it is made against networks trained on other
+    images. Networks are described by four log-probabilities; a linear classifier and its threshold are
+    learned on one half of them, its errors counted on the other.
+
+    Attributes:
+        num_rows: ``n``.
+        models: networks on each data set for learning; as many again for counting. HF: 500 in all four
+            groups together make two sets of 500.
+        epochs: of training; every epoch is attacked for itself.
+        batch_size, learning_rate, clip: of :class:`SGLD`. HF: 4, 0.001, and none or 0.2.
+        as_rows: the likelihood is weighted as if there were so many rows. With HF's number few rows are
+            fitted with as little noise as theirs were; with ``num_rows`` the weight is 1.
+        surrogates: networks that the adversarial image is made against.
+        delta: where ``ε`` is bounded.
+        failure_probability: of each epoch's lower bound. HF: 0.1.
+        chunk: networks trained side by side.
+        seed: of everything; the experiment is reproducible.
+
+    Source: Heller, Fetaya 2023, Section V and Appendix E.
+    """
+
+    num_rows: int = 512
+    models: int = 50
+    epochs: int = 12
+    batch_size: int = 4
+    learning_rate: float = 0.001
+    clip: float | None = None
+    as_rows: int = 60_000
+    surrogates: int = 4
+    delta: float = 1e-5
+    failure_probability: float = 0.1
+    chunk: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("models", "epochs", "batch_size", "surrogates", "chunk", "as_rows"):
+            if not getattr(self, name) >= 1:
+                raise DeclarationError(f"{name}={getattr(self, name)}: must be at least 1.")
+        if not self.num_rows >= self.batch_size:
+            raise DeclarationError(f"num_rows={self.num_rows}: fewer than batch_size={self.batch_size}.")
+        if not (self.learning_rate > 0 and (self.clip is None or self.clip > 0)):
+            raise DeclarationError("learning_rate and clip: positive numbers are needed.")
+
+    @property
+    def sgld(self) -> SGLD:
+        """How a network is trained."""
+        temper = self.as_rows / self.num_rows
+        return SGLD(self.num_rows, self.batch_size, self.learning_rate, self.clip, temper)
+
+    @property
+    def chunks(self) -> int:
+        """How often ``chunk`` networks are trained."""
+        return -(-4 * self.models // self.chunk)
+
+    def run(
+        self,
+        train: Images,
+        test: Images,
+        folder: Path | None = None,
+        on_epoch: Callable[[int], None] = lambda done: None,
+    ) -> HFResult:
+        """Train, attack, compare.
+
+        Args:
+            train: the first ``num_rows`` are ``D``; the surrogates are trained on others.
+            test: accuracy is measured on its first 256; the surrogates may see the others.
+            folder: keeps every finished chunk of networks; chunks found there are not trained again.
+            on_epoch: told how many epochs of how many chunks are done.
+
+        Raises:
+            DeclarationError: for too few images, or a folder with another experiment.
+        """
+        network = lenet(train.size)
+        data, other = train.part(0, self.num_rows), self._others(train, test)
+        store = None if folder is None else ChunkStore(folder, asdict(self) | {"size": train.size})
+        start, *seeds = np.random.SeedSequence(self.seed).spawn(1 + self.chunks)
+        fooled = self._surrogates(network, data, other, start)
+        seen: list[Arrays] = []
+        for index, seed in enumerate(seeds):
+            found = None if store is None else store.load(index)
+            if found is None:
+                report = lambda done, at=index: on_epoch(at * self.epochs + done)  # noqa: E731
+                found = self._train(network, data, test, fooled, index, seed, report)
+                if store is not None:
+                    store.save(index, found)
+            seen.append(found)
+            on_epoch((index + 1) * self.epochs)
+        arrays = {name: np.concatenate([chunk[name] for chunk in seen]) for name in seen[0]}
+        return self._attacked(network.dim, arrays)
+
+    def _others(self, train: Images, test: Images) -> Images:
+        """At most ``num_rows`` images, neither of ``D`` nor of those that accuracy is measured on."""
+        left = train.pixels[self.num_rows :], test.pixels[_TEST_IMAGES:]
+        named = train.labels[self.num_rows :], test.labels[_TEST_IMAGES:]
+        everyone = Images(np.concatenate(left), np.concatenate(named))
+        return everyone.part(0, max(self.batch_size, min(self.num_rows, len(everyone))))
+
+    def _surrogates(
+        self, network: Network, data: Images, other: Images, seed: np.random.SeedSequence
+    ) -> tuple[int, Images]:
+        """The row of ``D`` to replace and the image in its place; surrogates see other rows only."""
+        nobody = Neighbour(jnp.asarray(-1), jnp.zeros_like(data.pixels[0]), jnp.asarray(0))
+        public = SGLD(len(other), self.batch_size, self.learning_rate, None, self.as_rows / len(other))
+        once = epoch(public, network, other, nobody)
+        thetas, keys = _started(network, seed, self.surrogates)
+        # As many steps as the networks that are attacked get.
+        for index in range(-(-self.epochs * self.sgld.steps // public.steps)):
+            thetas = once(thetas, _folded(keys, index), jnp.zeros(self.surrogates, bool))
+        return adversarial_row(network, thetas, data)
+
+    def _train(
+        self,
+        network: Network,
+        data: Images,
+        test: Images,
+        fooled: tuple[int, Images],
+        index: int,
+        seed: np.random.SeedSequence,
+        on_epoch: Callable[[int], None],
+    ) -> Arrays:
+        """One chunk: what is seen of its networks, ``(networks, epochs, 4)``, and their accuracy."""
+        row, image = fooled
+        neighbour = Neighbour(jnp.asarray(row), jnp.asarray(image.pixels[0]), jnp.asarray(image.labels[0]))
+        once = epoch(self.sgld, network, data, neighbour)
+        checked = test.part(0, min(_TEST_IMAGES, len(test)))
+        seen = jax.jit(jax.vmap(_seen(network, data.pixels[row], neighbour, checked)))
+        # Every other network of the whole experiment is trained on D'.
+        number = index * self.chunk + np.arange(self.chunk)
+        member = number % 2 == 1
+        thetas, keys = _started(network, seed, self.chunk)
+        found = []
+        for done in range(self.epochs):
+            thetas = once(thetas, _folded(keys, done), jnp.asarray(member))
+            found.append(jax.tree.map(np.asarray, seen(thetas)))
+            on_epoch(done + 1)
+        features, accuracy = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+        return {"features": features, "accuracy": accuracy, "member": member}
+
+    def _attacked(self, dim: int, arrays: Arrays) -> HFResult:
+        features = np.asarray(arrays["features"], dtype=np.float64)
+        member = arrays["member"]
+        sides = features[~member][: 2 * self.models], features[member][: 2 * self.models]
+        epochs = []
+        for at in range(self.epochs):
+            first, second = (side[:, at] for side in sides)
+            counts_bound, largest = self._lower(first, second)
+            epochs.append(
+                EpochResult(
+                    at + 1,
+                    counts_bound,
+                    largest,
+                    self.sgld.statement(dim, at + 1),
+                    float(arrays["accuracy"][:, at].mean()),
+                    float(np.exp(first[:, 0]).mean()),
+                    float(np.exp(second[:, 0]).mean()),
+                )
+            )
+        return HFResult(self, tuple(epochs))
+
+    def _lower(self, first: FloatArray, second: FloatArray) -> tuple[float, float]:
+        """The lower bound, and the largest that so many networks could show."""
+        half = self.models
+        score = linear(first[:half], second[:half])
+        one, two = score(first), score(second)
+        scores = Scores((one[:half], two[:half]), (one[half:], two[half:]))
+
+        def bound(counts: ErrorCounts) -> FloatArray:
+            return epsilon_lower(counts, self.delta, self.failure_probability)
+
+        nothing = np.zeros(1, dtype=np.int64)
+        return bound_at_best(scores, bound), float(bound(ErrorCounts(nothing, nothing, half, half))[0])
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """One epoch's networks.
+
+    Attributes:
+        epoch: epochs of training.
+        epsilon_lower: what the attack proves, each epoch with its own failure probability.
+        largest: the most that so many networks can prove.
+        statement: the accountant's claim, ``None`` without clipping.
+        accuracy: mean over all networks on images nobody trained on.
+        without, with_row: mean probability that networks trained without and with the adversarial row
+            give its label to it.
+    """
+
+    epoch: int
+    epsilon_lower: float
+    largest: float
+    statement: Statement | None
+    accuracy: float
+    without: float
+    with_row: float
+
+
+@dataclass(frozen=True)
+class HFResult:
+    """Lower bounds epoch by epoch beside the claim, which without clipping is that there is none."""
+
+    experiment: HFExperiment
+    epochs: tuple[EpochResult, ...]
+
+    def upper(self, at: EpochResult) -> float:
+        """The claimed ``ε`` at the experiment's ``δ``; infinite without clipping."""
+        return float("inf") if at.statement is None else at.statement.epsilon(self.experiment.delta)
+
+    @property
+    def sound(self) -> bool:
+        """True if no epoch's lower bound exceeds its claim."""
+        return all(at.epsilon_lower <= self.upper(at) for at in self.epochs)
+
+    @property
+    def report(self) -> Report:
+        """Table and plots."""
+        from private_mcmc.audit.experiments.page import hf_report
+
+        return hf_report(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "experiment": asdict(self.experiment),
+            "sound": self.sound,
+            "epochs": [
+                {
+                    "epoch": at.epoch,
+                    "epsilon_lower": at.epsilon_lower,
+                    "epsilon_upper": self.upper(at),
+                    "largest_provable": at.largest,
+                    "accuracy": at.accuracy,
+                    "probability_without_row": at.without,
+                    "probability_with_row": at.with_row,
+                }
+                for at in self.epochs
+            ],
+        }
+
+
+def _started(network: Network, seed: np.random.SeedSequence, count: int) -> tuple[jax.Array, jax.Array]:
+    words = seed.generate_state(2, np.uint32)
+    key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+    for_start, for_steps = jax.random.split(key)
+    return jax.vmap(network.start)(jax.random.split(for_start, count)), jax.random.split(for_steps, count)
+
+
+def _folded(keys: jax.Array, number: int) -> jax.Array:
+    return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+
+
+def _seen(
+    network: Network, before: npt.NDArray[np.float32], neighbour: Neighbour, checked: Images
+) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
+    """Of one network: ``log p`` of the label and of the strongest other class on both images; accuracy."""
+    pixels, labels = jnp.asarray(checked.pixels), jnp.asarray(checked.labels)
+    others = jnp.arange(10) != neighbour.label
+
+    def describe(theta: jax.Array, image: jax.Array) -> jax.Array:
+        p = jax.nn.softmax(network.logits(theta, image))
+        rival = jnp.max(jnp.where(others, p, 0.0))
+        return jnp.log(jnp.maximum(jnp.stack([p[neighbour.label], rival]), _LEAST_PROBABILITY))
+
+    def seen(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        features = jnp.concatenate([describe(theta, neighbour.image), describe(theta, jnp.asarray(before))])
+        said = jnp.argmax(jax.vmap(network.logits, (None, 0))(theta, pixels), axis=-1)
+        return features, jnp.mean(said == labels)
+
+    return seen

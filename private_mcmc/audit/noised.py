@@ -1,0 +1,243 @@
+"""Mechanisms without a chain, for the soundness sweep: noise, tests, selections, compositions of them.
+
+Each works on a few rows in a unit domain; the row in which two data sets differ sits at its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc import accounting
+from private_mcmc.accounting import Statement, stepwise
+from private_mcmc.audit.confidence import FloatArray
+from private_mcmc.audit.mechanism import DataSet, Mechanism, Pair
+from private_mcmc.audit.pairs import pair_of_rows
+from private_mcmc.preflight.extremes import PublicRow
+from private_mcmc.release import (
+    GaussianNoise,
+    LaplaceNoise,
+    LowerBound,
+    ProposeTestRelease,
+    ProposeTestSample,
+    gaussian_noise,
+    laplace_noise,
+    plan_second_moments,
+)
+from private_mcmc.release.ledger_filter import FilterKind, filter_for
+from private_mcmc.target import Adjacency, Target
+
+ROWS = 3
+_EPSILON, _GDP = 1.2, 1.5
+
+# Outputs of independent runs on one data set, shape (runs, d).
+Runs = Callable[[DataSet, int], FloatArray]
+Ends = tuple[PublicRow, PublicRow]
+
+_NUMBERS: Ends = {"y": np.asarray(1.0)}, {"y": np.asarray(-1.0)}
+_ZERO: PublicRow = {"y": np.asarray(0.0)}
+_CORNERS: Ends = {"y": np.ones(3)}, {"y": -np.ones(3)}
+
+
+def of_rows(
+    name: str, statement: Statement, runs: Runs, ends: Ends, others: PublicRow, count: int = ROWS - 1
+) -> Mechanism:
+    """A mechanism that draws its own randomness, which no seed repeats."""
+    pair = edge_pair(ends, others, count, statement.adjacency)
+    return Mechanism(name, statement, lambda data, number, seed: runs(data, number), pairs=lambda: (pair,))
+
+
+def edge_pair(ends: Ends, others: PublicRow, count: int, adjacency: Adjacency) -> Pair:
+    """``count`` rows ``others``, then one end of the domain against the other, or against no row."""
+    first, second = ends
+    return pair_of_rows(others, count, first, second if adjacency == "replace_one" else None)
+
+
+def one_by_one(once: Callable[[DataSet], npt.ArrayLike]) -> Runs:
+    """Runs of a mechanism that is asked for one output at a time."""
+    return lambda data, number: np.stack(
+        [np.ravel(np.asarray(once(data), dtype=np.float64)) for _ in range(number)]
+    )
+
+
+def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
+    """``noise`` on every row of ``values``, shape ``(runs, d)``, in one call.
+
+    Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
+    """
+    rows = np.asarray(values, dtype=np.float64)
+    return replace(noise, size=rows.size).release(rows.ravel()).reshape(rows.shape)
+
+
+def laplace_sum(adjacency: Adjacency) -> Mechanism:
+    """The sum of numbers in ``[−1, 1]`` with Laplace noise."""
+    noise = laplace_noise(_EPSILON, _change(adjacency))
+    return _of_sums("Laplace noise on a sum", noise, adjacency, _NUMBERS)
+
+
+def laplace_vector(adjacency: Adjacency) -> Mechanism:
+    """Three sums with Laplace noise scaled to their joint L1 sensitivity."""
+    noise = laplace_noise(_EPSILON, 3 * _change(adjacency), size=3)
+    return _of_sums("Laplace noise on a vector", noise, adjacency, _CORNERS)
+
+
+def gaussian_sum(adjacency: Adjacency) -> Mechanism:
+    """The sum of numbers in ``[−1, 1]`` with Gaussian noise."""
+    noise = gaussian_noise(_GDP, _change(adjacency))
+    return _of_sums("Gaussian noise on a sum", noise, adjacency, _NUMBERS)
+
+
+def gaussian_vector(adjacency: Adjacency) -> Mechanism:
+    """Three sums with Gaussian noise scaled to their joint L2 sensitivity."""
+    noise = gaussian_noise(_GDP, 3**0.5 * _change(adjacency), size=3)
+    return _of_sums("Gaussian noise on a vector", noise, adjacency, _CORNERS)
+
+
+def noisy_mean(adjacency: Adjacency) -> Mechanism:
+    """The sum over the public number of rows (or their public bound), with Gaussian noise."""
+    noise = gaussian_noise(_GDP, _change(adjacency) / ROWS)
+    return _of_sums("noisy mean", noise, adjacency, _NUMBERS, scale=1 / ROWS)
+
+
+def second_moments(adjacency: Adjacency) -> Mechanism:
+    """Second moments of rows in the unit disc; orthogonal rows move them most."""
+    plan = plan_second_moments(_GDP, radius=1.0, dim=2, num_rows=ROWS, adjacency=adjacency)
+    ends = {"X": np.array([1.0, 0.0])}, {"X": np.array([0.0, 1.0])}
+
+    def once(data: DataSet) -> npt.ArrayLike:
+        return plan.release(data["X"]).matrix[np.triu_indices(2)]
+
+    return of_rows("second moments", plan.statement, one_by_one(once), ends, {"X": np.zeros(2)})
+
+
+def propose_test_release(adjacency: Adjacency) -> Mechanism:
+    """A Laplace sum behind a noised count of positive rows; a refusal is an output as well."""
+    noise, test = laplace_noise(0.7, _change(adjacency)), LowerBound(0.8, 1e-3)
+    guard = ProposeTestRelease(ROWS - test.margin, test, 0.7, 0.0, adjacency, "the number of positive rows")
+
+    def once(data: DataSet) -> npt.ArrayLike:
+        y = data["y"]
+        return _or_refusal(guard.run(float((y > 0).sum()), lambda: float(noise.release(y.sum())[0])))
+
+    positive = {"y": np.asarray(1.0)}
+    return of_rows("propose-test-release", guard.statement, one_by_one(once), _NUMBERS, positive)
+
+
+def propose_test_sample(adjacency: Adjacency) -> Mechanism:
+    """Heller and Fetaya's Algorithm 1, with about as many rows on a line as its test asks for."""
+    guard = ProposeTestSample(3.0, 0.02, 0.95, 1.0, 1.0, 3.0, adjacency=adjacency)
+    far = {"x": np.asarray(0.95), "y": np.asarray(3.0)}
+    near = {"x": np.asarray(1.0), "y": np.asarray(1.0)}
+
+    def once(data: DataSet) -> npt.ArrayLike:
+        return _or_refusal(guard.release(data["x"], data["y"]))
+
+    return of_rows("propose-test-sample", guard.statement, one_by_one(once), (near, far), near, 130)
+
+
+def composed_pair(adjacency: Adjacency) -> Mechanism:
+    """A Laplace and a Gaussian release of the same rows, both fixed in advance."""
+    laplace, gaussian = laplace_noise(0.7, _change(adjacency)), gaussian_noise(1.0, _change(adjacency))
+    total = accounting.compose(
+        _statement(laplace, adjacency).of("first"), _statement(gaussian, adjacency).of("second")
+    )
+
+    def runs(data: DataSet, number: int) -> FloatArray:
+        values = np.full((number, 1), data["y"].sum())
+        return np.concatenate([noised(laplace, values), noised(gaussian, values)], axis=1)
+
+    return of_rows("composed pair", total, runs, _NUMBERS, _ZERO)
+
+
+def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
+    """Releases under a ledger's filter: each is chosen from the last output, until none fits any more."""
+
+    def build(adjacency: Adjacency) -> Mechanism:
+        budget = filter_for(Target(4.0, 1e-2, adjacency), kind)
+        # Seen before the first run: what is chosen from, and what each choice costs.
+        offered = [gaussian_noise(gdp, _change(adjacency)) for gdp in (0.5, 0.8)]
+        costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
+        most = int(budget.limit / min(costs))
+        claimed = stepwise(
+            {"everything within the filter": (budget.epsilon, budget.delta)},
+            adjacency=adjacency,
+            theorem=f"a {kind!r} filter",
+            assumptions=("a release is refused that would bring the costs above the filter's limit",),
+        )
+
+        def runs(data: DataSet, number: int) -> FloatArray:
+            left = [budget.limit] * number
+            choice = np.zeros(number, dtype=int)
+            outputs = np.zeros((number, 2))
+            for _ in range(most):
+                fits = np.array([costs[c] <= remains for c, remains in zip(choice, left, strict=True)])
+                for index, noise in enumerate(offered):
+                    now = np.flatnonzero(fits & (choice == index))
+                    if now.size == 0:
+                        continue
+                    seen = noised(noise, np.full((now.size, 1), data["y"].sum()))[:, 0]
+                    # The best summary of what was seen; how much was seen is an output as well.
+                    outputs[now] += np.stack([seen, np.ones(now.size)], axis=1) / noise.sd**2
+                    for run in now.tolist():
+                        left[run] -= costs[index]
+                    choice[now] = seen > 0
+            return outputs
+
+        return of_rows(f"releases under a {kind!r} filter", claimed, runs, _NUMBERS, _ZERO)
+
+    return build
+
+
+def _of_sums(
+    name: str, noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency, ends: Ends, scale: float = 1.0
+) -> Mechanism:
+    def runs(data: DataSet, number: int) -> FloatArray:
+        return noised(noise, np.tile(data["y"].sum(axis=0) * scale, (number, 1)))
+
+    return of_rows(name, _statement(noise, adjacency), runs, ends, {"y": np.zeros_like(ends[0]["y"])})
+
+
+def _change(adjacency: Adjacency) -> float:
+    """What one number in ``[−1, 1]`` changes of a sum."""
+    return 2.0 if adjacency == "replace_one" else 1.0
+
+
+def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Statement:
+    if isinstance(noise, GaussianNoise):
+        return accounting.gaussian(
+            adjacency=adjacency,
+            sensitivity=noise.charged_sensitivity,
+            scale=noise.gaussian_scale,
+            dim=noise.size,
+        )
+    return accounting.laplace(
+        noise.epsilon,
+        adjacency=adjacency,
+        sensitivity=noise.sensitivity,
+        scale=noise.scale,
+        grid=noise.grid,
+        dim=noise.size,
+    )
+
+
+def _or_refusal(found: float | None) -> tuple[float, float]:
+    return (0.0, 0.0) if found is None else (1.0, found)
+
+
+MECHANISMS: dict[str, Callable[[Adjacency], Mechanism]] = {
+    "Laplace sum": laplace_sum,
+    "Laplace vector": laplace_vector,
+    "Gaussian sum": gaussian_sum,
+    "Gaussian vector": gaussian_vector,
+    "noisy mean": noisy_mean,
+    "second moments": second_moments,
+    "propose-test-release": propose_test_release,
+    "propose-test-sample": propose_test_sample,
+    "composed pair": composed_pair,
+    "ledger, GDP filter": filtered("gdp"),
+    "ledger, Rényi filter": filtered("rdp"),
+    "ledger, basic filter": filtered("basic"),
+}
