@@ -29,7 +29,7 @@ class D3P:
     """
 
     environments: Path
-    learning_rate: float = 0.1
+    learning_rate: float = 0.05
     clip: float = 1.0
     steps: int = 2_000
     batch_size: int = 1_000

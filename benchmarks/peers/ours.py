@@ -30,9 +30,15 @@ class Ours:
             policy = plan(dataset.regression.model, dataset.rows, target, n=dataset.n, guarantee="run")
         except (NotPrivate, NotYetSupported) as refusal:
             raise DoesNotApply(str(refusal)) from refusal
-        draws = []
+        draws, predicted = [], []
         for _ in range(runs):
             driver = PrivateMCMC.from_plan(policy, progress_bar=False)
             driver.run(X=dataset.X, y=dataset.y)
             draws.append(np.asarray(driver.get_samples()["w"], dtype=np.float64))
-        return Runs(tuple(draws), {"predicted rms": float(policy.prediction.rms)})
+            if driver.conclusion is not None:
+                predicted.append(driver.conclusion.prediction.rms)
+        facts = {
+            "predicted rms": float(policy.prediction.rms),
+            "predicted rms from the releases": float(np.sqrt(np.mean(np.square(predicted)))),
+        }
+        return Runs(tuple(draws), facts)
