@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.target import Adjacency, check_adjacency
+from private_mcmc.target import Adjacency, check_adjacency, check_count, check_positive, is_number
 
 Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
 BatchScheme = Literal["poisson", "truncated_poisson", "fixed", "cyclic"]
@@ -116,17 +116,15 @@ class Schedule:
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
         for name in ("num_rows", "dim", "num_steps", "num_chains"):
-            if not getattr(self, name) >= 1:
-                raise DeclarationError(f"{name}={getattr(self, name)}: must be at least 1.")
+            check_count(name, getattr(self, name))
         for name in ("clip", "temper"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise DeclarationError(f"{name}={getattr(self, name)}: must be positive and finite.")
-        if not self.diameter > 0:
-            raise DeclarationError(f"diameter={self.diameter}: must be positive.")
+            check_positive(name, getattr(self, name))
+        if not (is_number(self.diameter) and self.diameter > 0):
+            raise DeclarationError(f"diameter={self.diameter!r}: must be a positive number.")
         steps = self.step_size if isinstance(self.step_size, tuple) else (self.step_size,)
         if isinstance(self.step_size, tuple) and len(steps) != self.num_steps:
             raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")
-        if not all(0 < step < math.inf for step in steps):
+        if not all(is_number(step) and 0 < step < math.inf for step in steps):
             raise DeclarationError("step_size: every entry must be positive and finite.")
         if self.box is not None:
             self._check_box(self.box)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 from private_mcmc.errors import DeclarationError
@@ -16,6 +17,23 @@ def check_adjacency(adjacency: str) -> Adjacency:
     if adjacency not in get_args(Adjacency):
         raise DeclarationError(f"adjacency={adjacency!r}: choose one of {', '.join(get_args(Adjacency))}.")
     return adjacency  # type: ignore[return-value]
+
+
+def is_number(value: object) -> bool:
+    """Whether ``value`` is a real number, NumPy's included, and no truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise ``DeclarationError`` unless ``value`` is a positive, finite number."""
+    if not (is_number(value) and 0 < value < math.inf):  # type: ignore[operator]
+        raise DeclarationError(f"{name}={value!r}: must be a positive, finite number.")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise ``DeclarationError`` unless ``value`` is a whole number and at least 1."""
+    if not (isinstance(value, Integral) and not isinstance(value, bool) and value >= 1):  # type: ignore[operator]
+        raise DeclarationError(f"{name}={value!r}: must be a whole number, at least 1.")
 
 
 @dataclass(frozen=True)
@@ -34,8 +52,7 @@ class Target:
     adjacency: Adjacency = "replace_one"
 
     def __post_init__(self) -> None:
-        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise DeclarationError(f"epsilon={self.epsilon}: must be positive and finite.")
-        if not 0 <= self.delta < 1:
-            raise DeclarationError(f"delta={self.delta}: must lie in [0, 1).")
+        check_positive("epsilon", self.epsilon)
+        if not (is_number(self.delta) and 0 <= self.delta < 1):
+            raise DeclarationError(f"delta={self.delta!r}: must be a number in [0, 1).")
         check_adjacency(self.adjacency)

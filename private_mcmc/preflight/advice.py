@@ -11,6 +11,7 @@ from private_mcmc.preflight.certificates import meets
 from private_mcmc.preflight.constants import Constants
 from private_mcmc.preflight.curvature import times
 from private_mcmc.preflight.records import Advice
+from private_mcmc.preflight.tighter import shrunk
 from private_mcmc.report import number
 from private_mcmc.target import Target
 
@@ -57,8 +58,7 @@ def posterior_advice(
     if not known.convex_rows:
         return (*found, *_without_convexity(known, m, n, per_row, temper))
     if mu > 0:
-        largest = rounded_down(m * math.sqrt(mu) / per_row)
-        found += _bounds(row_model, known, largest)
+        found += _bounds(row_model, known, m * math.sqrt(mu) / per_row)
     if known.gradient < math.inf:
         needed = rounded_up((per_row * known.gradient / m) ** 2)
         found.append(_prior(row_model, needed, f"prior precision at least {number(needed)}"))
@@ -93,19 +93,37 @@ def _bounds(row_model: RowModel, known: Constants, largest: float) -> list[Advic
     """Bounds ``C`` on a row's gradient, as a clip and as a radius of its design."""
     found = []
     if math.isfinite(known.score) and known.score > 0:
-        radius = rounded_down(largest / known.score)
-        columns = _design_columns(row_model)
-        found.append(Advice("radius", radius, f"bound the rows: ‖x‖ ≤ {number(radius)}{columns}"))
+        found += _radius(row_model, largest / known.score)
     if row_model.predictor is not None:
-        what = "the posterior of the Huberised likelihood is then certified"
-        found.append(Advice("clip", largest, f"clip each row's gradient at {number(largest)}: {what}"))
+        clip, what = rounded_down(largest), "the posterior of the Huberised likelihood is then certified"
+        found.append(Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}"))
     return found
 
 
-def _design_columns(row_model: RowModel) -> str:
-    unbounded = [name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)]
-    names = unbounded or [name for name, domain in row_model.rows.items if domain.event_shape]
-    return f" (column {', '.join(names)})" if names else ""
+def _radius(row_model: RowModel, radius: float) -> list[Advice]:
+    """A bound on the columns that the design reads, so that the design stays within the radius."""
+    if row_model.predictor is None:
+        return _radius_of_all(row_model, rounded_down(radius))
+    tighter = shrunk(row_model, radius)
+    if tighter is None:
+        return []
+    columns, factor = tighter
+    if len(columns) > 1:
+        share = rounded_down(factor)
+        names = " and ".join(columns)
+        return [Advice("radius", share, f"bound the rows: shrink the domains of {names} by {number(share)}")]
+    ((name, domain),) = columns.items()
+    bound = rounded_down(factor * (domain.norm_bound if math.isfinite(domain.norm_bound) else 1.0))
+    what = f"‖{name}‖" if domain.event_shape else f"|{name}|"
+    return [Advice("radius", bound, f"bound the rows: {what} ≤ {number(bound)}")]
+
+
+def _radius_of_all(row_model: RowModel, radius: float) -> list[Advice]:
+    names = [name for name, domain in row_model.rows.items if domain.event_shape]
+    if not names:
+        return []
+    text = f"bound the rows: ‖x‖ ≤ {number(radius)} (column {', '.join(names)})"
+    return [Advice("radius", radius, text)]
 
 
 def _prior(row_model: RowModel, needed: float, text: str) -> Advice:

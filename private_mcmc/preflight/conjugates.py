@@ -26,7 +26,7 @@ from private_mcmc.modeling.values import Value, of_domain
 from private_mcmc.target import Adjacency, Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
-_FACTORS = (0.25, 0.5, 1.0, 2.0, 5.0, 12.0, 30.0)
+_FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.6, 2.0, 3.0, 5.0, 12.0, 30.0)
 _RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
 
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import RowModel
 from private_mcmc.preflight.curvature import largest_eigenvalue, times
 from private_mcmc.schedule import Matrix
+from private_mcmc.target import check_positive
 
 Subject = Literal["posterior", "Huberised posterior", "no posterior"]
 
@@ -60,8 +60,8 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     Raises:
         DeclarationError: unless ``clip`` is positive and finite or ``None``.
     """
-    if clip is not None and not 0 < clip < math.inf:
-        raise DeclarationError(f"clip={clip}: must be positive and finite, or None.")
+    if clip is not None:
+        check_positive("clip", clip)
     rows, predictors = row_model.constants, row_model.predictors
     widest = largest_eigenvalue(preconditioner)
     free = times(math.sqrt(widest) * (1 + 1e-15), rows.gradient_bound)

@@ -19,7 +19,7 @@ from private_mcmc.preflight.runs import run_advice, run_part, time_budget
 from private_mcmc.preflight.structure import structure
 from private_mcmc.report import number
 from private_mcmc.schedule import Schedule
-from private_mcmc.target import Target
+from private_mcmc.target import Target, check_count, check_positive
 
 
 def preflight(
@@ -117,8 +117,10 @@ def examine(
 def _agreed(
     target: Target, n: int, clip: float | None, temper: float, schedule: Schedule | None
 ) -> tuple[float | None, float]:
-    if not 0 < temper < math.inf:
-        raise DeclarationError(f"temper={temper}: must be positive and finite.")
+    check_count("n", n)
+    check_positive("temper", temper)
+    if clip is not None:
+        check_positive("clip", clip)
     if schedule is None:
         return clip, temper
     if schedule.adjacency != target.adjacency:
@@ -135,12 +137,15 @@ def _agreed(
 
 
 def _run_instead(known: Constants, temper: float, target: Target) -> tuple[Advice, ...]:
-    time = time_budget(known.gradient, temper, target)
+    bounded = math.isfinite(known.gradient)
+    time = time_budget(known.gradient if bounded else 1.0, temper, target)
     if time is None:
         return ()
+    what = "of at most" if bounded else "times C² of at most"
+    clip = "" if bounded else "clip each row's gradient at any C and "
     text = (
-        f'or rely on the run alone (guarantee="run"): the path of one chain meets the target for a Langevin '
-        f"time (step size × steps) of at most {number(time)}"
+        f'or {clip}rely on the run alone (guarantee="run"): the path of one chain meets the target for a '
+        f"Langevin time (step size × steps) {what} {number(time)}"
     )
     return (Advice("time", time, text, "run"),)
 

@@ -103,7 +103,7 @@ def _multiples(designs: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, 
 
 def _only_coordinate(row_model: RowModel, rows: list[PublicRow]) -> Line:
     losses = _whole_losses(row_model, stacked(rows))
-    line = Line(row_model.names[0], np.ones(1), _along(row_model, 0), tuple(rows), losses)
+    line = Line(coordinate_name(row_model, 0), np.ones(1), _along(row_model, 0), tuple(rows), losses)
     return _thinned(line)
 
 
@@ -153,11 +153,16 @@ def _directions(designs: np.ndarray) -> list[np.ndarray]:
     return found
 
 
+def coordinate_name(row_model: RowModel, index: int) -> str:
+    """The name of a coordinate of ``θ``; where its site is not real, of the site's unconstrained value."""
+    site = next(site for site in row_model.sites if site.slice.start <= index < site.slice.stop)
+    name = row_model.names[index]
+    return name if site.support == "real" else f"unconstrained {name}"
+
+
 def _name(row_model: RowModel, direction: np.ndarray) -> str:
-    parts = [
-        row_model.names[i] if direction[i] == 1 else f"{direction[i]:.4g}·{row_model.names[i]}"
-        for i in np.flatnonzero(direction)
-    ]
+    names = {int(i): coordinate_name(row_model, int(i)) for i in np.flatnonzero(direction)}
+    parts = [name if direction[i] == 1 else f"{direction[i]:.4g}·{name}" for i, name in names.items()]
     shown = parts if len(parts) <= 4 else [*parts[:3], f"… ({len(parts)} terms)"]
     return " + ".join(shown)
 

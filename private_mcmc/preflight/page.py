@@ -60,7 +60,9 @@ def _advice(found: PreflightReport) -> list[Block]:
         return []
     rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
     return [
-        Heading("What would make it private"),
+        Heading(
+            "What would make the run private" if found.verdict == "private" else "What would make it private"
+        ),
         Table(("any one of these changes", "value", "of the"), rows),
     ]
 

@@ -24,7 +24,7 @@ from private_mcmc.preflight.cells import (
     tabulate,
 )
 from private_mcmc.preflight.extremes import PublicRow, extreme_rows
-from private_mcmc.preflight.lines import is_independent
+from private_mcmc.preflight.lines import coordinate_name, is_independent
 from private_mcmc.preflight.pairs import Counts
 from private_mcmc.preflight.scan import Candidate, by_crowd, law_weights, where
 from private_mcmc.target import Target
@@ -147,7 +147,7 @@ def _patch(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicR
 
 def on_patch(row_model: RowModel, indices: tuple[int, ...], rows: list[PublicRow]) -> Patch:
     """The patch of these coordinates for data sets of these rows, which must speak of no others."""
-    names = tuple(row_model.names[i] for i in indices)
+    names = tuple(coordinate_name(row_model, i) for i in indices)
     return Patch(names, indices, tuple(rows), _terms(row_model, indices, rows))
 
 

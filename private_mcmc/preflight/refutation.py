@@ -172,7 +172,8 @@ def _interval_words(coordinate: str, intervals: tuple[tuple[float, float], ...])
 
 def _no_posterior(row_model: RowModel, line: Line, n: int) -> Refutation | None:
     """A data set whose posterior does not integrate: an improper prior and rows that say nothing far out."""
-    improper = [name for name in row_model.prior.improper if line.coordinate.split("[")[0] == name]
+    spoken = line.coordinate.removeprefix("unconstrained ").split("[")[0]
+    improper = [name for name in row_model.prior.improper if spoken == name]
     if not improper:
         return None
     far = np.array([1e4, 1e6, 1e8, 1e10])

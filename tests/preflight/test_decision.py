@@ -191,6 +191,10 @@ def test_private_run_of_a_refuted_posterior_is_far_from_it() -> None:
     [
         ({"temper": 0.0}, "temper"),
         ({"temper": math.nan}, "temper"),
+        ({"temper": "1"}, "temper='1'"),
+        ({"clip": "1"}, "clip='1'"),
+        ({"n": 4.5}, "n=4.5: must be a whole number"),
+        ({"n": True}, "n=True"),
         ({"clip": -1.0}, "clip"),
         ({"clip": 2.0, "schedule": RUN}, "clips at"),
         ({"temper": 0.5, "schedule": RUN}, "temper"),
@@ -200,7 +204,48 @@ def test_private_run_of_a_refuted_posterior_is_far_from_it() -> None:
 )
 def test_contradicting_declarations_are_refused(options, message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
-        preflight(small.logistic, small.ADULT_ROWS, TARGET, **ADULT, **options)
+        preflight(small.logistic, small.ADULT_ROWS, TARGET, **{**ADULT, **options})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Target("3", 1e-6), "epsilon='3'"),
+        (lambda: Target(3.0, None), "delta=None"),
+        (lambda: replace(RUN, num_steps=2.5), "num_steps=2.5"),
+        (lambda: replace(RUN, clip="1"), "clip='1'"),
+        (lambda: replace(RUN, step_size="0.1"), "step_size"),
+        (lambda: replace(RUN, diameter="wide"), "diameter='wide'"),
+    ],
+)
+def test_values_of_another_type_are_refused_in_words(make, message: str) -> None:
+    with pytest.raises(DeclarationError, match=message):
+        make()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert Target(np.float32(3.0), np.float64(1e-6)).epsilon == 3.0
+    assert replace(RUN, num_steps=np.int64(5), clip=np.float64(1.0)).num_steps == 5
+
+
+def test_a_bound_on_the_rows_leaves_room_for_the_intercept() -> None:
+    """The design is (x, 1): what is left for x is less than the radius."""
+    target, rows = Target(60.0, 1e-6), Rows(X=Ball(4.0, dim=3), y=Binary())
+    report = preflight(small.logistic_with_intercept, rows, target, n=50)
+    bound = advised(report, "radius")
+    for factor, verdict in ((1.0, {"private"}), (1.1, {"unknown", "not private"})):
+        tighter = Rows(X=Ball(bound * factor, dim=3), y=Binary())
+        assert preflight(small.logistic_with_intercept, tighter, target, n=50).verdict in verdict
+    small_target = preflight(small.logistic_with_intercept, rows, TARGET, n=50)
+    assert all(item.change != "radius" for item in small_target.advice)
+
+
+def test_a_model_without_any_bound_is_told_what_its_run_could_pay_for() -> None:
+    report = preflight(small.poisson, small.POISSON_ROWS, TARGET, n=100)
+    time = advised(report, "time")
+    # γT(2C)²/2 ≤ m², rounded down, with C = 1.
+    assert time == pytest.approx(accounting.gdp.budget(3.0, 1e-6) ** 2 / 2, rel=0.06)
+    assert "C²" in report.advice[-1].text
 
 
 def test_the_report_is_plain_data_and_reads_in_every_form(adult, tmp_path) -> None:

@@ -90,7 +90,7 @@ def test_inactive_coordinates_have_no_influence(model, rows) -> None:
 def test_patches_keep_to_coordinates_that_the_prior_separates() -> None:
     assert all(patch.dim == 3 for patch in patches(read(softmax, CLASSES, n=5)))
     names = {patch.coordinates for patch in patches(read(latent_scale, OUTCOMES, n=5))}
-    assert ("w[0]", "s") in names
+    assert ("w[0]", "unconstrained s") in names
     assert list(patches(read(hierarchy, OUTCOMES, n=5))) == []
 
 

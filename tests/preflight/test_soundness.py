@@ -30,11 +30,14 @@ def check(example: Example, target: Target, data: Any) -> PreflightReport | None
     theta = example.grid()
     ends = [(x, y) for x in (example.radius, -example.radius, 0.0) for y in example.family.outcomes]
     for _ in range(6):
-        crowd, first, second = (data.draw(st.sampled_from(ends)) for _ in range(3))
-        one, other = (example.posterior(theta, [(crowd, example.n - 1), (row, 1)]) for row in (first, second))
+        pair = adjacent(example, target, data, ends)
+        if pair is None:
+            break
+        one, other = (example.posterior(theta, rows) for rows in pair)
         for epsilon in (0.0, 0.5 * target.epsilon, target.epsilon):
             exact = max(gap(one, other, epsilon), gap(other, one, epsilon))
             for statement in report.certificates:
+                assert statement.adjacency == target.adjacency
                 # The grid's own error is far below this.
                 assert exact <= statement.delta(epsilon) * 1.001 + 2e-6, statement.argument.theorem
         if report.verdict == "private":
@@ -43,6 +46,18 @@ def check(example: Example, target: Target, data: Any) -> PreflightReport | None
     if report.refutation is not None and report.refutation.kind == "event":
         confirm(example, report, theta)
     return report
+
+
+def adjacent(example: Example, target: Target, data: Any, ends: Any) -> tuple[Any, Any] | None:
+    """Two adjacent data sets: a crowd of equal rows, and one row changed or absent."""
+    crowd, first, second = (data.draw(st.sampled_from(ends)) for _ in range(3))
+    if target.adjacency == "replace_one":
+        return [(crowd, example.n - 1), (first, 1)], [(crowd, example.n - 1), (second, 1)]
+    least = 1 if target.adjacency == "add_remove" else 0
+    if example.n - 1 < least:
+        return None
+    others = data.draw(st.sampled_from(sorted({least, (example.n - 1 + least) // 2, example.n - 1})))
+    return [(crowd, others), (first, 1)], [(crowd, others)]
 
 
 def confirm(example: Example, report: PreflightReport, theta: np.ndarray) -> None:
@@ -59,7 +74,11 @@ def confirm(example: Example, report: PreflightReport, theta: np.ndarray) -> Non
     assert found.p > math.exp(report.target.epsilon) * found.q + report.target.delta
 
 
-TARGETS = st.sampled_from([Target(0.5, 1e-2), Target(1.0, 1e-3), Target(3.0, 1e-3), Target(2.0, 0.0)])
+TARGETS = st.builds(
+    lambda pair, adjacency: Target(*pair, adjacency),
+    st.sampled_from([(0.5, 1e-2), (1.0, 1e-3), (3.0, 1e-3), (2.0, 0.0)]),
+    st.sampled_from(["replace_one", "add_remove", "zero_out"]),
+)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
