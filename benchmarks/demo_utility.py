@@ -31,7 +31,7 @@ def private_runs(
     epsilon: float, X: np.ndarray, y: np.ndarray, repeats: int
 ) -> tuple[list[np.ndarray], float]:
     """Released draws of independent runs, and the error the plan predicted."""
-    policy = plan(model, ROWS, Target(epsilon, DELTA), n=len(y))
+    policy = plan(model, ROWS, Target(epsilon, DELTA), n=len(y), guarantee="run")
     draws = []
     for _ in range(repeats):
         driver = PrivateMCMC.from_plan(policy, progress_bar=False)

@@ -140,7 +140,7 @@ def _private_path(console: Console, target: Target, X: npt.NDArray[Any], y: npt.
     """The stages of a plan, each shaped by what the earlier ones released."""
     _rule(console, "2. A private path of states (guarantee='run')")
     with console.status("planning on made-up rows"):
-        policy = plan(model, ROWS, target, n=len(y))
+        policy = plan(model, ROWS, target, n=len(y), guarantee="run")
     console.print(
         f"Predicted from public facts alone: posterior means within {policy.prediction.rms:.2f} posterior sd "
         "(root mean square)."

@@ -59,7 +59,9 @@ def run(
     declared = read_rows(rows)
     columns = read_columns(data, declared, column or [])
     count = len(next(iter(columns.values()))) if n is None else n
-    made = plan(load_model(model), declared, target, n=count, model_args=read_arguments(args))
+    made = plan(
+        load_model(model), declared, target, n=count, guarantee="run", model_args=read_arguments(args)
+    )
     books = None if ledger is None else Ledger(ledger)
     driver = PrivateMCMC.from_plan(made, ledger=books, dataset=dataset, purpose=purpose)
     driver.run(**columns)

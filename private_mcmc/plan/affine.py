@@ -1,88 +1,306 @@
-"""The policy for rows that enter through one affine predictor: second moments, then the run they shape."""
+"""The policy for rows that enter through one affine predictor.
+
+Second moments, refined until no direction hides in the noise; a warm-up in their metric, in segments, until
+it stops moving; the curvature where it arrived; counts of how far rows reach in its metric; and the run
+that they shape, which gets what is left of the budget.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate, NotYetSupported
 from private_mcmc.modeling import Predictor, RowModel
-from private_mcmc.plan.run_stage import Problem, RunStage, best_stage, run_schedule
-from private_mcmc.plan.stages import Conclusion, History, MomentsStage, PathStage, Prediction, Stage
-from private_mcmc.release import SecondMoments, plan_second_moments
+from private_mcmc.plan.conclusion import calibrated_draws, drift_corrected_mean
+from private_mcmc.plan.metric import Estimate, first_estimate, next_estimate, query, root_of
+from private_mcmc.plan.outcomes import possible_outcomes
+from private_mcmc.plan.reach import CELLS, Reach, cell_of
+from private_mcmc.plan.stages import (
+    Bought,
+    Conclusion,
+    CountsStage,
+    History,
+    MomentsStage,
+    PathStage,
+    Prediction,
+    Row,
+    Stage,
+    remaining,
+)
+from private_mcmc.plan.weighting import Influence
+from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
+from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
 Array = npt.NDArray[np.float64]
 
-MOMENTS_SHARE = 0.1
-_MADE_UP_ROWS = 1024
+MOMENTS, WARM_UP, CURVATURE, REACH, RUN = "second moments", "warm-up", "curvature", "reach of rows", "run"
+# Shares of the squared budget. What is not asked for is left to the run.
+FIRST_SHARE, REFINING_SHARE, REACH_SHARE = 0.02, 0.03, 0.01
+SEGMENT_SHARE, WARM_UP_SHARE = 0.0875, 0.35
+_MOST_ROUNDS = 3
+# An estimate with less noise than this in its least certain direction is not refined.
+_SURE = 0.1
+# The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
+_WARM_UP_CLIP = 0.5
+_SEGMENT_TIME, _WARM_UP_STEP, _RUN_STEP = 15.0, 0.3, 0.1
+_FEWEST_STEPS, _MOST_STEPS = 20, 2000
+_BURN_IN = 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class AffinePolicy:
-    """Second moments with a tenth of the squared budget, then a path preconditioned by their inverse."""
+    """A policy for one affine predictor.
 
-    problem: Problem
-    moments: MomentsStage
+    Attributes:
+        reading: the model as it was read.
+        predictor: its one predictor, of bounded design.
+        influence: how far rows can reach.
+        precision: the prior's, shape ``(p, p)``.
+        num_rows: ``n`` or its public bound.
+        budget: of all stages, in Gaussian DP.
+        temper: weight of the likelihood.
+    """
+
+    reading: RowModel
+    predictor: Predictor
+    influence: Influence
+    precision: Array
+    num_rows: int
+    adjacency: Adjacency
+    budget: float
+    temper: float = 1.0
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self.reading.dim
+
+    @property
+    def typical(self) -> float:
+        """``√(p/n)``: root mean square norm of a row's gradient at the mode, in the posterior's metric."""
+        return math.sqrt(self.dim / self.num_rows)
+
+    @property
+    def curvature_bound(self) -> float:
+        """Largest curvature of a row's loss in its predictor, or 1 where it has no bound."""
+        bound = self.predictor.family.curvature_bound
+        return bound if 0 < bound < math.inf else 1.0
 
     def next(self, history: History) -> Stage | None:
-        """Moments, path, nothing."""
-        if not history:
-            return self.moments
-        if len(history) > 1:
-            return None
-        stage = self._run_stage(history)
-        schedule = run_schedule(self.problem, stage.kernel, stage.num_steps)
-        return PathStage("path", schedule, np.zeros(self.problem.dim))
+        """The next stage, from what was released so far."""
+        moments, warm_up = _named(history, MOMENTS), _named(history, WARM_UP)
+        curvature, reach = _named(history, CURVATURE), _named(history, REACH)
+        if not moments:
+            return self._first_moments()
+        before = self._moments(moments)
+        if len(moments) < _MOST_ROUNDS and before.doubt > _SURE and not warm_up:
+            return self._query(MOMENTS, self.predictor.design, root_of(before.matrix + self._prior))
+        if not self._arrived(warm_up):
+            start = np.asarray(warm_up[-1].value)[-1] if warm_up else np.zeros(self.dim)
+            budget = math.sqrt(SEGMENT_SHARE) * self.budget
+            return self._path(
+                WARM_UP, self._root(before), _WARM_UP_CLIP, budget, start, _WARM_UP_STEP, _SEGMENT_TIME
+            )
+        centre = _late_mean(warm_up[-1])
+        if len(curvature) < self._curvature_rounds:
+            root = self._hessian_root(before, curvature)
+            return self._query(CURVATURE, self._bend(centre), root)
+        root = self._hessian_root(before, curvature)
+        if not reach:
+            return self._count(centre, root)
+        if not _named(history, RUN):
+            left = remaining(self.budget, history)
+            clip = self._reach(reach).best_clip(self._time_of(root, left))
+            return self._path(RUN, root, clip, left, centre, _RUN_STEP, math.inf)
+        return None
 
     def conclude(self, history: History) -> Conclusion:
-        """The path after its burn-in."""
-        stage = self._run_stage(history)
-        return Conclusion(np.asarray(history[1].value)[stage.num_warmup :], _prediction(stage))
+        """Drift-corrected mean; the curvature's inverse, widened by what is not known, as covariance."""
+        before = self._moments(_named(history, MOMENTS))
+        root = self._hessian_root(before, _named(history, CURVATURE))
+        run = _named(history, RUN)[0]
+        if not isinstance(run.stage, PathStage):
+            raise TypeError("the last stage is a path")
+        schedule = run.stage.schedule
+        clip = schedule.clip / (self.typical * self.temper_scale)
+        found = self._reach(_named(history, REACH))
+        kept = found.kept(clip)
+        states = np.linalg.solve(root, np.vstack([run.stage.start, np.asarray(run.value)]).T).T
+        burn = int(_BURN_IN * schedule.num_steps)
+        step = max(schedule.step_sizes)
+        time = step * (schedule.num_steps - burn)
+        mean = drift_corrected_mean(states[burn:], step, kept * np.eye(self.dim))
+        monte_carlo, bias = math.sqrt(2 / time) / kept, found.bias(clip)
+        spread = np.eye(self.dim) * (1 + monte_carlo**2 + bias**2)
+        draws = calibrated_draws(states[burn + 1 :], mean, spread, kept * time) @ root.T
+        return Conclusion(draws, Prediction(math.hypot(bias, monte_carlo), bias, monte_carlo, step / 4))
 
-    def _run_stage(self, history: History) -> RunStage:
-        moments = history[0].value
-        if not isinstance(moments, SecondMoments):
-            raise TypeError("the first stage releases second moments")
-        return best_stage(self.problem, moments.matrix, moments.noise_sd)
+    @property
+    def temper_scale(self) -> float:
+        """Gradients are clipped before they are tempered."""
+        return 1.0 / math.sqrt(self.temper)
+
+    @property
+    def _prior(self) -> Array:
+        return self.precision / (self.curvature_bound * self.temper)
+
+    @property
+    def _curvature_rounds(self) -> int:
+        return 1 if self.predictor.family.curvature_bound < math.inf else 2
+
+    def _first_moments(self) -> MomentsStage:
+        mechanism = plan_second_moments(
+            math.sqrt(FIRST_SHARE) * self.budget,
+            radius=self.predictor.radius,
+            dim=self.dim,
+            num_rows=self.num_rows,
+            adjacency=self.adjacency,
+        )
+        return MomentsStage(MOMENTS, mechanism, self.predictor.design)
+
+    def _moments(self, rounds: History) -> Estimate:
+        """``XᵀX`` from all rounds so far, each read in the metric of the one before."""
+        found = first_estimate(_moments_of(rounds[0]), self._prior)
+        for bought in rounds[1:]:
+            found = next_estimate(_moments_of(bought), root_of(found.matrix + self._prior), 0.5)
+        return found
+
+    def _root(self, moments: Estimate) -> Array:
+        return root_of(self.temper * self.curvature_bound * moments.matrix + self.precision)
+
+    def _hessian_root(self, moments: Estimate, rounds: History) -> Array:
+        """The root of the inverse Hessian at the warm-up's end, from all rounds so far."""
+        root = self._root(moments)
+        for bought in rounds:
+            hessian = next_estimate(_moments_of(bought), root, 0.05).matrix
+            root = root_of(hessian + self.precision)
+        return root
+
+    def _query(self, name: str, vector: Callable[[Row], jax.Array], root: Array) -> MomentsStage:
+        mechanism = query(
+            math.sqrt(REFINING_SHARE) * self.budget,
+            dim=self.dim,
+            num_rows=self.num_rows,
+            adjacency=self.adjacency,
+        )
+        return MomentsStage(name, mechanism, lambda row: vector(row) @ jnp.asarray(root))
+
+    def _bend(self, centre: Array) -> Callable[[Row], jax.Array]:
+        """``row ↦ √(w ψ''(η)) x`` at ``centre``: their second moments are the data's Hessian."""
+        curvature = jax.grad(jax.grad(self.predictor.loss))
+
+        def vector(row: Row) -> jax.Array:
+            design = self.predictor.design(row)
+            eta = design @ jnp.asarray(centre) + self.predictor.offset(row)
+            return jnp.sqrt(self.temper * jnp.maximum(curvature(eta, row), 0.0)) * design
+
+        return vector
+
+    def _count(self, centre: Array, root: Array) -> CountsStage:
+        """How far rows reach at ``centre``, in units of their typical norm."""
+        mechanism = plan_counts(math.sqrt(REACH_SHARE) * self.budget, cells=CELLS, adjacency=self.adjacency)
+
+        def cell(row: Row) -> jax.Array:
+            design = self.predictor.design(row)
+            eta = design @ jnp.asarray(centre) + self.predictor.offset(row)
+            norm = jnp.linalg.norm(design @ jnp.asarray(root))
+            return cell_of(norm * self.influence.steepest(eta, row) / (self.typical * self.temper_scale))
+
+        return CountsStage(REACH, mechanism, cell)
+
+    def _reach(self, bought: History) -> Reach:
+        counts = bought[0].value
+        if not isinstance(counts, Counts):
+            raise TypeError("the reach of rows is counted")
+        return Reach(counts, self.num_rows, self.influence.unbiased or self.influence.symmetric)
+
+    def _arrived(self, segments: History) -> bool:
+        """The last segment moved less than twice the chain's own spread, or nothing is left for another."""
+        cost = sum((bought.stage.statement.gdp or math.inf) ** 2 for bought in segments)
+        if cost + SEGMENT_SHARE * self.budget**2 > WARM_UP_SHARE * self.budget**2 * (1 + 1e-6):
+            return True
+        if len(segments) < 2:
+            return False
+        earlier, later = (np.asarray(bought.value) for bought in segments[-2:])
+        moved = later.mean(axis=0) - earlier.mean(axis=0)
+        spread = np.cov(later.T).reshape(self.dim, self.dim)
+        # Means over a few relaxation times are themselves about a spread apart.
+        return bool(moved @ np.linalg.pinv(spread) @ moved <= 4 * self.dim)
+
+    def _schedule(self, root: Array, clip: float, step_size: float, num_steps: int) -> Schedule:
+        metric = root @ root.T
+        metric = (metric + metric.T) / 2
+        return Schedule(
+            adjacency=self.adjacency,
+            num_rows=self.num_rows,
+            dim=self.dim,
+            step_size=step_size,
+            num_steps=num_steps,
+            clip=clip * self.typical * self.temper_scale,
+            temper=self.temper,
+            preconditioner=tuple(tuple(row) for row in metric.tolist()),
+            release="path",
+        )
+
+    def _time_of(self, root: Array, budget: float) -> Callable[[float], float]:
+        """``clip ↦`` the Langevin time that ``budget`` buys: a path's squared price is proportional to it."""
+        unit = accounting.run(self._schedule(root, 1.0, 1.0, 1)).gdp or math.inf
+        return lambda clip: (budget / (unit * clip)) ** 2 * (1 - 1e-9)
+
+    def _path(
+        self, name: str, root: Array, clip: float, budget: float, start: Array, step: float, longest: float
+    ) -> PathStage:
+        time = min(self._time_of(root, budget)(clip), longest)
+        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), _MOST_STEPS)
+        schedule = self._schedule(root, clip, time / num_steps, num_steps)
+        if not self.influence.unbiased:
+            return PathStage(name, schedule, start)
+        return PathStage(
+            name,
+            schedule,
+            start,
+            reading=self.influence.weighted,
+            derived=self.influence.reach(root, schedule.clip),
+        )
 
 
 def affine_policy(
-    model: Callable[..., Any], reading: RowModel, n: int, adjacency: Adjacency, budget: float
-) -> tuple[AffinePolicy, Prediction]:
-    """The policy and the error to expect of it.
+    reading: RowModel, n: int, adjacency: Adjacency, budget: float, temper: float = 1.0
+) -> AffinePolicy:
+    """The policy for a model that has one.
 
     Raises:
         NotYetSupported: for several predictors, or a prior without a constant precision.
         NotPrivate: for unbounded designs.
     """
     predictor = _bounded_predictor(reading)
-    moments_gdp = budget * math.sqrt(MOMENTS_SHARE)
-    moments = plan_second_moments(
-        moments_gdp, radius=predictor.radius, dim=reading.dim, num_rows=n, adjacency=adjacency
-    )
-    problem = Problem(
-        model=model,
-        reading=reading,
-        predictor=predictor,
-        precision=_precision(reading),
-        num_rows=n,
-        adjacency=adjacency,
-        budget=math.sqrt(budget**2 - moments_gdp**2) * (1 - 1e-12),
-    )
-    expected = best_stage(problem, _guessed_moments(problem), moments.noise.sd)
-    stage = MomentsStage("second moments", moments, predictor.design)
-    return AffinePolicy(problem, stage), _prediction(expected)
+    influence = Influence(reading, predictor, possible_outcomes(reading.rows))
+    return AffinePolicy(reading, predictor, influence, _precision(reading), n, adjacency, budget, temper)
 
 
-def _prediction(stage: RunStage) -> Prediction:
-    return Prediction(stage.prediction.rms, stage.prediction.bias, stage.prediction.monte_carlo, 0.0)
+def _named(history: History, name: str) -> History:
+    return tuple(bought for bought in history if bought.stage.name == name)
+
+
+def _moments_of(bought: Bought) -> SecondMoments:
+    if not isinstance(bought.value, SecondMoments):
+        raise TypeError(f"the stage {bought.stage.name!r} releases second moments")
+    return bought.value
+
+
+def _late_mean(path: Bought) -> Array:
+    states = np.asarray(path.value, dtype=np.float64)
+    mean: Array = states[len(states) // 2 :].mean(axis=0)
+    return mean
 
 
 def _bounded_predictor(reading: RowModel) -> Predictor:
@@ -104,11 +322,3 @@ def _precision(reading: RowModel) -> Array:
         raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
     hessian = np.asarray(reading.prior.hessian, dtype=np.float64)
     return np.diag(hessian) if hessian.ndim == 1 else hessian
-
-
-def _guessed_moments(problem: Problem) -> Array:
-    rows = problem.reading.rows
-    with jax.enable_x64(True):
-        made_up = rows.project(rows.synthetic(jax.random.key(0), _MADE_UP_ROWS))
-        design = np.asarray(jax.vmap(problem.predictor.design)(made_up), dtype=np.float64)
-    return np.asarray(design.T @ design * (problem.num_rows / _MADE_UP_ROWS))

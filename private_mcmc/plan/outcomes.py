@@ -15,10 +15,7 @@ _MOST_VALUES = 257
 
 
 def possible_outcomes(rows: Rows) -> dict[str, npt.NDArray[Any]]:
-    """Every value of the outcome (up to 257 evenly spaced ones); the other columns are zero.
-
-    Only the loss of a row given its predictor is evaluated on these, and that may depend on the
-    covariates through weights or offsets alone.
+    """Every value of the outcome, or up to 257 evenly spaced ones, by the name of its column.
 
     Raises:
         NotYetSupported: if the rows do not have exactly one scalar column, or it is unbounded.
@@ -26,13 +23,7 @@ def possible_outcomes(rows: Rows) -> dict[str, npt.NDArray[Any]]:
     scalar = [name for name, domain in rows.items if domain.event_shape == ()]
     if len(scalar) != 1:
         raise NotYetSupported(f"plans need rows with one scalar column, the outcome; these have {scalar}.")
-    values = _values(rows, scalar[0])
-    zeros = {
-        name: np.zeros((len(values), *domain.event_shape), domain.dtype)
-        for name, domain in rows.items
-        if name != scalar[0]
-    }
-    return {scalar[0]: values, **zeros}
+    return {scalar[0]: _values(rows, scalar[0])}
 
 
 def _values(rows: Rows, name: str) -> npt.NDArray[Any]:

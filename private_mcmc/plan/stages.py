@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
+from private_mcmc.modeling import RowModel
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
@@ -60,6 +61,11 @@ class CountsStage:
 class PathStage:
     """Buys every state of one chain of ``schedule`` from ``start``, shape ``(p,)``: public or released.
 
+    Attributes:
+        reading: the model whose gradients the path follows, the plan's own if left out. Any function of a
+            row will do: the schedule's clip is enforced.
+        derived: columns computed from each row for that model, ``row ↦ {name: value}``.
+
     Raises:
         DeclarationError: unless the schedule releases the path of one chain.
     """
@@ -67,6 +73,8 @@ class PathStage:
     name: str
     schedule: Schedule
     start: Array
+    reading: RowModel | None = None
+    derived: Callable[[Row], Mapping[str, jax.Array]] | None = None
 
     def __post_init__(self) -> None:
         if self.schedule.release != "path" or self.schedule.num_chains != 1:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +22,7 @@ N = 20_000
 
 @pytest.fixture(scope="module")
 def planned():
-    return pmc.plan(logistic, ROWS, TARGET, n=N)
+    return pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,7 @@ def test_a_plan_takes_no_data():
         "n",
         "guarantee",
         "model_args",
+        "max_error",
     }
 
 
@@ -52,11 +54,32 @@ def test_a_plans_statement_is_its_budget(planned):
     assert planned.statement.verify()
 
 
-def test_more_epsilon_and_more_rows_promise_less_error(planned):
-    tight = pmc.plan(logistic, ROWS, pmc.Target(0.3, 1e-6), n=N)
-    small = pmc.plan(logistic, ROWS, TARGET, n=N // 20)
-    assert planned.prediction.rms < tight.prediction.rms
-    assert planned.prediction.rms < small.prediction.rms
+def test_the_frontier_falls_with_epsilon_and_with_rows(planned):
+    found = planned.frontier(epsilons=(0.3, 3.0, 30.0), ns=(N // 20, N * 20))
+    over_epsilon = [point.prediction.rms for point in found.along("epsilon")]
+    over_rows = [point.prediction.rms for point in found.points if point.epsilon == 3.0]
+    assert len(found.points) == 5
+    assert over_epsilon == sorted(over_epsilon, reverse=True)
+    assert over_rows == sorted(over_rows, reverse=True)
+    assert json.dumps(found.to_dict()) and found.report().to_html()
+
+
+def test_too_little_of_either_says_how_much_would_do(planned):
+    wanted = planned.prediction.rms / 2
+    with pytest.raises(pmc.NotPrivate, match=r"about [\d,]+ rows at ε = 3, or about ε = ") as refusal:
+        pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", max_error=wanted)
+    rows = int(re.search(r"about ([\d,]+) rows", str(refusal.value)).group(1).replace(",", ""))
+    assert planned.predict(3.0, rows).rms <= wanted
+
+
+def test_the_posteriors_guarantee_weights_the_likelihood_until_a_certificate_meets_the_target():
+    plan = pmc.plan(logistic, ROWS, TARGET, n=N)
+    assert plan.guarantee == "posterior" and 0 < plan.temper < 1
+    assert plan.certificate.delta(TARGET.epsilon) <= TARGET.delta
+    assert plan.certificate.verify() and plan.statement.delta(TARGET.epsilon) <= TARGET.delta
+    assert pmc.preflight(logistic, ROWS, TARGET, n=N, temper=plan.temper).verdict == "private"
+    run = plan.policy.next(())
+    assert run is not None and plan.report().to_html()
 
 
 def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
@@ -65,7 +88,9 @@ def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
     mcmc.run(**people)
     assert mcmc.statement.gdp == planned.statement.gdp
     assert mcmc.statement.verify()
-    assert len(mcmc.statement.parts) == 2
+    assert [part.gdp for part in mcmc.statement.parts] == [
+        bought.stage.statement.gdp for bought in mcmc.history
+    ]
     X, y = people["X"], people["y"]
     w = np.zeros(3)
     for _ in range(50):
@@ -78,11 +103,13 @@ def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
     assert np.sqrt(np.mean(error**2)) < 3 * predicted + 0.3
 
 
-def test_each_stage_is_charged_under_the_targets_adjacency(people):
-    target = pmc.Target(3.0, 1e-6, adjacency="add_remove")
-    mcmc = pmc.PrivateMCMC.from_plan(pmc.plan(logistic, ROWS, target, n=N + 500), progress_bar=False)
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
+def test_each_stage_is_charged_under_the_targets_adjacency(people, adjacency):
+    target = pmc.Target(3.0, 1e-6, adjacency=adjacency)
+    plan = pmc.plan(logistic, ROWS, target, n=N + 500, guarantee="run")
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
     mcmc.run(**people)
-    assert {part.adjacency for part in mcmc.statement.parts} == {"add_remove"}
+    assert {part.adjacency for part in mcmc.statement.parts} == {adjacency}
     assert mcmc.statement.delta(3.0) <= 1e-6
 
 
@@ -120,13 +147,14 @@ def test_the_released_moments_come_with_the_run(planned, people):
 )
 def test_what_cannot_be_planned_is_refused_with_a_way_out(model, rows, target, error, words):
     with pytest.raises(error, match=words):
-        pmc.plan(model, rows, target, n=N)
+        pmc.plan(model, rows, target, n=N, guarantee="run")
 
 
 def test_outcomes_are_the_declared_values():
     assert possible_outcomes(ROWS)["y"].tolist() == [0, 1]
     counts = possible_outcomes(pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Counts(10_000)))["y"]
     assert counts[0] == 0 and counts[-1] == 10_000 and len(counts) == 257
+    assert possible_outcomes(ROWS).keys() == {"y"}
     with pytest.raises(pmc.NotYetSupported, match="one scalar column"):
         possible_outcomes(pmc.Rows(y=pmc.Binary(), z=pmc.Binary()))
 
@@ -153,7 +181,9 @@ def test_unbounded_scores_are_planned_for_with_a_clip(model, outcome, largest_er
     X = np.column_stack([np.ones(N), rng.uniform(-1, 1, (N, 2))]) / np.sqrt(3)
     w = np.array([1.5, 2.0, -1.0])
     y = X @ w + rng.normal(size=N) if model is line else rng.poisson(np.exp(X @ w))
-    policy = pmc.plan(model, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=outcome), pmc.Target(1.0, 1e-6), n=N)
+    policy = pmc.plan(
+        model, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=outcome), pmc.Target(1.0, 1e-6), n=N, guarantee="run"
+    )
     mcmc = pmc.PrivateMCMC.from_plan(policy, progress_bar=False)
     mcmc.run(X=X, y=y)
     weight = np.ones(N) if model is line else np.exp(X @ w)

@@ -1,0 +1,126 @@
+"""Plans that are run: the budget's filter stands between a policy and the rows."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.inference import execute_plan
+from private_mcmc.kernels import PrivateULA
+from private_mcmc.plan import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
+from private_mcmc.release import plan_counts, plan_second_moments
+from tests.examples_of_models import logistic
+
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
+N = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """A policy that names the same stages whatever they release."""
+
+    stages: tuple
+
+    def next(self, history):
+        return self.stages[len(history)] if len(history) < len(self.stages) else None
+
+    def conclude(self, history):
+        return Conclusion(np.arange(12.0).reshape(4, 3), Prediction(1.0, 0.0, 1.0, 0.0))
+
+
+def path(name="path", **fields):
+    schedule = PrivateULA(logistic, step_size=0.01, clip=0.5).schedule(
+        adjacency="replace_one", num_rows=N, dim=3, num_steps=20, num_chains=1, release="path"
+    )
+    return PathStage(name, schedule, np.array([1.0, 2.0, 3.0]), **fields)
+
+
+def moments(gdp):
+    mechanism = plan_second_moments(gdp, radius=1.0, dim=3, num_rows=N, adjacency="replace_one")
+    return MomentsStage("moments", mechanism, lambda row: row["X"])
+
+
+def counts(gdp):
+    mechanism = plan_counts(gdp, cells=2, adjacency="replace_one")
+    return CountsStage("counts", mechanism, lambda row: row["y"])
+
+
+@pytest.fixture(scope="module")
+def planned():
+    return pmc.plan(logistic, ROWS, pmc.Target(3.0, 1e-6), n=N, guarantee="run")
+
+
+@pytest.fixture(scope="module")
+def people():
+    random = np.random.default_rng(0)
+    X = random.uniform(-0.5, 0.5, size=(N, 3))
+    return {"X": X, "y": (random.uniform(size=N) < 0.3).astype(int)}
+
+
+def run(planned, people, *stages):
+    mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=Fixed(stages)), progress_bar=False)
+    mcmc.run(**people)
+    return mcmc
+
+
+def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
+    mcmc = run(planned, people, moments(0.2), counts(0.3), path())
+    stages = [bought.stage for bought in mcmc.history]
+    assert [part.gdp for part in mcmc.statement.parts] == [stage.statement.gdp for stage in stages]
+    assert mcmc.statement.gdp == planned.budget and mcmc.statement.verify()
+    released, counted, states = (bought.value for bought in mcmc.history)
+    np.testing.assert_allclose(released.matrix, people["X"].T @ people["X"], atol=8 * released.noise_sd)
+    np.testing.assert_allclose(
+        counted.values, np.bincount(people["y"], minlength=2), atol=8 * counted.noise_sd
+    )
+    assert states.shape == (20, 3) and np.abs(states[0] - [1, 2, 3]).max() < 1
+    np.testing.assert_array_equal(mcmc.get_samples()["w"], np.arange(12.0).reshape(4, 3))
+    np.testing.assert_array_equal(mcmc.released.get_samples()["w"], states)
+
+
+def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, people, monkeypatch):
+    touched = []
+    query = execute_plan._query
+    monkeypatch.setattr(
+        execute_plan, "_query", lambda stage, *rest: touched.append(stage.name) or query(stage, *rest)
+    )
+    most = planned.budget
+    with pytest.raises(pmc.NotPrivate, match="more than the budget"):
+        run(planned, people, counts(0.9 * most), moments(0.5 * most))
+    assert touched == ["counts"]
+
+
+def test_two_paths_use_different_noise(planned, people):
+    mcmc = run(planned, people, path("one"), path("two"))
+    one, two = (np.asarray(bought.value) for bought in mcmc.history)
+    assert not np.any(one == two)
+
+
+def test_a_path_may_follow_another_gradient_but_never_beyond_its_clip(planned, people):
+    """A loss a million times as steep moves the path no further than the clip allows."""
+    predictor = planned.reading.predictor
+    steep = replace(predictor, loss=lambda eta, row: 1e6 * row["scale"] * predictor.loss(eta, row))
+    reading = replace(planned.reading, predictor=steep)
+    stage = path(reading=reading, derived=lambda row: {"scale": jnp.ones(())})
+    states = np.asarray(run(planned, people, stage).history[0].value)
+    assert np.abs(np.diff(states, axis=0)).max() <= 0.01 * (0.5 * N + 3) + 8 * np.sqrt(0.02)
+
+
+def test_a_path_for_other_rows_or_hidden_states_is_refused(planned, people):
+    stage = path()
+    with pytest.raises(pmc.DeclarationError, match="other rows"):
+        run(planned, people, replace(stage, schedule=replace(stage.schedule, num_rows=N + 1)))
+    with pytest.raises(pmc.DeclarationError, match="path"):
+        replace(stage, schedule=replace(stage.schedule, release="last"))
+
+
+def test_a_ledger_is_charged_the_budget_and_keeps_it(planned, people, tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "ledger.db")
+    ledger.declare("people", pmc.Target(10.0, 1e-5))
+    plan = replace(planned, policy=Fixed((counts(0.1),)))
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, ledger=ledger, dataset="people")
+    mcmc.run(**people)
+    (entry,) = ledger.history("people")
+    assert float(entry.cost) == pytest.approx(planned.budget**2, rel=1e-9)
