@@ -14,6 +14,12 @@ from numpyro.distributions import biject_to, constraints
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 
+_TRUNCATED = (
+    dist.LeftTruncatedDistribution,
+    dist.RightTruncatedDistribution,
+    dist.TwoSidedTruncatedDistribution,
+)
+_OF_A_BASE = (*_TRUNCATED, dist.ZeroInflatedProbs, dist.ZeroInflatedLogits, dist.TransformedDistribution)
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 
@@ -88,6 +94,8 @@ def family_name(fn: Any) -> str:
     kind = type(fn)
     if kind is dist.MixtureSameFamily and fn.component_distribution.event_dim == 0:
         return f"MixtureSameFamily({family_name(unwrap(fn.component_distribution))})"
+    if kind in _OF_A_BASE:
+        return f"{kind.__name__}({family_name(unwrap(fn.base_dist))})"
     known = getattr(dist, kind.__name__, None) is kind
     return kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -100,6 +108,13 @@ def parameters(fn: Any) -> dict[str, Any]:
         )
         weights = fn.mixing_distribution.probs
         return {"weights": weights, **{f"component.{name}": value for name, value in inner.items()}}
+    held = _held(fn)
+    if type(fn) in _OF_A_BASE:
+        held |= {f"base.{name}": value for name, value in parameters(unwrap(fn.base_dist)).items()}
+    return held
+
+
+def _held(fn: Any) -> dict[str, Any]:
     names = {name for kind in type(fn).__mro__ for name in getattr(kind, "arg_constraints", {})}
     held = {name: fn.__dict__[name] for name in sorted(names) if name in fn.__dict__}
     return {k: v for k, v in held.items() if isinstance(v, jax.Array | np.ndarray | float | int)}
@@ -125,6 +140,7 @@ def describe(messages: Mapping[str, dict[str, Any]], anatomy: Anatomy) -> None:
         elif kind == "sample" and message["is_observed"]:
             anatomy.observations.append(_observation(name, message))
         elif kind == "sample":
+            _refuse_missing_values(name, messages)
             site = _latent(name, message, start)
             start = site.slice.stop
             anatomy.latents.append(site)
@@ -151,6 +167,15 @@ def _observation(name: str, message: Mapping[str, Any]) -> Observation:
         shape=tuple(np.broadcast_shapes(message["fn"].shape(), jnp.shape(message["value"]))),
         plates=_plates(message),
     )
+
+
+def _refuse_missing_values(name: str, messages: Mapping[str, Any]) -> None:
+    site = name.removesuffix("_unobserved")
+    if site != name and f"{site}_observed" in messages:
+        raise DoThisInstead(
+            f"site {site!r} has an obs_mask: its missing values become latents, one for every row. To leave "
+            "them out of the likelihood, write the distribution as `dist.….mask(observed)` and pass `obs=`."
+        )
 
 
 def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
@@ -181,10 +206,17 @@ def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
         slice=slice(start, start + int(np.prod(free, dtype=np.int64))),
         support=_support_name(fn.support),
         constraint=None if _has_tracers(fn.support) else fn.support,
-        family=family_name(unwrap(fn)),
+        family=_prior_family(unwrap(fn), transform),
         plates=_plates(message),
         improper=_is_improper(fn),
     )
+
+
+def _prior_family(fn: Any, transform: Any) -> str:
+    """A transformed family keeps the name of its base only where its transform is that of its support."""
+    if type(fn) is dist.TransformedDistribution and list(fn.transforms) != [transform]:
+        return type(fn).__name__
+    return family_name(fn)
 
 
 def _has_tracers(support: Any) -> bool:

@@ -24,6 +24,7 @@ from private_mcmc.modeling.values import Value, anything, between, of_domain, pi
 
 _NEAR = np.linspace(-8.0, 8.0, 321)
 _FAR = np.concatenate([np.linspace(8.0, 40.0, 65)[1:], [60.0, 100.0]])
+_STEEPEST = 1e9
 _EDGES = np.concatenate([[-np.inf], -_FAR[::-1], _NEAR, _FAR, [np.inf]])
 
 
@@ -50,7 +51,8 @@ def certified(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -
         largest = np.maximum(largest, [value.largest for value in found])
     score, curvature = (float(bound) for bound in largest)
     shape = _shape(loss, rows)
-    score = score if shape <= Shape.CONTINUOUS else math.inf
+    # A steeper bound is one of rounding at the edge of the floats.
+    score = score if shape <= Shape.CONTINUOUS and score <= _STEEPEST else math.inf
     curvature = curvature if shape <= Shape.SMOOTH else math.inf
     if not math.isfinite(min(score, curvature)):
         return UNKNOWN

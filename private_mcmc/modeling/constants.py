@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
+
+from private_mcmc.modeling.anatomy import Observation
 from private_mcmc.modeling.cases import few_values
 from private_mcmc.modeling.family import UNKNOWN, times
 from private_mcmc.modeling.intervals import bounds
 from private_mcmc.modeling.predictor import MultiPredictor
-from private_mcmc.modeling.program import Program
+from private_mcmc.modeling.program import Program, abstract, trace
+from private_mcmc.modeling.reasons import missing_structure
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.site_terms import row_values
-from private_mcmc.modeling.values import pinned
+from private_mcmc.modeling.smoothness import Shape, smoothness
+from private_mcmc.modeling.values import anything, pinned
 
 _WIDEST = 200.0
+# A steeper bound is one of rounding at the edge of the floats.
+_STEEPEST = 1e9
+_KINKS = Shape.CONTINUOUS
 
 
 @dataclass(frozen=True)
@@ -39,21 +49,57 @@ class RowConstants:
     why: str
 
 
-def row_constants(program: Program, rows: Rows, predictor: MultiPredictor | None) -> RowConstants:
-    """Chain rule through the predictors: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``."""
+def row_constants(
+    program: Program, rows: Rows, predictor: MultiPredictor | None, observations: Sequence[Observation]
+) -> RowConstants:
+    """Chain rule through the predictors: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``.
+
+    Without predictors, interval arithmetic on the gradient in all latents, which bounds it only where
+    every parameter of the likelihood is bounded.
+    """
     spread = loss_range(program, rows)
     if predictor is None:
-        why = "the loss has no affine predictors that are recognised"
-        return RowConstants(False, math.inf, math.inf, spread, why)
+        steepest = _gradient_bound(program, rows)
+        why = f"interval arithmetic on the gradient: ‖∇v‖ ≤ {steepest:.6g}"
+        if math.isinf(steepest):
+            why = missing_structure(program, rows, observations)
+        return RowConstants(False, steepest, math.inf, spread, why)
     family, radius = predictor.family, predictor.radius
+    proved = family.name != UNKNOWN.name or math.isfinite(family.score_bound)
+    why = family.why if proved else missing_structure(program, rows, observations)
     return RowConstants(
         convex=family.convex,
         gradient_bound=times(radius, family.score_bound),
         curvature_bound=times(times(radius, radius), family.curvature_bound),
         # A recognised family is evaluated by its own formula, which NumPyro's clamps do not bound.
         range_bound=spread if family.name == UNKNOWN.name else family.range_bound,
-        why=f"{family.why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
+        why=f"{why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
     )
+
+
+def _gradient_bound(program: Program, rows: Rows) -> float:
+    """Bound of ``‖∇v‖`` in the unconstrained latents, all of them unbounded; kinks are allowed."""
+    theta, loss = program.inputs["theta"], program.outputs["loss"]
+    values = row_values(program, rows)
+    if smoothness(program, "theta", "loss", {**values, theta: anything(program.shape(theta))}) > _KINKS:
+        return math.inf
+
+    def gradient(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
+        given = {program.inputs[name]: value for name, value in row.items()}
+        slope = jax.grad(
+            lambda point: jnp.reshape(program.run([loss], {program.inputs["theta"]: point, **given})[0], ())
+        )
+        return {"gradient": slope(theta)}
+
+    shapes = {name: abstract(program.shape(v), program.avals[v].dtype) for name, v in program.inputs.items()}
+    derived = trace(gradient, **shapes)
+    given = {derived.inputs[name]: values[program.inputs[name]] for name, _ in rows.items}
+    worst = 0.0
+    for case in few_values(rows):
+        fixed = {derived.inputs[name]: pinned(given[derived.inputs[name]], at) for name, at in case.items()}
+        (slope,) = bounds(derived, {**given, **fixed}, [derived.outputs["gradient"]])
+        worst = max(worst, slope.norm)
+    return worst if worst <= _STEEPEST else math.inf
 
 
 def loss_range(program: Program, rows: Rows) -> float:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
+from private_mcmc.modeling.families_positive import log_rate
 from private_mcmc.modeling.family import Entry, LikelihoodFamily, Recognised
 from private_mcmc.modeling.values import Value, up
 
@@ -16,11 +18,6 @@ Given = Mapping[str, jax.Array]
 Bounds = Mapping[str, Value]
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-def _log_rate(eta: jax.Array, given: Given) -> jax.Array:
-    """``log(c e^{±η})``."""
-    return given["log_multiplier"] + given["sign"] * eta
 
 
 def _normal(link: str, observed: Value, others: Bounds) -> Recognised | None:
@@ -69,7 +66,7 @@ def _normal_scale(link: str, observed: Value, others: Bounds) -> Recognised | No
     )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t = _log_rate(eta, given)
+        t = log_rate(eta, given)
         return t + 0.5 * jnp.square(y - given["loc"]) * jnp.exp(-2 * t) + 0.5 * _LOG_2PI
 
     return Recognised(family, loss)
@@ -162,6 +159,53 @@ def _logistic(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
+def _soft_laplace(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = log(e^z + e^{−z}) + log(πs/2)``, ``z = (y−η)/s``: ``ψ' = −tanh(z)/s``, ``ψ'' = sech²(z)/s²``."""
+    scale = others["scale"].lowest
+    if link != "identity" or not scale > 0:
+        return None
+    curvature = up(1 / scale**2)
+    family = LikelihoodFamily(
+        name="SoftLaplace",
+        link="identity",
+        convex=True,
+        score_bound=up(1 / scale),
+        curvature_bound=curvature,
+        growth=(curvature, 0.0),
+        why="ψ = log(e^z + e^{−z}), z = (y−η)/s: |ψ'| ≤ 1/s, ψ'' ≤ 1/s²",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        z = (y - eta) / given["scale"]
+        return jnp.logaddexp(z, -z) + jnp.log(given["scale"]) + math.log(math.pi / 2)
+
+    return Recognised(family, loss)
+
+
+def _quantile(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Quantile regression, ``r = y − η``: ``ψ = qr/s`` for ``r > 0`` and ``−(1−q)r/s`` below.
+
+    Convex with a kink at ``η = y``; the larger slope bounds ``|ψ'|``.
+    """
+    scale, quantile = others["scale"].lowest, others["quantile"]
+    if link != "identity" or not (scale > 0 and quantile.lowest > 0 and quantile.highest < 1):
+        return None
+    family = LikelihoodFamily(
+        name="AsymmetricLaplaceQuantile",
+        link="identity",
+        convex=True,
+        score_bound=up(max(quantile.highest, 1 - quantile.lowest) / scale),
+        why="ψ = qr/s for r = y−η > 0, −(1−q)r/s below: convex, |ψ'| ≤ max(q, 1−q)/s, not smooth",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        residual, q, s = y - eta, given["quantile"], given["scale"]
+        slope = jnp.where(residual < 0, q - 1, q) / s
+        return slope * residual + jnp.log(s) - jnp.log(q) - jnp.log1p(-q)
+
+    return Recognised(family, loss)
+
+
 def _gumbel(link: str, observed: Value, others: Bounds) -> Recognised | None:
     """``ψ = z + e^{−z} + log s``, ``z = (y−η)/s``: ``ψ'' = e^{−z}/s² = (1 + sψ')/s²``."""
     scale = others["scale"].lowest
@@ -182,74 +226,6 @@ def _gumbel(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
-    """Shape ``a``, rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − at + const``, ``ψ'' = ye^t = a + dψ/dt``."""
-    shape = others["concentration"]
-    if link not in ("exp", "exp_neg") or not (observed.lowest >= 0 and shape.lowest > 0):
-        return None
-    family = LikelihoodFamily(
-        name="Gamma",
-        link="exp",
-        convex=True,
-        growth=(shape.highest, 1.0),
-        why=f"ψ = ye^t − at, t affine in η, a ≤ {shape.highest:g}: ψ'' = a + ψ', unbounded unless clipped",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t, a = _log_rate(eta, given), given["concentration"]
-        return y * jnp.exp(t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
-
-    return Recognised(family, loss)
-
-
-def _exponential(link: str, observed: Value, others: Bounds) -> Recognised | None:
-    """Rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − t``, ``ψ'' = ye^t = 1 + dψ/dt``."""
-    if link not in ("exp", "exp_neg") or not observed.lowest >= 0:
-        return None
-    family = LikelihoodFamily(
-        name="Exponential",
-        link="exp",
-        convex=True,
-        growth=(1.0, 1.0),
-        why="ψ = ye^t − t, t affine in η: ψ'' = 1 + ψ', unbounded unless clipped",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t = _log_rate(eta, given)
-        return y * jnp.exp(t) - t
-
-    return Recognised(family, loss)
-
-
-def _inverse_gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
-    """Shape ``a``, rate ``e^t``: the Gamma loss of ``1/y``, ``y > 0``: ``ψ'' = a + dψ/dt``."""
-    inner = _gamma(link, observed, others)
-    if inner is None or not observed.lowest > 0:
-        return None
-    return Recognised(inner.family, lambda eta, y, given: inner.loss(eta, 1 / y, given) + 2 * jnp.log(y))
-
-
-def _weibull(link: str, observed: Value, others: Bounds) -> Recognised | None:
-    """Shape ``a``, log scale ``t``, ``z = (ye^{−t})^a``: ``ψ = z + at``, ``ψ'' = a²z = a(a − dψ/dt)``."""
-    shape = others["concentration"]
-    if link not in ("exp", "exp_neg") or not (observed.lowest > 0 and shape.lowest > 0):
-        return None
-    most = shape.highest
-    family = LikelihoodFamily(
-        name="Weibull",
-        link="exp",
-        convex=True,
-        growth=(up(most**2), most),
-        why=f"ψ = (ye^{{−t}})^a + at, a ≤ {most:g}: ψ'' = a(a − ψ'), unbounded unless clipped",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t, a = _log_rate(eta, given), given["concentration"]
-        return jnp.exp(a * (jnp.log(y) - t)) + a * t - jnp.log(a) - (a - 1) * jnp.log(y)
-
-    return Recognised(family, loss)
-
-
 REAL: Mapping[tuple[str, str], Entry] = {
     ("Normal", "loc"): Entry(_normal, ("scale",)),
     ("Normal", "scale"): Entry(_normal_scale, ("loc",)),
@@ -258,9 +234,13 @@ REAL: Mapping[tuple[str, str], Entry] = {
     ("Cauchy", "loc"): Entry(_cauchy, ("scale",)),
     ("Laplace", "loc"): Entry(_laplace, ("scale",)),
     ("Logistic", "loc"): Entry(_logistic, ("scale",)),
+    ("SoftLaplace", "loc"): Entry(_soft_laplace, ("scale",)),
+    ("AsymmetricLaplaceQuantile", "loc"): Entry(_quantile, ("scale", "quantile")),
     ("Gumbel", "loc"): Entry(_gumbel, ("scale",)),
-    ("Gamma", "rate"): Entry(_gamma, ("concentration",)),
-    ("Exponential", "rate"): Entry(_exponential),
-    ("InverseGamma", "rate"): Entry(_inverse_gamma, ("concentration",)),
-    ("Weibull", "scale"): Entry(_weibull, ("concentration",)),
+}
+
+# Densities of y − η: observing a residual y − Xw with location 0 is the same model.
+_OF_DIFFERENCES = ("Normal", "StudentT", "Cauchy", "Laplace", "Logistic", "SoftLaplace", "Gumbel")
+CENTRED: Mapping[tuple[str, str], Entry] = {
+    (name, "difference"): replace(REAL[(name, "loc")], centred=True) for name in _OF_DIFFERENCES
 }

@@ -91,7 +91,8 @@ def _bernoulli(link: str, observed: Value, others: Bounds) -> Recognised | None:
 def _binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
     """``ψ = N log(1+e^η) − yη − log C(N, y)``: ``ψ' = Nσ − y``, ``ψ'' = Nσ(1−σ)``, ``0 ≤ y ≤ N``."""
     trials = others["total_count"]
-    if link != "logistic" or not _is_count(observed, trials.lowest) or not trials.whole:
+    largest = math.inf if "capped" in others else trials.lowest
+    if link != "logistic" or not _is_count(observed, largest) or not (trials.whole and trials.lowest >= 0):
         return None
     most = trials.highest
     family = LikelihoodFamily(

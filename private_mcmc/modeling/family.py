@@ -134,7 +134,11 @@ Recogniser: TypeAlias = Callable[[str, Value, Mapping[str, Value]], Recognised |
 
 @dataclass(frozen=True)
 class Entry:
-    """A rule for one parameter of a distribution class, and the others that complete the distribution."""
+    """A rule for one parameter of a distribution class, and the others that complete the distribution.
+
+    ``centred``: the parameter is the location less the observed value, which counts as 0.
+    """
 
     rule: Recogniser
     needs: tuple[str, ...] = ()
+    centred: bool = False

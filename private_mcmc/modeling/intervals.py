@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.modeling.defined import is_defined
 from private_mcmc.modeling.program import Equation, Program, Variable, flatten
 from private_mcmc.modeling.rules_arithmetic import ARITHMETIC, Rule, integer_division
 from private_mcmc.modeling.rules_scalar import SCALARS
@@ -20,13 +21,19 @@ _RULES: Mapping[str, Rule] = {**ARITHMETIC, **SHAPES, **SCALARS}
 _OF_NUMBERS = ("add", "add_any", "sub", "mul", "div", "rem", "pow", "max", "min", "clamp", "select_n")
 _ELEMENTWISE = frozenset([*_OF_NUMBERS, "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"])
 _CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+# They make an ordinary value of NaN.
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
+_TELLS_UNDEFINED = frozenset([*_COMPARISONS, "sign", "convert_element_type"])
+_LARGEST = float(np.finfo(np.float64).max)
+_ROUNDING = 2.0**-26
 
 
 def bounds(program: Program, given: Mapping[Variable, Value], targets: Iterable[Variable]) -> list[Value]:
     """Bounds of ``targets`` for all values of the variables ``given`` within theirs.
 
     The bounds are those of the program in real arithmetic, widened for the rounding of the bounds
-    themselves. An input that is not given, and the result of any primitive without a rule, is unbounded.
+    themselves. An input that is not given, the result of any primitive without a rule, and what is not
+    defined everywhere (a division by zero, the logarithm of a negative number) is unbounded.
     """
     targets = list(targets)
     known = {variable: _literal(program, variable) for variable in program.constants}
@@ -38,7 +45,9 @@ def bounds(program: Program, given: Mapping[Variable, Value], targets: Iterable[
             for output, result in zip(equation.outputs, results, strict=True):
                 if output not in given:
                     known[output] = _representable(program, output, result)
-    return [known[variable] for variable in targets]
+    return [
+        known[variable] if known[variable].defined else _nothing(program, variable) for variable in targets
+    ]
 
 
 def evaluate(program: Program, outputs: Sequence[str], **inputs: np.ndarray) -> list[float]:
@@ -63,23 +72,42 @@ def _compiled(program: Program, targets: tuple[Variable, ...]) -> Callable[..., 
 def _apply(equation: Equation, operands: list[Value], program: Program) -> list[Value | None]:
     if equation.name in _CALLS:
         return list(_inside(equation, operands))
+    if equation.name in _TELLS_UNDEFINED and not all(operand.defined for operand in operands):
+        return [replace(_nothing(program, output), defined=True) for output in equation.outputs]
     if equation.name == "split":
-        return list(split(operands[0], equation.params))
+        parts = split(operands[0], equation.params)
+        return [replace(part, defined=operands[0].defined) for part in parts]
     if equation.name not in _RULES or len(equation.outputs) != 1:
+        return _of_constants(equation, program)
+    result = _bounded(equation, operands, program)
+    return [None if result is None else replace(result, defined=is_defined(equation, operands))]
+
+
+def _of_constants(equation: Equation, program: Program) -> list[Value | None]:
+    """Results that no input enters are computed, and widened by more than another compilation rounds."""
+    if program.reads(equation.outputs) or not all(_kind(program, output) for output in equation.outputs):
         return [None] * len(equation.outputs)
+    values = [np.asarray(value, np.float64) for value in program.run(equation.outputs, {})]
+    if not all(np.all(np.isfinite(value)) for value in values):
+        return [None] * len(values)
+    slack = [_ROUNDING * float(np.max(np.abs(value), initial=0.0)) for value in values]
+    return [between(value - gap, value + gap) for value, gap in zip(values, slack, strict=True)]
+
+
+def _bounded(equation: Equation, operands: list[Value], program: Program) -> Value | None:
     shape = program.shape(equation.outputs[0])
     same = _same_operand(equation, operands, shape)
     if same is not None:
-        return [same]
+        return same
     rule = _RULES[equation.name]
     kind = _kind(program, equation.outputs[0])
     if equation.name == "not" and kind != "b":
-        return [None]  # of integers it is −1 − a
+        return None  # of integers it is −1 − a
     if equation.name == "div" and kind != "f":
         rule = integer_division
     if equation.name in _ELEMENTWISE:
         operands = [spread(operand, shape) for operand in operands]
-    return [rule(operands, equation.params, shape)]
+    return rule(operands, equation.params, shape)
 
 
 def _same_operand(equation: Equation, operands: list[Value], shape: tuple[int, ...]) -> Value | None:
@@ -108,10 +136,12 @@ def _inside(equation: Equation, operands: list[Value]) -> list[Value]:
 
 def _representable(program: Program, variable: Variable, value: Value | None) -> Value:
     """What the bounds say of the variable in its own type: integers wrap around, narrow floats round."""
-    nothing = _nothing(program, variable)
+    nothing, kind = _nothing(program, variable), _kind(program, variable)
     if value is None or value.shape != nothing.shape:
-        return nothing
-    kind = _kind(program, variable)
+        return replace(nothing, defined=kind != "f")
+    # A number that overflows is still a number: it lies between the largest float and infinity.
+    value = replace(value, lo=np.minimum(value.lo, _LARGEST), hi=np.maximum(value.hi, -_LARGEST))
+    nothing = replace(nothing, defined=value.defined)
     if kind in "iub" or value.whole:
         # A whole number between the bounds lies between the whole numbers within them.
         value = replace(value, lo=np.ceil(value.lo), hi=np.floor(value.hi), whole=True)

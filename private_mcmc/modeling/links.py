@@ -91,6 +91,19 @@ def _plain(
     return variable
 
 
+def same_elements(program: Program, variable: Variable) -> Variable:
+    """Go back to where all elements of a variable come from, unchanged and in order."""
+    producers = {output: equation for equation in program.equations for output in equation.outputs}
+    while variable in producers and producers[variable].name in _TRANSPARENT:
+        source = producers[variable].inputs[0]
+        types = [program.avals[end].dtype for end in (source, variable)]
+        rounds = jnp.issubdtype(types[0], jnp.floating) and types[0] != types[1]
+        if program.size(source) != program.size(variable) or rounds or types[1].itemsize < types[0].itemsize:
+            break
+        variable = source
+    return variable
+
+
 def _spelled(program: Program, base: Variable, parameter: Variable) -> str | None:
     if "theta" in program.reads([parameter], [base]):
         return None

@@ -19,11 +19,12 @@ from private_mcmc.modeling.program import Program, Variable, abstract, trace
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.site_terms import evaluate
 from private_mcmc.modeling.structure import Structure
-from private_mcmc.modeling.values import Value, of_domain, up
+from private_mcmc.modeling.values import Value, between, of_domain, up
 
 Row: TypeAlias = Mapping[str, Any]
 
 _MOST_SEPARATE = 64
+_MOST_FORWARD = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +159,28 @@ def _norms(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> tu
     if size > _MOST_SEPARATE:
         whole = _bounds_of(lambda row: _design(eta, dim, row), rows)
         return whole.norm, (whole.norm,) * size
-    lines = [_bounds_of(functools.partial(_line, eta, dim, index), rows) for index in range(size)]
+    lines = [_line_bounds(eta, rows, dim, index) for index in range(size)]
     radii = tuple(line.norm for line in lines)
     shared = max(int(sum((line.lo != 0) | (line.hi != 0) for line in lines).max(initial=0)), 1)
     if shared == 1:
         return max(radii), radii
     together = up(math.hypot(*radii)) if all(map(math.isfinite, radii)) else math.inf
     return min(up(math.sqrt(shared) * max(radii)), together), radii
+
+
+def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Value:
+    """Bounds of one row of ``A``, by both modes of differentiation: their programs lose different things.
+
+    Backwards, a group's effect is a one-hot vector times a matrix; forwards, an entry picked from one.
+    """
+    back = _bounds_of(functools.partial(_line, eta, dim, index), rows)
+    if dim > _MOST_FORWARD:
+        return back
+    ahead = _bounds_of(
+        lambda row: jnp.asarray(jax.jacfwd(lambda theta: eta(theta, row)[index])(_origin(dim))), rows
+    )
+    both = between(np.maximum(back.lo, ahead.lo), np.minimum(back.hi, ahead.hi))
+    return both.with_norm(min(back.norm, ahead.norm))
 
 
 def _bounds_of(function: Callable[[Row], jax.Array], rows: Rows) -> Value:

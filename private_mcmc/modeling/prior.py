@@ -14,8 +14,10 @@ import numpy as np
 from private_mcmc.modeling.affinity import Level, affinity
 from private_mcmc.modeling.anatomy import Site
 from private_mcmc.modeling.intervals import evaluate
-from private_mcmc.modeling.prior_sites import GAUSSIAN, SEPARABLE, Separable
+from private_mcmc.modeling.normalised import is_normalised
+from private_mcmc.modeling.prior_sites import GAUSSIAN, SEPARABLE
 from private_mcmc.modeling.program import Program, abstract, trace
+from private_mcmc.modeling.separable import Separable
 
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
 
@@ -115,7 +117,7 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
         hessian = None if block is None or hessian is None else _with_block(hessian, where, block)
         for site in group:
             ends = float(lower[site.slice].min()), float(upper[site.slice].max())
-            known = "." not in site.family and not site.improper
+            known = not site.improper and is_normalised(program, site)
             records[site.name] = SitePrior(site.name, site.family, *ends, known, why)
     if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
         hessian = np.diag(hessian).copy()

@@ -7,59 +7,16 @@ probabilities, and so is flat, hence not convex, far out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
 
 from private_mcmc.modeling.anatomy import Site
+from private_mcmc.modeling.prior_normals import NORMALS
 from private_mcmc.modeling.program import Program
-
-Potential = Callable[[jax.Array], Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Separable:
-    """``K = Σ_j k_j(u_j)`` with ``lower_j ≤ k_j'' ≤ upper_j``; ``potential`` of ``u`` in its own shape."""
-
-    potential: Potential
-    lower: np.ndarray
-    upper: np.ndarray
-    why: str
-
-
-Rule = Callable[[Program, Site], Separable | None]
-
-
-def parameter(program: Program, site: Site, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """A parameter of the prior that is a public constant, broadcast to the site; NaN if it is not one."""
-    target = site.shape if shape is None else shape
-    variable = program.outputs.get(f"given:{site.name}:{name}")
-    if variable is None or program.reads([variable]):
-        return np.full(target, np.nan)
-    return np.broadcast_to(np.asarray(program.run([variable], {})[0], np.float64), target)
-
-
-def _bounded(
-    potential: Potential,
-    lower: np.ndarray | float,
-    upper: np.ndarray | float,
-    shape: tuple[int, ...],
-    why: str,
-) -> Separable | None:
-    """Broadcast the bounds to the site; ``None`` if one is not a number."""
-    lows, highs = (np.broadcast_to(np.asarray(end, np.float64), shape) for end in (lower, upper))
-    if np.any(np.isnan(lows) | np.isnan(highs)):
-        return None
-    return Separable(potential, lows, highs, why)
-
-
-def _positive(*values: np.ndarray) -> bool:
-    return all(bool(np.all((value > 0) & np.isfinite(value))) for value in values)
+from private_mcmc.modeling.separable import Potential, Rule, Separable, bounded, parameter, positive
 
 
 def _location_scale(form: Potential, lower: float, upper: float, why: str) -> Rule:
@@ -67,10 +24,10 @@ def _location_scale(form: Potential, lower: float, upper: float, why: str) -> Ru
 
     def rule(program: Program, site: Site) -> Separable | None:
         loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
-        if not _positive(scale):
+        if not positive(scale):
             return None
         low, high = lower / scale**2, upper / scale**2
-        return _bounded(lambda u: form((u - loc) / scale), low, high, site.shape, f"{site.family}: {why}")
+        return bounded(lambda u: form((u - loc) / scale), low, high, site.shape, f"{site.family}: {why}")
 
     return rule
 
@@ -79,6 +36,9 @@ def _location_scale(form: Potential, lower: float, upper: float, why: str) -> Ru
 _normal = _location_scale(lambda z: 0.5 * jnp.square(z), 1.0, 1.0, "K'' = 1/s²")
 _laplace = _location_scale(jnp.abs, 0.0, math.inf, "K = |u−m|/s, convex, neither smooth nor strongly convex")
 _logistic = _location_scale(lambda z: z + 2 * softplus(-z), 0.0, 0.5, "K'' = 2σ(1−σ)/s², in (0, 1/(2s²)]")
+_gumbel = _location_scale(
+    lambda z: z + jnp.exp(-z), 0.0, math.inf, "K'' = e^{−z}/s², positive, neither bounded below nor above"
+)
 _soft_laplace = _location_scale(lambda z: jnp.logaddexp(z, -z), 0.0, 1.0, "K'' = sech²(z)/s², in (0, 1/s²]")
 
 
@@ -86,10 +46,10 @@ def _student_t(program: Program, site: Site) -> Separable | None:
     """``K = ½(ν+1) log(1+r²/νs²)``: ``K''`` between ``−(ν+1)/8νs²`` and ``(ν+1)/νs²``; not convex."""
     loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
     nu = np.ones(site.shape) if site.family == "Cauchy" else parameter(program, site, "df")
-    if not _positive(scale, nu):
+    if not positive(scale, nu):
         return None
     top = (nu + 1) / (nu * scale**2)
-    return _bounded(
+    return bounded(
         lambda u: 0.5 * (nu + 1) * jnp.log1p(jnp.square((u - loc) / scale) / nu),
         -top / 8,
         top,
@@ -101,9 +61,9 @@ def _student_t(program: Program, site: Site) -> Separable | None:
 def _half_normal(program: Program, site: Site) -> Separable | None:
     """``x = e^u``: ``K = e^{2u}/2s² − u``, ``K'' = 2e^{2u}/s² ∈ (0, ∞)``."""
     scale = parameter(program, site, "scale")
-    if not _positive(scale):
+    if not positive(scale):
         return None
-    return _bounded(
+    return bounded(
         lambda u: 0.5 * jnp.exp(2 * u) / scale**2 - u,
         0.0,
         math.inf,
@@ -115,9 +75,9 @@ def _half_normal(program: Program, site: Site) -> Separable | None:
 def _half_cauchy(program: Program, site: Site) -> Separable | None:
     """``x = e^u``, ``t = e^{2u}/s²``: ``K = log(1+t) − u``, ``K'' = 4t/(1+t)² ∈ (0, 1]``."""
     scale = parameter(program, site, "scale")
-    if not _positive(scale):
+    if not positive(scale):
         return None
-    return _bounded(
+    return bounded(
         lambda u: softplus(2 * (u - jnp.log(scale))) - u,
         0.0,
         1.0,
@@ -130,9 +90,9 @@ def _gamma(program: Program, site: Site) -> Separable | None:
     """``x = e^u``: ``K = re^u − au``, ``K'' = re^u ∈ (0, ∞)``; exponential: ``a = 1``."""
     shape = np.ones(site.shape) if site.family == "Exponential" else parameter(program, site, "concentration")
     rate = parameter(program, site, "rate")
-    if not _positive(shape, rate):
+    if not positive(shape, rate):
         return None
-    return _bounded(
+    return bounded(
         lambda u: rate * jnp.exp(u) - shape * u,
         0.0,
         math.inf,
@@ -144,9 +104,9 @@ def _gamma(program: Program, site: Site) -> Separable | None:
 def _inverse_gamma(program: Program, site: Site) -> Separable | None:
     """``x = e^u``: ``K = re^{−u} + au``, ``K'' = re^{−u} ∈ (0, ∞)``."""
     shape, rate = parameter(program, site, "concentration"), parameter(program, site, "rate")
-    if not _positive(shape, rate):
+    if not positive(shape, rate):
         return None
-    return _bounded(
+    return bounded(
         lambda u: rate * jnp.exp(-u) + shape * u,
         0.0,
         math.inf,
@@ -158,9 +118,9 @@ def _inverse_gamma(program: Program, site: Site) -> Separable | None:
 def _weibull(program: Program, site: Site) -> Separable | None:
     """``x = e^u``: ``K = (e^u/s)^a − au``, ``K'' = a²(e^u/s)^a ∈ (0, ∞)``."""
     shape, scale = parameter(program, site, "concentration"), parameter(program, site, "scale")
-    if not _positive(shape, scale):
+    if not positive(shape, scale):
         return None
-    return _bounded(
+    return bounded(
         lambda u: jnp.exp(shape * (u - jnp.log(scale))) - shape * u,
         0.0,
         math.inf,
@@ -172,9 +132,9 @@ def _weibull(program: Program, site: Site) -> Separable | None:
 def _beta(program: Program, site: Site) -> Separable | None:
     """``x = σ(u)``: ``K = a log(1+e^{−u}) + b log(1+e^u)``, ``K'' = (a+b)σ(1−σ) ∈ (0, (a+b)/4]``."""
     a, b = parameter(program, site, "concentration1"), parameter(program, site, "concentration0")
-    if not _positive(a, b):
+    if not positive(a, b):
         return None
-    return _bounded(
+    return bounded(
         lambda u: a * softplus(-u) + b * softplus(u),
         0.0,
         (a + b) / 4,
@@ -186,9 +146,9 @@ def _beta(program: Program, site: Site) -> Separable | None:
 def _uniform(program: Program, site: Site) -> Separable | None:
     """``x = l + (h−l)σ(u)``: the Jacobian alone, ``K'' = 2σ(1−σ) ∈ (0, ½]``."""
     low, high = parameter(program, site, "low"), parameter(program, site, "high")
-    if not _positive(high - low):
+    if not positive(high - low):
         return None
-    return _bounded(
+    return bounded(
         lambda u: softplus(-u) + softplus(u),
         0.0,
         0.5,
@@ -203,13 +163,13 @@ def _dirichlet(program: Program, site: Site) -> Separable | None:
     ``K'' = (Σ_{j≥i} α_j)σ(1−σ)``.
     """
     alpha = parameter(program, site, "concentration")
-    if not _positive(alpha):
+    if not positive(alpha):
         return None
     rest = np.cumsum(alpha[..., ::-1], axis=-1)[..., ::-1]
     first, later = alpha[..., :-1], rest[..., 1:]
     sticks = site.unconstrained_shape[-1]
     shift = np.log(sticks - np.arange(sticks))
-    return _bounded(
+    return bounded(
         lambda u: first * softplus(-(u - shift)) + later * softplus(u - shift),
         0.0,
         rest[..., :-1] / 4,
@@ -226,11 +186,11 @@ def _lkj(program: Program, site: Site) -> Separable | None:
     """
     size = site.shape[-1]
     eta = parameter(program, site, "concentration", site.unconstrained_shape[:-1])
-    if not _positive(eta):
+    if not positive(eta):
         return None
     columns = np.tril_indices(size, -1)[1]
     weight = eta[..., None] + (size - 2 - columns) / 2
-    return _bounded(
+    return bounded(
         lambda u: jnp.asarray(2 * weight) * (u + softplus(-2 * u)),
         0.0,
         2 * weight,
@@ -241,7 +201,7 @@ def _lkj(program: Program, site: Site) -> Separable | None:
 
 def _improper(program: Program, site: Site) -> Separable | None:
     """A constant density on the real line: ``K = 0``."""
-    return _bounded(
+    return bounded(
         lambda u: jnp.zeros_like(u),
         0.0,
         0.0,
@@ -257,6 +217,7 @@ SEPARABLE: Mapping[tuple[str, str], Rule] = {
     ("Cauchy", "real"): _student_t,
     ("Laplace", "real"): _laplace,
     ("Logistic", "real"): _logistic,
+    ("Gumbel", "real"): _gumbel,
     ("SoftLaplace", "real"): _soft_laplace,
     ("HalfNormal", "positive"): _half_normal,
     ("HalfCauchy", "positive"): _half_cauchy,
@@ -271,6 +232,7 @@ SEPARABLE: Mapping[tuple[str, str], Rule] = {
     ("LKJCholesky", "corrcholesky"): _lkj,
     ("LKJ", "corrmatrix"): _lkj,
     ("ImproperUniform", "real"): _improper,
+    **NORMALS,
 }
 
 # Gaussian whatever their loc, as long as everything else is constant.

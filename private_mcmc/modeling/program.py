@@ -1,8 +1,9 @@
 """A traced function as a flat list of equations that can be sliced, cut and evaluated.
 
 Jaxprs nest (``jit``, ``remat``) and repeat equal subexpressions; here they are inlined and equal
-equations are merged, so that a variable is one intermediate result of the model. Primitives with their
-own derivative rules, loops and branches stay whole: what happens inside them is not looked into.
+equations are merged, so that a variable is one intermediate result of the model. Short loops of fixed
+length are unrolled. Primitives with their own derivative rules, other loops and branches stay whole: what
+happens inside them is not looked into.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.errors import DoThisInstead
+from private_mcmc.modeling.loops import unrolled
 
 Variable: TypeAlias = int
 
@@ -203,7 +205,7 @@ class _Builder:
 
         for equation in jaxpr.eqns:
             operands = tuple(look_up(atom) for atom in equation.invars)
-            inner = equation.params.get(_INLINED.get(equation.primitive.name, ""))
+            inner = equation.params.get(_INLINED.get(equation.primitive.name, "")) or unrolled(equation)
             if inner is None:
                 results = self._add(equation, operands)
             else:

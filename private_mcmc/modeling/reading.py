@@ -102,7 +102,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         view = functools.partial(_current, wide, narrow)
         single, several = build(view, structure, rows, one.dim) if structure else (None, None)
         prior = prior_constants(program, one.latents)
-        constants = row_constants(program, rows, several)
+        constants = row_constants(program, rows, several, one.observations)
         free = _data_free_outputs(program, one)
     return RowModel(
         rows=rows,

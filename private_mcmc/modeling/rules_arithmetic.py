@@ -20,6 +20,8 @@ Shape: TypeAlias = tuple[int, ...]
 Rule: TypeAlias = Callable[[Operands, Params, Shape], Value | None]
 
 _LARGEST_PRODUCT = 10_000_000
+_LARGEST_POWER = 64
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def widen(lo: np.ndarray, hi: np.ndarray, ulps: int = 1) -> Value:
@@ -56,10 +58,17 @@ def _sub(operands: Operands, params: Params, shape: Shape) -> Value:
 
 
 def _product_bounds(a: Value, b: Value) -> tuple[np.ndarray, np.ndarray]:
-    corners = [x * y for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
+    pairs: list[tuple[np.ndarray, np.ndarray]] = [(x, y) for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
     # 0·inf: a bound that is infinite only says "unbounded", and zero times any number is zero.
-    corners = [np.where(np.isnan(corner), 0.0, corner) for corner in corners]
-    return np.minimum.reduce(corners), np.maximum.reduce(corners)
+    corners = [np.where(np.isnan(x * y), 0.0, x * y) for x, y in pairs]
+    lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
+    small = [(np.abs(c) < TINY) & (x != 0) & (y != 0) for c, (x, y) in zip(corners, pairs, strict=True)]
+    lost = np.asarray(np.logical_or.reduce(small), bool)
+    return _where(lost, np.minimum(lo, -TINY), lo), _where(lost, np.maximum(hi, TINY), hi)
+
+
+def _where(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
+    return np.asarray(np.where(condition, yes, no))
 
 
 def _mul(operands: Operands, params: Params, shape: Shape) -> Value:
@@ -79,13 +88,13 @@ def _scaled(factor: float, norm: float) -> float:
 
 
 def reciprocal(a: Value) -> Value | None:
-    """Bounds of ``1/a`` where ``a`` has one sign; it may come as near to zero as it likes."""
-    one_sign = ((a.lo >= 0) & (a.hi > 0)) | ((a.hi <= 0) & (a.lo < 0))
+    """Bounds of ``1/a`` where ``a`` keeps away from zero, whose sign would decide the infinity."""
+    one_sign = (a.lo > 0) | (a.hi < 0)
     if not np.any(one_sign):
         return None
-    lo = np.where(a.hi == 0, -np.inf, 1 / a.hi)
-    hi = np.where(a.lo == 0, np.inf, 1 / a.lo)
-    return widen(np.where(one_sign, lo, -np.inf), np.where(one_sign, hi, np.inf))
+    lo, hi = np.where(one_sign, 1 / a.hi, -np.inf), np.where(one_sign, 1 / a.lo, np.inf)
+    # The reciprocal of a huge number is small, not zero.
+    return widen(np.where((lo == 0) & (a.hi < 0), -TINY, lo), np.where((hi == 0) & (a.lo > 0), TINY, hi))
 
 
 def _div(operands: Operands, params: Params, shape: Shape) -> Value | None:
@@ -109,14 +118,24 @@ def integer_division(operands: Operands, params: Params, shape: Shape) -> Value 
 def _pow(operands: Operands, params: Params, shape: Shape) -> Value | None:
     """``a^b``: monotone in each argument where ``a > 0``, so extreme at the corners."""
     a, b = operands
-    if b.known and np.all(b.lo == b.lo.flat[0]) and float(b.lo.flat[0]).is_integer() and abs(b.lowest) <= 64:
-        return _integer_pow([a], {"y": int(b.lowest)}, shape)
+    if b.known and np.all(b.lo == np.round(b.lo)) and b.largest <= _LARGEST_POWER:
+        return _whole_powers(a, b.lo, shape)
     if not np.all(a.lo >= 0) or (np.any(a.lo == 0) and not np.all(b.lo > 0)):
         return None
     corners = np.stack([x**y for x in (a.lo, a.hi) for y in (b.lo, b.hi)])
     if np.any(np.isnan(corners)):
         return None
-    return widen(corners.min(axis=0), corners.max(axis=0), 16)
+    return widen(corners.min(axis=0), np.where(a.hi > 0, np.maximum(corners.max(axis=0), TINY), 0.0), 16)
+
+
+def _whole_powers(a: Value, powers: np.ndarray, shape: Shape) -> Value | None:
+    lo, hi = np.full(shape, -np.inf), np.full(shape, np.inf)
+    for power in np.unique(powers):
+        part = _integer_pow([a], {"y": int(power)}, shape)
+        if part is None:
+            return None
+        lo, hi = np.where(powers == power, part.lo, lo), np.where(powers == power, part.hi, hi)
+    return between(lo, hi, whole=a.whole and bool(np.all(powers >= 0)))
 
 
 def _rem(operands: Operands, params: Params, shape: Shape) -> Value | None:
@@ -141,6 +160,8 @@ def _integer_pow(operands: Operands, params: Params, shape: Shape) -> Value | No
     lo, hi = ends.min(axis=0), ends.max(axis=0)
     if power % 2 == 0 and power:
         lo = np.where((a.lo <= 0) & (a.hi >= 0), 0.0, lo)
+    lost = np.any((np.abs(ends) < TINY) & (np.stack([a.lo, a.hi]) != 0), axis=0)
+    lo, hi = np.where(lost, np.minimum(lo, -TINY), lo), np.where(lost, np.maximum(hi, TINY), hi)
     wide = widen(lo, hi, 0 if power <= 1 else 2 * power)
     if power % 2 == 0:
         wide = between(np.maximum(wide.lo, 0.0), wide.hi)
@@ -208,32 +229,46 @@ def _reduce_sum(operands: Operands, params: Params, shape: Shape) -> Value:
     return result.with_norm(a.norm if count == 1 else up(a.norm * math.sqrt(count)))
 
 
-def _cumulative(function: Callable[..., np.ndarray], *, positive_only: bool) -> Rule:
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value | None:
-        a, axis = operands[0], params["axis"]
-        if positive_only and not np.all(a.lo >= 0):
-            return None
+def _cumsum(operands: Operands, params: Params, shape: Shape) -> Value:
+    a, axis = operands[0], params["axis"]
 
-        def run(bound: np.ndarray) -> np.ndarray:
-            return (
-                np.flip(function(np.flip(bound, axis), axis), axis)
-                if params["reverse"]
-                else function(bound, axis)
-            )
+    def run(bound: np.ndarray) -> np.ndarray:
+        if params["reverse"]:
+            return np.flip(np.cumsum(np.flip(bound, axis), axis), axis)
+        return np.cumsum(bound, axis)
 
-        slack = 2.0**-51 * shape[axis] * run(np.maximum(np.abs(a.lo), np.abs(a.hi)))
-        slack = np.where(np.isfinite(slack), slack, 0.0)
-        return between(run(a.lo) - slack, run(a.hi) + slack, whole=a.whole)
+    slack = 2.0**-51 * shape[axis] * run(np.maximum(np.abs(a.lo), np.abs(a.hi)))
+    slack = np.where(np.isfinite(slack), slack, 0.0)
+    return between(run(a.lo) - slack, run(a.hi) + slack, whole=a.whole)
 
-    return rule
+
+def _products(a: Value, axis: int) -> list[Value]:
+    """The products of the first one, two, … elements along an axis."""
+    lows, highs = np.moveaxis(a.lo, axis, 0), np.moveaxis(a.hi, axis, 0)
+    found = [between(lows[0], highs[0])]
+    for low, high in zip(lows[1:], highs[1:], strict=True):
+        found.append(widen(*_product_bounds(found[-1], between(low, high))))
+    return found
+
+
+def _cumprod(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    a, axis = operands[0], params["axis"]
+    if shape[axis] == 0:
+        return None
+    turned = between(np.flip(a.lo, axis), np.flip(a.hi, axis)) if params["reverse"] else a
+    found = _products(turned, axis)
+    lo, hi = (np.stack([getattr(part, end) for part in found], axis) for end in ("lo", "hi"))
+    lo, hi = (np.flip(lo, axis), np.flip(hi, axis)) if params["reverse"] else (lo, hi)
+    return between(lo, hi, whole=a.whole)
 
 
 def _reduce_prod(operands: Operands, params: Params, shape: Shape) -> Value | None:
-    a, axes = operands[0], tuple(params["axes"])
-    if not np.all(a.lo >= 0):
+    a, axes = operands[0], sorted(params["axes"], reverse=True)
+    if 0 in a.shape:
         return None
-    count = int(np.prod([a.shape[axis] for axis in axes]))
-    return widen(a.lo.prod(axis=axes), a.hi.prod(axis=axes), 2 * count)
+    for axis in axes:
+        a = _products(a, axis)[-1]
+    return between(a.lo, a.hi, whole=operands[0].whole)
 
 
 ARITHMETIC: Mapping[str, Rule] = {
@@ -250,6 +285,6 @@ ARITHMETIC: Mapping[str, Rule] = {
     "dot_general": _dot_general,
     "reduce_sum": _reduce_sum,
     "reduce_prod": _reduce_prod,
-    "cumsum": _cumulative(np.cumsum, positive_only=False),
-    "cumprod": _cumulative(np.cumprod, positive_only=True),
+    "cumsum": _cumsum,
+    "cumprod": _cumprod,
 }

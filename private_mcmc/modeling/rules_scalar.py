@@ -10,6 +10,7 @@ import numpy as np
 import scipy.special as special
 
 from private_mcmc.modeling.rules_arithmetic import (
+    TINY,
     Operands,
     Params,
     Rule,
@@ -120,7 +121,9 @@ def _monotone(
     def rule(operands: Operands, params: Params, shape: Shape) -> Value:
         a = operands[0]
         wide = widen(function(a.lo), function(a.hi), ulps)
-        return between(np.maximum(wide.lo, lowest), np.minimum(wide.hi, highest), uniform=a.uniform)
+        # What decays to its lowest value does not reach it.
+        top = np.where((wide.hi == lowest) & (a.hi > -np.inf), lowest + TINY, wide.hi)
+        return between(np.maximum(wide.lo, lowest), np.minimum(top, highest), uniform=a.uniform)
 
     return rule
 
@@ -161,7 +164,8 @@ def _abs(operands: Operands, params: Params, shape: Shape) -> Value:
 def _erfc(operands: Operands, params: Params, shape: Shape) -> Value:
     a = operands[0]
     wide = widen(special.erfc(a.hi), special.erfc(a.lo), 8)
-    return between(np.maximum(wide.lo, 0.0), np.minimum(wide.hi, 2.0), uniform=a.uniform)
+    top = np.where((wide.hi == 0) & (a.lo < np.inf), TINY, wide.hi)
+    return between(np.maximum(wide.lo, 0.0), np.minimum(top, 2.0), uniform=a.uniform)
 
 
 def _rsqrt(operands: Operands, params: Params, shape: Shape) -> Value | None:

@@ -120,11 +120,26 @@ def _gather(operands: Operands, params: Params, shape: Shape) -> Value | None:
     # Out of bounds, the filler (NaN) would appear: nothing is proved then.
     if not np.all((indices.lo >= 0) & (indices.hi <= last[starts])):
         return None
+    windows = max(int(np.prod(indices.shape[:-1])), 1)
+    a, norm = _one_entry(a, indices, params)
     lo, hi = np.full(shape, a.lowest), np.full(shape, a.highest)
-    windows = int(np.prod(indices.shape[:-1]))
-    return between(lo, hi, whole=a.whole).with_norm(
-        up(a.norm * math.sqrt(max(windows, 1))) if windows > 1 else a.norm
-    )
+    if windows == 1 and math.prod(shape) == a.lo.size:
+        lo, hi = a.lo.reshape(shape), a.hi.reshape(shape)
+    return between(lo, hi, whole=a.whole).with_norm(norm if windows == 1 else up(norm * math.sqrt(windows)))
+
+
+def _one_entry(a: Value, indices: Value, params: Params) -> tuple[Value, float]:
+    """What a window can be, and a bound on its norm: any one entry along an axis, or anything of ``a``."""
+    numbers = params["dimension_numbers"]
+    sizes = tuple(1 if axis in numbers.start_index_map else size for axis, size in enumerate(a.shape))
+    batched = getattr(numbers, "operand_batching_dims", ())
+    if len(numbers.start_index_map) != 1 or tuple(params["slice_sizes"]) != sizes or batched:
+        return a, a.norm
+    axis = numbers.start_index_map[0]
+    chosen = range(int(indices.lowest), int(indices.highest) + 1)
+    entries = [between(np.take(a.lo, [i], axis), np.take(a.hi, [i], axis)) for i in chosen]
+    lo, hi = np.minimum.reduce([e.lo for e in entries]), np.maximum.reduce([e.hi for e in entries])
+    return between(lo, hi, whole=a.whole), min(a.norm, max(entry.norm for entry in entries))
 
 
 def _scatter_add(operands: Operands, params: Params, shape: Shape) -> Value:
@@ -135,6 +150,18 @@ def _scatter_add(operands: Operands, params: Params, shape: Shape) -> Value:
     added = updates.norm if windows == 1 else up(updates.norm * math.sqrt(windows))
     result = widen(lo, hi, windows)
     return result.with_norm(added if a.norm == 0 else up(a.norm + added))
+
+
+def _scatter(operands: Operands, params: Params, shape: Shape) -> Value:
+    """Every element is the old one or one of the updates, each of which lands at most once."""
+    a, _, updates = operands
+    lo, hi = np.minimum(a.lo, updates.lowest), np.maximum(a.hi, updates.highest)
+    return between(lo, hi, whole=a.whole and updates.whole).with_norm(hypot([a.norm, updates.norm]))
+
+
+def _dynamic_update_slice(operands: Operands, params: Params, shape: Shape) -> Value:
+    a, updates = operands[:2]
+    return _scatter([a, a, updates], params, shape)
 
 
 def _dynamic_slice(operands: Operands, params: Params, shape: Shape) -> Value:
@@ -165,7 +192,9 @@ SHAPES: Mapping[str, Rule] = {
     "pad": _pad,
     "iota": _iota,
     "gather": _gather,
+    "scatter": _scatter,
     "scatter-add": _scatter_add,
+    "dynamic_update_slice": _dynamic_update_slice,
     "dynamic_slice": _dynamic_slice,
     "reduce_max": _reduce(np.max),
     "reduce_min": _reduce(np.min),

@@ -12,17 +12,27 @@ import numpy as np
 
 from private_mcmc.modeling.affinity import Level
 from private_mcmc.modeling.anatomy import Observation
-from private_mcmc.modeling.families_mixture import mixture_entries
-from private_mcmc.modeling.families_real import REAL
+from private_mcmc.modeling.families_mixture import inflated_entries, mixture_entries
+from private_mcmc.modeling.families_positive import POSITIVE
+from private_mcmc.modeling.families_real import CENTRED, REAL
+from private_mcmc.modeling.families_truncated import TRUNCATED
 from private_mcmc.modeling.families_whole import WHOLE
 from private_mcmc.modeling.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.modeling.intervals import bounds
-from private_mcmc.modeling.links import Link, find_link
+from private_mcmc.modeling.links import Link, find_link, same_elements
 from private_mcmc.modeling.program import Program, Variable
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.values import Value, constant, of_domain
 
-FAMILIES: Mapping[tuple[str, str], Entry] = {**WHOLE, **REAL, **mixture_entries({**WHOLE, **REAL})}
+FAMILIES: Mapping[tuple[str, str], Entry] = {
+    **WHOLE,
+    **REAL,
+    **POSITIVE,
+    **TRUNCATED,
+    **mixture_entries({**WHOLE, **REAL, **POSITIVE}),
+    **inflated_entries(WHOLE),
+    **CENTRED,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +88,8 @@ def _weights(program: Program, site: Observation) -> list[Variable]:
 def _rest_is_free(
     program: Program, levels: Mapping[Variable, Level], site: Observation, entry: Entry
 ) -> bool:
-    names = [f"observed:{site.name}", *(f"given:{site.name}:{name}" for name in entry.needs)]
+    needed = [f"given:{site.name}:{name}" for name in entry.needs]
+    names = needed if entry.centred else [f"observed:{site.name}", *needed]
     variables = [program.outputs.get(name) for name in names]
     return all(v is not None and levels[v] is Level.CONSTANT for v in variables) and all(
         levels[v] is Level.CONSTANT for v in _weights(program, site)
@@ -98,10 +109,28 @@ def _recognise(
     wanted = [program.outputs[f"given:{site.name}:{name}"] for name in entry.needs]
     observed, *rest = bounds(program, given, [program.outputs[f"observed:{site.name}"], *wanted])
     others = dict(zip(entry.needs, rest, strict=True))
+    observed = constant(np.zeros(observed.shape)) if entry.centred else observed
+    if _capped(program, site):
+        others["capped"] = constant(np.asarray(1.0))
     others["classes"] = constant(np.asarray(program.shape(variable)[-1] if program.shape(variable) else 1))
     if link.name in ("exp", "exp_neg") and not _multiplier(program, given, variable, link).lowest > 0:
         return None
     return entry.rule(link.name, observed, others)
+
+
+def _capped(program: Program, site: Observation) -> bool:
+    """The observed value is the smaller one of something and the distribution's ``total_count``."""
+    total = program.outputs.get(f"given:{site.name}:total_count")
+    if total is None:
+        return False
+    producers = {output: equation for equation in program.equations for output in equation.outputs}
+    top, observed = (same_elements(program, v) for v in (total, program.outputs[f"observed:{site.name}"]))
+    equation = producers.get(observed)
+    return (
+        equation is not None
+        and equation.name == "min"
+        and top in [same_elements(program, operand) for operand in equation.inputs]
+    )
 
 
 def _multiplier(program: Program, given: Mapping[Variable, Value], variable: Variable, link: Link) -> Value:
@@ -171,8 +200,11 @@ def evaluate(
     """The term's loss at the predictor ``eta`` (the elements of ``base``, in order), a scalar."""
     site, entry = term.site, FAMILIES[(term.site.family, term.parameter)]
     parameter = program.outputs[f"given:{site.name}:{term.parameter}"]
-    names = [f"observed:{site.name}", *(f"given:{site.name}:{name}" for name in entry.needs)]
-    wanted = [*(program.outputs[name] for name in names), *_weights(program, site)]
+    first = parameter if entry.centred else program.outputs[f"observed:{site.name}"]
+    needed = [program.outputs[f"given:{site.name}:{name}"] for name in entry.needs]
+    wanted = [first, *needed, *_weights(program, site)]
+    if entry.centred:
+        given = {**given, parameter: jnp.zeros(program.shape(parameter))}
     observed, *rest = (_as_float(value) for value in program.run(wanted, given))
     others = dict(zip(entry.needs, rest, strict=False))
     if term.link in ("exp", "exp_neg"):

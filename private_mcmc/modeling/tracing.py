@@ -100,7 +100,8 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
 
     Keys: ``prior:`` log density, ``jacobian:`` log-Jacobian and ``value:`` constrained value of a latent;
     ``row:`` log density of an observed site, summed; ``density:`` the same before summing;
-    ``observed:`` its value; ``weight:SITE:…`` its scale and masks; ``given:SITE:PARAMETER`` of any site;
+    ``observed:`` its value; ``weight:SITE:…`` its scale and masks; ``given:SITE:PARAMETER`` of any site,
+    ``given:SITE:difference`` the location of an observed site less its value;
     ``deterministic:`` values; ``loss`` minus the sum of the ``row:`` terms.
     """
     by_name = {site.name: site for site in sites}
@@ -127,6 +128,8 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
                 out[f"value:{name}"] = message["value"]
             for parameter, value in parameters(unwrap(message["fn"])).items():
                 out[f"given:{name}:{parameter}"] = jnp.asarray(value)
+                if parameter == "loc" and message["is_observed"]:
+                    out[f"given:{name}:difference"] = value - message["value"]
             if message["is_observed"] and message["scale"] is not None:
                 out[f"weight:{name}:scale"] = jnp.asarray(message["scale"])
             for index, mask in enumerate(masks(message["fn"])):

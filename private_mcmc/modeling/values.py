@@ -21,6 +21,8 @@ class Value:
         norm: bound on the Euclidean norm of the whole array.
         whole: every element is a whole number.
         uniform: all elements are equal.
+        defined: no element can be NaN, or come from a division by zero or a function outside its domain.
+            The bounds say nothing of a value that is not.
     """
 
     lo: np.ndarray
@@ -28,6 +30,7 @@ class Value:
     norm: float
     whole: bool
     uniform: bool
+    defined: bool = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,7 +75,8 @@ def constant(array: np.ndarray) -> Value:
     """A known array; a NaN in it is unknown."""
     values = array.astype(np.float64)
     exact = between(values, values, whole=bool(np.all(values == np.round(values))))
-    return replace(exact, uniform=bool(np.all(values == values.flat[0])) if values.size else True)
+    uniform = bool(np.all(values == values.flat[0])) if values.size else True
+    return replace(exact, uniform=uniform, defined=not bool(np.any(np.isnan(values))))
 
 
 def pinned(value: Value, number: float) -> Value:
@@ -82,7 +86,7 @@ def pinned(value: Value, number: float) -> Value:
 
 
 def anything(shape: tuple[int, ...], *, whole: bool = False) -> Value:
-    """A value of which nothing is known."""
+    """Any number."""
     return between(np.full(shape, -np.inf), np.full(shape, np.inf), whole=whole)
 
 

@@ -33,6 +33,8 @@ MEASURED = [
         "inverse gamma",
         "log normal",
         "normal row scale",
+        "truncated above",
+        "residual",
     )
 ]
 
@@ -119,6 +121,12 @@ def test_no_row_and_no_predictor_exceeds_the_constants(name):
         ("laplace", "score_bound", 1.25),
         ("logistic", "curvature_bound", 0.5 / 0.64),
         ("negative binomial", "score_bound", 9.0),
+        ("soft laplace", "curvature_bound", 1 / 0.64),
+        ("quantile", "score_bound", 0.9 / 0.8),
+        ("truncated", "score_bound", 1.5 / 0.64),
+        ("truncated", "curvature_bound", 1.5**2 / (4 * 0.8**4)),
+        ("zero-inflated negative binomial", "score_bound", 9.0),
+        ("binomial capped", "score_bound", 7.0),
     ],
 )
 def test_sharp_constants(name, what, value):

@@ -67,6 +67,15 @@ FUNCTIONS = [
     lambda x, k: jax.scipy.special.ndtr(3 * x),
     lambda x, k: jax.nn.softmax(x),
     lambda x, k: jnp.cumsum(x) + jnp.cumprod(x + 2),
+    lambda x, k: jnp.cumprod(2 * x) + jnp.prod(x - 0.5),
+    lambda x, k: x[:, None] ** jnp.arange(4),
+    lambda x, k: jnp.vander(x, 3),
+    lambda x, k: jnp.zeros(5).at[1:4].set(x),
+    lambda x, k: jax.lax.dynamic_update_slice(jnp.ones(6), x, (k,)),
+    lambda x, k: jax.lax.scan(lambda s, e: (s * 0.5 + e, s), 0.0, x, reverse=True)[1],
+    lambda x, k: jax.lax.map(lambda e: e * x, x),
+    lambda x, k: jnp.linalg.cholesky(jnp.eye(3) + 0.3) @ x,
+    lambda x, k: jnp.arange(12.0).reshape(4, 3)[k],
     lambda x, k: jnp.pad(x, (1, 2)) + jnp.roll(jnp.pad(x, (2, 1)), 1),
     lambda x, k: jnp.sin(x) + jnp.floor(3 * x) + jnp.round(2 * x) + jnp.sign(x),
     lambda x, k: x[::-1] + x.max() + jnp.flip(x) * x.min(),
@@ -106,6 +115,24 @@ PIECES = [
     lambda u, v: jnp.cumsum(u)[::-1],
     lambda u, v: u**2,
     lambda u, v: jnp.log(2.5 + jnp.clip(u, -2, 2)),
+    # Not defined everywhere, and what makes ordinary numbers of that.
+    lambda u, v: jnp.log(u),
+    lambda u, v: jnp.sqrt(v),
+    lambda u, v: u / v,
+    lambda u, v: 1 / jnp.maximum(v, 0.0),
+    lambda u, v: jnp.abs(u) ** v,
+    lambda u, v: jax.lax.rsqrt(u),
+    lambda u, v: jnp.where(jnp.isnan(u), 7.0, v),
+    lambda u, v: jnp.where(u == u, v, 9.0),
+    lambda u, v: jnp.clip(u, -0.3, 0.3),
+    lambda u, v: jnp.where(jnp.isfinite(u), u, 5.0),
+    lambda u, v: jnp.nan_to_num(u, nan=3.0, posinf=4.0, neginf=-4.0),
+    lambda u, v: jnp.sign(u) + jnp.floor(v),
+    lambda u, v: u.astype(jnp.int32) * 1.5,
+    lambda u, v: jnp.cumprod(u) + v[jnp.array([2, 0, 1])],
+    lambda u, v: jnp.sort(u),
+    lambda u, v: jnp.exp(-800 - jnp.abs(jnp.clip(u, -3, 3))),
+    lambda u, v: 1e-200 * u * v,
 ]
 
 
@@ -125,10 +152,12 @@ def test_bounds_of_compositions_contain_the_values(steps):
     with np.errstate(over="ignore", invalid="ignore"):
         found, values = analyse(function, domain), sample(function, domain, 40)
         norms = np.sqrt(np.sum(values**2, axis=1))
-    slack = 1e-9 * (1 + np.abs(values))
-    finite = np.isfinite(values)
-    assert np.all(~finite | ((values >= found.lo - slack) & (values <= found.hi + slack)))
-    assert np.all((norms <= found.norm * (1 + 1e-9)) | ~np.all(finite, axis=1))
+    slack = 1e-9 * (1 + np.abs(np.where(np.isfinite(values), values, 0.0)))
+    inside = (values >= found.lo - slack) & (values <= found.hi + slack)
+    nothing = np.isinf(found.lo) & np.isinf(found.hi)
+    # NaN and infinities are possible only where nothing is claimed.
+    assert np.all(np.where(np.isnan(values), nothing, inside))
+    assert np.all((norms <= found.norm * (1 + 1e-9)) | ~np.all(np.isfinite(values), axis=1))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +180,36 @@ def test_norms_are_as_sharp_as_geometry_allows(function, norm):
 
 
 def test_not_understood_is_unbounded():
-    found = analyse(lambda x, k: jax.lax.fori_loop(0, 3, lambda _, s: s * x, x), Ball(1.0, 3))
+    found = analyse(lambda x, k: jax.lax.while_loop(lambda s: s[0] > 0.5, lambda s: s / 2, x), Ball(1.0, 3))
     assert np.all(found.lo == -np.inf) and np.all(found.hi == np.inf) and found.norm == np.inf
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.where(jnp.isnan(jnp.tanh(jnp.log(x))), 100.0, 0.0),
+        lambda x: jnp.where(jnp.isnan(x / x), 100.0, 0.0),
+        lambda x: jnp.clip(1 / x, 2.0, 3.0) * jnp.where(1 / x > 0, 1.0, -100.0),
+        lambda x: jnp.clip(1 / (0 * x), -5.0, 5.0),
+    ],
+)
+def test_what_is_not_defined_somewhere_hides_nothing(function):
+    found = analyse(lambda x, k: function(x), Box(0.0, 1.0))
+    with np.errstate(all="ignore"), jax.enable_x64(True):
+        values = [float(function(jnp.asarray(at))) for at in (0.0, -0.0, 0.5, 1.0)]
+    assert found.lowest <= np.nanmin(values) and np.nanmax(values) <= found.highest
+
+
+def test_overflow_and_underflow_are_no_exact_numbers():
+    top = analyse(lambda x, k: jnp.exp(1000 + x), Box(0.0, 1.0))
+    assert np.isfinite(top.lowest) and top.highest == np.inf
+    for small in (
+        lambda x: jnp.exp(-1000 + x),
+        lambda x: jax.nn.sigmoid(x - 1000),
+        lambda x: (1e-200 + x) ** 2,
+    ):
+        found = analyse(lambda x, k, small=small: small(x * 0), Box(0.0, 1.0))
+        assert found.lowest >= 0 and 0 < found.highest < 1e-300
 
 
 def test_an_integer_that_may_wrap_around_is_unbounded():

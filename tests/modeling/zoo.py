@@ -15,13 +15,17 @@ from private_mcmc.modeling import Ball, Binary, Box, Categories, Counts, Rows
 DIM = 3
 
 
-def regression(likelihood: Callable[..., Any]) -> Callable[..., None]:
-    """``y ~ likelihood(X·w, **other columns)`` with independent rows."""
+def regression(
+    likelihood: Callable[..., Any], observe: Callable[..., Any] | None = None
+) -> Callable[..., None]:
+    """``y ~ likelihood(X·w, **other columns)`` with independent rows; ``observe`` makes what is observed."""
 
     def model(X, y=None, **columns):
         w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
         with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", likelihood(X @ w, **columns), obs=y)
+            eta = X @ w
+            seen = y if observe is None else observe(y, **(columns or {"eta": eta}))
+            numpyro.sample("y", likelihood(eta, **columns), obs=seen)
 
     return model
 
@@ -32,10 +36,11 @@ class Case:
     observed: Any
     family: str
     columns: dict[str, Any] = field(default_factory=dict)
+    observe: Callable[..., Any] | None = None
 
     @property
     def model(self):
-        return regression(self.likelihood)
+        return regression(self.likelihood, self.observe)
 
     @property
     def rows(self):
@@ -99,6 +104,37 @@ CASES = {
     "cauchy": Case(lambda eta: dist.Cauchy(eta, 0.8), Box(-3, 3), "Cauchy"),
     "laplace": Case(lambda eta: dist.Laplace(eta, 0.8), Box(-3, 3), "Laplace"),
     "logistic": Case(lambda eta: dist.Logistic(eta, 0.8), Box(-3, 3), "Logistic"),
+    "soft laplace": Case(lambda eta: dist.SoftLaplace(eta, 0.8), Box(-3, 3), "SoftLaplace"),
+    "quantile": Case(
+        lambda eta: dist.AsymmetricLaplaceQuantile(eta, 0.8, quantile=0.9),
+        Box(-3, 3),
+        "AsymmetricLaplaceQuantile",
+    ),
+    "truncated below": Case(
+        lambda eta: dist.TruncatedNormal(eta, 0.8, low=-1.0), Box(-1, 3), "truncated Normal"
+    ),
+    "truncated above": Case(
+        lambda eta: dist.TruncatedNormal(eta, 0.8, high=2.0), Box(-1, 2), "truncated Normal"
+    ),
+    "truncated": Case(
+        lambda eta: dist.TruncatedNormal(eta, 0.8, low=-1.0, high=0.5), Box(-1, 0.5), "truncated Normal"
+    ),
+    "zero-inflated Poisson": Case(
+        lambda eta: dist.ZeroInflatedPoisson(0.3, jnp.exp(eta)), Counts(9), "zero-inflated Poisson"
+    ),
+    "zero-inflated negative binomial": Case(
+        lambda eta: dist.ZeroInflatedNegativeBinomial2(jnp.exp(eta), 2.0, gate=0.3),
+        Counts(9),
+        "zero-inflated NegativeBinomial",
+    ),
+    "binomial capped": Case(
+        lambda eta, trials: dist.Binomial(trials, logits=eta),
+        Counts(9),
+        "Binomial",
+        {"trials": Counts(7)},
+        observe=lambda y, trials: jnp.minimum(y, trials),
+    ),
+    "residual": Case(lambda eta: dist.Normal(0.0, 0.5), Box(-3, 3), "Normal", observe=lambda y, eta: y - eta),
     "gumbel": Case(lambda eta: dist.Gumbel(eta, 0.8), Box(-3, 3), "Gumbel"),
     "gamma mean": Case(lambda eta: dist.Gamma(3.0, 3.0 / jnp.exp(eta)), Box(0.1, 9), "Gamma"),
     "gamma rate": Case(lambda eta: dist.Gamma(3.0, jnp.exp(eta)), Box(0.1, 9), "Gamma"),
