@@ -1,0 +1,265 @@
+"""What a general policy would do to made-up data: its stages simulated, its error measured.
+
+A data set is made up of a few hundred rows of the declared domain, each standing for many, with outcomes
+drawn from the model at a draw of the prior. The very stages that would be executed are executed on it,
+noise included, and compared with draws of the exact posterior of the same rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.modeling import RowModel
+from private_mcmc.plan.general import (
+    MOST_STEPS,
+    RUN,
+    Facts,
+    GeneralPolicy,
+    Metric,
+    burn_in,
+    facts_of,
+    next_metric,
+)
+from private_mcmc.plan.made_up import Array, Columns
+from private_mcmc.plan.stages import Bought, History, MomentsStage, PathStage, Prediction, Stage
+from private_mcmc.release import SecondMoments
+from private_mcmc.target import Adjacency
+
+CLIP_MULTIPLES = (1.5, 2.2, 3.2, 4.7, 7.0)
+STEPS = (0.1, 0.02)
+# Truths at these shares of a prior draw's distance from the centre.
+_DISTANCES = (0.25, 0.5, 1.0)
+_ROWS = 256
+_WATCHED = 64
+_REFERENCE_STEPS = 2000
+_UNKNOWN = Prediction(math.inf, math.inf, math.inf, math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class MadeUp:
+    """A made-up data set with its posterior.
+
+    Attributes:
+        rows: columns of a few rows.
+        weight: how many real rows each stands for.
+        mean: posterior means of what is watched.
+        sd: posterior sds of it.
+        identified: whether ``θ`` itself is watched, or the losses of some rows (where chains from two
+            starts disagree about ``θ``, as those of networks do).
+    """
+
+    rows: Columns
+    weight: float
+    mean: Array
+    sd: Array
+    identified: bool
+
+
+class Simulator:
+    """Compiled functions of one model, shared by every simulation."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._gram = jax.jit(functools.partial(_gram, facts.likelihood.information))
+        self._chain = jax.jit(functools.partial(_chain, facts.reading))
+        self._exact = jax.jit(functools.partial(_mala, facts.reading))
+        self._losses = jax.jit(
+            lambda states, rows: jax.lax.map(
+                lambda theta: jax.vmap(facts.reading.row_loss, in_axes=(None, 0))(theta, rows), states
+            )
+        )
+
+    def made_up(self, index: int, distance: float) -> MadeUp:
+        """Draw a data set at a prior draw and run the reference chains on it."""
+        facts = self.facts
+        truth = facts.prior.shrunk(index + 7, distance)
+        covariates, outcomes = jax.random.split(jax.random.key(100 + index))
+        rows = facts.reading.rows.project(facts.reading.rows.synthetic(covariates, _ROWS))
+        rows = facts.likelihood.sample(jnp.asarray(truth), rows, outcomes)
+        weight = facts.num_rows / _ROWS
+        information = self._gram(truth[None], facts.metric.root, math.inf, rows) * weight
+        metric = next_metric(facts.prior, facts.metric.root, np.asarray(information))
+        starts = (truth, facts.prior.shrunk(index + 23, 1.0))
+        keys = jax.random.split(jax.random.key(200 + index))
+        one, other = (
+            self.posterior(metric.root, start, rows, weight, key)
+            for start, key in zip(starts, keys, strict=True)
+        )
+        sd = np.maximum(one.std(axis=0), 1e-300)
+        apart = np.sqrt(np.mean(np.square((one.mean(axis=0) - other.mean(axis=0)) / sd)))
+        identified = bool(apart < 0.7)
+        watched = one if identified else self.losses(one, rows)
+        return MadeUp(rows, weight, watched.mean(axis=0), watched.std(axis=0), identified)
+
+    def posterior(self, root: Array, start: Array, rows: Columns, weight: float, key: jax.Array) -> Array:
+        """Draws of the exact posterior: two rounds of MALA, the second in the metric of the first's draws."""
+        first, second = jax.random.split(key)
+        draws = np.asarray(self._exact(root, start, rows, weight, first))
+        covariance = np.cov(draws.T).reshape(len(start), -1) + 1e-3 * root @ root.T
+        factor = np.linalg.cholesky((covariance + covariance.T) / 2)
+        return np.asarray(self._exact(factor, draws[-1], rows, weight, second))
+
+    def losses(self, states: Array, rows: Columns) -> Array:
+        """Losses of the first rows at some of the states."""
+        few = {name: column[:_WATCHED] for name, column in rows.items()}
+        every = max(1, len(states) // 200)
+        return np.asarray(self._losses(jnp.asarray(states[::every][:200]), few))
+
+    def chain(
+        self,
+        metric: Metric,
+        clip: float,
+        step: float,
+        num_steps: int,
+        start: Array,
+        rows: Columns,
+        weight: float,
+        key: jax.Array,
+    ) -> Array:
+        """States of a clipped, weighted Langevin chain, shape ``(steps, p)``."""
+        states = self._chain(metric.root, clip, step, num_steps, start, rows, weight, key)
+        return np.asarray(states[:num_steps])
+
+    def error(self, policy: GeneralPolicy, data: MadeUp, seed: int) -> tuple[float, float]:
+        """Root mean square error of the means in posterior sds, and the run's Langevin time."""
+        history: History = ()
+        key = jax.random.key(seed)
+        while (stage := policy.next(history)) is not None:
+            key, own = jax.random.split(key)
+            history = (*history, Bought(stage, self._bought(stage, data, own)))
+        run = next(bought for bought in history if bought.stage.name == RUN)
+        states = np.asarray(run.value)[burn_in(run.stage) :]
+        seen = states if data.identified else self.losses(states, data.rows)
+        off = (seen.mean(axis=0) - data.mean) / np.maximum(data.sd, 1e-300)
+        time = run.stage.schedule.total_time if isinstance(run.stage, PathStage) else math.inf
+        rms = float(np.sqrt(np.mean(np.square(off))))
+        return (rms if math.isfinite(rms) else math.inf), time
+
+    def _bought(self, stage: Stage, data: MadeUp, key: jax.Array) -> SecondMoments | Array:
+        if isinstance(stage, PathStage):
+            schedule = stage.schedule
+            factor = np.linalg.cholesky(np.asarray(schedule.preconditioner))
+            sizes = schedule.step_sizes[0], schedule.num_steps
+            root = Metric(np.asarray(factor, dtype=np.float64), 0.0)
+            return self.chain(root, schedule.clip, *sizes, stage.start, data.rows, data.weight, key)
+        if not isinstance(stage, MomentsStage) or not isinstance(stage.vectors, functools.partial):
+            raise TypeError("the policy buys moments of its information and paths")
+        mechanism = stage.mechanism
+        exact = np.asarray(self._gram(*stage.vectors.args, mechanism.radius, data.rows)) * data.weight
+        noise = np.asarray(jax.random.normal(key, exact.shape)) * mechanism.noise.sd / math.sqrt(2.0)
+        return SecondMoments(exact + (noise + noise.T) / math.sqrt(2.0), mechanism.noise.sd, stage.statement)
+
+
+def _gram(information, thetas, root, radius, rows):  # type: ignore[no-untyped-def]
+    vectors = jax.vmap(functools.partial(information, thetas, root))(rows)
+    norm = jnp.sqrt(jnp.sum(vectors**2, axis=(1, 2)))
+    vectors = vectors * jnp.minimum(1.0, radius / jnp.maximum(norm, 1e-300))[:, None, None]
+    return jnp.einsum("nki,nkj->ij", vectors, vectors)
+
+
+def _chain(  # type: ignore[no-untyped-def]
+    reading: RowModel, root, clip, step, num_steps, start, rows, weight, key
+):
+    inverse = jnp.linalg.inv(root)
+
+    def loss(u: jax.Array, row: Columns) -> jax.Array:
+        return reading.row_loss(root @ u, row)
+
+    score = jax.vmap(jax.grad(loss), in_axes=(None, 0))
+    prior = jax.grad(lambda u: reading.neg_log_prior(root @ u))
+
+    def body(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        u, states = carry
+        gradients = score(u, rows)
+        norm = jnp.linalg.norm(gradients, axis=1)
+        usable = jnp.isfinite(norm)
+        scale = jnp.where(usable, jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-300)), 0.0)
+        pull = scale @ jnp.where(usable[:, None], gradients, 0.0) * weight
+        noise = jax.random.normal(jax.random.fold_in(key, k), u.shape)
+        u = u - step * (prior(u) + pull) + jnp.sqrt(2.0 * step) * noise
+        return u, states.at[k].set(root @ u)
+
+    states = jnp.zeros((MOST_STEPS, root.shape[0]))
+    return jax.lax.fori_loop(0, num_steps, body, (inverse @ start, states))[1]
+
+
+def _mala(reading: RowModel, root, start, rows, weight, key):  # type: ignore[no-untyped-def]
+    """Second half of a Metropolis-adjusted Langevin chain whose step adapts in the first half."""
+
+    def potential(u: jax.Array) -> jax.Array:
+        losses = jax.vmap(reading.row_loss, in_axes=(None, 0))(root @ u, rows)
+        total: jax.Array = reading.neg_log_prior(root @ u) + weight * jnp.sum(losses)
+        return total
+
+    slope = jax.value_and_grad(potential)
+
+    def step(carry, k):  # type: ignore[no-untyped-def]
+        u, value, gradient, log_step = carry
+        noise_key, accept_key = jax.random.split(jax.random.fold_in(key, k))
+        size = jnp.exp(log_step)
+        noise = jax.random.normal(noise_key, u.shape)
+        proposal = u - size * gradient + jnp.sqrt(2.0 * size) * noise
+        new_value, new_gradient = slope(proposal)
+        back = u - proposal + size * new_gradient
+        log_ratio = value - new_value + jnp.sum(noise**2) / 2 - jnp.sum(back**2) / (4 * size)
+        rate = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
+        accept = jax.random.uniform(accept_key) < rate
+        u, value, gradient = jax.tree.map(
+            functools.partial(jnp.where, accept), (proposal, new_value, new_gradient), (u, value, gradient)
+        )
+        adapting = k < _REFERENCE_STEPS // 2
+        log_step = log_step + jnp.where(adapting, (rate - 0.57) / jnp.sqrt(1.0 + k / 10), 0.0)
+        return (u, value, gradient, log_step), root @ u
+
+    u = jnp.linalg.inv(root) @ start
+    carry = (u, *slope(u), jnp.log(0.1))
+    states = jax.lax.scan(step, carry, jnp.arange(_REFERENCE_STEPS))[1]
+    return states[_REFERENCE_STEPS // 2 :]
+
+
+def best_policy(facts: Facts) -> GeneralPolicy:
+    """The policy whose clip makes the smallest error on made-up data sets."""
+    with jax.enable_x64(True):
+        simulator = Simulator(facts)
+        sets = [simulator.made_up(index, distance) for index, distance in enumerate(_DISTANCES)]
+
+        def tried(draft: GeneralPolicy) -> tuple[GeneralPolicy, float, float]:
+            outcomes = [simulator.error(draft, data, index) for index, data in enumerate(sets)]
+            rms = _root_mean_square([rms for rms, _ in outcomes])
+            return draft, rms, min(time for _, time in outcomes)
+
+        found = [tried(GeneralPolicy(facts, multiple, STEPS[0], _UNKNOWN)) for multiple in CLIP_MULTIPLES]
+        best = min(found, key=lambda item: item[1])
+        found += [tried(replace(best[0], step=step)) for step in STEPS[1:]]
+    draft, rms, time = min(found, key=lambda item: item[1])
+    monte_carlo = math.sqrt(2.0 / time)
+    bias = math.sqrt(max(rms**2 - monte_carlo**2, 0.0))
+    return replace(draft, prediction=Prediction(rms, bias, monte_carlo, draft.step / 4))
+
+
+def _root_mean_square(values: list[float]) -> float:
+    return math.sqrt(sum(min(value, 1e9) ** 2 for value in values) / len(values))
+
+
+def general_policy(
+    model: Callable[..., Any],
+    reading: RowModel,
+    n: int,
+    adjacency: Adjacency,
+    budget: float,
+    model_args: Mapping[str, Any],
+) -> GeneralPolicy:
+    """The policy for any model that can be read, with the error to expect of it.
+
+    Raises:
+        NotYetSupported: for a prior that cannot be drawn from.
+    """
+    return best_policy(facts_of(model, reading, n, adjacency, budget, model_args))

@@ -1,0 +1,163 @@
+"""Any model that can be read has a plan: what it spends is declared, what it makes up is public."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.modeling import read
+from private_mcmc.models.categories import softmax
+from private_mcmc.models.linear import latent_scale
+from private_mcmc.models.structured import groups_centred, groups_noncentred, network
+from private_mcmc.plan.general import (
+    FIRST,
+    RUN,
+    SECOND,
+    WARM_UP,
+    GeneralPolicy,
+    burn_in,
+    facts_of,
+    next_metric,
+)
+from private_mcmc.plan.general_pilot import Simulator
+from private_mcmc.plan.made_up import Likelihood, candidates, outcome_columns, prior_of
+from private_mcmc.plan.policy import Plan
+from private_mcmc.plan.stages import PathStage, Prediction
+from tests.examples_of_models import bent
+
+N = 1000
+TARGET = pmc.Target(epsilon=12.0, delta=1e-6)
+X = pmc.Ball(1.0, dim=2)
+MODELS = {
+    "multinomial": (softmax, pmc.Rows(X=X, y=pmc.Categories(3))),
+    "unknown scale": (latent_scale, pmc.Rows(X=X, y=pmc.Box(-3.0, 3.0))),
+    "centred groups": (groups_centred, pmc.Rows(group=pmc.Categories(4), y=pmc.Binary())),
+    "non-centred groups": (groups_noncentred, pmc.Rows(group=pmc.Categories(4), y=pmc.Binary())),
+    "network": (network, pmc.Rows(X=X, y=pmc.Binary())),
+    "through tanh": (bent, pmc.Rows(X=X, y=pmc.Box(-1.0, 1.0))),
+}
+GUESS = Prediction(1.0, 1.0, 1.0, 1.0)
+
+
+def planned(name: str, multiple: float = 3.0) -> Plan:
+    """A plan whose numbers are given instead of searched for."""
+    model, rows = MODELS[name]
+    reading = read(model, rows, n=N)
+    budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
+    facts = facts_of(model, reading, N, TARGET.adjacency, budget, {})
+    policy = GeneralPolicy(facts, multiple, 0.1, GUESS)
+    statement = accounting.adaptive(budget, TARGET.adjacency, ())
+    return Plan(model, reading, rows, TARGET, N, {}, "run", policy, statement, GUESS)
+
+
+SLOWER = ("centred groups", "through tanh")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in SLOWER else []) for name in MODELS]
+)
+def test_execution_of_a_general_plan_meets_its_statement(name):
+    plan = planned(name)
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    with jax.enable_x64(True):
+        data = plan.rows.project(plan.rows.synthetic(jax.random.key(1), N))
+    mcmc.run(**{column: np.asarray(value) for column, value in data.items()})
+    assert mcmc.statement.gdp == plan.budget
+    assert mcmc.statement.delta(TARGET.epsilon) <= TARGET.delta
+    assert mcmc.statement.verify()
+    spent = sum(part.gdp**2 for part in mcmc.statement.parts)
+    assert 0.9 * plan.budget**2 < spent <= plan.budget**2
+    names = [bought.stage.name for bought in mcmc.history]
+    assert names == [FIRST, WARM_UP, SECOND, RUN]
+    run = mcmc.history[-1].stage
+    assert isinstance(run, PathStage)
+    assert len(mcmc.conclusion.draws) == run.schedule.num_steps - burn_in(run)
+    for site in plan.reading.sites:
+        assert np.all(np.isfinite(mcmc.get_samples()[site.name]))
+
+
+def test_information_is_the_expected_one_of_the_family():
+    """Softmax at θ: ``E[∇v ∇vᵀ] = (diag p − ppᵀ) ⊗ xxᵀ``; Normal: ``xxᵀ/s²``, up to the quantiles used."""
+    model, rows = MODELS["multinomial"]
+    reading = read(model, rows, n=N)
+    likelihood = Likelihood(reading, candidates(rows, outcome_columns(reading)))
+    theta, x = np.linspace(-1, 1, 6), np.array([0.3, -0.8])
+    with jax.enable_x64(True):
+        vectors = likelihood.information(theta[None], np.eye(6), {"X": jnp.asarray(x), "y": jnp.asarray(0)})
+    p = np.exp(x @ theta.reshape(2, 3))
+    p = p / p.sum()
+    found = np.asarray(vectors).T @ np.asarray(vectors)
+    np.testing.assert_allclose(found, np.kron(np.outer(x, x), np.diag(p) - np.outer(p, p)), atol=1e-12)
+
+    model, rows = MODELS["unknown scale"]
+    reading = read(model, rows, n=N)
+    likelihood = Likelihood(reading, candidates(rows, outcome_columns(reading)))
+    assert outcome_columns(reading) == ("y",)
+    with jax.enable_x64(True):
+        row = {"X": jnp.asarray(x), "y": jnp.asarray(2.9)}
+        vectors = likelihood.information(np.array([[0.1, 0.2, -1.0]]), np.eye(3), row)
+    found = np.asarray(vectors).T @ np.asarray(vectors)
+    np.testing.assert_allclose(found[:2, :2], np.outer(x, x) * np.exp(2.0), rtol=0.1)
+    assert found[2, 2] == pytest.approx(2.0, rel=0.3)
+
+
+def test_prior_draws_are_those_of_the_prior():
+    model, rows = MODELS["centred groups"]
+    prior = prior_of(model, read(model, rows, n=N), {})
+    assert prior.draws[:, 0].std() == pytest.approx(0.1, rel=0.15)
+    assert np.median(np.exp(prior.draws[:, 1])) == pytest.approx(0.0674, rel=0.2)
+    assert np.all(prior.precision >= 1 / prior.scale**2)
+
+
+def test_a_direction_without_information_keeps_the_prior_s_width():
+    class Flat:
+        precision = np.array([4.0, 1.0])
+
+    metric = next_metric(Flat(), np.diag([0.5, 1.0]), np.diag([0.0, 99.0]))
+    np.testing.assert_allclose(metric.root @ metric.root.T, np.diag([0.25, 0.01]), rtol=1e-12)
+    assert metric.trace == pytest.approx(0.99)
+
+
+def test_no_stage_looks_at_more_than_the_history():
+    plan = planned("multinomial")
+    first, again = plan.policy.next(()), plan.policy.next(())
+    assert first.mechanism == again.mechanism
+    assert first.statement.gdp == pytest.approx(plan.budget * np.sqrt(0.05), rel=1e-6)
+
+
+def test_more_budget_promises_less_error_on_the_same_made_up_data():
+    model, rows = MODELS["multinomial"]
+    reading = read(model, rows, n=20_000)
+    errors = []
+    with jax.enable_x64(True):
+        for budget in (0.05, 3.0):
+            facts = facts_of(model, reading, 20_000, "replace_one", budget, {})
+            simulator = Simulator(facts)
+            data = simulator.made_up(0, 0.5)
+            assert data.identified
+            errors.append(simulator.error(GeneralPolicy(facts, 3.0, 0.1, GUESS), data, 0)[0])
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_an_improper_prior_is_refused():
+    def flat(X, y=None):
+        w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real, (), (2,)))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Categorical(logits=jnp.outer(X @ w, jnp.arange(3.0))), obs=y)
+
+    with pytest.raises(pmc.NotYetSupported, match="proper prior"):
+        pmc.plan(flat, MODELS["multinomial"][1], TARGET, n=N, guarantee="run")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["multinomial", "unknown scale"])
+def test_the_planner_chooses_for_any_model(name):
+    model, rows = MODELS[name]
+    plan = pmc.plan(model, rows, pmc.Target(3.0, 1e-6), n=20_000, guarantee="run")
+    assert 0 < plan.prediction.rms < 1.0
