@@ -19,7 +19,15 @@ from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .modeling import Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .plan import Plan, plan
 from .preflight import PreflightReport, preflight
-from .release import Expectations, Ledger, ProposeTestRelease, ProposeTestSample, Quantile, variance
+from .release import (
+    Expectations,
+    Ledger,
+    ProposedCurvature,
+    ProposeTestRelease,
+    ProposeTestSample,
+    Quantile,
+    variance,
+)
 from .schedule import Schedule
 from .target import Target
 
@@ -50,6 +58,7 @@ __all__ = [
     "PrivateULA",
     "ProposeTestRelease",
     "ProposeTestSample",
+    "ProposedCurvature",
     "Quantile",
     "Real",
     "ReleaseError",

@@ -19,6 +19,7 @@ from private_mcmc.kernels.streaming import StreamedRunner, streamed_runner
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
+from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
@@ -39,6 +40,7 @@ class Declaration:
     guarantee: Guarantee
     model_args: Mapping[str, Any]
     layout: Layout = ONE_DEVICE
+    curvature: ProposedCurvature | None = None
 
     @property
     def model(self) -> Callable[..., Any]:
@@ -57,6 +59,7 @@ class Decision:
         statement: the run's own statement, which meets the target.
         expectations: noise and sensitivities of declared expectations, or ``None``.
         layout: the devices it runs on.
+        curvature_test: a private test that must succeed before the chain may run, or ``None``.
     """
 
     reading: RowModel
@@ -65,6 +68,7 @@ class Decision:
     statement: Statement
     expectations: ExpectationsPlan | QuantilePlan | None
     layout: Layout = ONE_DEVICE
+    curvature_test: CurvatureTest | None = None
 
     @cached_property
     def runner(self) -> ChainRunner:
@@ -126,16 +130,22 @@ def decide(declared: Declaration, n: int) -> Decision:
     )
     if declared.guarantee == "posterior" and report.verdict != "private":
         raise NotPrivate(_posterior_refusal(report), report)
-    proved = curvature(reading, schedule)
+    proved, test, proposed = curvature(reading, schedule), None, declared.curvature
+    if proposed is not None:
+        test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
+        proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
     if expectations is not None:
         _check_contraction(schedule, proved)
         priced = plan_expectations(expectations, reading, schedule, proved, declared.target)
         statement = priced.statement
     else:
         priced, statement = None, accounting.run(schedule, proved)
+    if test is not None and proposed is not None:
+        both = accounting.compose(test.statement, statement)
+        statement = accounting.unless_test_fails(both, test.reached(proposed.at_least))
     if not statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
-    return Decision(reading, schedule, report, statement, priced, declared.layout)
+    return Decision(reading, schedule, report, statement, priced, declared.layout, test)
 
 
 def _check_contraction(schedule: Schedule, proved: Curvature) -> None:

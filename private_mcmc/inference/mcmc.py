@@ -39,6 +39,7 @@ from private_mcmc.release import (
     ReleasedExpectations,
     ReleasedStates,
 )
+from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release
 from private_mcmc.target import Target
 
@@ -73,6 +74,8 @@ class PrivateMCMC:
         devices: how many devices share the rows, or which; the default device if left out.
         rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
             ``np.memmap`` or of a :class:`private_mcmc.Parquet` file are streamed in any case.
+        curvature: strong convexity of the data that the run relies on, behind a private test;
+            see :class:`private_mcmc.ProposedCurvature`.
         checkpoint: save the run as it goes, in a secret file from which :meth:`resume` goes on.
         ledger: charged before the run touches the data; see :class:`private_mcmc.Ledger`.
         dataset: the ledger's name for the data set.
@@ -103,6 +106,7 @@ class PrivateMCMC:
         chain_method: ChainMethod = "vectorized",
         devices: Devices = None,
         rows_on_device: int | None = None,
+        curvature: ProposedCurvature | None = None,
         checkpoint: Checkpoint | None = None,
         ledger: Ledger | None = None,
         dataset: str | None = None,
@@ -131,7 +135,10 @@ class PrivateMCMC:
             guarantee=guarantee,
             model_args=copy.deepcopy(dict(model_args or {})),
             layout=layout(chain_method, devices, num_chains),
+            curvature=curvature,
         )
+        if curvature is not None and checkpoint is not None:
+            raise DeclarationError("curvature=…: a run behind a test cannot be saved with checkpoint=….")
         self._decided: tuple[int, Decision] | None = None
         self._plan: Plan | None = None
         if rows_on_device is not None and not rows_on_device >= 1:
@@ -205,7 +212,8 @@ class PrivateMCMC:
 
         Raises:
             DataSchemaError: for missing columns, wrong shapes or types, a wrong number of rows.
-            NotPrivate: if preflight or the run's own statement refuses; nothing was computed then.
+            NotPrivate: if preflight or the run's own statement refuses; nothing was computed then. Also
+                where a declared test of curvature does not succeed: then nothing but the test was run.
             BudgetExceeded: if the ledger has too little left.
             ReleaseError: for a seed given without ``unsafe_seed=True``.
         """
@@ -265,6 +273,8 @@ class PrivateMCMC:
         outside = any(isinstance(column, HostColumn) for column in data.values())
         if self._session.curator and (outside or jax.process_count() > 1):
             raise DeclarationError("curator=True: only where one process holds all rows on its device.")
+        if declared.curvature is not None and (outside or jax.process_count() > 1):
+            raise DeclarationError("curvature=…: only where one process holds all rows on its device.")
         if self._plan is not None and jax.process_count() > 1:
             raise DeclarationError("a plan runs in one process; run its kernel by PrivateMCMC(…) in several.")
         return (data if outside else dict(checked)), n

@@ -3,7 +3,12 @@
 from private_mcmc.release.counts import Counts, CountsPlan, plan_counts
 from private_mcmc.release.curator import Curator, CuratorOnly
 from private_mcmc.release.curator_side import curator_side
-from private_mcmc.release.curvature import CurvatureTest, ReleasedCurvature, plan_curvature_test
+from private_mcmc.release.curvature import (
+    CurvatureTest,
+    ProposedCurvature,
+    ReleasedCurvature,
+    plan_curvature_test,
+)
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.expectations_plan import ExpectationsPlan, plan_expectations
 from private_mcmc.release.grid import StateGrid, state_grid
@@ -35,6 +40,7 @@ __all__ = [
     "LowerBound",
     "ProposeTestRelease",
     "ProposeTestSample",
+    "ProposedCurvature",
     "Quantile",
     "QuantilePlan",
     "ReleasedCurvature",

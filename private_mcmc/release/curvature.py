@@ -41,6 +41,34 @@ _LEAST_AT_ENDS = (
 )
 
 
+@dataclass(frozen=True)
+class ProposedCurvature:
+    """Propose ``λ_min(Σ c_i z_i z_iᵀ) ≥ at_least`` on the kernel's set, test it, run only if it is found.
+
+    The run is accounted for with ``μ = μ_K + w·at_least`` in place of the prior's ``μ_K`` alone. Where the
+    test does not find the curvature nothing is run, and the test stays paid for.
+
+    **Guarantee**: that of ``accounting.tested``: of test and run together, for every data set; none for the
+    posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``. ``Expectations``
+    need an ``epsilon`` of their own that leaves room for it.
+    Source: Dwork, Lei 2009.
+
+    Attributes:
+        at_least: public proposal, in the preconditioner's metric; not chosen by looking at the rows.
+        gdp: price of the test.
+        failure: probability that the test finds curvature that is not there.
+    """
+
+    at_least: float
+    gdp: float
+    failure: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("at_least", self.at_least), ("gdp", self.gdp)):
+            if not 0 < value < math.inf:
+                raise DeclarationError(f"{name}={value}: must be positive and finite.")
+
+
 @dataclass(frozen=True, eq=False)
 class ReleasedCurvature:
     """What the test released, and what it cost.
@@ -61,21 +89,7 @@ class ReleasedCurvature:
             DeclarationError: for a schedule on another set, in another metric, with a smaller clip, more
                 rows, or minibatches.
         """
-        draft = self.test.schedule
-        if schedule.preconditioner != draft.preconditioner or schedule.box != draft.box:
-            raise DeclarationError("the curvature was tested in another metric or on another box.")
-        if schedule.batch is not None or schedule.noise is not None:
-            raise DeclarationError("tested curvature is that of all rows, with noise 2γM.")
-        for name, fits in (
-            ("diameter", schedule.diameter <= draft.diameter),
-            ("clip", schedule.clip >= draft.clip),
-            ("num_rows", schedule.num_rows == draft.num_rows),
-            ("adjacency", schedule.adjacency == draft.adjacency),
-        ):
-            if not fits:
-                raise DeclarationError(
-                    f"{name}={getattr(schedule, name)}: the curvature was tested for {getattr(draft, name)}."
-                )
+        self.test.check(schedule)
         return self.floor.strengthen(curvature(reading, schedule), schedule.temper)
 
 
@@ -122,22 +136,50 @@ class CurvatureTest:
         # A discrete Gaussian is no further out than a Gaussian and one step (Canonne, Kamath, Steinke 2020).
         return 2 * self.noise.grid + eigenvalue_rounding(self.schedule, self.cap)
 
+    def check(self, schedule: Schedule) -> None:
+        """Refuse a schedule that the test says nothing about."""
+        draft = self.schedule
+        if schedule.preconditioner != draft.preconditioner or schedule.box != draft.box:
+            raise DeclarationError("the curvature was tested in another metric or on another box.")
+        if schedule.batch is not None or schedule.noise is not None:
+            raise DeclarationError("tested curvature is that of all rows, with noise 2γM.")
+        for name, fits in (
+            ("diameter", schedule.diameter <= draft.diameter),
+            ("clip", schedule.clip >= draft.clip),
+            ("num_rows", schedule.num_rows == draft.num_rows),
+            ("adjacency", schedule.adjacency == draft.adjacency),
+        ):
+            if not fits:
+                raise DeclarationError(
+                    f"{name}={getattr(schedule, name)}: the curvature was tested for {getattr(draft, name)}."
+                )
+
+    def reached(self, at_least: float) -> CurvatureFloor:
+        """The least that is known once the test has found ``at_least``."""
+        return self._floor((at_least + self.margin) * (1 + _FLOOR))
+
     def release(self, rows: Mapping[str, jax.Array], present: jax.Array) -> ReleasedCurvature:
         """Test the rows (columns in their domains, curator-side, and which of them are present)."""
         value = float(self.noise.release([self.smallest_eigenvalue(rows, present)])[0])
-        floor = CurvatureFloor(
+        return ReleasedCurvature(self, self._floor(value), self.statement)
+
+    def _floor(self, value: float) -> CurvatureFloor:
+        return CurvatureFloor(
             released=value,
             margin=self.margin,
             rounding=self._rounding,
             noise_sd=self.noise.scale,
             failure=self.failure,
         )
-        return ReleasedCurvature(self, floor, self.statement)
 
     def smallest_eigenvalue(self, rows: Mapping[str, jax.Array], present: jax.Array) -> float:
         """``λ(D)``, curator-side."""
         with jax.enable_x64(True):
-            designs, weights = self._certified(dict(rows), present)
+            wide = {
+                name: column.astype(float) if jnp.issubdtype(column.dtype, jnp.floating) else column
+                for name, column in rows.items()
+            }
+            designs, weights = self._certified(wide, present)
         total = np.zeros((self.schedule.dim, self.schedule.dim))
         for first in range(0, len(weights), _CHUNK):
             part = slice(first, first + _CHUNK)

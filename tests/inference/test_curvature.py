@@ -1,0 +1,103 @@
+"""A run behind a private test of the data's curvature: what it costs, when it happens, where it pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.models.linear import linear
+from private_mcmc.models.logistic import logistic
+
+N = 2000
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-1, 1))
+TARGET = pmc.Target(2.0, 1e-6)
+PROPOSED = pmc.ProposedCurvature(at_least=250.0, gdp=0.1, failure=1e-8)
+# |ψ'|·‖x‖ ≤ 1·(1.5 + 1): the clip is idle on the ball of radius 1.5.
+KERNEL = pmc.PrivateULA(linear, step_size=8e-4, clip=2.6, radius=1.5)
+
+
+def people(spread: float = 1.0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, N)
+    X = np.column_stack([np.cos(angle), spread * np.sin(angle)])
+    return {"X": X, "y": np.clip(X @ [0.5, -0.3] + 0.3 * rng.normal(size=N), -1, 1)}
+
+
+def driver(curvature: pmc.ProposedCurvature | None, **changes) -> pmc.PrivateMCMC:
+    settings = {
+        "rows": ROWS,
+        "target": TARGET,
+        "release": "last",
+        "num_steps": 400,
+        "guarantee": "run",
+        "progress_bar": False,
+        "curvature": curvature,
+    }
+    return pmc.PrivateMCMC(KERNEL, **(settings | changes))
+
+
+def test_the_last_state_is_private_with_the_data_s_curvature_and_not_with_the_prior_s(record_property):
+    with pytest.raises(pmc.NotPrivate):
+        driver(None).decide(N)
+    mcmc = driver(PROPOSED)
+    promised = mcmc.decide(N).statement
+    mcmc.run(**people())
+    assert mcmc.statement.delta(TARGET.epsilon) <= TARGET.delta
+    assert mcmc.statement.verify()
+    assert mcmc.statement.curves == promised.curves
+    assert mcmc.get_samples()["w"].shape == (1, 2)
+    alone = driver(None, target=pmc.Target(1e4, 1e-6)).decide(N).statement
+    record_property(
+        "ε with the test, and with the prior alone", (promised.epsilon(1e-6), alone.epsilon(1e-6))
+    )
+    assert promised.epsilon(1e-6) < alone.epsilon(1e-6) / 5
+
+
+def test_an_expectation_needs_far_less_noise_behind_the_test():
+    release = pmc.Expectations("w", epsilon=0.5, burn_in=100)
+    behind = driver(PROPOSED, release=release).decide(N)
+    alone = driver(None, release=release).decide(N)
+    assert np.all(behind.expectations.noise_sd < alone.expectations.noise_sd / 20)
+    mcmc = driver(PROPOSED, release=release)
+    mcmc.run(**people())
+    assert mcmc.statement.verify()
+    np.testing.assert_allclose(mcmc.expectation("w"), [0.5, -0.3], atol=0.5)
+
+
+def test_nothing_runs_where_the_curvature_is_not_there():
+    mcmc = driver(PROPOSED)
+    with pytest.raises(pmc.NotPrivate, match="test stays paid for"):
+        mcmc.run(**people(spread=0.01))
+    with pytest.raises(pmc.ReleaseError):
+        _ = mcmc.released
+
+
+def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
+    """At predictors up to 30 the logistic curvature is below e^{−30}: the prior's is all there is."""
+    kernel = replace(KERNEL, model=logistic, radius=30.0, clip=1.0)
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+    settings = {"rows": rows, "target": pmc.Target(1e3, 1e-6), "release": "last", "num_steps": 400}
+    mcmc = pmc.PrivateMCMC(kernel, guarantee="run", progress_bar=False, curvature=PROPOSED, **settings)
+    columns = people()
+    with pytest.raises(pmc.NotPrivate, match="curvature of at least 0"):
+        mcmc.run(X=columns["X"], y=(columns["y"] > 0).astype(int))
+
+
+def test_what_cannot_be_tested_once_is_refused(tmp_path):
+    with pytest.raises(pmc.DeclarationError, match="checkpoint"):
+        driver(PROPOSED, checkpoint=object())
+    with pytest.raises(pmc.DeclarationError, match="bounded set"):
+        pmc.PrivateMCMC(
+            replace(KERNEL, radius=None),
+            rows=ROWS,
+            target=TARGET,
+            release="last",
+            num_steps=10,
+            guarantee="run",
+            curvature=PROPOSED,
+        ).decide(N)
+    with pytest.raises(pmc.DeclarationError, match="at_least"):
+        pmc.ProposedCurvature(at_least=0.0, gdp=0.1, failure=1e-8)
