@@ -208,7 +208,7 @@ def _presence_divergences(own: float, other: float, move: float, epsilon: Any) -
     top, low = (np.minimum((sign * np.asarray(epsilon) - constant) / move, 0.0) for sign in (1, -1))
     mirrored = [beta.cdf(-np.expm1(top), other, shape) for shape in (own + move, own)]
     small = [beta.cdf(np.exp(low), shape, other) for shape in (own, own + move)]
-    return np.maximum(_gap(*mirrored, epsilon), _gap(*small, epsilon))
+    return np.maximum(_gap(mirrored[0], mirrored[1], epsilon), _gap(small[0], small[1], epsilon))
 
 
 def _cover(total: int, each: int = 1_000) -> tuple[Array, Array]:
@@ -268,4 +268,5 @@ def _gamma_divergences(shapes: Array, move: float, epsilon: Any) -> Array:
 
 def _gap(own: Array, other: Array, epsilon: Any) -> Array:
     gap = own * (1 + _GRANTED) - np.exp(epsilon) * other * (1 - _GRANTED)
-    return np.maximum(gap, _LEAST)
+    least: Array = np.maximum(gap, _LEAST)
+    return least

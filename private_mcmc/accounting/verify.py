@@ -11,6 +11,20 @@ from private_mcmc.accounting.rules import RULES
 from private_mcmc.accounting.serial import unplain
 
 _TOLERANCE = 1e-9
+# The least number of assumptions that a claim of this rule quotes; 1 where it is not listed.
+_ASSUMED: Mapping[str, int] = {
+    "posterior.bounded": 2,
+    "posterior.strongly_log_concave": 2,
+    "posterior.bounded_gradient": 2,
+    "posterior.beta_binomial": 3,
+    "posterior.dirichlet_categorical": 3,
+    "posterior.gamma_poisson": 3,
+    "posterior.normal_mean": 3,
+    "posterior.normal_regression": 2,
+    "noise.second_moments": 2,
+    "langevin": 4,
+    "adaptive": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -28,9 +42,11 @@ def verify(record: Mapping[str, Any]) -> Verification:
     """Check ``Statement.to_dict()`` output, also after a JSON round trip.
 
     The assumptions themselves (that the constants are right, that the chain ran as declared) are
-    not something numbers can show; they are quoted in the statement.
+    not something numbers can show; they are part of the claim, and a record that has lost them fails.
     """
-    rule = record["argument"]["rule"]
+    rule, assumptions = record["argument"]["rule"], record["argument"]["assumptions"]
+    if not len([line for line in assumptions if str(line).strip()]) >= _ASSUMED.get(rule, 1):
+        return Verification(False, f"rule {rule!r}: assumptions that the claim rests on are missing.")
     for index, part in enumerate(record["parts"]):
         inner = verify(part)
         if not inner:

@@ -159,3 +159,11 @@ def test_a_run_of_nothing_proves_nothing(name):
     record["argument"]["constants"][name] = 0
     record["curves"] = [{"kind": "gaussian", "m": 0.0}]
     assert not acc.Statement.from_dict(record).verify()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_record_that_lost_its_assumptions_is_not_verified(name):
+    record = json.loads(json.dumps(ALL[name].to_dict()))
+    for kept in ([], [""], [" "]):
+        record["argument"]["assumptions"] = kept
+        assert not acc.verify(record)
