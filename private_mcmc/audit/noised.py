@@ -38,6 +38,7 @@ Runs = Callable[[DataSet, int], FloatArray]
 Ends = tuple[PublicRow, PublicRow]
 
 _NUMBERS: Ends = {"y": np.asarray(1.0)}, {"y": np.asarray(-1.0)}
+_AXES: Ends = {"X": np.array([1.0, 0.0])}, {"X": np.array([0.0, 1.0])}
 _ZERO: PublicRow = {"y": np.asarray(0.0)}
 _CORNERS: Ends = {"y": np.ones(3)}, {"y": -np.ones(3)}
 
@@ -105,12 +106,11 @@ def noisy_mean(adjacency: Adjacency) -> Mechanism:
 def second_moments(adjacency: Adjacency) -> Mechanism:
     """Second moments of rows in the unit disc; orthogonal rows move them most."""
     plan = plan_second_moments(_GDP, radius=1.0, dim=2, num_rows=ROWS, adjacency=adjacency)
-    ends = {"X": np.array([1.0, 0.0])}, {"X": np.array([0.0, 1.0])}
 
     def once(data: DataSet) -> npt.ArrayLike:
         return plan.release(data["X"]).matrix[np.triu_indices(2)]
 
-    return of_rows("second moments", plan.statement, one_by_one(once), ends, {"X": np.zeros(2)})
+    return of_rows("second moments", plan.statement, one_by_one(once), _AXES, {"X": np.zeros(2)})
 
 
 def propose_test_release(adjacency: Adjacency) -> Mechanism:
@@ -160,7 +160,17 @@ def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
         # Seen before the first run: what is chosen from, and what each choice costs.
         offered = [gaussian_noise(gdp, _change(adjacency)) for gdp in (0.5, 0.8)]
         costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
-        most = int(budget.limit / min(costs))
+        most = int(budget.limit / min(costs)) + 1
+        # Whether one more of either is within the limit after so many of both, in exact fractions.
+        fits = np.array(
+            [
+                [
+                    [i * costs[0] + j * costs[1] + cost <= budget.limit for cost in costs]
+                    for j in range(most + 1)
+                ]
+                for i in range(most + 1)
+            ]
+        )
         claimed = stepwise(
             {"everything within the filter": (budget.epsilon, budget.delta)},
             adjacency=adjacency,
@@ -169,20 +179,18 @@ def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
         )
 
         def runs(data: DataSet, number: int) -> FloatArray:
-            left = [budget.limit] * number
-            choice = np.zeros(number, dtype=int)
+            done, choice = np.zeros((2, number), dtype=int), np.zeros(number, dtype=int)
             outputs = np.zeros((number, 2))
             for _ in range(most):
-                fits = np.array([costs[c] <= remains for c, remains in zip(choice, left, strict=True)])
+                allowed = fits[done[0], done[1], choice]
                 for index, noise in enumerate(offered):
-                    now = np.flatnonzero(fits & (choice == index))
+                    now = np.flatnonzero(allowed & (choice == index))
                     if now.size == 0:
                         continue
                     seen = noised(noise, np.full((now.size, 1), data["y"].sum()))[:, 0]
                     # The best summary of what was seen; how much was seen is an output as well.
                     outputs[now] += np.stack([seen, np.ones(now.size)], axis=1) / noise.sd**2
-                    for run in now.tolist():
-                        left[run] -= costs[index]
+                    done[index, now] += 1
                     choice[now] = seen > 0
             return outputs
 

@@ -55,6 +55,11 @@ def machinery(*changes: Change) -> Machinery:
     return Machinery(changed_langevin.langevin_program, changed_chain.chain_runner)
 
 
+def changed_module(module: ModuleType, *changes: Change) -> ModuleType:
+    """A module compiled again from its source, with ``changes``."""
+    return _compiled(module, changes)
+
+
 def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callable) -> ModuleType:
     text = inspect.getsource(module)
     for change in changes:

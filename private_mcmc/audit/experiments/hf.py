@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import Statement
 from private_mcmc.audit.attacks import linear
 from private_mcmc.audit.confidence import ErrorCounts, FloatArray, epsilon_lower
 from private_mcmc.audit.experiments.adversarial import adversarial_row
+from private_mcmc.audit.experiments.hf_result import EpochResult, HFResult
 from private_mcmc.audit.experiments.images import Images
 from private_mcmc.audit.experiments.networks import Network, lenet
 from private_mcmc.audit.experiments.sgld import SGLD, Neighbour, epoch
 from private_mcmc.audit.experiments.store import Arrays, ChunkStore
 from private_mcmc.audit.threshold import Scores, bound_at_best
 from private_mcmc.errors import DeclarationError
-
-if TYPE_CHECKING:
-    from private_mcmc.report import Report
 
 _TEST_IMAGES = 256
 _LEAST_PROBABILITY = 1e-6
@@ -207,77 +203,13 @@ class HFExperiment:
         return bound_at_best(scores, bound), float(bound(ErrorCounts(nothing, nothing, half, half))[0])
 
 
-@dataclass(frozen=True)
-class EpochResult:
-    """One epoch's networks.
-
-    Attributes:
-        epoch: epochs of training.
-        epsilon_lower: what the attack proves, each epoch with its own failure probability.
-        largest: the most that so many networks can prove.
-        statement: the accountant's claim, ``None`` without clipping.
-        accuracy: mean over all networks on images nobody trained on.
-        without, with_row: mean probability that networks trained without and with the adversarial row
-            give its label to it.
-    """
-
-    epoch: int
-    epsilon_lower: float
-    largest: float
-    statement: Statement | None
-    accuracy: float
-    without: float
-    with_row: float
-
-
-@dataclass(frozen=True)
-class HFResult:
-    """Lower bounds epoch by epoch beside the claim, which without clipping is that there is none."""
-
-    experiment: HFExperiment
-    epochs: tuple[EpochResult, ...]
-
-    def upper(self, at: EpochResult) -> float:
-        """The claimed ``ε`` at the experiment's ``δ``; infinite without clipping."""
-        return float("inf") if at.statement is None else at.statement.epsilon(self.experiment.delta)
-
-    @property
-    def sound(self) -> bool:
-        """True if no epoch's lower bound exceeds its claim."""
-        return all(at.epsilon_lower <= self.upper(at) for at in self.epochs)
-
-    @property
-    def report(self) -> Report:
-        """Table and plots."""
-        from private_mcmc.audit.experiments.page import hf_report
-
-        return hf_report(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "experiment": asdict(self.experiment),
-            "sound": self.sound,
-            "epochs": [
-                {
-                    "epoch": at.epoch,
-                    "epsilon_lower": at.epsilon_lower,
-                    "epsilon_upper": self.upper(at),
-                    "largest_provable": at.largest,
-                    "accuracy": at.accuracy,
-                    "probability_without_row": at.without,
-                    "probability_with_row": at.with_row,
-                }
-                for at in self.epochs
-            ],
-        }
-
-
 def _started(network: Network, seed: np.random.SeedSequence, count: int) -> tuple[jax.Array, jax.Array]:
     words = seed.generate_state(2, np.uint32)
     key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
     for_start, for_steps = jax.random.split(key)
-    return jax.vmap(network.start)(jax.random.split(for_start, count)), jax.random.split(for_steps, count)
+    return jax.jit(jax.vmap(network.start))(jax.random.split(for_start, count)), jax.random.split(
+        for_steps, count
+    )
 
 
 def _folded(keys: jax.Array, number: int) -> jax.Array:

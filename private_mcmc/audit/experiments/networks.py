@@ -87,7 +87,7 @@ def _network(shapes: dict[str, tuple[int, int]], logits: Callable[[Layers, jax.A
             for name, shape in shapes.items()
         }
 
-    example = layers(jax.random.key(0))
+    example = {name: (jnp.zeros(shape, jnp.float32), jnp.zeros(shape[1])) for name, shape in shapes.items()}
     _, unravel = ravel_pytree(example)
     numbered: Any = {
         name: jax.tree.map(lambda leaf, at=index: jnp.full(leaf.shape, at), example[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from private_mcmc.audit.experiments.hf import HFResult
+from private_mcmc.audit.experiments.hf_result import HFResult
 from private_mcmc.audit.experiments.noise import NoiseResult
 from private_mcmc.report import Facts, Line, Note, Plot, Plots, Report, Rule, Table, Verdict, floats, number
 
