@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency, check_count, check_positive, is_number
 
 Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
 BatchScheme = Literal["poisson", "truncated_poisson", "fixed", "cyclic"]
+Storage = Literal["float64", "float32"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class Schedule:
             ``inf`` without projection.
         box: half-widths of the box around the origin (coordinates of ``θ``, diagonal ``M``) that the
             states are clipped to; with ``None``, a finite ``diameter`` is that of a ball around the origin.
+        storage: the type that real numbers of rows are stored in, inside their bounds; products, sums, states
+            and noise are float64 with either.
         release: what leaves the curator's side: ``"last"``, ``"path"``, a tuple of steps, ``Average``.
 
     Raises:
@@ -111,6 +114,7 @@ class Schedule:
     batch: Batch | None = None
     diameter: float = math.inf
     box: tuple[float, ...] | None = None
+    storage: Storage = "float64"
     release: Release = "path"
 
     def __post_init__(self) -> None:
@@ -126,6 +130,8 @@ class Schedule:
             raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")
         if not all(is_number(step) and 0 < step < math.inf for step in steps):
             raise DeclarationError("step_size: every entry must be positive and finite.")
+        if self.storage not in get_args(Storage):
+            raise DeclarationError(f"storage={self.storage!r}: one of {', '.join(get_args(Storage))}.")
         if self.box is not None:
             self._check_box(self.box)
         self._check_release()

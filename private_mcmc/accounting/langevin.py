@@ -23,6 +23,8 @@ _BASE = (
     "the chain's noise is exactly Gaussian, independent of the data and never reused",
 )
 
+_NARROW = "rows are stored in float32 inside their bounds; products, sums, states and noise are float64"
+
 
 def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float | None = None) -> Statement:
     """The statement of the states released by a run: every bound that is proved for it.
@@ -59,7 +61,8 @@ def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float 
     found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature, delta), best]
     theorems = tuple(dict.fromkeys(bound.theorem for bound in found))
     quoted = (line for bound in found for line in bound.assumptions)
-    assumptions = tuple(dict.fromkeys((*_BASE, _rounding(schedule), *quoted)))
+    stored = () if schedule.storage == "float64" else (_NARROW,)
+    assumptions = tuple(dict.fromkeys((*_BASE, _rounding(schedule), *stored, *quoted)))
     argument = Argument(
         "; and ".join(theorems), assumptions, _constants(schedule, curvature, tuple(found)), "langevin"
     )

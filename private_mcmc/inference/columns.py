@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.modeling import Rows
+from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -74,9 +75,9 @@ def checked_columns(
 
 
 def on_device(
-    rows: Rows, columns: Columns, n: int, layout: Layout = ONE_DEVICE
+    rows: Rows, columns: Columns, n: int, layout: Layout = ONE_DEVICE, storage: Storage = "float64"
 ) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Rows padded to ``layout.slots(n)`` and mapped into their domains, and which are present, in float64.
+    """Rows padded to ``layout.slots(n)`` and mapped into their domains, and which are present.
 
     Over several devices each gets its share, and no device ever holds all rows.
     """
@@ -88,7 +89,7 @@ def on_device(
     }
     with jax.enable_x64(True):
         if layout.mesh is None:
-            return rows.project(padded), jnp.arange(slots) < count
+            return rows.project(padded, storage), jnp.arange(slots) < count
         sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
         def spread(local: npt.NDArray[Any]) -> jax.Array:
@@ -97,4 +98,4 @@ def on_device(
             return whole
 
         present = spread(np.arange(slots) < count)
-        return rows.project({name: spread(local) for name, local in padded.items()}), present
+        return rows.project({name: spread(local) for name, local in padded.items()}, storage), present

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.by_site import BySite
 from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
 from private_mcmc.modeling import Binary, Domain, Real, RowModel, Rows, Site, read
-from private_mcmc.schedule import Batch, Matrix, Release, Schedule
+from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage
 from private_mcmc.target import Adjacency
 
 
@@ -54,6 +54,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     temper: float = 1.0
     preconditioner: Matrix | None = None
     rows: Rows | None = None
+    storage: Storage = field(default="float64", kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.model):
@@ -91,6 +92,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
             batch=parts.batch,
             diameter=parts.diameter,
             box=parts.box,
+            storage=self.storage,
             release=release,
         )
 

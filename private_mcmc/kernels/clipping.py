@@ -28,6 +28,15 @@ class ClippedGradient:
     total: Callable[[jax.Array, Any], jax.Array]
 
 
+def widened(columns: Columns) -> dict[str, jax.Array]:
+    """Real columns in the widest float in force; whole numbers as they are."""
+    wide = jax.dtypes.canonicalize_dtype(jnp.float64)
+    return {
+        name: column.astype(wide) if jnp.issubdtype(column.dtype, jnp.floating) else column
+        for name, column in columns.items()
+    }
+
+
 def inside(clip: float, entries: int) -> float:
     """The clip, less the rounding of a norm of ``entries`` squares and of the products after it.
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.kernels.clipping import ClippedGradient, Columns, inside, weight
+from private_mcmc.kernels.clipping import ClippedGradient, Columns, inside, weight, widened
 from private_mcmc.kernels.gradient_layers import layered
 from private_mcmc.kernels.layers import find_layers
 from private_mcmc.kernels.whitening import Whitening
@@ -88,13 +88,13 @@ def _in_blocks(of_block: BlockSum, u: jax.Array, rows: GeneralRows, each: int) -
     elements = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
     size = max(1, min(count, elements // max(each, 1)))
     if size == count:
-        return of_block(u, rows.columns, rows.present)
+        return of_block(u, widened(rows.columns), rows.present)
 
     def add(i: jax.Array, total: jax.Array) -> jax.Array:
         first = jnp.minimum(i * size, count - size)
         block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, size), rows)
         own = first + jnp.arange(size) >= i * size
-        return total + of_block(u, block.columns, block.present & own)
+        return total + of_block(u, widened(block.columns), block.present & own)
 
     whole: jax.Array = jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros_like(u))
     return whole

@@ -18,6 +18,7 @@ from private_mcmc.accounting import gradient_limit
 from private_mcmc.kernels.batches import StepKeys, batch_sum
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.projection import projection
+from private_mcmc.kernels.storage import stored
 from private_mcmc.kernels.whitening import Whitening, noise_colour, whitening
 from private_mcmc.modeling import RowModel
 from private_mcmc.schedule import Schedule
@@ -68,7 +69,9 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together
-    data_gradient = batch_sum(clipped_gradient(model, change, schedule.clip, states), schedule)
+    data_gradient = batch_sum(
+        stored(clipped_gradient(model, change, schedule.clip, states), schedule.storage), schedule
+    )
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
     limit = gradient_limit(schedule)

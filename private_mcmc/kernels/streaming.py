@@ -109,7 +109,7 @@ def streamed_runner(
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
 
     def add(total: jax.Array, u: jax.Array, k: jax.Array, keys: StepKeys, block: Block) -> jax.Array:
-        prepared = program.prepare(rows.project(block.columns), block.present)
+        prepared = program.prepare(rows.project(block.columns, schedule.storage), block.present)
         return total + program.data(u, k, keys, prepared, Place(0, block.first))
 
     def move(
