@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Constrain, Decision, Declaration
 from private_mcmc.inference.job import Job
@@ -90,6 +90,7 @@ def run_declared(
     else:
         n, storage = schedule.num_rows, schedule.storage
         rows, present = on_device(declared.rows, dict(columns), n, declared.layout, storage)
+        _test_curvature(declared, decision, rows, present)
         output = _follow(schedule, partial(decision.runner.run, columns=rows, present=present), job, session)
     if not releases():
         return None
@@ -107,6 +108,26 @@ def run_declared(
     if session.curator and output.states is not None:
         shares = clipping_shares(decision.reading, schedule, rows, present, output.states)
     return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output, shares))
+
+
+def _test_curvature(
+    declared: Declaration, decision: Decision, rows: dict[str, jax.Array], present: jax.Array
+) -> None:
+    """Run the declared test of curvature, if there is one; what it finds is released, so it may be said.
+
+    Raises:
+        NotPrivate: if less was found than the run relies on. The test is paid for.
+    """
+    test, proposed = decision.curvature_test, declared.curvature
+    if test is None or proposed is None:
+        return
+    found = test.release(rows, present).floor.lower
+    if not found >= proposed.at_least:
+        raise NotPrivate(
+            f"the private test found curvature of at least {found:.6g}; the run relies on "
+            f"{proposed.at_least:g}. Nothing was run; the test stays paid for. Propose less, or temper more.",
+            decision.report,
+        )
 
 
 def clipping_shares(
