@@ -52,11 +52,24 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
     budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
     facts = facts_of(model, reading, N, TARGET.adjacency, budget, {})
     policy = GeneralPolicy(facts, multiple, 0.1, GUESS)
-    statement = accounting.adaptive(budget, TARGET.adjacency, ())
-    return Plan(model, reading, rows, TARGET, N, {}, "run", policy, statement, GUESS)
+    return Plan(
+        model=model,
+        reading=reading,
+        rows=rows,
+        target=TARGET,
+        n=N,
+        model_args={},
+        guarantee="run",
+        temper=1.0,
+        policy=policy,
+        statement=accounting.adaptive(budget, TARGET.adjacency, ()),
+        certificate=None,
+        prediction=GUESS,
+        make=lambda *_: (policy, GUESS),
+    )
 
 
-SLOWER = ("centred groups", "through tanh")
+SLOWER = ("unknown scale", "centred groups", "non-centred groups", "through tanh")
 
 
 @pytest.mark.parametrize(
