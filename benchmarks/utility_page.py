@@ -32,8 +32,8 @@ _METRICS = {
 }
 _STYLES = ("solid", "dashed", "dotted")
 _COLOURS = 5
-# What a reader can tell apart on a logarithmic axis.
-_SMALLEST = 1e-3
+# What a reader can tell apart on a logarithmic axis; larger values are in the table alone.
+_SMALLEST, _LARGEST = 1e-3, 100.0
 
 
 def page(store: Store, abouts: Mapping[str, str]) -> Report:
@@ -118,7 +118,7 @@ def _remarks(results: Sequence[Result]) -> list[Block]:
 
 
 def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
-    drawn: list[Any] = []
+    drawn: list[Line | Band | Rule] = []
     private = [
         name for name in _names(results) if any(r.epsilon is not None for r in _measured(results, name))
     ]
@@ -150,8 +150,15 @@ def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
         description=f"{_METRICS[metric]} against ε for every private method on {dataset}; lower is better",
         x_log=True,
         y_log=True,
+        y_range=_visible(drawn),
         x_ticks=tuple((epsilon, f"{epsilon:g}") for epsilon in _epsilons(results)),
     )
+
+
+def _visible(drawn: Sequence[Line | Band | Rule]) -> tuple[float, float] | None:
+    heights = [y for line in drawn if isinstance(line, Line) for y in line.y if y <= _LARGEST]
+    heights += [rule.at for rule in drawn if isinstance(rule, Rule)]
+    return (min(heights) / 2, max(heights) * 2) if heights else None
 
 
 def _measured(results: Sequence[Result], name: str) -> list[Result]:
