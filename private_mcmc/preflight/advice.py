@@ -127,7 +127,9 @@ def _radius_of_all(row_model: RowModel, radius: float) -> list[Advice]:
 
 
 def _prior(row_model: RowModel, needed: float, text: str) -> Advice:
-    weakest = [site.name for site in row_model.prior.sites if not site.lower >= needed]
+    real = {site.name for site in row_model.sites if site.support == "real"}
+    weak = [site.name for site in row_model.prior.sites if not site.lower >= needed]
+    weakest = [name if name in real else f"the unconstrained value of {name}" for name in weak]
     sites = (
         f" on {', '.join(weakest)}: Normal with sd ≤ {number(rounded_down(needed**-0.5))}" if weakest else ""
     )

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
+from scipy.interpolate import Akima1DInterpolator
 
 from private_mcmc.preflight.quadrature import rounding_of
 
@@ -69,8 +70,7 @@ class Frame:
             ends = self.center[axis] + self.scale[axis] * np.sinh(self.edges)
             first, second = p.values.sum(axis=others), q.values.sum(axis=others)
             gap = float(np.abs(first - second).sum())
-            width, middle = np.diff(ends), 0.5 * (ends[1:] + ends[:-1])
-            found.append((gap, Marginals(axis, middle, first / width, second / width)))
+            found.append((gap, Marginals(axis, *_smooth(ends, first, second))))
         return max(found, key=lambda entry: entry[0])[1]
 
     def box(self, cell: tuple[int, ...], last: int) -> Box:
@@ -83,9 +83,19 @@ class Frame:
         )
 
 
+def _smooth(ends: Array, *masses: Array) -> tuple[Array, ...]:
+    """Points where the mass is, and densities there: their logs interpolated between the panels' middles."""
+    middle = 0.5 * (ends[1:] + ends[:-1])
+    logs = [np.log(np.maximum(mass / np.diff(ends), 1e-300)) for mass in masses]
+    cdfs = [np.concatenate([[0.0], np.cumsum(mass)]) for mass in masses]
+    inner = [end for cdf in cdfs for end in np.interp([1e-3, 1 - 1e-3], cdf, ends)]
+    x = np.linspace(max(min(inner), middle[0]), min(max(inner), middle[-1]), 161)
+    return x, *(np.exp(Akima1DInterpolator(middle, log)(x)) for log in logs)
+
+
 @dataclass(frozen=True)
 class Marginals:
-    """Two marginal densities of one axis: ``x``, ``p``, ``q`` at the middles of its panels."""
+    """Two marginal densities of one axis, for a plot: ``p``, ``q`` at the points ``x``."""
 
     axis: int
     x: Array

@@ -18,7 +18,13 @@ from private_mcmc.target import Target
 
 
 def certificates(
-    row_model: RowModel, known: Constants, *, n: int, temper: float, target: Target
+    row_model: RowModel,
+    known: Constants,
+    *,
+    n: int,
+    temper: float,
+    target: Target,
+    whole_curve: bool = True,
 ) -> tuple[Statement, ...]:
     """Every certificate whose assumptions are proved, best at the target first.
 
@@ -28,6 +34,8 @@ def certificates(
       the prior's less ``wn`` times a row's curvature for others;
     - bounded gradient: ``2B/√μ_K``-GDP, ``B = wnC``;
     - exact conjugate families, where clipping is idle.
+
+    ``whole_curve=False`` leaves the exact ones at the target's ε alone, which is quicker.
 
     **Guarantee**: each holds for one exact draw of ``known.subject``. None where that is no posterior.
     """
@@ -45,7 +53,7 @@ def certificates(
         bound = temper * n * known.gradient * (1 + 1e-12)
         found.append(posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency))
     if known.subject == "posterior":
-        found += conjugate_certificates(row_model, n=n, temper=temper, target=target)
+        found += conjugate_certificates(row_model, n=n, temper=temper, target=target, whole_curve=whole_curve)
     return tuple(sorted(found, key=lambda statement: _rank(statement, target)))
 
 

@@ -26,17 +26,18 @@ from private_mcmc.modeling.values import Value, of_domain
 from private_mcmc.target import Adjacency, Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
-_FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.6, 2.0, 3.0, 5.0, 12.0, 30.0)
+_FACTORS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 5.0, 12.0, 30.0)
 _RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
 
 
 def conjugate_certificates(
-    row_model: RowModel, *, n: int, temper: float, target: Target
+    row_model: RowModel, *, n: int, temper: float, target: Target, whole_curve: bool = True
 ) -> tuple[Statement, ...]:
     """The exact statement of a conjugate model, if the model is proved to be one.
 
     The family of the one latent and of the one observed site, and how the latent enters it, are read
-    from the program; the prior's parameters are public constants of it.
+    from the program; the prior's parameters are public constants of it. Without ``whole_curve`` the
+    statement speaks of the target's ε alone.
     """
     if not _is_one_of_each(row_model):
         return ()
@@ -46,7 +47,7 @@ def conjugate_certificates(
     finder = finders.get(row_model.sites[0].family)
     if finder is None:
         return ()
-    epsilons = tuple(target.epsilon * factor for factor in _FACTORS)
+    epsilons = tuple(target.epsilon * factor for factor in (_FACTORS if whole_curve else (1.0,)))
     found = finder(row_model, _Asked(n, temper, epsilons, target.adjacency))
     return () if found is None else (found,)
 

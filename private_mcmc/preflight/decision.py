@@ -81,9 +81,9 @@ def examine(
     known = constants(row_model, clip, metric)
 
     def certify(at: float) -> tuple[Statement, ...]:
-        return certificates(row_model, known, n=n, temper=at, target=target)
+        return certificates(row_model, known, n=n, temper=at, target=target, whole_curve=False)
 
-    proved = certify(temper)
+    proved = certificates(row_model, known, n=n, temper=temper, target=target)
     private = bool(proved) and meets(proved[0], target)
     refutation = None
     if not private and known.subject != "no posterior":
