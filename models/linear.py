@@ -76,7 +76,7 @@ def mean(y: Any = None) -> None:
 
 
 def mean_flat(y: Any = None) -> None:
-    """The same under a flat prior: a proper posterior, about which nothing is proved here."""
+    """The same under a flat prior: the posterior is proper, since the number of rows is public."""
     mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real, (), ()))
     with numpyro.plate("rows", y.shape[0]):
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
@@ -280,10 +280,15 @@ ENTRIES = (
         OUTCOMES,
         1000,
         TARGET,
-        "unknown",
-        "the posterior is proper and would do, but no theorem here takes an improper prior",
-        "improper",
-        provable="every posterior is N(mean of y, 1/1000): 2/√1000 = 0.0632-GDP",
+        "private",
+        "every posterior is N(mean of y, 1/1000): 2/√1000 = 0.0632-GDP",
+        Pair(
+            "outcomes 0, and one outcome 1 or −1",
+            lambda t: normal(t, 1000**-0.5, 1 / 1000),
+            lambda t: normal(t, 1000**-0.5, -1 / 1000),
+            -0.4,
+            0.4,
+        ),
     ),
     Entry(
         "mean_and_scale",

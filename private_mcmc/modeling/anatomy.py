@@ -20,6 +20,7 @@ _TRUNCATED = (
     dist.TwoSidedTruncatedDistribution,
 )
 _OF_A_BASE = (*_TRUNCATED, dist.ZeroInflatedProbs, dist.ZeroInflatedLogits, dist.TransformedDistribution)
+_WITHOUT_PARAMETERS = (dist.transforms.ExpTransform, dist.transforms.OrderedTransform)
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 
@@ -214,8 +215,10 @@ def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
 
 def _prior_family(fn: Any, transform: Any) -> str:
     """A transformed family keeps the name of its base only where its transform is that of its support."""
-    if type(fn) is dist.TransformedDistribution and list(fn.transforms) != [transform]:
-        return type(fn).__name__
+    if type(fn) is dist.TransformedDistribution:
+        own = [type(part) for part in fn.transforms]
+        if own != [type(transform)] or own[0] not in _WITHOUT_PARAMETERS:
+            return type(fn).__name__
     return family_name(fn)
 
 

@@ -45,9 +45,11 @@ def bounds(program: Program, given: Mapping[Variable, Value], targets: Iterable[
             for output, result in zip(equation.outputs, results, strict=True):
                 if output not in given:
                     known[output] = _representable(program, output, result)
-    return [
-        known[variable] if known[variable].defined else _nothing(program, variable) for variable in targets
-    ]
+    return [_claimed(program, variable, known[variable]) for variable in targets]
+
+
+def _claimed(program: Program, variable: Variable, value: Value) -> Value:
+    return value if value.defined else replace(_nothing(program, variable), defined=False)
 
 
 def evaluate(program: Program, outputs: Sequence[str], **inputs: np.ndarray) -> list[float]:
@@ -73,7 +75,7 @@ def _apply(equation: Equation, operands: list[Value], program: Program) -> list[
     if equation.name in _CALLS:
         return list(_inside(equation, operands))
     if equation.name in _TELLS_UNDEFINED and not all(operand.defined for operand in operands):
-        return [replace(_nothing(program, output), defined=True) for output in equation.outputs]
+        return [None] * len(equation.outputs)
     if equation.name == "split":
         parts = split(operands[0], equation.params)
         return [replace(part, defined=operands[0].defined) for part in parts]
@@ -87,7 +89,8 @@ def _of_constants(equation: Equation, program: Program) -> list[Value | None]:
     """Results that no input enters are computed, and widened by more than another compilation rounds."""
     if program.reads(equation.outputs) or not all(_kind(program, output) for output in equation.outputs):
         return [None] * len(equation.outputs)
-    values = [np.asarray(value, np.float64) for value in program.run(equation.outputs, {})]
+    with jax.enable_x64(True):
+        values = [np.asarray(value, np.float64) for value in program.run(equation.outputs, {})]
     if not all(np.all(np.isfinite(value)) for value in values):
         return [None] * len(values)
     slack = [_ROUNDING * float(np.max(np.abs(value), initial=0.0)) for value in values]

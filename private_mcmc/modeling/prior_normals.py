@@ -96,6 +96,7 @@ def _pushed_normal(program: Program, site: Site) -> Separable | None:
 NORMALS: Mapping[tuple[str, str], Rule] = {
     ("MixtureSameFamily(Normal)", "real"): _normal_mixture,
     ("TransformedDistribution(Normal)", "orderedvector"): _pushed_normal,
+    ("TransformedDistribution(Normal)", "positive"): _pushed_normal,
     ("LeftTruncatedDistribution(Normal)", "greaterthaneq"): _left_truncated,
     ("TwoSidedTruncatedDistribution(Normal)", "interval"): _truncated,
 }

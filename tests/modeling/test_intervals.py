@@ -189,6 +189,9 @@ def test_not_understood_is_unbounded():
     [
         lambda x: jnp.where(jnp.isnan(jnp.tanh(jnp.log(x))), 100.0, 0.0),
         lambda x: jnp.where(jnp.isnan(x / x), 100.0, 0.0),
+        lambda x: jnp.where(jnp.isnan(jnp.tanh(jax.nn.relu(jnp.log(x - 0.5)))), 100.0, 0.0),
+        lambda x: jnp.where(jnp.isnan(jnp.tanh(jnp.sqrt(x - 0.5).astype(jnp.float32))), 100.0, 0.0),
+        lambda x: jnp.where(jnp.tanh(x / x) >= -1, 0.0, 100.0),
         lambda x: jnp.clip(1 / x, 2.0, 3.0) * jnp.where(1 / x > 0, 1.0, -100.0),
         lambda x: jnp.clip(1 / (0 * x), -5.0, 5.0),
     ],
