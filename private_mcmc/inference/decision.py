@@ -132,6 +132,8 @@ def decide(declared: Declaration, n: int) -> Decision:
         raise NotPrivate(_posterior_refusal(report), report)
     proved, test, proposed = curvature(reading, schedule), None, declared.curvature
     if proposed is not None:
+        if schedule.storage != "float64":
+            raise DeclarationError("curvature=…: what is tested must be what runs; no storage='float32'.")
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
         proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
     if expectations is not None:

@@ -30,6 +30,7 @@ from private_mcmc.kernels import (
     clipped_share,
 )
 from private_mcmc.kernels.chain import ChainOutput
+from private_mcmc.kernels.clipping import widened
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel, Rows
 from private_mcmc.modeling.host import HostColumn
@@ -106,7 +107,7 @@ def run_declared(
     states = _states(decision.constrain, schedule, output, statement, job.provenance, session.num_warmup)
     shares = None
     if session.curator and output.states is not None:
-        shares = clipping_shares(decision.reading, schedule, rows, present, output.states)
+        shares = clipping_shares(decision.reading, schedule, widened(rows), present, output.states)
     return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output, shares))
 
 

@@ -77,7 +77,7 @@ def test_a_run_with_rows_in_float32_is_nearly_that_with_rows_in_float64():
 
     wide = draws(PrivateULA(model, 1e-3, 1.0))
     for other in (
-        draws(PrivateULA(model, 1e-3, 1.0, storage="float32")),
+        narrow := draws(PrivateULA(model, 1e-3, 1.0, storage="float32"), curator=True),
         draws(PrivateULA(model, 1e-3, 1.0, storage="float32"), rows_on_device=300),
     ):
         difference = np.abs(other.get_samples()["w"] - wide.get_samples()["w"])
@@ -85,6 +85,7 @@ def test_a_run_with_rows_in_float32_is_nearly_that_with_rows_in_float64():
         assert other.statement.gdp == wide.statement.gdp
         assert "float32" in str(other.statement.argument.assumptions)
         assert other.statement.verify()
+    np.testing.assert_array_equal(narrow.curator.clipped_shares.unsafe_value(), [0.0])
 
 
 def test_batches_of_narrow_rows_run():
@@ -109,5 +110,16 @@ def test_the_price_does_not_depend_on_the_storage():
         for storage in ("float64", "float32")
     ]
     assert prices[0] == prices[1]
+    tested = pmc.PrivateMCMC(
+        PrivateULA(logistic, 0.1, 1.0, storage="float32"),
+        rows=MODELS["affine"][1],
+        target=pmc.Target(9.0, 1e-6),
+        release="last",
+        num_steps=2,
+        guarantee="run",
+        curvature=pmc.ProposedCurvature(at_least=1.0, gdp=0.1, failure=1e-9),
+    )
+    with pytest.raises(DeclarationError, match="float32"):
+        tested.decide(N)
     with pytest.raises(DeclarationError, match="storage"):
         PrivateULA(logistic, 0.1, 1.0, storage="float16").schedule(**common)
