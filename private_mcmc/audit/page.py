@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from private_mcmc.audit.result import AuditResult
@@ -59,7 +61,7 @@ def audit_report(result: AuditResult) -> Report:
             "Every attack",
         ),
         Plots((_roc(result), _trade_off(result))),
-        *_gdp_plot(result),
+        _bounds_plot(result),
     )  # fmt: skip
     return Report(f"Audit of {result.mechanism}", blocks)
 
@@ -120,24 +122,25 @@ def _trade_off(result: AuditResult) -> Plot:
     )
 
 
-def _gdp_plot(result: AuditResult) -> tuple[Plot, ...]:
+def _bounds_plot(result: AuditResult) -> Plot:
+    """Every attack's lower bound beside the claim: of ``m`` where one is claimed, else of ``ε``."""
     claimed = result.statement.gdp
-    if claimed is None:
-        return ()
     places = floats(range(len(result.attacks)))
-    low = floats(a.bounds.gdp for a in result.attacks)
-    middle = floats(a.bounds.gdp_estimate for a in result.attacks)
-    return (
-        Plot(
-            "What each attack shows of m",
-            "Gaussian DP parameter m",
-            "",
-            (
-                Interval(places, low, middle, tuple(map(max, low, middle)), "lower bound to estimate", 1),
-                Rule("x", claimed, "claimed"),
-            ),
-            "For each attack the lower bound and the estimate of m, beside the claimed upper bound.",
-            y_range=(-0.6, len(places) + 0.2),
-            y_ticks=tuple((at, a.name) for at, a in zip(places, result.attacks, strict=True)),
-        ),
+    if claimed is None:
+        name = _WORDS["epsilon"].format(delta=result.delta)
+        low = floats(attack.bounds.epsilon for attack in result.attacks)
+        middle, label, upper = low, "lower bound", result.statement.epsilon(result.delta)
+    else:
+        name, label, upper = _WORDS["gdp"], "lower bound to estimate", claimed
+        low = floats(attack.bounds.gdp for attack in result.attacks)
+        middle = floats(attack.bounds.gdp_estimate for attack in result.attacks)
+    drawn = Interval(places, low, middle, tuple(map(max, low, middle)), label, 1)
+    return Plot(
+        "What each attack shows",
+        name,
+        "",
+        (drawn, Rule("x", upper, "claimed")) if math.isfinite(upper) else (drawn,),
+        "For each attack its lower bound beside the claimed upper bound.",
+        y_range=(-0.6, len(places) + 0.2),
+        y_ticks=tuple((at, attack.name) for at, attack in zip(places, result.attacks, strict=True)),
     )

@@ -16,7 +16,19 @@ from private_mcmc.audit.auditing import audit_at
 from private_mcmc.audit.result import AuditResult
 from private_mcmc.audit.settings import POINTS, Setting, settings
 from private_mcmc.errors import DeclarationError
-from private_mcmc.report import Block, Facts, Heading, Line, Plot, Report, Table, Verdict, floats, number
+from private_mcmc.report import (
+    Block,
+    Facts,
+    Heading,
+    Line,
+    Plot,
+    Plots,
+    Report,
+    Table,
+    Verdict,
+    floats,
+    number,
+)
 
 _FEWEST_RUNS = 200
 
@@ -146,7 +158,7 @@ def _blocks(swept: Sweep) -> tuple[Block, ...]:
             )
         ),
         *(_tightness(swept, field) for field in ("release", "model", "kernel", "adjacency")),
-        _tightness_plot(swept),
+        Plots((_bounds_plot(swept), _tightness_plot(swept))),
         Heading("Every setting: lower bound … claimed upper bound"),
         Table(
             ("setting", "ε", "at δ", "δ", "at ε", "m"),
@@ -172,6 +184,28 @@ def _tightness(swept: Sweep, field: str) -> Table:
             for name, values in groups.items()
         ),
         f"Tightness by {field}",
+    )
+
+
+def _bounds_plot(swept: Sweep) -> Plot:
+    """Every comparison as a dot below the diagonal, or a bug."""
+    found = [(c.quantity, c.upper, c.lower) for one in swept.found for c in one.result.comparisons]
+    dots = []
+    for color, (quantity, word) in enumerate((("epsilon", "ε"), ("delta", "δ"), ("gdp", "m"))):
+        shown = [
+            (upper, lower) for q, upper, lower in found if q == quantity and lower > 0 and upper < np.inf
+        ]
+        uppers, lowers = floats(upper for upper, _ in shown), floats(lower for _, lower in shown)
+        dots.append(Line(uppers, lowers, word, color, "none", marker=True))
+    ends = floats((1e-3, 1e2))
+    return Plot(
+        "Lower bounds against claimed upper bounds",
+        "claimed upper bound",
+        "lower bound",
+        (*dots, Line(ends, ends, "equal: above it a claim is refuted", 4, "dotted")),
+        "Every lower bound above zero against the finite claim it is compared with, on log axes.",
+        x_log=True,
+        y_log=True,
     )
 
 

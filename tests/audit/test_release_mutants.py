@@ -46,7 +46,7 @@ def test_a_filter_that_adds_up_an_eighth_of_each_cost_is_caught(monkeypatch):
     change = Change(ledger_filter, "return level**2", "return level**2 / 8")
     broken = changed_module(ledger_filter, change)
     monkeypatch.setattr(noised, "filter_for", broken.filter_for)
-    assert refuted(noised.filtered("gdp")("replace_one"), 10_000)
+    assert refuted(noised.filtered("gdp")("replace_one"), 4_000)
 
 
 @pytest.mark.parametrize("build", ["laplace_noise", "gaussian_noise"])
@@ -64,4 +64,4 @@ def test_noise_drawn_too_small_is_refused_by_its_own_privacy_map(build):
 def test_the_same_releases_unbroken_are_not_refuted():
     assert not refuted(noised.propose_test_release("replace_one"), 400)
     assert not refuted(noised.second_moments("replace_one"), 400)
-    assert not refuted(noised.filtered("gdp")("replace_one"), 10_000)
+    assert not refuted(noised.filtered("gdp")("replace_one"), 4_000)

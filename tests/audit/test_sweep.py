@@ -49,7 +49,7 @@ def test_no_claim_of_noise_filters_and_exact_posteriors_is_refuted():
     ]
     found = sweep(part, num_runs=1_000)
     assert found.sound, found.refuted
-    assert all(one.result.tightness > 0.1 for one in found.found)
+    assert sum(one.result.tightness > 0.2 for one in found.found) > len(found.found) / 2
 
 
 def test_the_report_of_a_sweep_names_every_setting():

@@ -13,7 +13,7 @@ from private_mcmc.errors import DeclarationError
 _ROUNDS = 50
 _OVERSHOOT = 1.05
 # In logits: how much surer than of the row's label a model shall be of another class.
-_MARGIN = 2.0
+_MARGIN = 4.0
 _CANDIDATES = 8
 
 

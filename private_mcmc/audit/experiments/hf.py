@@ -53,12 +53,12 @@ class HFExperiment:
 
     num_rows: int = 512
     models: int = 50
-    epochs: int = 12
+    epochs: int = 16
     batch_size: int = 4
-    learning_rate: float = 0.001
+    learning_rate: float = 0.02
     clip: float | None = None
     as_rows: int = 60_000
-    surrogates: int = 4
+    surrogates: int = 10
     delta: float = 1e-5
     failure_probability: float = 0.1
     chunk: int = 100
