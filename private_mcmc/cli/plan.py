@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ from private_mcmc.cli.declared import (
     read_rows,
 )
 from private_mcmc.cli.preflight import load_model, read_arguments
+from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ def plan(
     epsilon: Epsilon,
     delta: Delta,
     adjacency: AdjacencyOption = "replace_one",
+    guarantee: Annotated[str, typer.Option(help="'posterior' or 'run'")] = "posterior",
+    max_error: Annotated[
+        float | None, typer.Option(help="refuse a larger predicted error, in posterior sds")
+    ] = None,
+    frontier: Annotated[bool, typer.Option(help="also predict errors at other ε and n")] = False,
     args: ArgsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -39,18 +45,34 @@ def plan(
     from private_mcmc.plan import plan as make
 
     target = Target(epsilon, delta, check_adjacency(adjacency))
-    made = make(load_model(model), read_rows(rows), target, n=n, model_args=read_arguments(args))
+    if guarantee not in ("posterior", "run"):
+        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
+    wanted: Literal["posterior", "run"] = "posterior" if guarantee == "posterior" else "run"
+    made = make(
+        load_model(model),
+        read_rows(rows),
+        target,
+        n=n,
+        guarantee=wanted,
+        model_args=read_arguments(args),
+        max_error=max_error,
+    )
+    elsewhere = made.frontier() if frontier else None
     if as_json:
-        typer.echo(json.dumps(record(made), ensure_ascii=False))
+        extra = {} if elsewhere is None else {"frontier": elsewhere.to_dict()["points"]}
+        typer.echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
         return
-    typer.echo(f"predicted error of posterior means: {made.prediction.rms:.2f} posterior sd")
+    made.show()
     typer.echo(str(made.statement.summary(delta)))
+    if elsewhere is not None:
+        elsewhere.show()
 
 
 def record(made: Plan) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         "guarantee": made.guarantee,
+        "temper": made.temper,
         "n": made.n,
         "gdp": made.budget,
         "prediction": made.prediction._asdict(),

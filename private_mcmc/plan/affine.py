@@ -20,7 +20,7 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate, NotYetSupported
 from private_mcmc.modeling import Predictor, RowModel
 from private_mcmc.plan.conclusion import calibrated_draws, drift_corrected_mean
-from private_mcmc.plan.metric import Estimate, first_estimate, next_estimate, query, root_of
+from private_mcmc.plan.metric import NOISE, Estimate, first_estimate, next_estimate, query, root_of
 from private_mcmc.plan.outcomes import possible_outcomes
 from private_mcmc.plan.reach import CELLS, Reach, cell_of
 from private_mcmc.plan.stages import (
@@ -139,7 +139,10 @@ class AffinePolicy:
         step = max(schedule.step_sizes)
         time = step * (schedule.num_steps - burn)
         mean = drift_corrected_mean(states[burn:], step, kept * np.eye(self.dim))
-        monte_carlo, bias = math.sqrt(2 / time) / kept, found.bias(clip)
+        # The correction is as uncertain as the share of the curvature that is not known.
+        corrected = mean - states[burn:-1].mean(axis=0)
+        drift = math.sqrt(np.mean(corrected**2)) * (1 - kept + NOISE)
+        monte_carlo, bias = math.sqrt(2 / time) / kept, math.hypot(found.bias(clip), drift)
         spread = np.eye(self.dim) * (1 + monte_carlo**2 + bias**2)
         draws = calibrated_draws(states[burn + 1 :], mean, spread, kept * time) @ root.T
         return Conclusion(draws, Prediction(math.hypot(bias, monte_carlo), bias, monte_carlo, step / 4))

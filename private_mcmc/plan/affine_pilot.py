@@ -92,6 +92,7 @@ def rehearse(policy: AffinePolicy, columns: Columns, seed: int) -> Conclusion:
     weight, random = policy.num_rows / count, np.random.default_rng(seed)
     history: History = ()
     with jax.enable_x64(True):
+        plain = jax.vmap(policy.predictor.design)(columns), jax.vmap(policy.predictor.offset)(columns)
         while (stage := policy.next(history)) is not None:
             value: SecondMoments | Counts | Array
             if isinstance(stage, MomentsStage):
@@ -102,7 +103,7 @@ def rehearse(policy: AffinePolicy, columns: Columns, seed: int) -> Conclusion:
                 sd = stage.mechanism.noise.sd
                 value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
             else:
-                value = _path(policy, stage, columns, weight, len(history) + 64 * seed)
+                value = _path(policy, stage, columns, plain, weight, len(history) + 64 * seed)
             history = (*history, Bought(stage, value))
         return policy.conclude(history)
 
@@ -120,7 +121,15 @@ def _moments(
     return SecondMoments(matrix, sd, stage.statement)
 
 
-def _path(policy: AffinePolicy, stage: PathStage, columns: Columns, weight: float, seed: int) -> Array:
+def _path(
+    policy: AffinePolicy,
+    stage: PathStage,
+    columns: Columns,
+    plain: tuple[jax.Array, jax.Array],
+    weight: float,
+    seed: int,
+) -> Array:
+    """A path on made-up rows whose designs and offsets are ``plain``."""
     schedule = stage.schedule
     predictor = policy.predictor if stage.reading is None else stage.reading.predictor
     if predictor is None:
@@ -128,11 +137,11 @@ def _path(policy: AffinePolicy, stage: PathStage, columns: Columns, weight: floa
     if stage.derived is not None:
         columns = {**columns, **jax.vmap(stage.derived)(columns)}
     root = jnp.linalg.cholesky(jnp.asarray(schedule.preconditioner))
-    design = jax.vmap(predictor.design)(columns) @ root
+    design = plain[0] @ root
     states = _follow(
         predictor.loss,
         design,
-        jax.vmap(predictor.offset)(columns),
+        plain[1],
         columns,
         schedule.clip / jnp.maximum(jnp.linalg.norm(design, axis=1), 1e-300),
         root.T @ policy.precision @ root,

@@ -9,6 +9,7 @@ from typing import Any
 
 from private_mcmc.plan.stages import Prediction
 from private_mcmc.report import Block, Line, Plot, Report, Table, floats, number
+from private_mcmc.report.blocks import Cell
 
 Predict = Callable[[float, int], Prediction]
 
@@ -44,7 +45,7 @@ class Frontier:
 
     def report(self) -> Report:
         """A table, and a plot where there is something to draw."""
-        rows = tuple(
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
             (number(p.epsilon), p.n, *(number(part, 2) for part in p.prediction[:3])) for p in self.points
         )
         columns = ("ε", "n", "error", "of it: bounded influence", "of it: noise")

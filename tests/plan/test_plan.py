@@ -13,7 +13,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.plan.outcomes import possible_outcomes
-from tests.examples_of_models import bent, flat_prior, logistic
+from tests.examples_of_models import flat_prior, logistic
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
 TARGET = pmc.Target(epsilon=3.0, delta=1e-6)
@@ -133,13 +133,6 @@ def test_the_released_moments_come_with_the_run(planned, people):
 @pytest.mark.parametrize(
     ("model", "rows", "target", "error", "words"),
     [
-        (
-            bent,
-            pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(-1.0, 1.0)),
-            TARGET,
-            pmc.NotYetSupported,
-            "predictor",
-        ),
         (logistic, pmc.Rows(X=pmc.Real(3), y=pmc.Binary()), TARGET, pmc.NotPrivate, "Ball"),
         (flat_prior, ROWS, TARGET, pmc.NotYetSupported, "prior"),
         (logistic, ROWS, pmc.Target(3.0, 0.0), pmc.DeclarationError, "delta"),
