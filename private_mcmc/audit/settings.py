@@ -44,6 +44,15 @@ class Setting:
         """In words."""
         return f"{self.model}, {self.kernel}, {self.release}, {self.adjacency}"
 
+    @property
+    def family(self) -> str:
+        """What kind of release it is."""
+        if self.release in MECHANISMS:
+            return "values with noise"
+        if self.release == "posterior":
+            return "exact posterior draw"
+        return "averages of a chain" if self.release in AVERAGES else f"states of a chain: {self.release}"
+
     def build(self) -> Mechanism:
         """The mechanism; nothing is traced or compiled before."""
         if self.release in MECHANISMS:
