@@ -38,12 +38,12 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.bench
+bench: $(VENV)/.bench peers
 	$(BIN)/python benchmarks/demo_utility.py
 	$(BIN)/python benchmarks/tightness.py
 	$(BIN)/python benchmarks/randomness.py
 	$(BIN)/python benchmarks/zoo_verdicts.py
-	$(BIN)/python benchmarks/kernels.py
+	$(BIN)/python benchmarks/kernels.py --out build/kernels.json
 
 # Peers that need other versions of our dependencies; one that cannot be installed is reported, not fatal.
 build/peers/%/.installed: benchmarks/peers/%.txt
@@ -52,7 +52,7 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 	touch $@
 
 peers:
-	-$(MAKE) --keep-going build/peers/d3p/.installed build/peers/diffprivlib/.installed
+	-$(MAKE) --keep-going build/peers/d3p/.installed build/peers/diffprivlib/.installed build/peers/opacus/.installed
 
 bench-utility: $(VENV)/.bench peers
 	$(BIN)/python benchmarks/utility.py --json build/utility.json --resume --html build/utility.html

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from kernels_problems import CLIP, Problem, logistic, many, medians, pmc_key, repeats_of
+from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians, repeats_of
 
 import private_mcmc as pmc
 from private_mcmc.kernels.batches import batch_sum
@@ -26,8 +26,8 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
 
     n, count = problem.n, 200
     kernel = pmc.PrivateSGLD(logistic, 1e-9, CLIP, batch_size=size)
-    step, rows = problem.step(kernel)
-    fixed, fixed_rows = problem.step(pmc.PrivateSGLD(logistic, 1e-9, CLIP, scheme="cyclic", batch_size=size))
+    given = pmc.PrivateSGLD(logistic, 1e-9, CLIP, scheme="cyclic", batch_size=size)
+    (mine, rows), (bare, fixed_rows) = problem.steps(kernel, count), problem.steps(given, count)
 
     def log_density(u: jax.Array, batch: Any) -> jax.Array:
         sign = 2.0 * batch["y"] - 1.0
@@ -45,8 +45,8 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
         return one
 
     blackjaxs = many(rivals_step(jax.random.key(3)), count)
-    guarded = many(rivals_step(pmc_key(3)), count)
-    mine, bare, draw = many(step, count), many(fixed, count), many(drawing(problem, kernel), count)
+    guarded = many(rivals_step(chacha_key(3)), count)
+    draw = many(drawing(problem, kernel), count)
     u, present = problem.u, problem.present
     found = medians(
         lambda: mine(u[None], rows), lambda: draw(u, present), lambda: bare(u[None], fixed_rows),
@@ -64,11 +64,11 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
 def drawing(problem: Problem, kernel: Any) -> Callable[..., jax.Array]:
     """The draw of a batch, whose rows are then only counted."""
     nothing = ClippedGradient(
-        lambda columns, present: AffineRows(present, present, present, {}, present),
+        lambda columns, present: AffineRows(present, {}, present),
         lambda u, rows: u + 1e-300 * jnp.sum(rows.present),
     )
     estimate = batch_sum(nothing, problem.schedule(kernel))
-    key = pmc_key(2)
+    key = chacha_key(2)
 
     def step(u: jax.Array, k: jax.Array, present: jax.Array) -> jax.Array:
         rows = estimate.prepare(problem.columns, present)
@@ -80,8 +80,7 @@ def drawing(problem: Problem, kernel: Any) -> Callable[..., jax.Array]:
 def chains(problem: Problem, number: int, repeats: int) -> dict[str, float]:
     count = repeats_of(problem.n * problem.p * number)
     kernel = pmc.PrivateULA(logistic, 1e-9, CLIP)
-    (one, rows), (several, wide) = problem.step(kernel), problem.step(kernel, number)
-    first, second = many(one, count), many(several, count)
+    (first, rows), (second, wide) = problem.steps(kernel, count), problem.steps(kernel, count, number)
     u = problem.u[None]
     found = medians(lambda: first(u, rows), lambda: second(jnp.tile(u, (number, 1)), wide), repeats=repeats)
     return {f"{number} chains / 1 chain, cost of a chain's step": found[1] / found[0] / number}

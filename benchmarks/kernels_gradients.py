@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from kernels_problems import CLIP, Problem, descent, logistic, many, medians, repeats_of
+from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_of
 
 import private_mcmc as pmc
 from private_mcmc.kernels.gradient import AffineBlocks, clipped_gradient
@@ -19,9 +19,9 @@ def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]
     n, p, count = problem.n, problem.p, repeats_of(problem.n * problem.p)
     clipped = clipped_gradient(problem.reading, whitening(None, p), CLIP, states=1)
     rows = jax.jit(clipped.prepare)(problem.columns, problem.present)
-    step, prepared = problem.step(pmc.PrivateULA(logistic, 1e-9, CLIP))
+    chain, prepared = problem.steps(pmc.PrivateULA(logistic, 1e-9, CLIP), count)
     ours, theirs = descent(clipped.total, n, p), descent(unclipped(problem), n, p)
-    chain, numpyros = many(step, count), descent(problem.potential_gradient(), n, p)
+    numpyros = descent(problem.potential_gradient(), n, p)
     u = problem.u
     found = medians(
         lambda: ours(u, rows), lambda: theirs(u, rows), lambda: chain(u[None], prepared),

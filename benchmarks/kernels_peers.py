@@ -1,7 +1,4 @@
-"""Clipped gradients by Opacus and d3p, each in an environment of its own; absent ones are named.
-
-`make peers` builds the environments under build/peers.
-"""
+"""Clipped gradients by Opacus and d3p, each in the environment that `make peers` builds for it."""
 
 from __future__ import annotations
 

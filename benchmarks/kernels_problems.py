@@ -17,6 +17,7 @@ from numpyro.infer.util import potential_energy
 
 import private_mcmc as pmc
 from private_mcmc.kernels import StepKeys, langevin_program
+from private_mcmc.kernels.chacha import CHACHA20
 from private_mcmc.modeling import RowModel, read
 
 Timed = Callable[[], Any]
@@ -81,12 +82,16 @@ class Problem:
             num_chains=chains, release="last",
         )  # fmt: skip
 
-    def step(self, kernel: Any, chains: int = 1) -> tuple[Callable[..., jax.Array], Any]:
-        """Compiled steps of a kernel, and the prepared rows they take."""
+    def steps(self, kernel: Any, count: int, chains: int = 1) -> tuple[Callable[..., jax.Array], Any]:
+        """``count`` compiled steps of a kernel, as runs take them, and the prepared rows they need."""
         program = langevin_program(self.reading, self.schedule(kernel, chains))
-        keys = StepKeys(*(pmc_key(number) for number in (1, 2)))
-        rows = jax.jit(program.prepare)(self.columns, self.present)
-        return (lambda u, k, rows: program.step(u, k, keys, rows)), rows
+        keys = StepKeys(chacha_key(1), chacha_key(2))
+
+        def several(u: jax.Array, rows: Any) -> jax.Array:
+            drawn = program.ahead(keys, jnp.asarray(0), count)
+            return jax.lax.fori_loop(0, count, lambda k, u: program.step(u, k, drawn, rows), u)
+
+        return jax.jit(several), jax.jit(program.prepare)(self.columns, self.present)
 
     def potential_gradient(self) -> Callable[..., jax.Array]:
         """NumPyro's own gradient of the unclipped potential, flat."""
@@ -99,10 +104,8 @@ class Problem:
         return jax.grad(energy)
 
 
-def pmc_key(seed: int) -> jax.Array:
+def chacha_key(seed: int) -> jax.Array:
     """A key of the generator that runs use by default."""
-    from private_mcmc.kernels.chacha import CHACHA20
-
     return jax.random.key(seed, impl=CHACHA20)
 
 

@@ -81,7 +81,7 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
 
 def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
     n, rate = schedule.num_rows, float(batch.rate or 0.0)
-    size = min(n, math.ceil(n * rate + 4 * math.sqrt(n * rate) + 4))
+    size = min(n, math.ceil(n * rate + 3 * math.sqrt(n * rate) + 4))
 
     def masked(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
         keep = jax.random.uniform(key, (n,)) < rate
@@ -154,10 +154,27 @@ def bernoulli_positions(key: jax.Array, rate: float, size: int, last: jax.Array,
     # 1 − U lies in (0, 1]: its logarithm is finite.
     logarithm = jnp.log1p(-jax.random.uniform(key, (size,)))
     slope = math.log1p(-rate) if rate < 1 else -math.inf
-    gap = jnp.minimum(jnp.floor(logarithm / slope), end).astype(int) + 1
+    gap = jnp.minimum(jnp.floor(logarithm / slope), end) + 1
+    # All sums are floats (below 2^52, or 2^20 in float32), so that products add them exactly.
+    if size * (end + 1) < 2.0 ** (8 * gap.dtype.itemsize - 12):
+        return jnp.minimum(last + running_sums(gap), end).astype(int)
+    gap = gap.astype(int)
     first = jnp.minimum(last + gap[0], end)
     found: jax.Array = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, end), gap.at[0].set(first))
     return found
+
+
+def running_sums(values: jax.Array) -> jax.Array:
+    """Cumulative sums by two small triangular products, several times faster than a scan.
+
+    They are exact for whole numbers whose sums are floats.
+    """
+    size = values.shape[0]
+    width = math.isqrt(size - 1) + 1
+    table = jnp.pad(values, (0, width * width - size)).reshape(width, width)
+    within = jnp.matmul(table, jnp.triu(jnp.ones_like(table)), precision="highest")
+    before = jnp.matmul(jnp.tril(jnp.ones_like(table), -1), within[:, -1], precision="highest")
+    return (within + before[:, None]).ravel()[:size]
 
 
 def distinct(key: jax.Array, size: int, bound: jax.Array, needed: jax.Array) -> jax.Array:
@@ -198,7 +215,7 @@ def selected(rows: Any, index: jax.Array, keep: jax.Array, first: First = None) 
         index = index - first
         keep = keep & (index >= 0) & (index < size)
         index = jnp.clip(index, 0, size - 1)
-    chosen = jax.tree.map(lambda leaf: leaf[index], rows)
+    chosen = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), rows)
     return chosen._replace(present=chosen.present & keep)
 
 

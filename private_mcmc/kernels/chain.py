@@ -19,7 +19,7 @@ from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient import Columns
 from private_mcmc.kernels.langevin import LangevinProgram, Observable
-from private_mcmc.kernels.segments import buffer_size, segments
+from private_mcmc.kernels.segments import buffer_size, longest, segments
 from private_mcmc.kernels.sharding import on_mesh
 from private_mcmc.schedule import Average, Schedule
 
@@ -142,9 +142,6 @@ def follow(
     """Call ``advance(u, first, gaps, count, total)`` until the schedule is done; keep what it releases."""
     u, total, kept = jnp.asarray(state.u), jnp.asarray(state.total), [state.kept]
     size = buffer_size(schedule)
-    if watch.saving is not None and state.done == 0:
-        # From here on the keys are on disk, and a run that crashes is the same run when it goes on.
-        watch.saving.save(state)
     for segment in segments(schedule, state.done):
         count = len(segment.gaps)
         gaps = np.pad(segment.gaps, (0, size - count))
@@ -186,7 +183,7 @@ def _pieces(
     """From a step to ``advance``: pieces of steps, the state after each of them, running sums."""
     every = schedule.release == "path"
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
-    size = buffer_size(schedule)
+    size, most = buffer_size(schedule), longest(schedule)
 
     def observed(u: jax.Array, total: jax.Array, done: jax.Array) -> jax.Array:
         if observable is None:
@@ -204,8 +201,10 @@ def _pieces(
             keys: StepKeys,
             rows: Any,
         ) -> tuple[jax.Array, jax.Array, jax.Array]:
+            drawn = program.ahead(keys, jnp.asarray(first), min(size, most) if every else most)
+
             def one(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-                u = step(carry[0], k, keys, rows)
+                u = step(carry[0], k, drawn, rows)
                 return u, observed(u, carry[1], k + 1)
 
             def piece(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:

@@ -28,11 +28,13 @@ _CACHED_ELEMENTS = 2**18
 
 
 class AffineRows(NamedTuple):
-    """Rows one by one, to be selected from: whitened designs ``(N, p)``, caps of slopes, offsets, columns."""
+    """Rows one by one, to be selected from.
 
-    design: jax.Array
-    cap: jax.Array
-    offset: jax.Array
+    ``table`` holds the whitened design, the cap of the slope and the offset of each row side by side,
+    ``(N, p + 2)``: what a row needs is fetched at once.
+    """
+
+    table: jax.Array
     columns: Columns
     present: jax.Array
 
@@ -56,11 +58,13 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> Clip
     def prepare(columns: Columns, present: jax.Array) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         offset = jax.vmap(predictor.offset)(columns)
-        return AffineRows(design, cap, offset, _read(predictor, columns), present & usable)
+        table = jnp.concatenate([design, cap[:, None], offset[:, None]], axis=1)
+        return AffineRows(table, _read(predictor, columns), present & usable)
 
     def total(u: jax.Array, rows: AffineRows) -> jax.Array:
-        slope = score(rows.design @ u + rows.offset, rows.columns)
-        return held(slope, jnp.where(rows.present, rows.cap, 0.0)) @ rows.design
+        design, cap, offset = rows.table[:, :-2], rows.table[:, -2], rows.table[:, -1]
+        slope = score(design @ u + offset, rows.columns)
+        return held(slope, jnp.where(rows.present, cap, 0.0)) @ design
 
     return ClippedGradient(prepare, total)
 
@@ -106,9 +110,12 @@ def slope_limit(predictor: Predictor, whitening: Whitening, clip: float) -> floa
     Clipping is idle then: holding slopes at ``s`` changes rounding errors and what is not a number only.
     ``None`` where there is no such bound.
     """
-    radius = predictor.radius * _RADIUS_SLACK * whitening.largest
-    allowed = inside(clip, 1) / radius if radius > 0 else math.inf
+    # The second slack is for the rounding of the norm that is compared with the radius.
+    radius = predictor.radius * _RADIUS_SLACK**2 * whitening.largest
     slope = predictor.family.score_bound
+    if not (0 < radius < math.inf and slope < math.inf):
+        return None
+    allowed = inside(clip, 1) / radius
     return min(slope, allowed) if slope <= allowed * _IDLE_SLACK else None
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.batches import batch_sum, bernoulli_positions, distinct, shuffled
+from private_mcmc.kernels.batches import batch_sum, bernoulli_positions, distinct, running_sums, shuffled
 from private_mcmc.kernels.gradient import AffineRows, ClippedGradient
 from private_mcmc.modeling import Ball, Binary, Box, Rows, read
 from private_mcmc.schedule import Batch, Schedule
@@ -28,9 +28,9 @@ def membership(n, adjacency="add_remove", absent=(), **batch):
     """Law of the chosen rows: the estimate with one unit vector for each row, its factor taken off."""
 
     def prepare(columns, present):
-        return AffineRows(jnp.eye(n), jnp.ones(n), jnp.zeros(n), {}, present)
+        return AffineRows(jnp.eye(n), {}, present)
 
-    gradient = ClippedGradient(prepare, lambda u, rows: rows.present.astype(float) @ rows.design)
+    gradient = ClippedGradient(prepare, lambda u, rows: rows.present.astype(float) @ rows.table)
     schedule = Schedule(
         adjacency=adjacency, num_rows=n, dim=n, step_size=1.0, num_steps=10**6, clip=1.0, batch=Batch(**batch)
     )
@@ -99,6 +99,13 @@ def test_poisson_positions_continue_over_blocks():
     law = stats.binom(n, rate)
     expected = np.diff([0, *law.cdf(edges), 1]) * count
     assert stats.chisquare(np.histogram(numbers, [-1, *(edges + 0.5), n])[0], expected).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 16, 324])
+def test_running_sums_are_exact(size):
+    with jax.enable_x64(True):
+        values = np.random.default_rng(size).integers(1, 10**9, size)
+        np.testing.assert_array_equal(running_sums(jnp.asarray(values, float)), np.cumsum(values))
 
 
 def test_fixed_batches_are_uniform_subsets():

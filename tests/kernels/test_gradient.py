@@ -71,11 +71,12 @@ def test_the_route_is_chosen_by_the_proved_structure(case):
     assert isinstance(prepared, AffineRows if name == "affine" else GeneralRows)
 
 
-@pytest.fixture(scope="module")
-def one_row(case):
+@pytest.fixture(scope="module", params=[None, 1], ids=["selected", "whole"])
+def one_row(case, request):
     """Norm of one row's contribution at clip 0.7, in the metric of a full matrix, compiled once."""
     _, model, columns = case
-    gradient = clipped_gradient(model, whitening(matrix_for(model, "full"), model.dim), CLIP)
+    change = whitening(matrix_for(model, "full"), model.dim)
+    gradient = clipped_gradient(model, change, CLIP, request.param)
 
     @jax.jit
     def contribution(u, index, columns):
@@ -105,3 +106,31 @@ def test_rows_that_are_absent_count_for_nothing(case):
         u = jnp.linspace(-1.0, 1.5, model.dim)
         none = np.asarray(gradient.total(u, gradient.prepare(columns, jnp.zeros(N, bool))))
     np.testing.assert_array_equal(none, np.zeros(model.dim))
+
+
+@pytest.mark.parametrize(("clip", "caps"), [(0.5, 256), (2.0, 1), (1.999_999, 256)])
+def test_blocks_add_up_and_an_idle_clip_needs_no_caps(clip, caps):
+    """|ψ'| ≤ 1 and ‖x‖ ≤ 2: from C = 2 on nothing is clipped. 600 rows are no whole number of blocks."""
+    model, rows = CASES["affine"]
+    with jax.enable_x64(True):
+        reading, columns = read(model, rows, n=600), rows.synthetic(jax.random.key(1), 600)
+        present, u = jnp.arange(600) % 7 != 0, jnp.linspace(-1.0, 1.5, P)
+        gradient = clipped_gradient(reading, whitening(None, P), clip, states=3)
+        prepared = jax.jit(gradient.prepare)(columns, present)
+        other = clipped_gradient(reading, whitening(None, P), clip, route="rows")
+        wanted = jax.jit(other.total)(u, other.prepare(columns, present))
+        several = jax.jit(jax.vmap(gradient.total, (0, None)))(
+            jnp.stack([u, u, jnp.full(P, jnp.nan)]), prepared
+        )
+    assert prepared.design.shape == (3, P, 256)
+    assert prepared.cap.shape == (3, caps)
+    np.testing.assert_allclose(several[:2], [wanted, wanted], rtol=1e-7, atol=1e-12)
+    assert np.linalg.norm(several[2]) <= clip * np.sum(present)
+
+
+def test_columns_that_no_slope_reads_are_not_kept():
+    model, rows = CASES["affine"]
+    with jax.enable_x64(True):
+        reading, columns = read(model, rows, n=N), rows.synthetic(jax.random.key(1), N)
+        gradient = clipped_gradient(reading, whitening(None, P), 1.0, states=1)
+        assert list(gradient.prepare(columns, jnp.ones(N, bool)).columns) == ["y"]
