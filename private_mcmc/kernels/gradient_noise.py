@@ -87,4 +87,5 @@ class GradientNoiseLangevin(LangevinKernel):
             moved: jax.Array = u - gamma * gradient + spread * noise
             return moved
 
-        return replace(plain, move=move)
+        # The move draws its own noise.
+        return replace(plain, move=move, ahead=lambda keys, first, count: keys)
