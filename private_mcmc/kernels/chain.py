@@ -142,6 +142,9 @@ def follow(
     """Call ``advance(u, first, gaps, count, total)`` until the schedule is done; keep what it releases."""
     u, total, kept = jnp.asarray(state.u), jnp.asarray(state.total), [state.kept]
     size = buffer_size(schedule)
+    if watch.saving is not None and state.done == 0:
+        # From here on the keys are on disk, and a run that crashes is the same run when it goes on.
+        watch.saving.save(state)
     for segment in segments(schedule, state.done):
         count = len(segment.gaps)
         gaps = np.pad(segment.gaps, (0, size - count))
