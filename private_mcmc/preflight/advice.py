@@ -18,21 +18,32 @@ from private_mcmc.target import Target
 Certify = Callable[[float], tuple[Statement, ...]]
 
 
-def rounded_down(value: float, digits: int = 2) -> float:
-    """The largest decimal of ``digits`` significant digits that is at most ``value > 0``."""
-    power = math.floor(math.log10(value)) - digits + 1
-    step = 10.0**power
-    result = math.floor(value / step * (1 + 1e-12)) * step
-    result = float(f"{result:.{digits - 1}e}")
-    return result if result <= value else float(f"{result - step:.{digits - 1}e}")
+def rounded_down(value: float) -> float:
+    """The shortest decimal at most ``value > 0`` and within 2 % of it, of two digits or more."""
+    for digits in (2, 3):
+        result = _decimal(value, digits, math.floor, 1 + 1e-12)
+        if result > value:
+            result = _decimal(result, digits, lambda units: math.floor(units) - 1, 1 + 1e-12)
+        if result >= 0.98 * value:
+            break
+    return result
 
 
-def rounded_up(value: float, digits: int = 2) -> float:
-    """The smallest decimal of ``digits`` significant digits that is at least ``value > 0``."""
+def rounded_up(value: float) -> float:
+    """The shortest decimal at least ``value > 0`` and within 2 % of it, of two digits or more."""
+    for digits in (2, 3):
+        result = _decimal(value, digits, math.ceil, 1 - 1e-12)
+        if result < value:
+            result = _decimal(result, digits, lambda units: math.ceil(units) + 1, 1 - 1e-12)
+        if result <= 1.02 * value:
+            break
+    return result
+
+
+def _decimal(value: float, digits: int, whole: Callable[[float], int], slack: float) -> float:
+    """A whole number of units of the last of ``digits`` significant digits of ``value``."""
     power = math.floor(math.log10(value)) - digits + 1
-    step = 10.0**power
-    result = float(f"{math.ceil(value / step * (1 - 1e-12)) * step:.{digits - 1}e}")
-    return result if result >= value else float(f"{result + step:.{digits}e}")
+    return float(f"{whole(value / 10.0**power * slack)}e{power}")
 
 
 def posterior_advice(

@@ -11,19 +11,19 @@ VALUES = st.floats(1e-9, 1e9, allow_nan=False)
 
 
 @given(VALUES)
-def test_rounding_down_stays_below_within_a_tenth(value: float) -> None:
-    assert 0.9 * value < rounded_down(value) <= value
+def test_rounding_down_stays_below_within_two_percent(value: float) -> None:
+    assert 0.979 * value < rounded_down(value) <= value
 
 
 @given(VALUES)
-def test_rounding_up_stays_above_within_a_tenth(value: float) -> None:
-    assert value <= rounded_up(value) < 1.1 * value + 1e-12
+def test_rounding_up_stays_above_within_two_percent(value: float) -> None:
+    assert value <= rounded_up(value) < 1.021 * value
 
 
 @given(VALUES)
 def test_rounded_numbers_are_short(value: float) -> None:
     for rounded in (rounded_down(value), rounded_up(value)):
-        assert float(f"{rounded:.2g}") == rounded or float(f"{rounded:.3g}") == rounded
+        assert float(f"{rounded:.3g}") == rounded
 
 
 @given(st.integers(10, 99), st.integers(-6, 6))
