@@ -169,7 +169,7 @@ class GeneralPolicy:
             budget = facts.budget * math.sqrt(WARM_UP_SHARE)
             start, step = facts.prior.shrunk(0, 0.1), self.step * _CAREFUL
             return self._path(WARM_UP, budget, self._first_metric(done), start, step)
-        late = _late_states(done[WARM_UP])
+        late = _late_states(done[WARM_UP], facts.prior.centre)
         metric = self._first_metric(done)
         second = facts.query(metric, _REFERENCES)
         if RUN in done:
@@ -242,8 +242,8 @@ def _affordable(one_step: Schedule, budget: float) -> float:
     return (budget / unit) ** 2 * (1 - 1e-9)
 
 
-def _late_states(warm_up: Bought) -> Array:
-    """A few states of its second half, shape ``(k, p)``, the last one included."""
+def _late_states(warm_up: Bought, centre: Array) -> Array:
+    """States of its second half, ``(k, p)``, the last one included; ``centre`` for what is not finite."""
     states = np.asarray(warm_up.value)
-    late: Array = states[np.linspace(len(states) // 2, len(states) - 1, _REFERENCES).astype(int)]
-    return late
+    late = states[np.linspace(len(states) // 2, len(states) - 1, _REFERENCES).astype(int)]
+    return np.where(np.isfinite(late), late, centre)

@@ -40,6 +40,8 @@ _DISTANCES = (0.25, 0.5, 1.0)
 _ROWS = 256
 _WATCHED = 64
 _REFERENCE_STEPS = 2000
+# Means of two chains this many posterior sds apart are of one posterior.
+_SAME = 0.7
 _UNKNOWN = Prediction(math.inf, math.inf, math.inf, math.inf)
 
 
@@ -93,9 +95,10 @@ class Simulator:
             self.posterior(metric.root, start, rows, weight, key)
             for start, key in zip(starts, keys, strict=True)
         )
-        sd = np.maximum(one.std(axis=0), 1e-300)
-        apart = np.sqrt(np.mean(np.square((one.mean(axis=0) - other.mean(axis=0)) / sd)))
-        identified = bool(apart < 0.7)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sd = np.maximum(one.std(axis=0), 1e-300)
+            apart = np.sqrt(np.mean(np.square((one.mean(axis=0) - other.mean(axis=0)) / sd)))
+        identified = bool(apart < _SAME)
         watched = one if identified else self.losses(one, rows)
         return MadeUp(rows, weight, watched.mean(axis=0), watched.std(axis=0), identified)
 
@@ -104,7 +107,8 @@ class Simulator:
         first, second = jax.random.split(key)
         draws = np.asarray(self._exact(root, start, rows, weight, first))
         covariance = np.cov(draws.T).reshape(len(start), -1) + 1e-3 * root @ root.T
-        factor = np.linalg.cholesky((covariance + covariance.T) / 2)
+        usable = bool(np.all(np.isfinite(covariance)))
+        factor = np.linalg.cholesky((covariance + covariance.T) / 2) if usable else root
         return np.asarray(self._exact(factor, draws[-1], rows, weight, second))
 
     def losses(self, states: Array, rows: Columns) -> Array:
@@ -138,9 +142,10 @@ class Simulator:
         run = next(bought for bought in history if bought.stage.name == RUN)
         states = np.asarray(run.value)[burn_in(run.stage) :]
         seen = states if data.identified else self.losses(states, data.rows)
-        off = (seen.mean(axis=0) - data.mean) / np.maximum(data.sd, 1e-300)
+        with np.errstate(over="ignore", invalid="ignore"):
+            off = (seen.mean(axis=0) - data.mean) / np.maximum(data.sd, 1e-300)
+            rms = float(np.sqrt(np.mean(np.square(off))))
         time = run.stage.schedule.total_time if isinstance(run.stage, PathStage) else math.inf
-        rms = float(np.sqrt(np.mean(np.square(off))))
         return (rms if math.isfinite(rms) else math.inf), time
 
     def _bought(self, stage: Stage, data: MadeUp, key: jax.Array) -> SecondMoments | Array:
