@@ -23,9 +23,9 @@ SeedOption = Annotated[int, typer.Option(help="of everything; the experiment is 
 
 def hf(
     images: ImagesOption = None,
-    num_rows: Annotated[int, typer.Option(help="rows of D")] = 512,
+    num_rows: Annotated[int, typer.Option(help="rows of D")] = 256,
     models: Annotated[int, typer.Option(help="networks in each of the four groups")] = 50,
-    epochs: Annotated[int, typer.Option(help="epochs, each attacked for itself")] = 16,
+    epochs: Annotated[int, typer.Option(help="epochs, each attacked for itself")] = 40,
     learning_rate: Annotated[float, typer.Option(help="what multiplies a batch's sum")] = 0.02,
     batch_size: Annotated[int, typer.Option(help="rows of a batch")] = 4,
     clip: Annotated[float | None, typer.Option(help="clip rows, and compare with the claim")] = None,

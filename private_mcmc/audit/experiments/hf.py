@@ -51,9 +51,9 @@ class HFExperiment:
     Source: Heller, Fetaya 2023, Section V and Appendix E.
     """
 
-    num_rows: int = 512
+    num_rows: int = 256
     models: int = 50
-    epochs: int = 16
+    epochs: int = 40
     batch_size: int = 4
     learning_rate: float = 0.02
     clip: float | None = None
