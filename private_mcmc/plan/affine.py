@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
-from private_mcmc.errors import NotPrivate, NotYetSupported
 from private_mcmc.modeling import Predictor, RowModel
+from private_mcmc.plan.affine_facts import bounded_predictor, prior_precision
 from private_mcmc.plan.conclusion import calibrated_draws, drift_corrected_mean
 from private_mcmc.plan.metric import NOISE, Estimate, first_estimate, next_estimate, query, root_of
 from private_mcmc.plan.outcomes import possible_outcomes
@@ -285,9 +285,9 @@ def affine_policy(
         NotYetSupported: for several predictors, or a prior without a constant precision.
         NotPrivate: for unbounded designs.
     """
-    predictor = _bounded_predictor(reading)
+    predictor = bounded_predictor(reading)
     influence = Influence(reading, predictor, possible_outcomes(reading.rows))
-    return AffinePolicy(reading, predictor, influence, _precision(reading), n, adjacency, budget, temper)
+    return AffinePolicy(reading, predictor, influence, prior_precision(reading), n, adjacency, budget, temper)
 
 
 def _named(history: History, name: str) -> History:
@@ -304,24 +304,3 @@ def _late_mean(path: Bought) -> Array:
     states = np.asarray(path.value, dtype=np.float64)
     mean: Array = states[len(states) // 2 :].mean(axis=0)
     return mean
-
-
-def _bounded_predictor(reading: RowModel) -> Predictor:
-    if reading.predictor is None:
-        raise NotYetSupported(
-            "plans cover models whose rows enter through one affine predictor so far; run this one with "
-            "PrivateMCMC(PrivateULA(model, step_size=…, clip=…), …)."
-        )
-    if not reading.predictor.radius < math.inf:
-        raise NotPrivate(
-            "the rows' design vectors are unbounded: declare Ball(radius, dim) or Box(lo, hi) for the "
-            "covariates."
-        )
-    return reading.predictor
-
-
-def _precision(reading: RowModel) -> Array:
-    if reading.prior.hessian is None or not reading.prior.strong_convexity > 0:
-        raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
-    hessian = np.asarray(reading.prior.hessian, dtype=np.float64)
-    return np.diag(hessian) if hessian.ndim == 1 else hessian
