@@ -59,7 +59,7 @@ def posterior_advice(
         found.append(Advice("temper", best, f"temper to w ≤ {number(best)} (temper={number(best)})"))
     m = gdp.budget(target.epsilon, target.delta)
     if not m > 0:
-        return (*found, *_no_gaussian_budget(known, target))
+        return (*found, *_no_gaussian_budget(row_model, temper, target))
     if known.subject == "no posterior":
         return (
             *found,
@@ -67,7 +67,7 @@ def posterior_advice(
         )
     mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
     if not known.convex_rows:
-        return (*found, *_without_convexity(known, m, n, per_row, temper))
+        return (*found, *_without_convexity(row_model, known, m, n, per_row, temper))
     if mu > 0:
         found += _bounds(row_model, known, m * math.sqrt(mu) / per_row)
     if known.gradient < math.inf:
@@ -149,25 +149,40 @@ def _prior(row_model: RowModel, needed: float, text: str) -> Advice:
     return Advice("prior precision", needed, text + ("" if "·C²" in text else sites) + flat)
 
 
-def _without_convexity(known: Constants, m: float, n: int, per_row: float, temper: float) -> list[Advice]:
-    """The smaller of two priors: ``2wnC ≤ m√μ_K``, or ``μ_K`` above what the rows can bend down."""
-    if not known.gradient < math.inf:
-        return []
-    gradient = (2 * temper * n * known.gradient / m) ** 2
-    bend = times(temper * n, known.curvature) * (1 + 1e-8) + (per_row * known.gradient / m) ** 2
-    needed = rounded_up(min(gradient, bend))
-    return [
-        Advice("prior precision", needed, f"prior precision at least {number(needed)} (rows are not convex)")
-    ]
-
-
-def _no_gaussian_budget(known: Constants, target: Target) -> list[Advice]:
-    if math.isfinite(known.row_range):
-        return []
-    return [
-        Advice(
-            "delta",
-            None,
-            "δ = 0 needs a bounded log-likelihood; with δ > 0 strong log-concavity can certify the posterior",
+def _without_convexity(
+    row_model: RowModel, known: Constants, m: float, n: int, per_row: float, temper: float
+) -> list[Advice]:
+    """A clip and a prior: ``2wnC ≤ m√μ_K``, or ``Δ ≤ m√μ`` with ``μ = μ_K`` less what the rows bend down."""
+    found = []
+    bend = times(temper * n, known.curvature) * (1 + 1e-8)
+    mu = known.strong_convexity
+    if row_model.predictor is not None and mu > 0:
+        largest = max(m * math.sqrt(mu) / (2 * temper * n), m * math.sqrt(max(mu - bend, 0.0)) / per_row)
+        clip, what = (
+            rounded_down(largest * (1 - 1e-9)),
+            "the posterior of the clipped likelihood is then certified",
         )
-    ]
+        found.append(Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}"))
+    if known.gradient < math.inf:
+        gradient = (2 * temper * n * known.gradient / m) ** 2
+        needed = rounded_up(min(gradient, bend + (per_row * known.gradient / m) ** 2) * (1 + 1e-9))
+        text = f"prior precision at least {number(needed)} (rows are not convex)"
+        found.append(_prior(row_model, needed, text))
+    return found
+
+
+def _no_gaussian_budget(row_model: RowModel, temper: float, target: Target) -> list[Advice]:
+    """At δ = 0 only a bounded log likelihood certifies, and only under a proper prior."""
+    largest = row_model.constants.range_bound
+    if not math.isfinite(largest):
+        text = (
+            "δ = 0 needs a bounded log-likelihood; with δ > 0 strong log-concavity can certify the posterior"
+        )
+        return [Advice("delta", None, text)]
+    if row_model.prior.proper:
+        return []
+    names = ", ".join(site.name for site in row_model.prior.sites if not site.proper)
+    most = rounded_down(target.epsilon / (row_sensitivity(1.0, 1.0, target.adjacency) * largest) * (1 - 1e-9))
+    text = f"give {names} a proper prior: the log likelihood is bounded"
+    enough = "which then certifies the target" if most >= temper else f"and temper to w ≤ {number(most)}"
+    return [Advice("proper prior", None, f"{text}, {enough}")]

@@ -94,7 +94,7 @@ def examine(
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
-        advice += _run_instead(known, temper, target)
+        advice += _run_instead(row_model, known, temper, target)
     if schedule is not None:
         advice += run_advice(row_model, schedule, target)
     return PreflightReport(
@@ -136,15 +136,19 @@ def _agreed(
     return schedule.clip, schedule.temper
 
 
-def _run_instead(known: Constants, temper: float, target: Target) -> tuple[Advice, ...]:
+def _run_instead(row_model: RowModel, known: Constants, temper: float, target: Target) -> tuple[Advice, ...]:
+    """The Langevin time whose path meets the target, whatever the posterior is."""
     bounded = math.isfinite(known.gradient)
     time = time_budget(known.gradient if bounded else 1.0, temper, target)
     if time is None:
         return ()
-    what = "of at most" if bounded else "times C² of at most"
-    clip = "" if bounded else "clip each row's gradient at any C and "
+    clip, what = "", "of at most"
+    if not bounded:
+        clip, what = "clip each row's gradient at any C and ", "times C² of at most"
+        if row_model.predictor is None:
+            clip = "clip each row's gradient at any C, which leaves these rows no posterior, and "
     text = (
-        f'or {clip}rely on the run alone (guarantee="run"): the path of one chain meets the target for a '
+        f'{clip}rely on the run alone (guarantee="run"): the path of one chain meets the target for a '
         f"Langevin time (step size × steps) {what} {number(time)}"
     )
     return (Advice("time", time, text, "run"),)
@@ -164,6 +168,8 @@ def _reasons(
         reasons.append(f"no certificate: {_missing(row_model, known)}")
     if refutation is not None:
         reasons.append(refutation.reason)
+    elif known.subject != "no posterior" and not (proved and meets(proved[0], target)):
+        reasons.append("undecided: no pair of data sets was found that violates the target")
     if known.subject == "Huberised posterior":
         reasons.append("clipping binds: all this concerns the posterior of the Huberised likelihood")
     return tuple(reasons)
@@ -184,6 +190,9 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     unbounded = [name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)]
     if row_model.prior.improper:
         missing.append(f"the prior of {', '.join(row_model.prior.improper)} is improper")
+    elif not known.proper and math.isfinite(row_model.constants.range_bound):
+        loose = [site.name for site in row_model.prior.sites if not site.proper]
+        missing.append(f"the prior of {', '.join(loose)} is not proved to integrate")
     elif not known.strong_convexity > 0:
         weak = [site.name for site in row_model.prior.sites if not site.lower > 0]
         missing.append(f"the prior of {', '.join(weak)} is not strongly log-concave")

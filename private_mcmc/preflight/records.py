@@ -67,8 +67,8 @@ class Refutation:
 class Advice:
     """One change that would certify the target, with its number.
 
-    ``change`` is a stable key (``temper``, ``clip``, ``radius``, ``prior precision``, ``steps``, ``release``,
-    ``time``, ``delta``), ``value`` the computed number, ``text`` the sentence.
+    ``change`` is a stable key (``temper``, ``clip``, ``radius``, ``prior precision``, ``proper prior``,
+    ``steps``, ``release``, ``time``, ``delta``), ``value`` the computed number, ``text`` the sentence.
     """
 
     change: str

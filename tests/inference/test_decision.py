@@ -1,0 +1,54 @@
+"""What is decided is what runs: a kernel's clip, temper and metric reach preflight and the accountant."""
+
+import math
+
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.kernels import PrivateULA
+from tests.examples_of_models import logistic
+
+N = 40
+# The scale of the prior of ``logistic``: μ = 1/SD².
+SD = 2.0
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+
+
+def decided(epsilon=9.0, guarantee="run", **kernel):
+    declared = dict(step_size=0.01, clip=1.0) | kernel
+    mcmc = pmc.PrivateMCMC(
+        PrivateULA(logistic, **declared), rows=ROWS, target=pmc.Target(epsilon, 1e-6), release="path", num_steps=20,
+        guarantee=guarantee, progress_bar=False,
+    )  # fmt: skip
+    return mcmc.decide(N)
+
+
+def posterior_gdp(decision):
+    (best, *_) = decision.report.certificates
+    return best.gdp
+
+
+@pytest.mark.parametrize(("clip", "temper"), [(1.0, 1.0), (0.25, 1.0), (1.0, 0.5), (0.25, 0.1)])
+def test_the_kernels_clip_and_temper_reach_the_posteriors_certificate(clip, temper):
+    decision = decided(clip=clip, temper=temper)
+    assert (decision.report.clip, decision.report.temper) == (clip, temper)
+    assert decision.report.subject == ("posterior" if clip >= 1.0 else "Huberised posterior")
+    assert posterior_gdp(decision) == pytest.approx(2 * temper * clip * SD)
+    # Of the run, √(Tγ/2)·2wC.
+    assert decision.statement.gdp == pytest.approx(math.sqrt(20 * 0.01 / 2) * 2 * temper * clip)
+    assert decision.report.run.statement.gdp == decision.statement.gdp
+
+
+def test_a_clip_that_the_metric_loosens_is_not_taken_for_idle():
+    """Rows of norm 1 have dual norm 2 under M = 4: a clip at 1 binds there, one at 2 does not."""
+    for clip, subject in ((1.0, "Huberised posterior"), (2.0, "posterior")):
+        found = decided(clip=clip, preconditioner=(4.0, 4.0))
+        assert found.report.subject == subject
+        assert posterior_gdp(found) == pytest.approx(2 * clip / (2.0 / SD))
+
+
+@pytest.mark.parametrize("change", [{"clip": 0.05}, {"temper": 0.05}])
+def test_a_posterior_refused_without_clip_and_temper_runs_with_them(change):
+    with pytest.raises(pmc.NotPrivate):
+        decided(3.0, "posterior", step_size=1e-4)
+    assert decided(3.0, "posterior", step_size=1e-4, **change).report.verdict == "private"
