@@ -17,8 +17,8 @@ ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
 def decided(epsilon=9.0, guarantee="run", **kernel):
     declared = dict(step_size=0.01, clip=1.0) | kernel
     mcmc = pmc.PrivateMCMC(
-        PrivateULA(logistic, **declared), rows=ROWS, target=pmc.Target(epsilon, 1e-6), release="path", num_steps=20,
-        guarantee=guarantee, progress_bar=False,
+        PrivateULA(logistic, **declared), rows=ROWS, target=pmc.Target(epsilon, 1e-6), release="path",
+        num_steps=20, guarantee=guarantee, progress_bar=False,
     )  # fmt: skip
     return mcmc.decide(N)
 
