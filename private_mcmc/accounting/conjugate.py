@@ -20,7 +20,7 @@ from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc, betaln, expit, gammainc, gammaincc, gammaln
+from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
 
 Array = NDArray[np.float64]
 
@@ -31,6 +31,8 @@ _EACH = 1_000
 _GROWTH = 1.02
 # Incomplete beta functions are evaluated up to here only; larger shapes are closer together.
 _WIDEST = 1e7
+# At a log threshold this low the power in front of an incomplete function's series is all of it.
+_DEEP = -50.0
 # Least bound that is reported: no divergence here is zero, and floats end near 1e-308.
 _LEAST = 1e-300
 
@@ -70,21 +72,65 @@ def beta_pair(a: Array, b: Array, move: float, epsilon: float, up: bool) -> Arra
 
 def _above(a: Array, b: Array, logit: Array) -> Array:
     """``P[logit(x) > logit]`` under ``Beta(a, b)``, accurate at both ends."""
-    found: Array = np.where(logit > 0, betainc(b, a, expit(-logit)), betaincc(a, b, expit(logit)))
+    found: Array = np.where(
+        logit > 0, beta_below(b, a, log_expit(-logit)), beta_beyond(a, b, log_expit(logit))
+    )
+    return found
+
+
+def beta_below(a: Array, b: Array, log_at: Array) -> Array:
+    """``P[log x < log_at]`` under ``Beta(a, b)``, also where ``x`` itself is below all floats."""
+    found: Array = np.where(log_at < _DEEP, np.exp(_deep_beta(a, b, log_at)), betainc(a, b, np.exp(log_at)))
+    return found
+
+
+def beta_beyond(a: Array, b: Array, log_at: Array) -> Array:
+    """``P[log x > log_at]`` under ``Beta(a, b)``, accurate at both ends."""
+    near = np.where(log_at > -1.0, betainc(b, a, -np.expm1(log_at)), betaincc(a, b, np.exp(log_at)))
+    found: Array = np.where(log_at < _DEEP, -np.expm1(_deep_beta(a, b, log_at)), near)
+    return found
+
+
+def _deep_beta(a: Array, b: Array, log_at: Array) -> Array:
+    """``log(x^a/(aB(a, b)))``: near 0 the log of the distribution function."""
+    found: Array = np.minimum(a * log_at - np.log(a) - betaln(a, b), 0.0)
     return found
 
 
 def gamma_pair(shape: Array, move: float, epsilon: float, up: bool) -> Array:
     """``δ(ε)`` of ``Gamma(shape+move)`` from ``Gamma(shape)``, any common rate (``up``), or the reverse."""
-    constant = -log_rising(shape, move)
+    log_at = ((epsilon if up else -epsilon) + log_rising(shape, move)) / move
+    if up:
+        own, other = _gamma_beyond(shape + move, log_at), _gamma_beyond(shape, log_at)
+    else:
+        own, other = _gamma_below(shape, log_at), _gamma_below(shape + move, log_at)
+    return excess(own, other, epsilon)
+
+
+def _gamma_below(shape: Array, log_at: Array) -> Array:
+    """``P[log x < log_at]`` under ``Gamma(shape)``, also where ``x`` itself is below all floats."""
+    found: Array = np.where(log_at < _DEEP, np.exp(_deep_gamma(shape, log_at)), gammainc(shape, _exp(log_at)))
+    return found
+
+
+def _gamma_beyond(shape: Array, log_at: Array) -> Array:
+    found: Array = np.where(
+        log_at < _DEEP, -np.expm1(_deep_gamma(shape, log_at)), gammaincc(shape, _exp(log_at))
+    )
+    return found
+
+
+def _deep_gamma(shape: Array, log_at: Array) -> Array:
+    """``log(x^s/Γ(s + 1))``: near 0 the log of the distribution function."""
+    found: Array = np.minimum(shape * log_at - gammaln(shape + 1), 0.0)
+    return found
+
+
+def _exp(log_at: Array) -> Array:
     # A threshold beyond all floats is one that is never passed.
     with np.errstate(over="ignore"):
-        threshold = np.exp(((epsilon if up else -epsilon) - constant) / move)
-    if up:
-        own, other = gammaincc(shape + move, threshold), gammaincc(shape, threshold)
-    else:
-        own, other = gammainc(shape, threshold), gammainc(shape + move, threshold)
-    return excess(own, other, epsilon)
+        found: Array = np.exp(log_at)
+    return found
 
 
 def beta_binomial(

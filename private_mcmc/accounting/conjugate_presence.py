@@ -12,9 +12,17 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import betainc, gammainc, gammaincc
+from scipy.special import gammainc, gammaincc
 
-from private_mcmc.accounting.conjugate import Array, blocks, excess, gamma_pair, log_rising
+from private_mcmc.accounting.conjugate import (
+    Array,
+    beta_below,
+    beta_beyond,
+    blocks,
+    excess,
+    gamma_pair,
+    log_rising,
+)
 from private_mcmc.accounting.legs import two_legs
 
 _MOST_BLOCKS = 64
@@ -32,10 +40,10 @@ def one_shape(a: float, b: float, move: float, epsilon: float) -> float:
         return float(max(gamma_pair(np.array(a), move, epsilon, up) for up in (True, False)))
     # The log ratio is move·log(x) − constant, largest at x = 1.
     constant = float(log_rising(np.array(a), move) - log_rising(np.array(a + b), move))
-    top, low = min((constant + epsilon) / move, 0.0), min((constant - epsilon) / move, 0.0)
-    rest = -math.expm1(top)
-    more = excess(betainc(b, a + move, rest), betainc(b, a, rest), epsilon)
-    less = excess(betainc(a, b, math.exp(low)), betainc(a + move, b, math.exp(low)), epsilon)
+    top, low = (np.minimum((constant + sign * epsilon) / move, 0.0) for sign in (1, -1))
+    with_row, without, rest = np.array(a + move), np.array(a), np.array(b)
+    more = excess(beta_beyond(with_row, rest, top), beta_beyond(without, rest, top), epsilon)
+    less = excess(beta_below(without, rest, low), beta_below(with_row, rest, low), epsilon)
     return float(max(more, less))
 
 

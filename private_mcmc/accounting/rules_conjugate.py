@@ -206,9 +206,26 @@ def _presence_divergences(own: float, other: float, move: float, epsilon: Any) -
     constant = beta.logpdf(anchor, own + move, other) - beta.logpdf(anchor, own, other)
     constant -= move * math.log(anchor)
     top, low = (np.minimum((sign * np.asarray(epsilon) - constant) / move, 0.0) for sign in (1, -1))
-    mirrored = [beta.cdf(-np.expm1(top), other, shape) for shape in (own + move, own)]
-    small = [beta.cdf(np.exp(low), shape, other) for shape in (own, own + move)]
-    return np.maximum(_gap(mirrored[0], mirrored[1], epsilon), _gap(small[0], small[1], epsilon))
+    beyond = [
+        np.where(
+            top > -1,
+            beta.cdf(-np.expm1(top), other, shape),
+            _sf(beta(shape, other), shape, np.minimum(top, -1)),
+        )
+        for shape in (own + move, own)
+    ]
+    small = [_cdf(beta(shape, other), shape, low) for shape in (own, own + move)]
+    return np.maximum(_gap(beyond[0], beyond[1], epsilon), _gap(small[0], small[1], epsilon))
+
+
+def _cdf(law: Any, shape: Any, log_at: Any) -> Any:
+    """A Gamma or Beta distribution function: below ``e^{-60}`` a power, continued from there."""
+    power = law.cdf(math.exp(-60)) * np.exp(shape * np.minimum(log_at + 60, 0.0))
+    return np.where(log_at < -60, power, law.cdf(np.exp(log_at)))
+
+
+def _sf(law: Any, shape: Any, log_at: Any) -> Any:
+    return np.where(log_at < -60, 1 - _cdf(law, shape, log_at), law.sf(np.exp(log_at)))
 
 
 def _cover(total: int, each: int = 1_000) -> tuple[Array, Array]:
@@ -246,10 +263,13 @@ def _beta_divergences(a: Array, b: Array, move: float, epsilon: float) -> Array:
         ((beta(b + move, a), beta(b, a + move)), (lower, upper), -1),
     ):
         # The odds beyond which one law is e^ε more likely; at odds above 1 the mirrored law is read.
-        odds = np.exp(np.minimum((epsilon - sign * constant) / move, 700.0))
-        near, far = odds / (1 + odds), 1 / (1 + odds)
-        own = np.where(odds > 1, mirrored[0].cdf(far), one.sf(near))
-        found.append(_gap(own, np.where(odds > 1, mirrored[1].cdf(far), other.sf(near)), epsilon))
+        log_odds = (epsilon - sign * constant) / move
+        near, far = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
+        own, rest = (
+            np.where(log_odds > 0, _cdf(turned, turned.args[0], far), _sf(law, law.args[0], near))
+            for law, turned in zip((one, other), mirrored, strict=True)
+        )
+        found.append(_gap(own, rest, epsilon))
     worst: Array = np.maximum(*found)
     return worst
 
@@ -259,11 +279,11 @@ def _gamma_divergences(shapes: Array, move: float, epsilon: Any) -> Array:
 
     upper, lower = gamma(shapes + move), gamma(shapes)
     constant = upper.logpdf(1.0) - lower.logpdf(1.0)
+    top, bottom = (epsilon - constant) / move, (-epsilon - constant) / move
     with np.errstate(over="ignore"):
-        top, bottom = np.exp((epsilon - constant) / move), np.exp((-epsilon - constant) / move)
-    return np.maximum(
-        _gap(upper.sf(top), lower.sf(top), epsilon), _gap(lower.cdf(bottom), upper.cdf(bottom), epsilon)
-    )
+        more = [_sf(law, shape, top) for law, shape in ((upper, shapes + move), (lower, shapes))]
+        less = [_cdf(law, shape, bottom) for law, shape in ((lower, shapes), (upper, shapes + move))]
+    return np.maximum(_gap(more[0], more[1], epsilon), _gap(less[0], less[1], epsilon))
 
 
 def _gap(own: Array, other: Array, epsilon: Any) -> Array:
