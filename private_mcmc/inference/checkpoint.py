@@ -22,7 +22,7 @@ import secrets
 import stat
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,9 +176,18 @@ def program_mark(function: Callable[..., Any], *shapes: Any) -> str:
         program = jax.make_jaxpr(function)(*shapes)
     # Functions print with their address in this process.
     mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
-    for constant in program.consts:
+    for constant in _constants(program):
         mark.update(np.asarray(constant).tobytes())
     return mark.hexdigest()
+
+
+def _constants(program: Any) -> Iterator[Any]:
+    """The constants of a closed jaxpr and of those inside it, which do not print them."""
+    yield from getattr(program, "consts", ())
+    for equation in getattr(program, "jaxpr", program).eqns:
+        for inner in jax.tree.leaves(tuple(equation.params.values())):
+            if hasattr(inner, "eqns"):
+                yield from _constants(inner)
 
 
 def _key(words: npt.NDArray[np.uint32], generator: str) -> jax.Array | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Self
 
 import jax
@@ -107,18 +109,25 @@ class SavedJobs:
         with jax.enable_x64(True):
             theta = jnp.zeros(reading.dim)
             row = {name: jnp.zeros(domain.event_shape, domain.dtype) for name, domain in reading.rows.items}
-        marks = [program_mark(reading.neg_log_prior, theta), program_mark(reading.row_loss, theta, row)]
+        # With their gradients, since a function may come with a derivative of its own.
+        prior, loss = jax.value_and_grad(reading.neg_log_prior), jax.value_and_grad(reading.row_loss)
+        marks = [program_mark(prior, theta), program_mark(loss, theta, row)]
         if expectations is not None:
             marks.append(program_mark(expectations.observable, theta))
+        # What noise drawn at the release is drawn for; states pay as they go.
+        price = None if expectations is None else expectations.statement.to_dict()
         layout = self.declared.layout
         return {
             "the schedule": _hash(repr(self.decision.schedule)),
             "the row declaration": self.declared.rows.fingerprint,
             "the model": _hash(" ".join(marks)),
+            "the price": _hash(json.dumps(price, sort_keys=True)),
             "the start": _hash(self.start.tobytes().hex()),
             "the devices": f"{len(layout.devices)}, {layout.chain_devices}, {layout.one_by_one}",
             "the rows on the device": str(self.rows_on_device),
-            "the libraries": f"jax {jax.__version__}, numpy {np.__version__}, {jax.default_backend()}",
+            # Another version may draw the noise of a step from a key that this one used for another step.
+            "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, numpy {np.__version__}, "
+            f"{jax.default_backend()}",
         }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from private_mcmc.kernels.clipping import ClippedGradient, Columns, widened
 from private_mcmc.kernels.gradient_affine import AffineBlocks
@@ -22,8 +23,9 @@ _SMALLEST_NORMAL = 2.0**-126
 
 
 def narrowed(values: jax.Array) -> jax.Array:
-    """As float32, with ``|narrowed(x)| ≤ |x|`` for every entry."""
-    smaller = values * _SHRINK
+    """As float32, with ``|narrowed(x)| ≤ |x|`` for every entry, and none infinite."""
+    largest = float(np.finfo(np.float32).max)
+    smaller = jnp.clip(values * _SHRINK, -largest, largest)
     return jnp.where(jnp.abs(smaller) < _SMALLEST_NORMAL, 0.0, smaller).astype(jnp.float32)
 
 

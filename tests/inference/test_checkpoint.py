@@ -3,10 +3,12 @@
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.inference.checkpoint import program_mark
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.kernels import chain as chain_module
 from tests.examples_of_models import logistic, normal_mean
@@ -118,6 +120,25 @@ def another_prior(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
+@jax.custom_jvp
+def straight(x):
+    return 1.0 * x
+
+
+@jax.custom_jvp
+def straight_but_steep(x):
+    return 1.0 * x
+
+
+straight.defjvps(lambda tangent, answer, x: tangent)
+straight_but_steep.defjvps(lambda tangent, answer, x: 2.0 * tangent)
+
+
+def test_a_model_whose_derivative_is_its_own_is_known_by_it():
+    marks = {program_mark(jax.value_and_grad(link), 0.0) for link in (straight, straight_but_steep)}
+    assert len(marks) == 2
+
+
 def test_one_charge_pays_for_the_run_and_its_end(data, monkeypatch, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
@@ -156,6 +177,43 @@ def test_averages_are_saved_only_where_a_ledger_refuses_a_second_copy(monkeypatc
     assert np.isfinite(mcmc.expectation("mu"))
     with pytest.raises(pmc.ReleaseError, match="released already"):
         driver(tmp_path / "copy", **settings).resume(y=y)
+
+
+def test_averages_are_released_at_the_price_that_was_charged(monkeypatch, tmp_path):
+    """The noise is drawn at the release: at another price it would be smaller than what was paid for."""
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(20.0, 1e-6))
+
+    def at(**price):
+        return driver(
+            tmp_path / "run", kernel=PrivateULA(normal_mean, 0.02, 2.0), rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
+            num_steps=100, ledger=ledger, dataset="rows", target=pmc.Target(price.pop("total", 2.0), 0.0),
+            release=pmc.Expectations("mu", bounds={"mu": (-1.0, 1.0)}, **price),
+        )  # fmt: skip
+
+    y = np.full(N, 0.5)
+    interrupted(at(epsilon=0.1), monkeypatch, 3, y=y)
+    for price in (dict(epsilon=2.0), dict(), dict(total=4.0)):
+        with pytest.raises(pmc.ReleaseError, match="price"):
+            at(**price).resume(y=y)
+    at(epsilon=0.1, total=4.0).resume(y=y)
+
+
+def _with_constant(constant):
+    return lambda x: jax.jit(lambda y: (y * constant).sum())(x)
+
+
+def _in_a_branch(constant):
+    inner = _with_constant(constant)
+    return lambda x: jax.lax.cond(x[0] > 0, inner, jax.numpy.sum, x)
+
+
+@pytest.mark.parametrize("make", [_with_constant, _in_a_branch])
+def test_the_mark_of_a_function_sees_constants_wherever_they_are(make):
+    x = np.zeros(3)
+    one, other = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])
+    assert program_mark(make(one), x) == program_mark(make(one.copy()), x)
+    assert program_mark(make(one), x) != program_mark(make(other), x)
 
 
 def test_a_plan_is_not_resumed(tmp_path):

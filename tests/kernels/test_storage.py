@@ -15,7 +15,7 @@ from private_mcmc.kernels.clipping import widened
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.storage import narrowed, stored
 from private_mcmc.kernels.whitening import whitening
-from private_mcmc.modeling import Ball, Binary, Box, Rows, read
+from private_mcmc.modeling import Ball, Binary, Box, Real, Rows, read
 from tests.examples_of_models import bent, logistic
 
 N = 700
@@ -35,6 +35,20 @@ def test_no_entry_grows(values):
         found = np.asarray(small.astype(jnp.float64))
     assert np.all(np.abs(found) <= np.abs(values))
     np.testing.assert_allclose(found, values, rtol=2e-7, atol=2.0**-125)
+
+
+def test_a_row_beyond_the_largest_float32_stays_within_its_clip():
+    """An unbounded column may hold it once the preconditioner or the model has scaled it."""
+    reading = read(logistic, Rows(X=Real(2), y=Binary()), n=3)
+    gradient = stored(clipped_gradient(reading, whitening((100.0, 100.0), 2), 0.4, states=1), "float32")
+    with jax.enable_x64(True):
+        columns = {
+            "X": jnp.array([[3e38, -3e38], [1.0, 0.0], [0.0, 1.0]], jnp.float32),
+            "y": jnp.ones(3, int),
+        }
+        for present in (jnp.arange(3) == 0, jnp.arange(3) == 1):
+            total = gradient.total(jnp.array([0.1, 0.2]), gradient.prepare(columns, present))
+            assert np.linalg.norm(total) <= 0.4
 
 
 @pytest.mark.parametrize("name", MODELS)
