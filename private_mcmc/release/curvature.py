@@ -31,6 +31,8 @@ _UNIT = 2.0**-53
 # More than the float64 error of a slope, a curvature or a norm.
 _SLACK = 1e-9
 _FLOOR = 1e-12
+# Where clipping is idle the kernel may hold slopes lower than their bound, by less than this share.
+_HELD = 2e-8
 # ψ'' is constant, monotone or log-concave in η: on an interval it is least at one of the ends.
 _LEAST_AT_ENDS = (
     ("Normal", "identity"),
@@ -223,7 +225,9 @@ class CurvatureTest:
         rounding = _FLOOR * largest if largest < math.inf else 0.0
         least = jnp.min(bends) * (1 - _SLACK) - rounding
         # A convex row's slope is largest at an end; the rows kept are those the kernel keeps.
-        idle = jnp.max(jnp.abs(score)) * norm <= schedule.clip * (1 - _SLACK)
+        steepest = jnp.max(jnp.abs(score))
+        idle = steepest * norm <= schedule.clip * (1 - _SLACK)
+        idle &= steepest <= predictor.family.score_bound * (1 - _HELD)
         kept = jnp.linalg.norm(plain) <= predictor.radius
         capped = jnp.minimum(least, self.cap * (1 - _SLACK) / (norm * norm + 1e-280))
         return design, jnp.where(idle & kept & (capped > 0), capped, 0.0)

@@ -99,6 +99,20 @@ def test_the_clipped_potential_is_as_convex_on_the_set_as_its_rows_certify(name,
     assert clip < 9 or max(found) > 0  # an idle clip leaves curvature to certify
 
 
+def test_a_row_whose_slope_the_kernel_holds_below_its_bound_certifies_nothing():
+    # C = R: clipping is idle but for its slack, and the slopes of far predictors lie within it.
+    reading = reading_of("logistic")
+    test = plan_curvature_test(reading, schedule(clip=1.0, diameter=40.4), gdp=1.0, failure=0.01)
+    gradient = clipped_gradient(reading, whitening(None, 2), 1.0, states=1)
+    with jax.enable_x64(True):
+        rows = {"X": jnp.asarray([[1.0, 0.0]] * N), "y": jnp.ones(N, dtype=int)}
+        prepared = gradient.prepare(rows, jnp.ones(N, dtype=bool))
+        ends = [gradient.total(jnp.asarray([at, 0.0]), prepared)[0] for at in (-20.2, -20.1)]
+        designs, weights = test._certified(rows, jnp.ones(N, dtype=bool))
+        assert float(ends[1] - ends[0]) >= float(weights.sum()) * 0.1 * (1 - 1e-6)
+    assert np.all(np.linalg.norm(designs, axis=1) == 1.0)
+
+
 def _points(rng, tested: Schedule):
     """Two whitened points of the set, often at its edge."""
     scale = 1.0 if rng.random() < 0.5 else rng.random()
