@@ -4,7 +4,8 @@ Stages: (1) the rows' expected information at public draws of the prior, (2) a s
 information at its late states, (4) the path that counts, from there, in that metric. Information is
 averaged over several parameters, so that a direction is given no more room than it has at any of them. It
 is ``Σ_i E_y[∇v ∇vᵀ]`` over the model's own outcomes given row ``i``'s covariates: a sum of bounded matrices,
-bought by the Gaussian mechanism. Privacy is by composition alone: no convexity, no smoothness is used.
+bought by the Gaussian mechanism. Rows whose outcome takes a few values are weighted so that none needs to
+be clipped. Privacy is by composition alone: no convexity, no smoothness is used.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.modeling import RowModel
+from private_mcmc.plan.general_weighting import weighted_model
 from private_mcmc.plan.made_up import Array, Likelihood, Prior, candidates, outcome_columns, prior_of
 from private_mcmc.plan.stages import (
     Bought,
@@ -222,7 +224,11 @@ class GeneralPolicy:
             clip *= math.sqrt(time / longest)
             time = _affordable(schedule(step_size=1.0, num_steps=1, clip=clip), budget)
         num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
-        return PathStage(name, schedule(step_size=time / num_steps, num_steps=num_steps, clip=clip), start)
+        reading = None
+        if facts.likelihood.few:
+            reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
+        path = schedule(step_size=time / num_steps, num_steps=num_steps, clip=clip)
+        return PathStage(name, path, start, reading)
 
 
 def burn_in(stage: Stage) -> int:

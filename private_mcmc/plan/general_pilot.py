@@ -28,7 +28,8 @@ from private_mcmc.plan.general import (
     facts_of,
     next_metric,
 )
-from private_mcmc.plan.made_up import Array, Columns
+from private_mcmc.plan.general_weighting import weighted_loss
+from private_mcmc.plan.made_up import Array, Columns, Likelihood
 from private_mcmc.plan.stages import Bought, History, MomentsStage, PathStage, Prediction, Stage
 from private_mcmc.release import SecondMoments
 from private_mcmc.target import Adjacency
@@ -71,7 +72,7 @@ class Simulator:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._gram = jax.jit(functools.partial(_gram, facts.likelihood.information))
-        self._chain = jax.jit(functools.partial(_chain, facts.reading))
+        self._chain = jax.jit(functools.partial(_chain, facts.reading, facts.likelihood))
         self._exact = jax.jit(functools.partial(_mala, facts.reading))
         self._losses = jax.jit(
             lambda states, rows: jax.lax.map(
@@ -171,12 +172,15 @@ def _gram(information, thetas, root, radius, rows):  # type: ignore[no-untyped-d
 
 
 def _chain(  # type: ignore[no-untyped-def]
-    reading: RowModel, root, clip, step, num_steps, start, rows, weight, key
+    reading: RowModel, likelihood: Likelihood, root, clip, step, num_steps, start, rows, weight, key
 ):
     inverse = jnp.linalg.inv(root)
+    row_loss = reading.row_loss
+    if likelihood.few:
+        row_loss = weighted_loss(row_loss, likelihood.outcomes, root, clip)
 
     def loss(u: jax.Array, row: Columns) -> jax.Array:
-        return reading.row_loss(root @ u, row)
+        return row_loss(root @ u, row)
 
     score = jax.vmap(jax.grad(loss), in_axes=(None, 0))
     prior = jax.grad(lambda u: reading.neg_log_prior(root @ u))

@@ -136,9 +136,14 @@ class Likelihood:
     outcomes: Columns
 
     @property
+    def few(self) -> bool:
+        """Whether the outcome takes so few values that all can be gone through."""
+        return self._count <= _FEW_OUTCOMES
+
+    @property
     def vectors(self) -> int:
         """How many gradients stand for one row and parameter."""
-        return min(self._count, len(_QUANTILES)) if self._count > _FEW_OUTCOMES else self._count
+        return self._count if self.few else len(_QUANTILES)
 
     @property
     def _count(self) -> int:
@@ -166,7 +171,7 @@ class Likelihood:
 
     def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
         probabilities = jax.nn.softmax(self._logits(theta, row))
-        if self._count <= _FEW_OUTCOMES:
+        if self.few:
             chosen, weights = self.outcomes, probabilities
         else:
             index = jnp.searchsorted(jnp.cumsum(probabilities), jnp.asarray(_QUANTILES))
