@@ -54,6 +54,7 @@ class ParquetColumn(HostColumn):
         """Consecutive rows, whatever the row groups of the file."""
         waiting: list[npt.NDArray[Any]] = []
         with _parquet().ParquetFile(self.path) as file:
+            self._check_unchanged(file)
             for batch in file.iter_batches(batch_size=size, columns=list(self.names)):
                 waiting.append(self._numbers(batch))
                 while sum(map(len, waiting)) >= size:
@@ -62,6 +63,13 @@ class ParquetColumn(HostColumn):
                     yield rows[:size]
         if rest := [part for part in waiting if len(part)]:
             yield np.concatenate(rest)
+
+    def _check_unchanged(self, file: Any) -> None:
+        """Refuse what the checks of the schema did not see; errors of a conversion would quote values."""
+        types = {field.name: field.type for field in file.schema_arrow}
+        numeric = all(name in types and _numeric(types[name]) for name in self.names)
+        if not numeric or file.metadata.num_rows != self.shape[0]:
+            raise DataSchemaError(f"{self.path}: the file is another one than when its columns were taken.")
 
     def _numbers(self, batch: Any) -> npt.NDArray[np.float64]:
         # One type whatever is missing: an integer column with gaps must not look different from one without.

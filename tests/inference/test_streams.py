@@ -84,6 +84,18 @@ def test_a_parquet_file_gives_the_same_chain(data, wanted, tmp_path):
             file[names]
 
 
+@pytest.mark.parametrize("changed", [{"y": ["a secret", "another"]}, {"y": [1.0]}, {"x": [1.0, 2.0]}])
+def test_a_file_that_changed_is_refused_without_its_values(tmp_path, changed):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"y": [1.0, 2.0]}), path)
+    column = pmc.Parquet(path)["y"]
+    parquet.write_table(pyarrow.table(changed), path)
+    with pytest.raises(pmc.DataSchemaError, match="another one") as refused:
+        list(column.blocks(2))
+    assert "secret" not in str(refused.value)
+
+
 def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
     class Unreadable(ArrayColumn):
         def blocks(self, size):
