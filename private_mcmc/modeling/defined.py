@@ -20,10 +20,17 @@ def is_defined(equation: Equation, operands: Sequence[Value]) -> bool:
         which, *cases = operands
         possible = [np.any((which.lo <= index) & (which.hi >= index)) for index in range(len(cases))]
         return all(case.defined for case, used in zip(cases, possible, strict=True) if used)
-    if equation.name == "integer_pow" and equation.params["y"] < 0 and not _nonzero(operands[0]):
+    if _inverts(equation, operands) and not _nonzero(operands[0]):
         return False
     inside = _DOMAINS.get(equation.name)
     return all(operand.defined for operand in operands) and (inside is None or inside(operands[-1]))
+
+
+def _inverts(equation: Equation, operands: Sequence[Value]) -> bool:
+    """Some power may be negative."""
+    if equation.name == "integer_pow":
+        return bool(equation.params["y"] < 0)
+    return equation.name == "pow" and operands[1].lowest < 0
 
 
 def _nonzero(value: Value) -> bool:

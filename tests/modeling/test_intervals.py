@@ -194,6 +194,7 @@ def test_not_understood_is_unbounded():
         lambda x: jnp.where(jnp.tanh(x / x) >= -1, 0.0, 100.0),
         lambda x: jnp.clip(1 / x, 2.0, 3.0) * jnp.where(1 / x > 0, 1.0, -100.0),
         lambda x: jnp.clip(1 / (0 * x), -5.0, 5.0),
+        lambda x: jnp.where(jnp.tanh(jnp.stack([x, x + 1]) ** np.array([-1.0, -1.0]) * x)[0] < 2, 0.0, 100.0),
     ],
 )
 def test_what_is_not_defined_somewhere_hides_nothing(function):
