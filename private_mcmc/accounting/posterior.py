@@ -31,7 +31,7 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
         {"range_b": float(range_b)},
         "posterior.bounded",
     )
-    curves = (Pure(float(range_b)), Concentrated(range_b**2 / 8 * _UP))
+    curves = (Pure(float(range_b)), Concentrated(_above(range_b * range_b / 8, range_b)))
     return Statement(check_adjacency(adjacency), curves, argument)
 
 
@@ -53,7 +53,9 @@ def posterior_strongly_log_concave(
         "posterior.strongly_log_concave",
     )
     return Statement(
-        check_adjacency(adjacency), (Gaussian(sensitivity / math.sqrt(strong_convexity) * _UP),), argument
+        check_adjacency(adjacency),
+        (Gaussian(_above(sensitivity / math.sqrt(strong_convexity), sensitivity)),),
+        argument,
     )
 
 
@@ -75,5 +77,10 @@ def posterior_bounded_gradient(
         {"gradient_bound": float(gradient_bound), "prior_strong_convexity": float(prior_strong_convexity)},
         "posterior.bounded_gradient",
     )
-    m = 2 * gradient_bound / math.sqrt(prior_strong_convexity) * _UP
+    m = _above(2 * gradient_bound / math.sqrt(prior_strong_convexity), gradient_bound)
     return Statement(check_adjacency(adjacency), (Gaussian(m),), argument)
+
+
+def _above(value: float, source: float) -> float:
+    """``value`` rounded up; positive where its source is, though their quotient or square underflows."""
+    return max(value * _UP, 1e-300) if source > 0 else value

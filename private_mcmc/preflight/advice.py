@@ -18,8 +18,15 @@ from private_mcmc.target import Target
 Certify = Callable[[float], tuple[Statement, ...]]
 
 
+def is_sayable(value: float) -> bool:
+    """Whether a number is far enough from the ends of the floats to be rounded, and to be advice."""
+    return 1e-290 < value < 1e290
+
+
 def rounded_down(value: float) -> float:
-    """The shortest decimal at most ``value > 0`` and within 2 % of it, of two digits or more."""
+    """The shortest decimal at most ``value ≥ 0`` and within 2 % of it, of two digits or more."""
+    if not is_sayable(value):
+        return value
     for digits in (2, 3):
         result = _decimal(value, digits, math.floor, 1 + 1e-12)
         if result > value:
@@ -30,7 +37,9 @@ def rounded_down(value: float) -> float:
 
 
 def rounded_up(value: float) -> float:
-    """The shortest decimal at least ``value > 0`` and within 2 % of it, of two digits or more."""
+    """The shortest decimal at least ``value ≥ 0`` and within 2 % of it, of two digits or more."""
+    if not is_sayable(value):
+        return value
     for digits in (2, 3):
         result = _decimal(value, digits, math.ceil, 1 - 1e-12)
         if result < value:
@@ -61,26 +70,28 @@ def posterior_advice(
     if not m > 0:
         return (*found, *_no_gaussian_budget(row_model, temper, target))
     if known.subject == "no posterior":
-        return (
-            *found,
-            Advice("clip", None, "drop the clip: rows of several predictors have no clipped posterior"),
-        )
+        return (*found, *_without_clip(known))
     mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
     if not known.convex_rows:
         return (*found, *_without_convexity(row_model, known, m, n, per_row, temper))
     if mu > 0:
         found += _bounds(row_model, known, m * math.sqrt(mu) / per_row)
     if known.gradient < math.inf:
-        needed = rounded_up((per_row * known.gradient / m) ** 2)
-        found.append(_prior(row_model, needed, f"prior precision at least {number(needed)}"))
+        needed = rounded_up(_square(per_row * known.gradient / m))
+        found += _prior(row_model, needed, f"prior precision at least {number(needed)}")
     elif mu == 0:
-        needed = rounded_up((per_row / m) ** 2)
+        needed = rounded_up(_square(per_row / m))
         text = (
             f"bound the rows so that no gradient exceeds C (a Ball or Box, or clip=C), and "
             f"use a prior of precision at least {number(needed)}·C²"
         )
-        found.append(_prior(row_model, needed, text))
-    return tuple(found)
+        found += _prior(row_model, needed, text)
+    return tuple(item for item in found if item.value is None or is_sayable(item.value))
+
+
+def _square(value: float) -> float:
+    """Infinite where ``**`` would raise."""
+    return value * value
 
 
 def largest_temper(certify: Certify, temper: float, target: Target) -> float | None:
@@ -90,11 +101,11 @@ def largest_temper(certify: Certify, temper: float, target: Target) -> float | N
         return any(meets(statement, target) for statement in certify(value))
 
     low = temper * 1e-6
-    if not holds(low):
+    if not (low > 0 and holds(low)):
         return None
     high = temper
     while high / low > 1.004:
-        middle = math.sqrt(low * high)
+        middle = math.sqrt(low) * math.sqrt(high)
         low, high = (middle, high) if holds(middle) else (low, middle)
     result = rounded_down(high)
     return result if holds(result) else rounded_down(low)
@@ -137,7 +148,9 @@ def _radius_of_all(row_model: RowModel, radius: float) -> list[Advice]:
     return [Advice("radius", radius, text)]
 
 
-def _prior(row_model: RowModel, needed: float, text: str) -> Advice:
+def _prior(row_model: RowModel, needed: float, text: str) -> list[Advice]:
+    if not is_sayable(needed):
+        return []
     real = {site.name for site in row_model.sites if site.support == "real"}
     weak = [site.name for site in row_model.prior.sites if not site.lower >= needed]
     weakest = [name if name in real else f"the unconstrained value of {name}" for name in weak]
@@ -146,7 +159,7 @@ def _prior(row_model: RowModel, needed: float, text: str) -> Advice:
     )
     improper = row_model.prior.improper
     flat = f"; {', '.join(improper)} has an improper prior" if improper else ""
-    return Advice("prior precision", needed, text + ("" if "·C²" in text else sites) + flat)
+    return [Advice("prior precision", needed, text + ("" if "·C²" in text else sites) + flat)]
 
 
 def _without_convexity(
@@ -158,17 +171,23 @@ def _without_convexity(
     mu = known.strong_convexity
     if row_model.predictor is not None and mu > 0:
         largest = max(m * math.sqrt(mu) / (2 * temper * n), m * math.sqrt(max(mu - bend, 0.0)) / per_row)
-        clip, what = (
-            rounded_down(largest * (1 - 1e-9)),
-            "the posterior of the clipped likelihood is then certified",
-        )
+        clip = rounded_down(largest * (1 - 1e-9))
+        what = "the posterior of the Huberised likelihood is then certified"
         found.append(Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}"))
     if known.gradient < math.inf:
-        gradient = (2 * temper * n * known.gradient / m) ** 2
-        needed = rounded_up(min(gradient, bend + (per_row * known.gradient / m) ** 2) * (1 + 1e-9))
+        gradient = _square(2 * temper * n * known.gradient / m)
+        needed = rounded_up(min(gradient, bend + _square(per_row * known.gradient / m)) * (1 + 1e-9))
         text = f"prior precision at least {number(needed)} (rows are not convex)"
-        found.append(_prior(row_model, needed, text))
-    return found
+        found += _prior(row_model, needed, text)
+    return [item for item in found if item.value is None or is_sayable(item.value)]
+
+
+def _without_clip(known: Constants) -> list[Advice]:
+    if not math.isfinite(known.gradient_free):
+        return []
+    bound = number(rounded_up(known.gradient_free))
+    text = f"drop the clip or raise it to {bound}, the proved bound of a row's gradient"
+    return [Advice("clip", None, f"{text}: there is then a posterior to certify")]
 
 
 def _no_gaussian_budget(row_model: RowModel, temper: float, target: Target) -> list[Advice]:

@@ -44,13 +44,14 @@ def certificates(
     found = []
     per_row = 2.0 if target.adjacency == "replace_one" else 1.0
     if math.isfinite(known.row_range) and known.proper:
-        found.append(posterior_bounded(temper * per_row * known.row_range * (1 + 1e-12), target.adjacency))
+        range_b = _product(temper, per_row * known.row_range * (1 + 1e-12))
+        found.append(posterior_bounded(range_b, target.adjacency))
     if known.strong_convexity > 0 and 0 < known.gradient < math.inf:
         mu = known.convexity(temper * n)
         if mu > 0:
-            sensitivity = row_sensitivity(known.gradient, temper, target.adjacency)
+            sensitivity = _product(temper, row_sensitivity(known.gradient, 1.0, target.adjacency))
             found.append(posterior_strongly_log_concave(sensitivity, mu, target.adjacency))
-        bound = temper * n * known.gradient * (1 + 1e-12)
+        bound = _product(temper, n * known.gradient * (1 + 1e-12))
         found.append(posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency))
     if known.subject == "posterior":
         found += conjugate_certificates(row_model, n=n, temper=temper, target=target, whole_curve=whole_curve)
@@ -60,6 +61,11 @@ def certificates(
 def meets(statement: Statement, target: Target) -> bool:
     """Whether a statement certifies the target."""
     return statement.adjacency == target.adjacency and bool(statement.delta(target.epsilon) <= target.delta)
+
+
+def _product(first: float, second: float) -> float:
+    """Of two bounds; what is too small for a float is still not nothing."""
+    return max(first * second, 1e-300) if second > 0 else 0.0
 
 
 def _rank(statement: Statement, target: Target) -> tuple[float, float]:

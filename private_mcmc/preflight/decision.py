@@ -90,7 +90,9 @@ def examine(
         binding = clip if known.subject == "Huberised posterior" else None
         refutation = refute(row_model, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
-    run = None if schedule is None else run_part(row_model, schedule, target, verdict, refutation)
+    run = None
+    if schedule is not None:
+        run = run_part(row_model, schedule, target, verdict, refutation, known.subject)
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
@@ -185,7 +187,7 @@ def _strength(best: Statement, known: Constants, target: Target) -> str:
 def _missing(row_model: RowModel, known: Constants) -> str:
     """What is missing for a certificate, most important first."""
     if known.subject == "no posterior":
-        return "rows of several predictors are clipped, which leaves no target posterior at all"
+        return "the clipped gradients of rows that are no loss of one predictor are the gradient of nothing"
     missing = []
     unbounded = [name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)]
     if row_model.prior.improper:

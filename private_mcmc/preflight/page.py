@@ -63,7 +63,7 @@ def _advice(found: PreflightReport) -> list[Block]:
         Heading(
             "What would make the run private" if found.verdict == "private" else "What would make it private"
         ),
-        Table(("any one of these changes", "value", "of the"), rows),
+        Table(("any one of these changes", "value", "concerns"), rows),
     ]
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.modeling import RowModel
-from private_mcmc.preflight.advice import rounded_down
+from private_mcmc.preflight.advice import is_sayable, rounded_down
 from private_mcmc.preflight.certificates import meets
+from private_mcmc.preflight.constants import Subject
 from private_mcmc.preflight.curvature import curvature
 from private_mcmc.preflight.interim import interim_lower_bound
 from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
@@ -27,6 +28,7 @@ def run_part(
     target: Target,
     verdict: VerdictWord,
     refutation: Refutation | None,
+    subject: Subject,
 ) -> RunPart:
     """The run's own statement; a private posterior does not make a finite run private, nor the reverse.
 
@@ -43,11 +45,11 @@ def run_part(
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
     interim = interim_lower_bound(row_model, schedule, target)
-    text = _words(statement, target, verdict, fine) + _far(distance) + _unfinished(interim, target)
+    text = _words(statement, target, verdict, fine, subject) + _far(distance) + _unfinished(interim, target)
     return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target))
 
 
-def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool) -> str:
+def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
     price = f"ε = {number(statement.epsilon(target.delta))} at δ = {number(target.delta)}"
     if verdict == "private" and not fine:
         return f"posterior private, this run not: it costs {price} (a finite run is a mechanism of its own)"
@@ -55,6 +57,8 @@ def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: boo
         return f"this run does not meet the target either: {price}"
     if verdict == "private":
         return f"posterior private, and so is this run: {price}"
+    if subject == "no posterior":
+        return f"this run is private: {price}; no posterior belongs to its clipped rows"
     known = "is not" if verdict == "not private" else "is not known to be"
     return f"this run is private ({price}), the posterior {known}"
 
@@ -154,10 +158,10 @@ def _most_steps(schedule: Schedule, holds: Callable[[Schedule], bool]) -> int:
 
 
 def time_budget(clip: float, temper: float, target: Target) -> float | None:
-    """Langevin time ``γT`` that a path may last, ``m² = γTΔ²/2``, rounded down; ``None`` for δ = 0."""
+    """Langevin time ``γT`` that a path may last, ``m² = γTΔ²/2``, rounded down; ``None`` if there is none."""
     m = accounting.gdp.budget(target.epsilon, target.delta)
-    if not (m > 0 and clip < math.inf):
+    moved = accounting.row_sensitivity(clip, temper, target.adjacency)
+    if not (m > 0 and 0 < moved < math.inf):
         return None
-    return rounded_down(
-        2 * m**2 / accounting.row_sensitivity(clip, temper, target.adjacency) ** 2 * (1 - 1e-6)
-    )
+    time = 2 * (m / moved) * (m / moved) * (1 - 1e-6)
+    return rounded_down(time) if is_sayable(time) else None

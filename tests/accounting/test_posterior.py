@@ -120,3 +120,21 @@ def test_bounded_range_is_better_than_its_pure_level_at_positive_delta():
 def test_constants_that_prove_nothing_are_refused(call):
     with pytest.raises(DeclarationError):
         call()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        acc.posterior_bounded(1e-200, "replace_one"),
+        acc.posterior_strongly_log_concave(1e-200, 1e300, "replace_one"),
+        acc.posterior_bounded_gradient(1e-200, 1e300, "replace_one"),
+    ],
+    ids=lambda statement: statement.argument.rule,
+)
+def test_what_underflows_is_not_called_free(statement) -> None:
+    assert statement.delta(0.0) > 0
+
+
+@pytest.mark.parametrize("range_b", [1e200, math.inf])
+def test_ranges_beyond_the_squares_of_floats_are_still_statements(range_b: float) -> None:
+    assert acc.posterior_bounded(range_b, "replace_one").epsilon(1e-6) >= 0.5 * range_b

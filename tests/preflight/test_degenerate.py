@@ -13,8 +13,12 @@ import pytest
 
 from private_mcmc.accounting import gdp
 from private_mcmc.errors import PrivateMCMCError
-from private_mcmc.modeling import Binary, Box, Rows
+from private_mcmc.modeling import Binary, Box, Rows, read
 from private_mcmc.preflight import PreflightReport, preflight
+from private_mcmc.preflight.advice import posterior_advice
+from private_mcmc.preflight.certificates import certificates
+from private_mcmc.preflight.constants import constants
+from private_mcmc.preflight.runs import time_budget
 from private_mcmc.target import Target
 
 COUNTS = (1, 2, 10**9)
@@ -113,3 +117,23 @@ def test_a_clipped_or_tempered_logit_is_private_only_if_a_pair_allows(case: Any)
 @pytest.mark.parametrize("case", LOGITS, ids=str)
 def test_every_clipped_or_tempered_logit_is_private_only_if_a_pair_allows(case: Any) -> None:
     check_logit(*case)
+
+
+@pytest.mark.parametrize("sd", [1e-150, 1.0, 1e150])
+@pytest.mark.parametrize("temper", [1e-300, 1e300])
+@pytest.mark.parametrize("target", [(1.0, 0.0), (1.0, 1e-300), (1e-300, 1e-300)])
+def test_numbers_beyond_all_use_get_certificates_and_advice_or_words(
+    sd: float, temper: float, target: tuple[float, float]
+) -> None:
+    row_model = read(logit, Rows(y=Binary()), n=2, model_args={"sd": sd})
+    asked: dict[str, Any] = {"n": 2, "target": Target(*target)}
+    for clip in (None, 1e-300, 1e300):
+        known = constants(row_model, clip)
+        found = certificates(row_model, known, temper=temper, **asked)
+        # Bernoulli(1) against Bernoulli(0): the posterior moves, so pure privacy at ε = 0 is false.
+        assert all(statement.delta(0.0) > 0 for statement in found)
+        posterior_advice(
+            row_model, known, lambda w, k=known: certificates(row_model, k, temper=w, **asked),
+            temper=temper, **asked,
+        )  # fmt: skip
+        time_budget(known.gradient, temper, asked["target"])
