@@ -85,6 +85,7 @@ def chain_mechanism(
         num_steps=num_steps,
         num_chains=num_chains,
         release=kept,
+        sites=reading.sites,
     )
     proved = curvature(reading, schedule)
     start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)

@@ -6,7 +6,17 @@ import math
 import numpy as np
 import pytest
 
-from private_mcmc import Ball, Binary, Box, Expectations, PrivateULA, Rows, Target, accounting
+from private_mcmc import (
+    AnisotropicLangevin,
+    Ball,
+    Binary,
+    Box,
+    Expectations,
+    PrivateULA,
+    Rows,
+    Target,
+    accounting,
+)
 from private_mcmc.audit import Mechanism, Pair, audit, chain_mechanism, refutation_pair, worst_pairs
 from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import read
@@ -35,6 +45,15 @@ def mean_chain(**changes):
     )
     kernel = PrivateULA(normal_mean, step_size=0.05, clip=CLIP)
     return chain_mechanism(kernel, **{**settings, **changes})
+
+
+def test_noise_given_site_by_site_is_attacked_as_it_runs():
+    settings = dict(rows=ONE_NUMBER, target=Target(1.0, 1e-5), release="path", num_steps=2, n=1)
+    named, flat = (
+        chain_mechanism(AnisotropicLangevin(normal_mean, 0.05, CLIP, noise=noise), **settings)
+        for noise in ({"mu": 3.0}, (3.0,))
+    )
+    assert named.statement.gdp == flat.statement.gdp
 
 
 def test_a_gaussian_mechanism_is_measured_and_not_refuted():
