@@ -144,8 +144,12 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
     tail = math.erfc((c["margin"] - c["rounding"]) / c["noise_sd"] / math.sqrt(2)) / 2
     if not (tail <= c["failure"] * (1 + 1e-9) and c["rounding"] >= 0):
         return []
+    # The test itself is among the parts: its noise is the noise of the margin.
+    scales = [test["argument"]["constants"]["scale"] for test in _of_rule(part, "noise.gaussian")]
+    if not any(0 < scale <= c["noise_sd"] * (1 + 1e-9) for scale in scales):
+        return []
     lower = max(0.0, c["released"] - c["margin"])
-    for run in _langevin_parts(part):
+    for run in _of_rule(part, "langevin"):
         known = unplain(run["argument"]["constants"])
         ceiling = known["prior_strong_convexity"] + known["temper"] * lower
         # A path needs no convexity; hidden states rest on the prior's and on what was tested.
@@ -157,9 +161,9 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
     ]
 
 
-def _langevin_parts(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    own = [part] if part["argument"]["rule"] == "langevin" else []
-    return own + [run for inner in part["parts"] for run in _langevin_parts(inner)]
+def _of_rule(part: Mapping[str, Any], rule: str) -> list[Mapping[str, Any]]:
+    own = [part] if part["argument"]["rule"] == rule else []
+    return own + [found for inner in part["parts"] for found in _of_rule(inner, rule)]
 
 
 RULES: Mapping[str, Callable[[str, Constants, Parts], list[Record]]] = {

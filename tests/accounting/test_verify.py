@@ -139,6 +139,15 @@ def test_a_tampered_part_fails_the_whole():
     assert not found and "part 0" in found.reason
 
 
+@pytest.mark.parametrize("noise_sd", [3.0, -6.0])
+def test_a_margin_for_less_noise_than_the_test_drew_fails(noise_sd):
+    record = json.loads(json.dumps(ALL["curvature, tested"].to_dict()))
+    constants = record["argument"]["constants"]
+    margin = 5.3 * noise_sd
+    record["argument"]["constants"] = constants | {"noise_sd": noise_sd, "margin": margin, "rounding": 0.0}
+    assert not acc.verify(record)
+
+
 def test_a_part_of_another_adjacency_fails():
     record = json.loads(json.dumps(ALL["composition"].to_dict()))
     record["parts"][0] = json.loads(json.dumps(ALL["path, zero out"].to_dict()))
