@@ -3,7 +3,7 @@
 **Why a resumed run is no second mechanism.** All keys are drawn before the first step. From then on a run is
 a deterministic function ``g(D, κ)`` of the rows and the keys, and the file holds ``κ`` and how far the
 evaluation of ``g`` has come; resuming goes on evaluating the same ``g(D, κ)``, since another schedule, model,
-row declaration, layout, library or data set is refused. What is released is therefore the value the
+row declaration, price, layout, library or data set is refused. What is released is therefore the value the
 uninterrupted run would have released: one draw of one mechanism, charged once. A copy of the file resumed
 twice gives that same value twice, which is post-processing of one release. Noise that is drawn when an
 average is released is not a function of ``κ``: there the ledger's reservation, which is settled once and
