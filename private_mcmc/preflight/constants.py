@@ -20,8 +20,8 @@ class Constants:
 
     Attributes:
         subject: the density that certificates and refutations speak of. ``no posterior`` when rows of
-            several predictors are clipped: the clipped field is then no gradient. A loss of one predictor
-            whose derivative is clipped is again a function of it, its "Huberised" version.
+            several predictors, or none, are clipped: the clipped field is then no gradient. A loss
+            of one predictor whose derivative is clipped is again a function of it, its "Huberised" version.
         gradient: proved bound ``C`` on one row's gradient, clipping included; ``inf`` if there is none.
         gradient_free: the same without clipping.
         curvature: proved bound on the Hessian of one row, clipping included.

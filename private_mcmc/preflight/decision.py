@@ -187,7 +187,7 @@ def _strength(best: Statement, known: Constants, target: Target) -> str:
 def _missing(row_model: RowModel, known: Constants) -> str:
     """What is missing for a certificate, most important first."""
     if known.subject == "no posterior":
-        return "the clipped gradients of rows that are no loss of one predictor are the gradient of nothing"
+        return "clipped rows that are no loss of one predictor have no posterior (theirs is no gradient)"
     missing = []
     unbounded = [name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)]
     if row_model.prior.improper:

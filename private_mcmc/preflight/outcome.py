@@ -26,7 +26,7 @@ class PreflightReport:
         temper: power of the likelihood.
         clip: bound on a row's gradient that a kernel enforces, if any.
         subject: which density the verdict is about: the posterior, the posterior of the Huberised
-            likelihood, or none (rows of several predictors are clipped).
+            likelihood, or none (clipped rows that are no loss of one predictor).
         certificates: proved statements about one exact draw, the best at the target first.
         refutation: the pair and event that violate the target, if one was found.
         structure: what was read of the model.

@@ -14,6 +14,7 @@ from scipy.special import expit
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import Ball, Binary, Rows, read
+from private_mcmc.models import ZOO
 from private_mcmc.preflight import preflight
 from private_mcmc.preflight.refutation import refute
 from private_mcmc.schedule import Schedule
@@ -276,3 +277,16 @@ def test_a_bounded_likelihood_certifies_nothing_under_an_improper_prior() -> Non
     assert report.certificates == ()
     assert report.verdict == "not private"
     assert report.refutation.kind == "no posterior"
+
+
+def test_clipped_rows_without_a_posterior_are_told_that_only_their_run_has_a_statement() -> None:
+    (network,) = (entry for entry in ZOO if entry.name == "network")
+    schedule = replace(RUN, num_rows=network.n, dim=9, step_size=1e-4, num_steps=200)
+    report = preflight(network.model, network.rows, network.target, n=network.n, schedule=schedule)
+    assert (report.verdict, report.subject) == ("unknown", "no posterior")
+    assert report.certificates == ()
+    assert "have no posterior" in report.reasons[0]
+    assert report.run.meets
+    assert "no posterior belongs" in report.run.text
+    # No bound of the gradient is proved, so no clip is idle: the run alone is left.
+    assert {item.change for item in report.advice} == {"time"}
