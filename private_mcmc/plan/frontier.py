@@ -49,7 +49,8 @@ class Frontier:
             (number(p.epsilon), p.n, *(number(part, 2) for part in p.prediction[:3])) for p in self.points
         )
         columns = ("ε", "n", "error", "of it: bounded influence", "of it: noise")
-        blocks: list[Block] = [Table(columns, rows, "Predicted error of posterior means, in posterior sds")]
+        unit = " or ".join(sorted({point.prediction.unit for point in self.points}))
+        blocks: list[Block] = [Table(columns, rows, f"Predicted error of posterior means, in {unit}")]
         for name, label in (("epsilon", "ε"), ("n", "number of rows")):
             points = self.along(name)
             if len(points) > 2:

@@ -8,6 +8,7 @@ noise included, and compared with draws of the exact posterior of the same rows.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -30,11 +31,21 @@ from private_mcmc.plan.general import (
 )
 from private_mcmc.plan.general_weighting import weighted_loss
 from private_mcmc.plan.made_up import Array, Columns, Likelihood
-from private_mcmc.plan.stages import Bought, History, MomentsStage, PathStage, Prediction, Stage
+from private_mcmc.plan.stages import (
+    OF_LOSSES,
+    OF_PARAMETERS,
+    Bought,
+    History,
+    MomentsStage,
+    PathStage,
+    Prediction,
+    Stage,
+)
 from private_mcmc.release import SecondMoments
 from private_mcmc.target import Adjacency
 
-CLIP_MULTIPLES = (1.5, 2.2, 3.2, 4.7, 7.0)
+# All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
+CLIP_MULTIPLES = (0.7, 1.5, 3.2, 7.0)
 STEPS = (0.1, 0.02)
 # Truths at these shares of a prior draw's distance from the centre.
 _DISTANCES = (0.25, 0.5, 1.0)
@@ -53,6 +64,7 @@ class MadeUp:
     Attributes:
         rows: columns of a few rows.
         weight: how many real rows each stands for.
+        draws: of the posterior, shape ``(draws, p)``.
         mean: posterior means of what is watched.
         sd: posterior sds of it.
         identified: whether ``θ`` itself is watched, or the losses of some rows (where chains from two
@@ -61,6 +73,7 @@ class MadeUp:
 
     rows: Columns
     weight: float
+    draws: Array
     mean: Array
     sd: Array
     identified: bool
@@ -99,9 +112,13 @@ class Simulator:
         with np.errstate(over="ignore", invalid="ignore"):
             sd = np.maximum(one.std(axis=0), 1e-300)
             apart = np.sqrt(np.mean(np.square((one.mean(axis=0) - other.mean(axis=0)) / sd)))
-        identified = bool(apart < _SAME)
-        watched = one if identified else self.losses(one, rows)
-        return MadeUp(rows, weight, watched.mean(axis=0), watched.std(axis=0), identified)
+        found = MadeUp(rows, weight, one, one.mean(axis=0), one.std(axis=0), True)
+        return found if apart < _SAME else self.by_losses(found)
+
+    def by_losses(self, data: MadeUp) -> MadeUp:
+        """The same data set with the losses of rows watched."""
+        losses = self.losses(data.draws, data.rows)
+        return replace(data, mean=losses.mean(axis=0), sd=losses.std(axis=0), identified=False)
 
     def posterior(self, root: Array, start: Array, rows: Columns, weight: float, key: jax.Array) -> Array:
         """Draws of the exact posterior: two rounds of MALA, the second in the metric of the first's draws."""
@@ -235,23 +252,28 @@ def _mala(reading: RowModel, root, start, rows, weight, key):  # type: ignore[no
 
 
 def best_policy(facts: Facts) -> GeneralPolicy:
-    """The policy whose clip makes the smallest error on made-up data sets."""
+    """The policy whose clip and step make the smallest error on made-up data sets.
+
+    Losses are watched on all of them where ``θ`` is not identified on one, so that errors have one unit.
+    """
     with jax.enable_x64(True):
         simulator = Simulator(facts)
         sets = [simulator.made_up(index, distance) for index, distance in enumerate(_DISTANCES)]
+        unit = OF_PARAMETERS
+        if not all(data.identified for data in sets):
+            sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES
 
         def tried(draft: GeneralPolicy) -> tuple[GeneralPolicy, float, float]:
             outcomes = [simulator.error(draft, data, index) for index, data in enumerate(sets)]
             rms = _root_mean_square([rms for rms, _ in outcomes])
             return draft, rms, min(time for _, time in outcomes)
 
-        found = [tried(GeneralPolicy(facts, multiple, STEPS[0], _UNKNOWN)) for multiple in CLIP_MULTIPLES]
-        best = min(found, key=lambda item: item[1])
-        found += [tried(replace(best[0], step=step)) for step in STEPS[1:]]
+        pairs = itertools.product(CLIP_MULTIPLES, STEPS)
+        found = [tried(GeneralPolicy(facts, multiple, step, _UNKNOWN)) for multiple, step in pairs]
     draft, rms, time = min(found, key=lambda item: item[1])
-    monte_carlo = math.sqrt(2.0 / time)
+    monte_carlo = min(math.sqrt(2.0 / time), rms)
     bias = math.sqrt(max(rms**2 - monte_carlo**2, 0.0))
-    return replace(draft, prediction=Prediction(rms, bias, monte_carlo, draft.step / 4))
+    return replace(draft, prediction=Prediction(rms, bias, monte_carlo, draft.step / 4, unit))
 
 
 def _root_mean_square(values: list[float]) -> float:

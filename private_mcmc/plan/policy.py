@@ -81,7 +81,7 @@ class Plan:
             ("target", f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {self.target.adjacency}"),
             ("rows", f"{self.n:,}"),
             ("budget of all stages", f"{number(self.budget)}-GDP"),
-            ("predicted error of posterior means", f"{number(expected.rms, 2)} posterior sd"),
+            ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
             ("of it, bounding rows' influence", number(expected.bias, 2)),
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
@@ -221,6 +221,6 @@ def _too_little(predict: Predict, target: Target, n: int, prediction: Prediction
     ways = [f"about {rows:,} rows at ε = {target.epsilon:g}"] if rows else []
     ways += [f"about ε = {number(epsilon, 2)} with these {n:,} rows"] if epsilon else []
     return (
-        f"the predicted error of the posterior means is {number(prediction.rms, 2)} posterior sd, above "
+        f"the predicted error of the posterior means is {number(prediction.rms, 2)} {prediction.unit}, above "
         f"max_error={max_error:g}. It would take {', or '.join(ways) or 'more than this library can say'}."
     )

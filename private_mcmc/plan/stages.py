@@ -26,6 +26,9 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Row: TypeAlias = Mapping[str, Any]
 
 
+OF_PARAMETERS, OF_LOSSES = "posterior sd", "posterior sd of rows' losses"
+
+
 @dataclass(frozen=True, eq=False)
 class MomentsStage:
     """Buys ``Σ_i V_iᵀV_i`` plus noise, where ``V_i = vectors(row_i)`` has shape ``(p,)`` or ``(k, p)``.
@@ -101,16 +104,17 @@ History: TypeAlias = tuple[Bought, ...]
 
 
 class Prediction(NamedTuple):
-    """Predicted root mean square error of the posterior means in posterior sds, and what it is made of.
+    """Predicted root mean square error of posterior means, and what it is made of.
 
     ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
-    the share of a posterior sd that the finite step size adds.
+    the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what.
     """
 
     rms: float
     bias: float
     monte_carlo: float
     discretisation: float
+    unit: str = OF_PARAMETERS
 
 
 @dataclass(frozen=True, eq=False)
