@@ -23,6 +23,7 @@ from private_mcmc.modeling.links import find_link
 from private_mcmc.modeling.program import Variable, abstract, trace
 from private_mcmc.modeling.site_terms import row_values
 from private_mcmc.modeling.values import Value, of_domain
+from private_mcmc.preflight.sharpened import sharpened
 from private_mcmc.target import Adjacency, Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
@@ -42,13 +43,24 @@ def conjugate_certificates(
     if not _is_one_of_each(row_model):
         return ()
     finders = {
-        "Beta": _beta, "Gamma": _gamma, "Dirichlet": _dirichlet, "Normal": _normal, "ImproperUniform": _normal
-    }  # fmt: skip
+        "Beta": _beta,
+        "Uniform": _uniform,
+        "Gamma": _gamma,
+        "Dirichlet": _dirichlet,
+        "Normal": _normal,
+        "ImproperUniform": _normal,
+    }
     finder = finders.get(row_model.sites[0].family)
     if finder is None:
         return ()
+
+    def asked(epsilons: tuple[float, ...]) -> Statement | None:
+        return finder(row_model, _Asked(n, temper, epsilons, target.adjacency))
+
     epsilons = tuple(target.epsilon * factor for factor in (_FACTORS if whole_curve else (1.0,)))
-    found = finder(row_model, _Asked(n, temper, epsilons, target.adjacency))
+    found = asked(epsilons)
+    if found is not None and whole_curve:
+        found = sharpened(found, epsilons, target.delta, asked)
     return () if found is None else (found,)
 
 
@@ -63,12 +75,22 @@ class _Asked:
 
 
 def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
-    family = row_model.observations[0].family
     a, b = _number(row_model, "concentration1"), _number(row_model, "concentration0")
+    return None if a is None or b is None else _beta_binomial(row_model, a, b, asked)
+
+
+def _uniform(row_model: RowModel, asked: _Asked) -> Statement | None:
+    """Uniform(0, 1) is Beta(1, 1)."""
+    on_unit = (_number(row_model, "low"), _number(row_model, "high")) == (0.0, 1.0)
+    return _beta_binomial(row_model, 1.0, 1.0, asked) if on_unit else None
+
+
+def _beta_binomial(row_model: RowModel, a: float, b: float, asked: _Asked) -> Statement | None:
+    family = row_model.observations[0].family
     if family not in ("BernoulliProbs", "BinomialProbs") or not _is_handed_on(row_model, "probs"):
         return None
     trials = 1.0 if family == "BernoulliProbs" else _number(row_model, "total_count", observed=True)
-    if a is None or b is None or trials is None or not _is_whole_up_to(row_model, trials):
+    if trials is None or not _is_whole_up_to(row_model, trials):
         return None
     return posterior_beta_binomial(a, b, trials=int(trials), **vars(asked))
 
