@@ -24,6 +24,7 @@ _ASSUMED: Mapping[str, int] = {
     "noise.second_moments": 2,
     "langevin": 4,
     "adaptive": 2,
+    "stepwise": 0,
 }
 
 
