@@ -53,7 +53,8 @@ def predict(policy: AffinePolicy) -> Prediction:
         concluded = rehearse(policy, data.columns, seed)
         errors.append(np.mean(((concluded.draws.mean(axis=0) - data.mode) / data.sd) ** 2))
         parts.append(concluded.prediction)
-    bias, monte_carlo, discretisation = np.sqrt(np.mean(np.square([part[1:] for part in parts]), axis=0))
+    squares = np.square([(part.bias, part.monte_carlo, part.discretisation) for part in parts])
+    bias, monte_carlo, discretisation = np.sqrt(np.mean(squares, axis=0))
     return Prediction(float(np.sqrt(np.mean(errors))), float(bias), float(monte_carlo), float(discretisation))
 
 
