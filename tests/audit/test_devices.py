@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import jax, numpy as np
 from private_mcmc import Box, Expectations, PrivateULA, Rows, Target
@@ -31,6 +33,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_chains_spread_over_eight_devices_have_their_law():
     """Two tests at five standard errors: fails with probability 2e-6."""
     forced = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}

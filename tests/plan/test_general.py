@@ -147,6 +147,7 @@ def test_no_stage_looks_at_more_than_the_history():
     assert first.statement.gdp == pytest.approx(plan.budget * np.sqrt(0.05), rel=1e-6)
 
 
+@pytest.mark.long
 def test_more_budget_promises_less_error_on_the_same_made_up_data():
     model, rows = MODELS["multinomial"]
     reading = read(model, rows, n=20_000)
@@ -161,6 +162,7 @@ def test_more_budget_promises_less_error_on_the_same_made_up_data():
     assert errors[1] < 0.5 * errors[0]
 
 
+@pytest.mark.long
 def test_more_budget_promises_less_error_in_a_product_of_latents():
     """Clipped at twice a row's typical norm, ε = 3 was 5 sds off in parameters, further than ε = 1."""
     model, rows = MODELS["non-centred groups"]
