@@ -1,6 +1,5 @@
 """Every private kernel under the driver: the batch that runs is the batch that is charged."""
 
-import jax
 import numpy as np
 import pytest
 from numpyro.infer import NUTS
@@ -8,7 +7,6 @@ from numpyro.infer import NUTS
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels import chain
 from private_mcmc.preflight import curvature
 from tests.examples_of_models import logistic
 
@@ -95,15 +93,3 @@ def test_a_second_run_reuses_the_compiled_chain(data, monkeypatch):
     assert mcmc.decide().runner is runner
     assert runner.advance._cache_size() == traced == 1
     assert not np.array_equal(first, mcmc.get_samples()["w"])
-
-
-def test_the_last_state_of_many_steps_keeps_no_trajectory():
-    """The compiled block of a million steps allocates less than a thousand states."""
-    kernel = pmc.PrivateULA(logistic, 1e-9, 0.5)
-    runner = driver(kernel, release="last", num_steps=10**6).decide().runner
-    with jax.enable_x64(True):
-        rows = runner.prepare(ROWS.synthetic(jax.random.key(0), N), np.ones(N, bool))
-        keys = chain.StepKeys(jax.random.key(1))
-        arguments = np.zeros((1, 2)), 0, runner.block, np.zeros(()), keys, rows
-        memory = runner.advance.lower(*arguments).compile().memory_analysis()
-    assert memory.temp_size_in_bytes + memory.output_size_in_bytes < 1000 * 2 * 8

@@ -65,7 +65,7 @@ def test_a_run_that_fails_stays_charged(ledger, data, monkeypatch):
     def breaks(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execute, "chain", breaks)
+    monkeypatch.setattr(execute, "_follow", breaks)
     with pytest.raises(KeyboardInterrupt):
         driver(ledger).run(**data)
     (entry,) = ledger.history("people")

@@ -157,7 +157,7 @@ def test_a_start_that_makes_no_sense_is_refused_before_anything_is_charged(data,
 
 
 def test_results_before_a_run_are_refused():
-    with pytest.raises(pmc.ReleaseError, match="nothing was run"):
+    with pytest.raises(pmc.ReleaseError, match="nothing was released"):
         driver().get_samples()
 
 
