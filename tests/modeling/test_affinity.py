@@ -41,7 +41,7 @@ FUNCTIONS = {
     "backwards": (lambda t, x, i: jax.lax.scan(lambda s, e: (s + e, s), 0.0, t, reverse=True)[1][0], A),
     "loop with a product": (lambda t, x, i: jax.lax.fori_loop(0, 2, lambda k, s: s * t[k], 1.0), U),
     "open loop": (
-        lambda t, x, i: jax.lax.while_loop(lambda s: s[1] < 2, lambda s: (s[0], s[1] + 1), (t, 0))[0],
+        lambda t, x, i: jax.lax.while_loop(lambda s: s[1] < 2, lambda s: (s[0] + 1, s[1] + 1), (t, 0))[0],
         U,
     ),
 }
