@@ -34,7 +34,8 @@ FUNCTIONS = {
     "rounded": (lambda e, x: jnp.floor(e), Shape.ROUGH),
     "own derivative": (lambda e, x: liar(e), Shape.ROUGH),
     "hidden derivative": (lambda e, x: jax.lax.stop_gradient(e), Shape.ROUGH),
-    "loop": (lambda e, x: jax.lax.fori_loop(0, 3, lambda _, s: s + e, 0.0), Shape.ROUGH),
+    "loop": (lambda e, x: jax.lax.fori_loop(0, 3, lambda _, s: s + e, 0.0), Shape.SMOOTH),
+    "open loop": (lambda e, x: jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1.0, e), Shape.ROUGH),
 }
 
 
