@@ -1,5 +1,6 @@
 """Every private kernel under the driver: the batch that runs is the batch that is charged."""
 
+import jax
 import numpy as np
 import pytest
 from numpyro.infer import NUTS
@@ -7,6 +8,9 @@ from numpyro.infer import NUTS
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels import StepKeys
+from private_mcmc.kernels.chain import first_state
+from private_mcmc.kernels.segments import buffer_size, longest, segments
 from private_mcmc.preflight import curvature
 from tests.examples_of_models import logistic
 
@@ -93,3 +97,20 @@ def test_a_second_run_reuses_the_compiled_chain(data, monkeypatch):
     assert mcmc.decide().runner is runner
     assert runner.advance._cache_size() == traced == 1
     assert not np.array_equal(first, mcmc.get_samples()["w"])
+
+
+def test_the_last_state_of_many_steps_keeps_no_trajectory():
+    """The compiled call of a million steps holds the noise of its own steps, a few times over."""
+    kernel, steps = pmc.PrivateULA(logistic, 1e-9, 0.5), 10**6
+    runner = driver(kernel, release="last", num_steps=steps).decide().runner
+    segment = next(segments(runner.schedule))
+    with jax.enable_x64(True):
+        rows = runner.prepare(ROWS.synthetic(jax.random.key(0), N), np.ones(N, bool))
+        now = first_state(runner.schedule, np.zeros(2), None)
+        gaps, count = segment.gaps, len(segment.gaps)
+        arguments = now.u, segment.first, gaps, count, now.total, StepKeys(jax.random.key(1)), rows
+        memory = runner.advance.lower(*arguments).compile().memory_analysis()
+    allocated = memory.temp_size_in_bytes + memory.output_size_in_bytes
+    state = 2 * 8
+    assert buffer_size(runner.schedule) == 1
+    assert allocated < 4 * longest(runner.schedule) * state + 2**16 < steps * state / 10
