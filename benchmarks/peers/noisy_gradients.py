@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from benchmarks.datasets import Dataset
 from benchmarks.datasets.models import Regression
-from benchmarks.peers.method import Budget, DoesNotApply, Runs
+from benchmarks.peers.method import Budget, DoesNotApply, Runs, Unavailable
 from private_mcmc.accounting import gdp
 
 
@@ -40,18 +39,25 @@ class NoisyGradients:
         """All runs at once."""
         if dataset.regression.family != "logistic":
             raise DoesNotApply("its step size rests on a bounded curvature.")
+        try:
+            import optax
+        except ModuleNotFoundError as missing:
+            raise Unavailable("optax is missing: pip install '.[bench]'.") from missing
         noise_sd = 2 * self.clip * math.sqrt(self.steps) / gdp.budget(budget.epsilon, budget.delta)
         seeds = np.random.default_rng().integers(2**63, size=runs)
         with jax.enable_x64(True):
             keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
             rows = tuple(map(jnp.asarray, dataset.distinct))
-            estimate = jax.jit(partial(_descend, self, dataset.regression))
+            rate = self.rate / (dataset.n / 4 + dataset.regression.prior_sd**-2)
+            optimiser = optax.sgd(rate, momentum=self.momentum)
+            estimate = jax.jit(partial(_descend, self, optimiser, dataset.regression))
             points = np.asarray(jax.lax.map(lambda key: estimate(key, noise_sd, rows), keys))
         return Runs(tuple(point[None] for point in points), {"noise sd": noise_sd})
 
 
 def _descend(
     settings: NoisyGradients,
+    optimiser: Any,
     regression: Regression,
     key: jax.Array,
     noise_sd: Any,
@@ -60,8 +66,6 @@ def _descend(
     X, y, counts = rows
     norms = jnp.maximum(jnp.linalg.norm(X, axis=1), 1e-300)
     slope_of = jax.grad(lambda eta: -jnp.sum(regression.likelihood(eta).log_prob(y)))
-    smoothness = jnp.sum(counts) / 4 + regression.prior_sd**-2
-    optimiser = optax.sgd(settings.rate / smoothness, momentum=settings.momentum)
 
     def step(carry: Any, key: jax.Array) -> tuple[Any, jax.Array]:
         w, state = carry
@@ -70,7 +74,7 @@ def _descend(
         noise = noise_sd * jax.random.normal(key, w.shape)
         gradient = X.T @ (counts * slopes) + noise + w / regression.prior_sd**2
         update, state = optimiser.update(gradient, state, w)
-        w = optax.apply_updates(w, update)
+        w = w + update
         return (w, state), w
 
     start = jnp.zeros(X.shape[1])

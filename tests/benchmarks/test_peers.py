@@ -11,6 +11,7 @@ from benchmarks.datasets import Dataset, made_up
 from benchmarks.datasets.models import Regression
 from benchmarks.peers import Budget, DoesNotApply, Method, Unavailable, methods
 from benchmarks.peers.external import D3P, DiffPrivLib
+from benchmarks.peers.noisy_gradients import NoisyGradients
 from benchmarks.peers.nonprivate import Laplace
 from benchmarks.peers.objective_perturbation import ObjectivePerturbation, delta_of, gaussian_noise
 from benchmarks.peers.one_sample import OneSample
@@ -121,8 +122,6 @@ def test_a_count_model_has_no_bounded_gradient(dataset: Dataset, cache: Path) ->
 
 @pytest.mark.skipif(importlib.util.find_spec("optax") is None, reason="optax comes with the bench extra")
 def test_noisy_gradients_converge_when_their_budget_is_plenty(dataset: Dataset, exact: Reference) -> None:
-    from benchmarks.peers.noisy_gradients import NoisyGradients
-
     draws = NoisyGradients().run(dataset, PLENTY, 2).draws
     assert all(score(draw, exact).rms < 1.0 for draw in draws)
 
