@@ -11,6 +11,8 @@ from private_mcmc.target import Adjacency, check_adjacency
 
 UNIT_ROUNDOFF = 2.0**-53
 ROUNDING_SLACK = 1e-9
+# The part of it that is left to rows of several predictors: a clip at their proved bound then never acts.
+CLIP_SLACK = 1e-10
 
 
 def row_sensitivity(clip: float, temper: float, adjacency: Adjacency) -> float:
@@ -59,10 +61,10 @@ def rounding_box(schedule: Schedule) -> float:
     """Largest ``|θ|_∞ + 4γ|∇U|_∞`` (whitened coordinates) at which a run's rounding slack is enough.
 
     Rounding ``θ − γM∇U`` in float64 moves two steps apart by at most ``2u√p`` times that number, which
-    must stay below ``ROUNDING_SLACK · γΔ``.
+    must stay below ``ROUNDING_SLACK · γΔ``, less the part that clips may use.
     """
     step = min(schedule.step_sizes) if isinstance(schedule.step_size, tuple) else schedule.step_size
-    allowed = ROUNDING_SLACK * step * sensitivity(schedule)
+    allowed = (ROUNDING_SLACK - CLIP_SLACK) * step * sensitivity(schedule)
     return allowed / (2 * UNIT_ROUNDOFF * math.sqrt(schedule.dim))
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from private_mcmc.accounting.sensitivity import CLIP_SLACK
+
 Columns = Mapping[str, jax.Array]
 
 # Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
@@ -20,7 +22,8 @@ class ClippedGradient:
     """``prepare(columns, present)`` once a run, then ``total(u, prepared)`` at every step.
 
     **Guarantee**: for every ``u`` (NaN included) and every row, present or not, that row's term in
-    ``total`` has Euclidean norm at most ``C`` in the whitened coordinates, i.e. dual norm at most ``C``.
+    ``total`` has Euclidean norm at most ``C`` in the whitened coordinates, i.e. dual norm at most ``C``;
+    at most ``C(1 + CLIP_SLACK)`` where rows do not enter through one predictor, which every price includes.
     A row that is not present contributes exactly zero.
     """
 
@@ -44,6 +47,15 @@ def inside(clip: float, entries: int) -> float:
     (Higham 2002, §4.2), its root by half of that; a few more roundings scale the row.
     """
     return clip * (1.0 - max(2.0**-40, (entries + 64) * 2.0**-53))
+
+
+def around(clip: float, entries: int) -> float:
+    """``inside`` of a clip that is wider by the slack that every price includes.
+
+    Rows whose proved bound is the clip itself are then not scaled at all: scaled rows are no gradients, and
+    their sum need not be that of a convex potential.
+    """
+    return inside(clip * (1.0 + CLIP_SLACK), entries)
 
 
 def held(value: jax.Array, cap: jax.Array | float) -> jax.Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.kernels.clipping import ClippedGradient, Columns, inside, weight, widened
+from private_mcmc.kernels.clipping import ClippedGradient, Columns, around, weight, widened
 from private_mcmc.kernels.gradient_layers import layered
 from private_mcmc.kernels.layers import find_layers
 from private_mcmc.kernels.whitening import Whitening
@@ -71,7 +71,7 @@ def _per_row(model: RowModel, whitening: Whitening, clip: float) -> BlockSum:
         return model.row_loss(whitening.to_parameter(u), row)
 
     per_row = jax.vmap(jax.grad(loss), in_axes=(None, 0))
-    limit = inside(clip, model.dim)
+    limit = around(clip, model.dim)
 
     def of_block(u: jax.Array, columns: Columns, present: jax.Array) -> jax.Array:
         gradients = per_row(u, columns)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.kernels.clipping import UNDERFLOW, Columns, inside, weight
+from private_mcmc.kernels.clipping import UNDERFLOW, Columns, around, weight
 from private_mcmc.kernels.layers import Layers, Product
 from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.modeling.program import Program, Variable
@@ -28,7 +28,7 @@ def layered(
     """``(u, columns, present) ↦ Σ_i clip_C(Aᵀ∇v_i)`` for ``A`` the identity or diagonal."""
     dim = program.size(program.inputs["theta"])
     root = np.ones(dim) if whitening.root is None else whitening.root
-    limit = inside(clip, 2 * dim)
+    limit = around(clip, 2 * dim)
     cuts = [*(block.output for block in layers.products), *(block.variable for block in layers.direct)]
     order = [*(block.index.ravel() for block in layers.products), *(block.index for block in layers.direct)]
     place = _place(order, dim)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from private_mcmc.modeling import RowModel
-from private_mcmc.preflight.curvature import largest_eigenvalue, times
+from private_mcmc.preflight.curvature import largest_eigenvalue, never_clips, times
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import check_positive
 
@@ -65,8 +65,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     rows, predictors = row_model.constants, row_model.predictors
     widest = largest_eigenvalue(preconditioner)
     free = times(math.sqrt(widest) * (1 + 1e-15), rows.gradient_bound)
-    # A clip at the proved bound itself is idle: the rounding of the bound is not part of it.
-    idle = clip is None or free <= clip * (1 + 1e-11)
+    idle = clip is None or never_clips(free, clip, row_model.dim)
     single = row_model.predictor is not None
     return Constants(
         subject="posterior" if idle else ("Huberised posterior" if single else "no posterior"),

@@ -11,6 +11,10 @@ from private_mcmc.modeling import RowModel
 from private_mcmc.schedule import Matrix, Schedule
 
 _UP = 1 + 1e-12
+# A clip at the proved bound itself is idle: the rounding of the bound is not part of it. Kernels scale no
+# row whose norm is within that of the clip, as long as the rounding of the norm, too, is within CLIP_SLACK.
+_BOUND_ROUNDING = 1e-11
+_LARGEST_DIM = 100_000
 
 
 def largest_eigenvalue(preconditioner: Matrix | None) -> float:
@@ -26,6 +30,11 @@ def largest_eigenvalue(preconditioner: Matrix | None) -> float:
 def times(first: float, second: float) -> float:
     """Product of two bounds: a zero bound wins over an unknown one."""
     return 0.0 if first == 0 or second == 0 else first * second
+
+
+def never_clips(free: float, clip: float, dim: int) -> bool:
+    """Whether gradients of norm at most ``free`` in ``dim`` dimensions pass a kernel's clip as they are."""
+    return free <= clip * (1 + _BOUND_ROUNDING) and dim <= _LARGEST_DIM
 
 
 def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
@@ -47,7 +56,7 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
     weight = schedule.temper * _rows_of_a_step(schedule)
     widest = largest_eigenvalue(schedule.preconditioner)
     free = times(math.sqrt(widest) * _UP, rows.gradient_bound)
-    idle = free <= schedule.clip * (1 + 1e-11)
+    idle = never_clips(free, schedule.clip, schedule.dim)
     bend = times(widest * _UP, rows.curvature_bound)
     if single is not None and rows.convex:
         radius = times(math.sqrt(widest) * _UP, single.radius)
