@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +16,15 @@ from private_mcmc.errors import DataSchemaError
 
 
 @dataclass(frozen=True, eq=False)
-class HostColumn:
+class HostColumn(ABC):
     """A column of known shape and type whose rows are read in order."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
+    @abstractmethod
     def blocks(self, size: int) -> Iterator[npt.NDArray[Any]]:
         """All rows in order, ``size`` at a time; the last block may be shorter."""
-        raise NotImplementedError
 
     @property
     def schema(self) -> npt.NDArray[Any]:
