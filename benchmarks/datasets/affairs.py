@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.datasets.models import Regression
-from benchmarks.datasets.record import Column, Dataset, design
+from benchmarks.datasets.record import Column, Dataset, from_table
 from private_mcmc import Binary
 
 _CODES = "the questionnaire's codes"
@@ -26,11 +26,11 @@ def affairs() -> Dataset:
     import statsmodels.api as sm
 
     raw = sm.datasets.fair.load_pandas().data
-    return Dataset(
+    return from_table(
+        {column.name: raw[column.name] for column in _COLUMNS},
         name="affairs",
         unit="a married woman who answered the survey",
         columns=_COLUMNS,
-        X=design({column.name: raw[column.name] for column in _COLUMNS}, _COLUMNS),
         y=(raw["affairs"].to_numpy(float) > 0).astype(np.int64),
         regression=Regression("logistic", Binary()),
         source="statsmodels, fair; Fair (1978)",

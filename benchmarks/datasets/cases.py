@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.datasets.models import Regression
-from benchmarks.datasets.record import Column, Dataset, design
+from benchmarks.datasets.record import Column, Dataset, from_table
 from private_mcmc import Binary
 
 _WELLS = (
@@ -27,11 +27,11 @@ def load_case(name: str, folder: Path) -> Dataset:
     file, columns, outcome = _FILES[name]
     record = json.loads((folder / file).read_text())
     data = {key: np.asarray(value) for key, value in record["data"].items() if isinstance(value, list)}
-    return Dataset(
+    return from_table(
+        data,
         name=name,
         unit=f"a {record['row_unit']}",
         columns=columns,
-        X=design(data, columns),
         y=data[outcome].astype(np.int64),
         regression=Regression("logistic", Binary()),
         source=record["source"],

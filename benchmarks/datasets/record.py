@@ -81,6 +81,20 @@ class Dataset:
         return table[:, :-1], table[:, -1], counts.astype(np.float64)
 
 
+def from_table(
+    table: Mapping[str, Any],
+    *,
+    name: str,
+    unit: str,
+    columns: tuple[Column, ...],
+    y: npt.NDArray[Any],
+    regression: Regression,
+    source: str,
+) -> Dataset:
+    """A data set whose covariates are ``columns`` of ``table``."""
+    return Dataset(name, unit, columns, design(table, columns), y, regression, source)
+
+
 def design(table: Mapping[str, Any], columns: Sequence[Column]) -> Array:
     """Intercept and covariates, each clamped to its bounds and mapped to [0, 1], in the unit ball.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.datasets import Dataset
-from benchmarks.peers.method import Budget, DoesNotApply, Runs, Unavailable
+from benchmarks.peers.method import Budget, Runs, Unavailable, only_logistic
 
 _HERE = Path(__file__).parent
 _SECONDS = 3600
@@ -65,8 +65,7 @@ class DiffPrivLib:
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
         """Point estimates."""
-        if dataset.regression.family != "logistic":
-            raise DoesNotApply("logistic regression only.")
+        only_logistic(dataset, "logistic regression only.")
         settings = {"inverse_penalty": dataset.regression.prior_sd**2}
         return work(self.environments, "diffprivlib", dataset, budget, runs, settings)
 

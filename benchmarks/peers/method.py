@@ -68,3 +68,9 @@ class Method(Protocol):
             Unavailable: where it cannot run.
         """
         ...
+
+
+def only_logistic(dataset: Dataset, why: str) -> None:
+    """Raise ``DoesNotApply`` unless the data set is a logistic regression."""
+    if dataset.regression.family != "logistic":
+        raise DoesNotApply(why)

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.datasets import Dataset
 from benchmarks.datasets.models import Regression
-from benchmarks.peers.method import Budget, DoesNotApply, Runs, Unavailable
+from benchmarks.peers.method import Budget, Runs, Unavailable, only_logistic
 from private_mcmc.accounting import gdp
 
 
@@ -37,8 +37,7 @@ class NoisyGradients:
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
         """All runs at once."""
-        if dataset.regression.family != "logistic":
-            raise DoesNotApply("its step size rests on a bounded curvature.")
+        only_logistic(dataset, "its step size rests on a bounded curvature.")
         try:
             import optax
         except ModuleNotFoundError as missing:

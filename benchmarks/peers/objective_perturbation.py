@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from benchmarks.datasets import Dataset
-from benchmarks.peers.method import Budget, DoesNotApply, Runs
+from benchmarks.peers.method import Budget, Runs, only_logistic
 
 Array = npt.NDArray[np.float64]
 
@@ -37,8 +37,7 @@ class ObjectivePerturbation:
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
         """Fresh noise and a fresh minimisation for every run."""
-        if dataset.regression.family != "logistic":
-            raise DoesNotApply("the loss needs a bounded slope and curvature.")
+        only_logistic(dataset, "the loss needs a bounded slope and curvature.")
         # β/λ = e^{ε/2} − 1, written so that it does not overflow.
         half = math.exp(-budget.epsilon / 2)
         ridge = max(dataset.regression.prior_sd**-2, _CURVATURE * half / (1 - half))
