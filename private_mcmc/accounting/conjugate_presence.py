@@ -1,9 +1,14 @@
 """Exact conjugate posteriors with and without one row (``add_remove``, ``zero_out``): worst divergences.
 
 The other rows are any number up to ``n − 1``. A pair that differs in one shape, ``Beta(a + w, b)`` from
-``Beta(a, b)``, is further apart for larger ``b`` (the odds' denominator of a smaller ``b`` is that of a
-larger one times an independent Beta variable) and for smaller ``a`` (``conjugate``): the worst other rows
-are as many as possible, none of them like the row itself.
+``Beta(a, b)``, is further apart for smaller ``a`` and for larger ``b``: the worst other rows are as many as
+possible, none of them like the row itself.
+
+*Proof.* ``−log x`` is the sum of the points of a Poisson process of intensity
+``e^{−al}(1 − e^{−bl})/(l(1 − e^{−l})) dl`` (Malmstén's formula for ``log Γ``). The likelihood ratio of two
+such processes that differ in ``a`` depends on their sum alone, so the points tell no more than the sum. To
+keep every point ``l`` with probability ``e^{−cl}`` raises both ``a`` by ``c``; with probability
+``(1 − e^{−bl})/(1 − e^{−b'l})`` it turns ``b' > b`` into ``b``. Neither brings the pair further apart.
 """
 
 from __future__ import annotations
