@@ -384,6 +384,13 @@ def observed_without_rows(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
+@refusal(DoThisInstead, "'y'", "begins above 0", rows=Rows(y=Box(0.0, 10.0)))
+def an_outcome_that_is_impossible(y=None):
+    rate = numpyro.sample("rate", dist.LogNormal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Exponential(rate), obs=y)
+
+
 @refusal(DoThisInstead, "'z'", "plate 'rows'")
 def latent_for_every_row(X, y=None):
     w = weights()
