@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from private_mcmc.accounting.curves import Curve, Gaussian
@@ -161,8 +162,9 @@ class Statement:
         shown = ", ".join(f"{key}={_short(value)}" for key, value in self.argument.constants.items())
         if shown:
             lines.append(f"  with {shown}")
-        for part in self.parts:
-            lines += [f"  | {line}" for line in part._lines(delta)]
+        for part, same in groupby(self.parts):
+            count = len(list(same))
+            lines += [f"  | {line}" for line in ([f"{count} times"] if count > 1 else []) + part._lines(delta)]
         return lines
 
     def __str__(self) -> str:
