@@ -49,23 +49,27 @@ class Reach:
 
     def kept(self, clip: float) -> float:
         """Share of the curvature that rows of weight ``min(1, clip/reach)`` keep."""
-        information = self._significant * _MIDDLES**2
-        total = float(information.sum())
-        if not total > 0:
-            return 1.0
-        return max(float((information * np.minimum(1.0, clip / _MIDDLES)).sum()) / total, _LEAST_KEPT)
+        return max(self._moment(clip, 1), _LEAST_KEPT)
 
     def bias(self, clip: float) -> float:
         """Error that the clip adds to the mean, in posterior sds.
 
-        With weights ``ω ≤ 1`` the estimate has variance ``A^{-1}BA^{-1}``, ``A = Σωxxᵀ`` and ``B ≼ A``: about
-        ``1/kept`` instead of 1. Slopes that are clipped on one side lose at most their excess.
+        With weights ``ω`` the estimate has variance ``A^{-1}BA^{-1}``, ``A = Σωψ''xxᵀ``, ``B = Σω²ψ''xxᵀ``.
+        With all of them 1 it is efficient, so that the two differ by the difference of their variances: about
+        ``E[ω²]/E[ω]² − 1``. Slopes that are clipped on one side lose at most their excess.
         """
-        weighting = 1 / self.kept(clip) - 1
+        weighting = max(self._moment(clip, 2) / self.kept(clip) ** 2 - 1, 0.0)
         if self.unbiased:
             return math.sqrt(weighting)
         excess = float((self._significant * np.maximum(_MIDDLES - clip, 0.0)).sum())
         return math.sqrt(weighting + excess**2 / self.num_rows)
+
+    def _moment(self, clip: float, power: int) -> float:
+        """``E[ω^power]`` over the curvature."""
+        information = self._significant * _MIDDLES**2
+        total = float(information.sum())
+        weights = np.minimum(1.0, clip / _MIDDLES) ** power
+        return float((information * weights).sum()) / total if total > 0 else 1.0
 
     def best_clip(self, time: Callable[[float], float]) -> float:
         """The clip with the smallest predicted error; ``time`` is what each buys."""

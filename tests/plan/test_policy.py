@@ -18,7 +18,7 @@ from private_mcmc.plan import Bought, CountsStage, MomentsStage
 from private_mcmc.plan.affine import affine_policy
 from private_mcmc.plan.conclusion import calibrated_draws, drift_corrected_mean
 from private_mcmc.plan.metric import first_estimate, next_estimate, query, root_of
-from private_mcmc.plan.reach import CELLS, Reach
+from private_mcmc.plan.reach import CELLS, Reach, cell_of
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
 
@@ -123,3 +123,27 @@ def test_reach_prefers_wide_clips_where_time_is_cheap():
     assert cheap > dear
     assert reach.kept(dear) < reach.kept(cheap) <= 1
     assert reach.bias(dear) > reach.bias(cheap)
+
+
+def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
+    """Least squares with weights ``ω`` has variance ``Σω²x²/(Σωx²)²``, and without them ``1/Σx²``."""
+    cells = np.repeat([6, 13], [900, 200])
+    # Rows in the middle of their cells.
+    x = 0.25 * 64 ** ((cells - 0.5) / 18)
+    mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
+    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    assert int(cell_of(jnp.asarray(x))[-1]) == 13
+    for clip in (0.3, 1.0, 2.0, 9.0):
+        weights = np.minimum(1, clip / x)
+        kept = np.sum(weights * x**2) / np.sum(x**2)
+        excess = np.sum(weights**2 * x**2) * np.sum(x**2) / np.sum(weights * x**2) ** 2 - 1
+        assert reach.kept(clip) == pytest.approx(kept, rel=0.01)
+        assert reach.bias(clip) == pytest.approx(math.sqrt(excess), rel=0.01, abs=1e-6)
+
+
+def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
+    cells = np.full(500, 10)
+    mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
+    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    assert reach.kept(0.5) < 0.5
+    assert reach.bias(0.5) == pytest.approx(0.0, abs=1e-6)
