@@ -77,12 +77,13 @@ def main() -> None:
         for method in chosen:
             for epsilon in options.epsilons if method.adjacency is not None else (None,):
                 key: Key = (name, method.name, epsilon)
-                if store.done(key, options.runs):
+                missing = store.missing(key, options.runs)
+                if missing == 0:
                     continue
                 with console.status(f"{name}, {method.name}, ε = {epsilon}"):
-                    result = measure(method, dataset, exact, epsilon, options.runs)
+                    result = measure(method, dataset, exact, epsilon, missing)
                 store.add(result)
-                console.print(_line(result), highlight=False)
+                console.print(_line(store.results[key]), highlight=False)
     abouts = {name: method.about for name, method in known.items()}
     for table in tables(store):
         console.print(table)
@@ -108,7 +109,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=tuple(methods(BUILD, BUILD)), help="default: all")
     parser.add_argument("--json", type=Path, help="save every result here")
     parser.add_argument("--html", type=Path, help="write a page with plots here")
-    parser.add_argument("--resume", action="store_true", help="keep what the JSON file already has")
+    parser.add_argument("--resume", action="store_true", help="add the runs that the JSON file lacks")
     parser.add_argument("--cases", type=Path, help="folder of published posteriors, for wells and nes")
     parser.add_argument("--peers", type=Path, default=BUILD / "peers", help="environments of peers")
     parser.add_argument("--cache", type=Path, default=BUILD / "utility", help="reference posteriors")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,7 +68,11 @@ class Store:
     datasets: dict[str, DatasetFacts] = field(default_factory=dict)
 
     def add(self, result: Result) -> None:
-        """Keep ``result`` instead of an earlier one of the same key, and save."""
+        """Add the runs of ``result`` to earlier ones of the same key, and save."""
+        earlier = self.results.get(result.key)
+        if earlier is not None and earlier.status == result.status == "measured":
+            scores, seconds = earlier.scores + result.scores, earlier.seconds + result.seconds
+            result = replace(result, scores=scores, seconds=seconds)
         self.results[result.key] = result
         self.save()
 
@@ -85,12 +89,14 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(record, indent=1, ensure_ascii=False))
 
-    def done(self, key: Key, runs: int) -> bool:
-        """Whether a result needs no more runs. A method that was not available is tried again."""
+    def missing(self, key: Key, runs: int) -> int:
+        """How many of ``runs`` are still to be made. A method that was not available is tried again."""
         known = self.results.get(key)
         if known is None or known.status == "not available":
-            return False
-        return known.status == "does not apply" or known.epsilon is None or len(known.scores) >= runs
+            return runs
+        if known.status == "does not apply" or known.epsilon is None:
+            return 0
+        return max(runs - len(known.scores), 0)
 
 
 def load(path: Path) -> Store:

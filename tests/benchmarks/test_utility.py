@@ -40,10 +40,19 @@ def test_results_survive_the_disk_and_are_not_measured_twice(measured: Store) ->
     again = load(measured.path)
     assert again.results == measured.results
     assert again.datasets == measured.datasets
-    assert again.done(("made_up", "mode", 1.0), runs=2)
-    assert not again.done(("made_up", "mode", 1.0), runs=3)
-    assert not again.done(("made_up", "mode", 50.0), runs=1)
-    assert again.done(("made_up", "mode", 1000.0), runs=9)
+    assert again.missing(("made_up", "mode", 1.0), runs=2) == 0
+    assert again.missing(("made_up", "mode", 1.0), runs=5) == 3
+    assert again.missing(("made_up", "mode", 50.0), runs=1) == 1
+    assert again.missing(("made_up", "mode", 1000.0), runs=9) == 0
+
+
+def test_later_runs_join_earlier_ones(measured: Store) -> None:
+    store = Store(None, measured.delta, dict(measured.results))
+    more = measured.results["made_up", "mode", 1.0]
+    store.add(more)
+    store.add(measured.results["made_up", "mode", 1000.0])
+    assert store.results[more.key].scores == more.scores * 2
+    assert store.missing(more.key, runs=5) == 1
 
 
 def test_what_cannot_run_is_named_on_the_page(measured: Store) -> None:
