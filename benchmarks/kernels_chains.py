@@ -16,7 +16,7 @@ import numpy as np
 from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians, repeats_of
 
 import private_mcmc as pmc
-from private_mcmc.kernels.batches import batch_sum
+from private_mcmc.kernels.batches import BatchDraw, batch_sum
 from private_mcmc.kernels.gradient import AffineRows, ClippedGradient
 
 
@@ -24,7 +24,7 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
     """Drawing a Poisson batch against the step it feeds, and steps per second against BlackJAX."""
     import blackjax
 
-    n, count = problem.n, 200
+    n, count = problem.n, 1000
     kernel = pmc.PrivateSGLD(logistic, 1e-9, CLIP, batch_size=size)
     given = pmc.PrivateSGLD(logistic, 1e-9, CLIP, scheme="cyclic", batch_size=size)
     (mine, rows), (bare, fixed_rows) = problem.steps(kernel, count), problem.steps(given, count)
@@ -46,7 +46,7 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
 
     blackjaxs = many(rivals_step(jax.random.key(3)), count)
     guarded = many(rivals_step(chacha_key(3)), count)
-    draw = many(drawing(problem, kernel), count)
+    draw = drawing(problem, kernel, count)
     u, present = problem.u, problem.present
     found = medians(
         lambda: mine(u[None], rows), lambda: draw(u, present), lambda: bare(u[None], fixed_rows),
@@ -61,20 +61,26 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
     }
 
 
-def drawing(problem: Problem, kernel: Any) -> Callable[..., jax.Array]:
-    """The draw of a batch, whose rows are then only counted."""
+def drawing(problem: Problem, kernel: Any, count: int) -> Callable[..., jax.Array]:
+    """The draws of ``count`` steps' batches, whose rows are then only counted."""
     nothing = ClippedGradient(
         lambda columns, present: AffineRows(present, {}, present),
         lambda u, rows: u + 1e-300 * jnp.sum(rows.present),
     )
     estimate = batch_sum(nothing, problem.schedule(kernel))
-    key = chacha_key(2)
+    stream = chacha_key(2)
 
-    def step(u: jax.Array, k: jax.Array, present: jax.Array) -> jax.Array:
+    def several(u: jax.Array, present: jax.Array) -> jax.Array:
         rows = estimate.prepare(problem.columns, present)
-        return 0.5 * estimate.total(u, rows, k, jax.random.fold_in(key, k))
+        drawn = estimate.draws.ahead(stream, jnp.asarray(0), count)
 
-    return step
+        def step(k: jax.Array, u: jax.Array) -> jax.Array:
+            draw = BatchDraw(stream, k, jnp.asarray(0), estimate.draws.at(drawn, k)[0])
+            return 0.5 * estimate.total(u, rows, draw)
+
+        return jax.lax.fori_loop(0, count, step, u)
+
+    return jax.jit(several)
 
 
 def chains(problem: Problem, number: int, repeats: int) -> dict[str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +16,19 @@ import jax.numpy as jnp
 
 from private_mcmc.accounting.sensitivity import batch_factor
 from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.ahead import Grouped, Window
+from private_mcmc.kernels.draws import distinct, shuffled, successes
 from private_mcmc.kernels.gradient import ClippedGradient, Columns
 from private_mcmc.schedule import Batch, Schedule
 
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.
 _LARGE_SHARE = 0.125
 
+# A group of draws has about so many numbers.
+_GROUP_ELEMENTS = 2**12
+
 First = jax.Array | int | None
+Sum = Callable[[jax.Array, Any, "BatchDraw", First], jax.Array]
 
 
 class StepKeys(NamedTuple):
@@ -30,15 +37,36 @@ class StepKeys(NamedTuple):
     steps: jax.Array
     batches: jax.Array | None = None
 
-    def of_chains(self, k: jax.Array, chains: int) -> jax.Array:
-        """One key for each chain's batch at step ``k``: chains draw their batches independently.
+    def batch_streams(self) -> tuple[jax.Array, jax.Array]:
+        """Two keys for the batches: for what is drawn for all chains together, and for each chain alone.
 
         Raises:
-            DeclarationError: without a stream for batches.
+            DeclarationError: without a key for them.
         """
         if self.batches is None:
             raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
-        return jax.random.split(jax.random.fold_in(self.batches, k), chains)
+        return jax.random.fold_in(self.batches, 0), jax.random.fold_in(self.batches, 1)
+
+
+class BatchStreams(NamedTuple):
+    """``StepKeys.batch_streams``, the first one perhaps with its numbers drawn ahead."""
+
+    together: jax.Array | Window
+    alone: jax.Array
+
+
+class BatchDraw(NamedTuple):
+    """What tells the batch of one chain at step ``k``: the run's key, and numbers drawn for many steps."""
+
+    stream: jax.Array
+    k: jax.Array
+    chain: jax.Array
+    drawn: jax.Array | None = None
+
+    @property
+    def key(self) -> jax.Array:
+        """Of this chain and step alone; made where it is needed, which with ``drawn`` is seldom."""
+        return jax.random.fold_in(jax.random.fold_in(self.stream, self.k), self.chain)
 
 
 class ListedRows(NamedTuple):
@@ -50,14 +78,16 @@ class ListedRows(NamedTuple):
 
 
 class BatchSum(NamedTuple):
-    """``prepare(columns, present, everyone)`` once a run; ``total(u, rows, k, key, first)`` at step ``k``.
+    """``prepare(columns, present, everyone)`` once a run; ``total(u, rows, draw, first)`` at every step.
 
     ``first`` is the number of the first row that is here (``None``: every row is), and ``everyone`` tells
     which of all rows are present. Batches are drawn from all rows: those elsewhere add zero here.
+    ``draws`` are the numbers that all chains draw at a step, ``(chains, size)``, where ``total`` wants some.
     """
 
     prepare: Callable[..., Any]
     total: Callable[..., jax.Array]
+    draws: Grouped | None = None
 
 
 def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
@@ -70,142 +100,115 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     """
     batch = schedule.batch
     if batch is None:
-        return BatchSum(_prepared(gradient), lambda u, rows, k, key, first=None: gradient.total(u, rows))
-    draw = _SCHEMES[batch.scheme](gradient, schedule, batch)
-    prepare = _prepared(gradient)
+        return BatchSum(_prepared(gradient), lambda u, rows, draw, first=None: gradient.total(u, rows))
+    total, prepare = _SCHEMES[batch.scheme](gradient, schedule, batch), _prepared(gradient)
     if batch.scheme == "truncated_poisson":
         prepare = _listed(gradient.prepare, schedule.num_rows)
     factor = batch_factor(schedule)
-    return BatchSum(prepare, lambda u, rows, k, key, first=None: factor * draw(u, rows, k, key, first))
+
+    def scaled(u: jax.Array, rows: Any, draw: BatchDraw, first: First = None) -> jax.Array:
+        return factor * total(u, rows, draw, first)
+
+    return BatchSum(prepare, scaled, _draws(schedule, batch))
 
 
-def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
-    n, rate = schedule.num_rows, float(batch.rate or 0.0)
-    size = min(n, math.ceil(n * rate + 3 * math.sqrt(n * rate) + 4))
+def _draws(schedule: Schedule, batch: Batch) -> Grouped | None:
+    """What of the batches is independent of the rows and small beside them."""
+    size, n, chains = drawn_size(schedule), schedule.num_rows, schedule.num_chains
+    if size == 0:
+        return None
+    steps = max(1, _GROUP_ELEMENTS // (chains * size))
 
-    def masked(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
-        keep = jax.random.uniform(key, (n,)) < rate
+    def poisson(key: jax.Array) -> jax.Array:
+        chance = jax.random.uniform(key, (steps, chains, size))
+        first = partial(successes, rate=float(batch.rate or 0.0), last=-1, end=n)
+        return jax.vmap(jax.vmap(first))(chance)
+
+    def fixed(key: jax.Array) -> jax.Array:
+        one = partial(distinct, size=size, bound=jnp.asarray(n), needed=jnp.asarray(size))
+        return jax.vmap(jax.vmap(one))(jax.random.split(key, (steps, chains)))
+
+    return Grouped(poisson if batch.scheme == "poisson" else fixed, steps, outside=n)
+
+
+def drawn_size(schedule: Schedule) -> int:
+    """Numbers that can be drawn ahead for one batch of one chain; zero where they are not."""
+    batch, n = schedule.batch, schedule.num_rows
+    if batch is not None and batch.scheme == "poisson" and float(batch.rate or 0.0) <= _LARGE_SHARE:
+        mean = n * float(batch.rate or 0.0)
+        # Larger batches, one in several hundred, are drawn in several blocks.
+        return min(n, math.ceil(mean + 3 * math.sqrt(mean) + 4))
+    if batch is not None and batch.scheme == "fixed" and int(batch.size or 0) <= _LARGE_SHARE * n:
+        return int(batch.size or 0)
+    return 0
+
+
+def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
+    n, rate, size = schedule.num_rows, float(batch.rate or 0.0), drawn_size(schedule)
+
+    def masked(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        keep = jax.random.uniform(draw.key, (n,)) < rate
         return gradient.total(u, _masked(rows, keep, first))
 
-    def gathered(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
-        def add(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-            block, last, total = carry
-            index = bernoulli_positions(jax.random.fold_in(key, block), rate, size, last, n)
-            chosen = selected(rows, jnp.minimum(index, n - 1), index < n, first)
-            return block + 1, index[-1], total + gradient.total(u, chosen)
+    def gathered(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        def of(index: jax.Array) -> jax.Array:
+            return gradient.total(u, selected(rows, jnp.minimum(index, n - 1), index < n, first))
 
-        start = jnp.asarray(0), jnp.asarray(-1), jnp.zeros_like(u)
-        total: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, add, start)[2]
+        def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+            number, last, total = carry
+            chance = jax.random.uniform(jax.random.fold_in(draw.key, number), (size,))
+            index = successes(chance, rate, last, n)
+            return number + 1, index[-1], total + of(index)
+
+        drawn = jnp.asarray(draw.drawn)
+        start = jnp.asarray(0), drawn[-1], of(drawn)
+        total: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, more, start)[2]
         return total
 
-    return masked if rate > _LARGE_SHARE else gathered
+    return gathered if size else masked
 
 
-def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
+def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     n, rate, cap = schedule.num_rows, float(batch.rate or 0.0), int(batch.size or 0)
     rare = max(rate, cap / n) <= _LARGE_SHARE
 
-    def total(u: jax.Array, rows: ListedRows, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
-        for_number, for_subset = jax.random.split(key)
+    def total(u: jax.Array, rows: ListedRows, draw: BatchDraw, first: First) -> jax.Array:
+        for_number, for_subset = jax.random.split(draw.key)
         # The first `cap` positions tell min(Binomial(count, q), cap); given it, the subset is uniform.
-        drawn = jnp.sum(bernoulli_positions(for_number, rate, cap, jnp.asarray(-1), n) < rows.number)
+        positions = successes(jax.random.uniform(for_number, (cap,)), rate, -1, n)
+        number = jnp.sum(positions < rows.number)
         if rare:
-            index = distinct(for_subset, cap, rows.number, drawn)
+            index = distinct(for_subset, cap, rows.number, number)
         else:
             index = shuffled(for_subset, n, rows.number)[:cap]
-        keep = jnp.arange(cap) < drawn
+        keep = jnp.arange(cap) < number
         return gradient.total(u, selected(rows.rows, rows.order[index], keep, first))
 
     return total
 
 
-def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
+def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     n, size = schedule.num_rows, int(batch.size or 0)
 
-    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
-        if size <= _LARGE_SHARE * n:
-            index = distinct(key, size, jnp.asarray(n), jnp.asarray(size))
-        else:
-            index = shuffled(key, n, jnp.asarray(n))[:size]
+    def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        index = shuffled(draw.key, n, jnp.asarray(n))[:size] if draw.drawn is None else draw.drawn
         return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool), first))
 
     return total
 
 
-def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Callable[..., jax.Array]:
+def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     size = int(batch.size or 0)
     passes = schedule.num_rows // size
 
-    def total(u: jax.Array, rows: Any, k: jax.Array, key: jax.Array, first: First) -> jax.Array:
-        index = jnp.remainder(k, passes) * size + jnp.arange(size)
+    def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        index = jnp.remainder(draw.k, passes) * size + jnp.arange(size)
         return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool), first))
 
     return total
 
 
 _SCHEMES = {"poisson": _poisson, "truncated_poisson": _truncated, "fixed": _fixed, "cyclic": _cyclic}
-
-
-def bernoulli_positions(key: jax.Array, rate: float, size: int, last: jax.Array, end: int) -> jax.Array:
-    """The next ``size`` successes after ``last`` in trials of probability ``rate``; ``end`` for those beyond.
-
-    Gaps are ``⌊log U / log(1 − q)⌋``, so the positions below ``end`` are those of independent trials.
-    """
-    # 1 − U lies in (0, 1]: its logarithm is finite.
-    logarithm = jnp.log1p(-jax.random.uniform(key, (size,)))
-    slope = math.log1p(-rate) if rate < 1 else -math.inf
-    gap = jnp.minimum(jnp.floor(logarithm / slope), end) + 1
-    # All sums are floats (below 2^52, or 2^20 in float32), so that products add them exactly.
-    if size * (end + 1) < 2.0 ** (8 * gap.dtype.itemsize - 12):
-        return jnp.minimum(last + running_sums(gap), end).astype(int)
-    gap = gap.astype(int)
-    first = jnp.minimum(last + gap[0], end)
-    found: jax.Array = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, end), gap.at[0].set(first))
-    return found
-
-
-def running_sums(values: jax.Array) -> jax.Array:
-    """Cumulative sums by two small triangular products, several times faster than a scan.
-
-    They are exact for whole numbers whose sums are floats.
-    """
-    size = values.shape[0]
-    width = math.isqrt(size - 1) + 1
-    table = jnp.pad(values, (0, width * width - size)).reshape(width, width)
-    within = jnp.matmul(table, jnp.triu(jnp.ones_like(table)), precision="highest")
-    before = jnp.matmul(jnp.tril(jnp.ones_like(table), -1), within[:, -1], precision="highest")
-    return (within + before[:, None]).ravel()[:size]
-
-
-def distinct(key: jax.Array, size: int, bound: jax.Array, needed: jax.Array) -> jax.Array:
-    """``size`` numbers below ``bound``, the first ``needed`` of them a uniform draw without replacement.
-
-    Repeated numbers are drawn again until none is left. The procedure treats all numbers alike, so that
-    every ordered choice of distinct numbers is equally probable.
-    """
-    place, below = jnp.arange(size), jnp.maximum(bound, 1)
-
-    def repeated(values: jax.Array) -> jax.Array:
-        order = jnp.argsort(values, stable=True)
-        ranked = values[order]
-        same = jnp.concatenate([jnp.zeros(1, dtype=bool), ranked[1:] == ranked[:-1]])
-        return jnp.zeros(size, dtype=bool).at[order].set(same) & (place < needed)
-
-    def again(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        attempt, values, bad = carry
-        fresh = jax.random.randint(jax.random.fold_in(key, attempt), (size,), 0, below)
-        values = jnp.where(bad, fresh, values)
-        return attempt + 1, values, repeated(values)
-
-    start = jnp.asarray(0), jnp.zeros(size, dtype=int), jnp.ones(size, dtype=bool)
-    values: jax.Array = jax.lax.while_loop(lambda carry: jnp.any(carry[2]), again, start)[1]
-    return values
-
-
-def shuffled(key: jax.Array, n: int, count: jax.Array) -> jax.Array:
-    """A uniform order of the numbers below ``count``, followed by the rest."""
-    weight = jax.random.uniform(key, (n,))
-    return jnp.argsort(jnp.where(jnp.arange(n) < count, weight, 2.0))
 
 
 def selected(rows: Any, index: jax.Array, keep: jax.Array, first: First = None) -> Any:

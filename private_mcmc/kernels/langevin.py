@@ -7,6 +7,7 @@ covariance, then perhaps a projection. The sum is over all rows (``f = 1``) or o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from private_mcmc.accounting import gradient_limit
-from private_mcmc.kernels.batches import StepKeys, batch_sum
+from private_mcmc.kernels.ahead import Grouped, Window
+from private_mcmc.kernels.batches import BatchDraw, BatchStreams, StepKeys, batch_sum
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.projection import projection
 from private_mcmc.kernels.storage import stored
@@ -25,25 +27,25 @@ from private_mcmc.schedule import Schedule
 
 Observable = Callable[[jax.Array], jax.Array]
 
-# In bulk a draw costs a fraction of one made alone: noise is drawn for groups of steps of about so many
-# elements, and ahead for as many groups as have this many.
+# Noise is drawn for groups of steps of about so many elements.
 _GROUP_ELEMENTS = 2**9
-_AHEAD_ELEMENTS = 2**21
 
 
 class Place(NamedTuple):
-    """Which part of a run is here: the numbers of its first chain and of its first row."""
+    """Which part of a run is here: the numbers of its first chain and of its first row, ``None`` for all."""
 
     chain: jax.Array | int = 0
-    row: jax.Array | int = 0
+    row: jax.Array | int | None = None
+
+
+WHOLE = Place()
 
 
 class DrawnSteps(NamedTuple):
-    """The keys of a run, and the noise of the steps from ``first`` on, ``(steps, chains, p)``."""
+    """Keys of steps whose noise and, where there are any, whose batches were drawn ahead."""
 
-    keys: StepKeys
-    first: jax.Array
-    noise: jax.Array
+    noise: Window
+    batches: BatchStreams | None
 
 
 Keys = jax.Array | StepKeys | DrawnSteps
@@ -60,14 +62,15 @@ class LangevinProgram:
             rows are present where only some are here.
         data: ``(u, k, key, rows, place) -> f Σ clip``, summed over the rows that are here, ``(chains, p)``.
         move: ``(u, k, key, total, place) -> u'``, given the sum over all rows.
-        ahead: ``(keys, first, count) -> keys``, with the same noise of ``count`` steps drawn at once.
+        ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after
+            ``first`` drawn at once.
         whitening: the change of variables between ``u`` and the unconstrained parameter.
     """
 
     prepare: Callable[..., Any]
     data: Callable[..., jax.Array]
     move: Callable[..., jax.Array]
-    ahead: Callable[[Keys, jax.Array, int], Keys]
+    ahead: Callable[[jax.Array | StepKeys, jax.Array, int], Keys]
     whitening: Whitening
 
     def step(self, u: jax.Array, k: jax.Array, key: Keys, rows: Any) -> jax.Array:
@@ -92,82 +95,60 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     )
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
+    noise = _noise(schedule.num_chains, schedule.dim)
     limit = gradient_limit(schedule)
 
-    def data(u: jax.Array, k: jax.Array, key: Keys, rows: Any, place: Place | None = None) -> jax.Array:
-        first = None if place is None else place.row
-        draws = None
-        if schedule.batch is not None:
-            draws = _of_all(place, schedule, u, lambda chains: _keys(key).of_chains(k, chains))
+    def data(u: jax.Array, k: jax.Array, key: Keys, rows: Any, place: Place = WHOLE) -> jax.Array:
+        def one(state: jax.Array, chain: jax.Array, drawn: jax.Array | None) -> jax.Array:
+            draw = None if streams is None else BatchDraw(streams.alone, k, chain, drawn)
+            return data_gradient.total(state, rows, draw, place.row)
 
-        def one(state: jax.Array, draw: jax.Array | None) -> jax.Array:
-            return data_gradient.total(state, rows, k, draw, first)
-
+        streams = None if schedule.batch is None else _batch_streams(key)
+        drawn = None
+        if streams is not None and data_gradient.draws is not None:
+            drawn = _here(data_gradient.draws.at(streams.together, k), place, u)
+        each = u, place.chain + jnp.arange(u.shape[0]), drawn
         if one_by_one:
-            total: jax.Array = jax.lax.map(lambda each: one(*each), (u, draws))
+            total: jax.Array = jax.lax.map(lambda args: one(*args), each)
             return total
-        return jax.vmap(one)(u, draws)
+        return jax.vmap(one)(*each)
 
-    def move(
-        u: jax.Array,
-        k: jax.Array,
-        key: Keys,
-        total: jax.Array,
-        place: Place | None = None,
-    ) -> jax.Array:
+    def move(u: jax.Array, k: jax.Array, key: Keys, total: jax.Array, place: Place = WHOLE) -> jax.Array:
         gamma = _step_size(schedule, k)
-        noise = colour(_of_all(place, schedule, u, lambda chains: _noise(key, k, chains, u)))
+        source = key.noise if isinstance(key, DrawnSteps) else _keys(key).steps
+        standard = colour(_here(noise.at(source, k), place, u).astype(u.dtype))
         gradient = jax.vmap(prior_score)(u) + schedule.temper * total
         gradient = jnp.clip(gradient, -limit, limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
-        return project(u + (jnp.sqrt(2.0 * gamma) * noise - gamma * gradient))
+        return project(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
 
-    def ahead(keys: Keys, first: jax.Array, count: int) -> Keys:
-        shape = schedule.num_chains, schedule.dim
-        if count * shape[0] * shape[1] > _AHEAD_ELEMENTS:
-            return keys
-        size = _group_size(*shape)
-        begin = first // size
-        groups = begin + jnp.arange(count // size + 2)
-        noise = jax.vmap(lambda group: _group(_keys(keys).steps, group, size, shape))(groups)
-        return DrawnSteps(_keys(keys), begin * size, noise.reshape(-1, *shape))
+    def ahead(key: jax.Array | StepKeys, first: jax.Array, count: int) -> Keys:
+        keys, batches = _keys(key), None
+        if schedule.batch is not None:
+            together, alone = keys.batch_streams()
+            draws = data_gradient.draws
+            batches = BatchStreams(draws.ahead(together, first, count) if draws else together, alone)
+        return DrawnSteps(noise.ahead(keys.steps, first, count), batches)
 
     return LangevinProgram(data_gradient.prepare, data, move, ahead, change)
 
 
-def _keys(key: Keys) -> StepKeys:
-    if isinstance(key, DrawnSteps):
-        return key.keys
+def _keys(key: jax.Array | StepKeys) -> StepKeys:
     return key if isinstance(key, StepKeys) else StepKeys(key)
 
 
-def _noise(key: Keys, k: jax.Array, chains: int, u: jax.Array) -> jax.Array:
-    """Standard normals of step ``k`` for all ``chains``, as drawn ahead or drawn now."""
-    if isinstance(key, DrawnSteps):
-        # No step may take another's noise: beyond what was drawn there is none.
-        row = key.noise.at[k - key.first]
-        return row.get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False).astype(u.dtype)
-    size = _group_size(chains, u.shape[1])
-    group = _group(_keys(key).steps, k // size, size, (chains, u.shape[1]))
-    return group[k % size].astype(u.dtype)
+def _batch_streams(key: Keys) -> BatchStreams | None:
+    return key.batches if isinstance(key, DrawnSteps) else BatchStreams(*_keys(key).batch_streams())
 
 
-def _group(key: jax.Array, number: jax.Array, size: int, shape: tuple[int, ...]) -> jax.Array:
-    """The noise of a group of ``size`` steps."""
-    return jax.random.normal(jax.random.fold_in(key, number), (size, *shape))
+def _noise(chains: int, dim: int) -> Grouped:
+    """Standard normals of all chains; a step beyond what was drawn has none, not another's."""
+    size = max(1, _GROUP_ELEMENTS // (chains * dim))
+    return Grouped(lambda key: jax.random.normal(key, (size, chains, dim)), size, outside=math.nan)
 
 
-def _group_size(chains: int, dim: int) -> int:
-    return max(1, _GROUP_ELEMENTS // (chains * dim))
-
-
-def _of_all(
-    place: Place | None, schedule: Schedule, u: jax.Array, draw: Callable[[int], jax.Array]
-) -> jax.Array:
-    """What is drawn for the chains that are here: the same numbers wherever a chain runs."""
-    if place is None:
-        return draw(u.shape[0])
-    drawn = draw(schedule.num_chains)
+def _here(drawn: jax.Array, place: Place, u: jax.Array) -> jax.Array:
+    """What was drawn for the chains that are here: the same numbers wherever a chain runs."""
     return jax.lax.dynamic_slice_in_dim(drawn, place.chain, u.shape[0])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting.sensitivity import rows_summed
+from private_mcmc.kernels.batches import drawn_size
 from private_mcmc.schedule import Average, Schedule
 
 _BUFFER_ELEMENTS = 2**22
@@ -16,6 +17,8 @@ _FEWEST = 64
 _MOST = 1024
 # A call that does about this many multiplications takes about a tenth of a second on a few cores.
 _WORK = 2**28
+# What a call draws ahead for its steps: a few megabytes.
+_DRAWN_ELEMENTS = 2**19
 # What a step costs besides its rows, in multiplications.
 _STEP_WORK = 2**14
 
@@ -48,10 +51,14 @@ def buffer_size(schedule: Schedule) -> int:
 
 
 def longest(schedule: Schedule) -> int:
-    """Steps of one call: for some ten calls a second, but neither a few dozen nor thousands in all."""
+    """Steps of one call: some ten calls a second, neither a few dozen nor thousands in all.
+
+    There are more calls where that many steps would draw too many numbers at once.
+    """
     work = rows_summed(schedule) * _state_size(schedule) + _STEP_WORK
     calls = min(_MOST, max(_FEWEST, schedule.num_steps * work // _WORK))
-    return -(-schedule.num_steps // calls)
+    drawn = schedule.num_chains * (schedule.dim + drawn_size(schedule))
+    return max(1, min(-(-schedule.num_steps // calls), _DRAWN_ELEMENTS // drawn))
 
 
 def segments(schedule: Schedule, done: int = 0) -> Iterator[Segment]:

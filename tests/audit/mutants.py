@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from private_mcmc.audit import Machinery
 from private_mcmc.kernels import (
@@ -47,6 +48,7 @@ def machinery(*changes: Change) -> Machinery:
         changes,
         clipped_gradient=changed_gradient.clipped_gradient,
         batch_sum=changed_batches.batch_sum,
+        BatchDraw=changed_batches.BatchDraw,
         StepKeys=changed_batches.StepKeys,
     )
     changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)
@@ -55,9 +57,9 @@ def machinery(*changes: Change) -> Machinery:
     return Machinery(changed_langevin.langevin_program, changed_chain.chain_runner)
 
 
-def changed_module(module: ModuleType, *changes: Change) -> ModuleType:
-    """A module compiled again from its source, with ``changes``."""
-    return _compiled(module, changes)
+def changed_module(module: ModuleType, *changes: Change, **rebound: Any) -> ModuleType:
+    """A module compiled again from its source, with ``changes``, and with names bound to other mutants."""
+    return _compiled(module, changes, **rebound)
 
 
 def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callable) -> ModuleType:
@@ -109,7 +111,7 @@ CLIP_IN_THE_WRONG_NORM = Change(
     "norm = jnp.linalg.norm(design, axis=-1)",
     "norm = jnp.linalg.norm(jax.vmap(predictor.design)(columns), axis=-1)",
 )
-BATCH_FIXED = Change(batches, "jax.random.fold_in(self.batches, k)", "self.batches")
+BATCH_FIXED = Change(batches, "jax.random.fold_in(self.stream, self.k)", "self.stream")
 DIVIDED_BY_THE_REALISED_SIZE = Change(
     batches,
     "return gradient.total(u, _masked(rows, keep, first))",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from private_mcmc.accounting import Curvature, Statement, run
 from private_mcmc.audit.experiments.images import Images
 from private_mcmc.audit.experiments.networks import Network
-from private_mcmc.kernels.batches import distinct
+from private_mcmc.kernels.draws import distinct
 from private_mcmc.schedule import Batch, Schedule
 
 
