@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.plan.affine import AffinePolicy
+from private_mcmc.plan.made_up import with_outcomes
 from private_mcmc.plan.stages import (
     Bought,
     Conclusion,
@@ -38,9 +39,10 @@ _BUFFER = 2001
 
 @dataclass(frozen=True, eq=False)
 class MadeUp:
-    """A made-up data set and its posterior's mode and standard deviations."""
+    """A made-up data set, how many people its rows stand for, and its posterior's mode and sds."""
 
     columns: Columns
+    weights: Array
     mode: Array
     sd: Array
 
@@ -50,7 +52,7 @@ def predict(policy: AffinePolicy) -> Prediction:
     errors, parts = [], []
     for seed in range(DATA_SETS):
         data = make_up(policy, seed)
-        concluded = rehearse(policy, data.columns, seed)
+        concluded = rehearse(policy, data.columns, data.weights, seed)
         errors.append(np.mean(((concluded.draws.mean(axis=0) - data.mode) / data.sd) ** 2))
         parts.append(concluded.prediction)
     squares = np.square([(part.bias, part.monte_carlo, part.discretisation) for part in parts])
@@ -79,38 +81,38 @@ def make_up(policy: AffinePolicy, seed: int) -> MadeUp:
         def log_weights(one: jax.Array, row: Columns) -> jax.Array:
             return -jax.vmap(lambda choice: predictor.loss(one, {**row, **choice}))(choices)
 
-        chosen = jax.random.categorical(outcome_key, jax.vmap(log_weights)(eta, columns), axis=-1)
-        columns = {**columns, **{name: values[chosen] for name, values in choices.items()}}
-        offset = jax.vmap(predictor.offset)(columns)
-        weight = policy.temper * policy.num_rows / PEOPLE
-        mode, covariance = _mode(predictor.loss, design, offset, columns, policy.precision, weight)
-        return MadeUp(columns, np.asarray(mode), np.sqrt(np.diag(np.asarray(covariance))))
+        logits = jax.vmap(log_weights)(eta, columns)
+        each = policy.num_rows / PEOPLE
+        columns, weights = with_outcomes(dict(columns), choices, logits, each, outcome_key)
+        design, offset = jax.vmap(predictor.design)(columns), jax.vmap(predictor.offset)(columns)
+        held = policy.temper * weights
+        mode, covariance = _mode(predictor.loss, design, offset, columns, policy.precision, held)
+        return MadeUp(columns, weights, np.asarray(mode), np.sqrt(np.diag(np.asarray(covariance))))
 
 
-def rehearse(policy: AffinePolicy, columns: Columns, seed: int) -> Conclusion:
-    """Play every stage on ``columns``, of which each row stands for ``n/rows`` people."""
-    count = len(next(iter(columns.values())))
-    weight, random = policy.num_rows / count, np.random.default_rng(seed)
+def rehearse(policy: AffinePolicy, columns: Columns, weights: Array, seed: int) -> Conclusion:
+    """Play every stage on ``columns``, whose rows stand for ``weights`` people each."""
+    random = np.random.default_rng(seed)
     history: History = ()
     with jax.enable_x64(True):
         plain = jax.vmap(policy.predictor.design)(columns), jax.vmap(policy.predictor.offset)(columns)
         while (stage := policy.next(history)) is not None:
             value: SecondMoments | Counts | Array
             if isinstance(stage, MomentsStage):
-                value = _moments(stage, columns, weight, random)
+                value = _moments(stage, columns, weights, random)
             elif isinstance(stage, CountsStage):
                 cells = np.asarray(jax.vmap(stage.cell)(columns))
-                exact = weight * np.bincount(cells, minlength=stage.mechanism.cells)
+                exact = np.bincount(cells, weights, minlength=stage.mechanism.cells)
                 sd = stage.mechanism.noise.sd
                 value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
             else:
-                value = _path(policy, stage, columns, plain, weight, len(history) + 64 * seed)
+                value = _path(policy, stage, columns, plain, weights, len(history) + 64 * seed)
             history = (*history, Bought(stage, value))
         return policy.conclude(history)
 
 
 def _moments(
-    stage: MomentsStage, columns: Columns, weight: float, random: np.random.Generator
+    stage: MomentsStage, columns: Columns, weights: Array, random: np.random.Generator
 ) -> SecondMoments:
     vectors = np.asarray(jax.vmap(stage.vectors)(columns))
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -118,7 +120,7 @@ def _moments(
     sd = stage.mechanism.noise.sd
     noise = np.tril(random.standard_normal((stage.mechanism.dim,) * 2)) * sd
     lower = np.tril(noise, -1) / np.sqrt(2.0)
-    matrix = weight * vectors.T @ vectors + lower + lower.T + np.diag(np.diag(noise))
+    matrix = (vectors.T * weights) @ vectors + lower + lower.T + np.diag(np.diag(noise))
     return SecondMoments(matrix, sd, stage.statement)
 
 
@@ -127,7 +129,7 @@ def _path(
     stage: PathStage,
     columns: Columns,
     plain: tuple[jax.Array, jax.Array],
-    weight: float,
+    weights: Array,
     seed: int,
 ) -> Array:
     """A path on made-up rows whose designs and offsets are ``plain``."""
@@ -148,7 +150,7 @@ def _path(
         root.T @ policy.precision @ root,
         jnp.linalg.solve(root, jnp.asarray(stage.start)),
         max(schedule.step_sizes),
-        schedule.temper * weight,
+        schedule.temper * weights,
         jax.random.key(seed),
         schedule.num_steps,
     )
@@ -165,7 +167,7 @@ def _follow(
     precision: jax.Array,
     start: jax.Array,
     step: jax.Array,
-    weight: jax.Array,
+    weights: jax.Array,
     key: jax.Array,
     num_steps: jax.Array,
 ) -> jax.Array:
@@ -175,7 +177,7 @@ def _follow(
     def body(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         u, states = carry
         slope = jnp.clip(score(design @ u + offset, columns), -cap, cap)
-        gradient = precision @ u + weight * (slope @ design)
+        gradient = precision @ u + (weights * slope) @ design
         noise = jax.random.normal(jax.random.fold_in(key, k), u.shape)
         u = u - step * gradient + jnp.sqrt(2.0 * step) * noise
         return u, states.at[k].set(u)
@@ -192,16 +194,16 @@ def _mode(
     offset: jax.Array,
     columns: Columns,
     precision: jax.Array,
-    weight: jax.Array,
+    weights: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     slope, curvature = jax.vmap(jax.grad(loss)), jax.vmap(jax.grad(jax.grad(loss)))
 
     def hessian(theta: jax.Array) -> jax.Array:
-        bend = jnp.maximum(curvature(design @ theta + offset, columns), 0.0)
-        return precision + weight * (design.T * bend) @ design
+        bend = weights * jnp.maximum(curvature(design @ theta + offset, columns), 0.0)
+        return precision + (design.T * bend) @ design
 
     def newton(theta: jax.Array, _: None) -> tuple[jax.Array, None]:
-        gradient = precision @ theta + weight * slope(design @ theta + offset, columns) @ design
+        gradient = precision @ theta + (weights * slope(design @ theta + offset, columns)) @ design
         move = jnp.linalg.solve(hessian(theta), gradient)
         longest = jnp.sqrt(jnp.mean((design @ move) ** 2))
         return theta - move * jnp.minimum(1.0, 1.0 / jnp.maximum(longest, 1e-300)), None

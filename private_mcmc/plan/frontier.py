@@ -56,7 +56,7 @@ class Frontier:
             if len(points) > 2:
                 x = floats(getattr(point, name) for point in points)
                 line = Line(x, floats(point.prediction.rms for point in points), marker=True)
-                blocks.append(_plot(f"Accuracy against {label}", label, line))
+                blocks.append(_plot(f"Accuracy against {label}", label, unit, line))
         return Report("What the budget buys", tuple(blocks))
 
     def show(self, console: Any = None) -> None:
@@ -106,5 +106,5 @@ def _first(enough: Callable[[float], bool]) -> float | None:
     return high
 
 
-def _plot(title: str, label: str, line: Line) -> Plot:
-    return Plot(title, label, "error in posterior sds", (line,), x_log=True, y_log=True)
+def _plot(title: str, label: str, unit: str, line: Line) -> Plot:
+    return Plot(title, label, f"error in {unit}", (line,), x_log=True, y_log=True)

@@ -128,6 +128,29 @@ def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
         return {name: drawn[name] for name in names}
 
 
+def with_outcomes(
+    rows: Columns, outcomes: Columns, logits: jax.Array, each: float, key: jax.Array
+) -> tuple[Columns, Array]:
+    """``each`` people per row, with outcomes of probabilities ``softmax(logits)``, and what rows weigh.
+
+    Where outcomes take a few values there is a row for each, which weighs as many people as drew it: one
+    outcome for all of them would be as noisy as if there were few people. Else all share one outcome.
+    ``logits`` is ``(rows, values)``; the weights are ``(rows,)``.
+    """
+    count, values = logits.shape
+    if values > _FEW_OUTCOMES:
+        chosen = jax.random.categorical(key, logits, axis=-1)
+        return rows | {name: options[chosen] for name, options in outcomes.items()}, np.full(count, each)
+    drawn = max(1, round(each))
+    shares = np.asarray(jax.nn.softmax(logits), dtype=np.float64)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    people = random.multinomial(drawn, shares / shares.sum(axis=1, keepdims=True))
+    repeated = {name: jnp.repeat(column, values, axis=0) for name, column in rows.items()}
+    tiled = {name: jnp.concatenate([options] * count) for name, options in outcomes.items()}
+    weights = people.ravel().astype(np.float64) * (each / drawn)
+    return repeated | tiled, weights
+
+
 @dataclass(frozen=True, eq=False)
 class Likelihood:
     """A row's loss with every possible outcome put in place of the row's own."""
@@ -159,11 +182,10 @@ class Likelihood:
         flat = at.reshape(-1, at.shape[-1]) / jnp.sqrt(at.shape[0])
         return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
 
-    def sample(self, theta: jax.Array, rows: Columns, key: jax.Array) -> Columns:
-        """Rows with outcomes drawn from the model at ``theta``."""
+    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
+        """``each`` outcomes of every row, drawn from the model at ``theta``: see ``with_outcomes``."""
         logits = jax.vmap(self._logits, in_axes=(None, 0))(theta, rows)
-        chosen = jax.random.categorical(key, logits, axis=-1)
-        return rows | {name: values[chosen] for name, values in self.outcomes.items()}
+        return with_outcomes(rows, self.outcomes, logits, each, key)
 
     def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
         losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)

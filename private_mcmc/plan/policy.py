@@ -86,6 +86,9 @@ class Plan:
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
         ]
+        if expected.reference > 0:
+            disagreement = ("of it, exact chains' own disagreement", number(expected.reference, 2))
+            items.insert(-1, disagreement)
         notes: tuple[Note, ...] = ()
         if self.temper < 1:
             items.append(("weight of the likelihood", number(self.temper)))

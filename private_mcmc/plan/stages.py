@@ -26,7 +26,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Row: TypeAlias = Mapping[str, Any]
 
 
-OF_PARAMETERS, OF_LOSSES = "posterior sd", "posterior sd of rows' losses"
+OF_PARAMETERS, OF_LOSSES = "posterior sds", "posterior sds of rows' losses"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,8 @@ class Prediction(NamedTuple):
     """Predicted root mean square error of posterior means, and what it is made of.
 
     ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
-    the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what.
+    the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what;
+    ``reference``: how uncertain the exact means were that it was measured against.
     """
 
     rms: float
@@ -115,6 +116,7 @@ class Prediction(NamedTuple):
     monte_carlo: float
     discretisation: float
     unit: str = OF_PARAMETERS
+    reference: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
