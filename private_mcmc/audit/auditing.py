@@ -11,7 +11,7 @@ from private_mcmc.audit.attacks import LEARNED
 from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.audit.mechanism import Mechanism, Pair, Score
-from private_mcmc.audit.result import AttackResult, AuditResult
+from private_mcmc.audit.result import AttackResult, AuditResult, compared
 from private_mcmc.audit.threshold import Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
@@ -92,6 +92,7 @@ def audit_at(
             num_runs=num_runs,
             failure_probability=failure,
             attacks=attacks,
+            comparisons=compared(attacks, mechanism.statement, epsilon=epsilon, delta=delta),
         )
 
     return tuple(at(epsilon, delta) for epsilon, delta in points)

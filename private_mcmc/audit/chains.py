@@ -16,6 +16,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.audit.mechanism import DataSet, Mechanism
+from private_mcmc.audit.noised import noised
 from private_mcmc.audit.pairs import worst_pairs
 from private_mcmc.audit.scores import chain_scores
 from private_mcmc.errors import DeclarationError
@@ -27,8 +28,15 @@ from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.kernels.langevin import LangevinProgram
 from private_mcmc.kernels.segments import buffer_size, segments
 from private_mcmc.modeling import RowModel, Rows, read
-from private_mcmc.preflight.curvature import curvature
-from private_mcmc.release import Expectations, ReleasedExpectations, plan_expectations
+from private_mcmc.preflight.curvature import curvature as public_curvature
+from private_mcmc.release import (
+    CurvatureTest,
+    Expectations,
+    ProposedCurvature,
+    ReleasedExpectations,
+    plan_curvature_test,
+    plan_expectations,
+)
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
@@ -65,6 +73,7 @@ def chain_mechanism(
     num_chains: int = 1,
     model_args: Mapping[str, Any] | None = None,
     init_params: npt.ArrayLike | None = None,
+    curvature: ProposedCurvature | None = None,
     machinery: Machinery | None = None,
 ) -> Mechanism:
     """A kernel's run as the driver would run it, ready to be repeated; arguments as for ``PrivateMCMC``.
@@ -87,7 +96,10 @@ def chain_mechanism(
         release=kept,
         sites=reading.sites,
     )
-    proved = curvature(reading, schedule)
+    proved, test = public_curvature(reading, schedule), None
+    if curvature is not None:
+        test = plan_curvature_test(reading, schedule, gdp=curvature.gdp, failure=curvature.failure)
+        proved = test.reached(curvature.at_least).strengthen(proved, schedule.temper)
     start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
     if start.shape != (reading.dim,):
         raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
@@ -95,14 +107,38 @@ def chain_mechanism(
     if isinstance(release, Expectations):
         plan = plan_expectations(release, reading, schedule, proved, target)
         noisy = _Repeated(parts, reading, schedule, rows, start, plan)
-        return Mechanism(name, plan.statement, noisy.draw, pairs=lambda: worst_pairs(reading, schedule))
-    many = _Repeated(parts, reading, schedule, rows, start)
+        found = Mechanism(name, plan.statement, noisy.draw, pairs=lambda: worst_pairs(reading, schedule))
+    else:
+        many = _Repeated(parts, reading, schedule, rows, start)
+        found = Mechanism(
+            name,
+            accounting.run(schedule, proved),
+            many.draw,
+            scores=lambda pair: chain_scores(reading, schedule, start, pair),
+            pairs=lambda: worst_pairs(reading, schedule),
+        )
+    if test is None or curvature is None:
+        return found
+    return _behind(test, curvature, found, rows)
+
+
+def _behind(test: CurvatureTest, proposed: ProposedCurvature, mechanism: Mechanism, rows: Rows) -> Mechanism:
+    """``mechanism`` where ``test`` finds what was proposed; what the test found is an output as well."""
+    both = accounting.compose(test.statement, mechanism.statement)
+
+    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+        columns, present = on_device(rows, dict(data), test.schedule.num_rows)
+        least = test.smallest_eigenvalue(columns, present)
+        found = noised(test.noise, np.full((count, 1), least))
+        passed = [[test.floor_of(float(value)).lower >= proposed.at_least] for value in found[:, 0]]
+        outputs = np.where(passed, mechanism.draw(data, count, seed), 0.0)
+        return np.concatenate([found, passed, outputs], axis=1)
+
     return Mechanism(
-        name,
-        accounting.run(schedule, proved),
-        many.draw,
-        scores=lambda pair: chain_scores(reading, schedule, start, pair),
-        pairs=lambda: worst_pairs(reading, schedule),
+        f"{mechanism.name}, behind a test of curvature",
+        accounting.unless_test_fails(both, test.reached(proposed.at_least)),
+        draw,
+        pairs=mechanism.pairs,
     )
 
 

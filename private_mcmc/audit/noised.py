@@ -1,4 +1,4 @@
-"""Mechanisms without a chain, for the soundness sweep: noise, tests, selections, compositions of them.
+"""Mechanisms without a chain, for the soundness sweep: noise, compositions of it, filters.
 
 Each works on a few rows in a unit domain; the row in which two data sets differ sits at its ends.
 """
@@ -20,9 +20,6 @@ from private_mcmc.preflight.extremes import PublicRow
 from private_mcmc.release import (
     GaussianNoise,
     LaplaceNoise,
-    LowerBound,
-    ProposeTestRelease,
-    ProposeTestSample,
     gaussian_noise,
     laplace_noise,
     plan_second_moments,
@@ -37,7 +34,7 @@ _EPSILON, _GDP = 1.2, 1.5
 Runs = Callable[[DataSet, int], FloatArray]
 Ends = tuple[PublicRow, PublicRow]
 
-_NUMBERS: Ends = {"y": np.asarray(1.0)}, {"y": np.asarray(-1.0)}
+NUMBERS: Ends = {"y": np.asarray(1.0)}, {"y": np.asarray(-1.0)}
 _AXES: Ends = {"X": np.array([1.0, 0.0])}, {"X": np.array([0.0, 1.0])}
 _ZERO: PublicRow = {"y": np.asarray(0.0)}
 _CORNERS: Ends = {"y": np.ones(3)}, {"y": -np.ones(3)}
@@ -75,32 +72,32 @@ def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatA
 
 def laplace_sum(adjacency: Adjacency) -> Mechanism:
     """The sum of numbers in ``[−1, 1]`` with Laplace noise."""
-    noise = laplace_noise(_EPSILON, _change(adjacency))
-    return _of_sums("Laplace noise on a sum", noise, adjacency, _NUMBERS)
+    noise = laplace_noise(_EPSILON, change(adjacency))
+    return _of_sums("Laplace noise on a sum", noise, adjacency, NUMBERS)
 
 
 def laplace_vector(adjacency: Adjacency) -> Mechanism:
     """Three sums with Laplace noise scaled to their joint L1 sensitivity."""
-    noise = laplace_noise(_EPSILON, 3 * _change(adjacency), size=3)
+    noise = laplace_noise(_EPSILON, 3 * change(adjacency), size=3)
     return _of_sums("Laplace noise on a vector", noise, adjacency, _CORNERS)
 
 
 def gaussian_sum(adjacency: Adjacency) -> Mechanism:
     """The sum of numbers in ``[−1, 1]`` with Gaussian noise."""
-    noise = gaussian_noise(_GDP, _change(adjacency))
-    return _of_sums("Gaussian noise on a sum", noise, adjacency, _NUMBERS)
+    noise = gaussian_noise(_GDP, change(adjacency))
+    return _of_sums("Gaussian noise on a sum", noise, adjacency, NUMBERS)
 
 
 def gaussian_vector(adjacency: Adjacency) -> Mechanism:
     """Three sums with Gaussian noise scaled to their joint L2 sensitivity."""
-    noise = gaussian_noise(_GDP, 3**0.5 * _change(adjacency), size=3)
+    noise = gaussian_noise(_GDP, 3**0.5 * change(adjacency), size=3)
     return _of_sums("Gaussian noise on a vector", noise, adjacency, _CORNERS)
 
 
 def noisy_mean(adjacency: Adjacency) -> Mechanism:
     """The sum over the public number of rows (or their public bound), with Gaussian noise."""
-    noise = gaussian_noise(_GDP, _change(adjacency) / ROWS)
-    return _of_sums("noisy mean", noise, adjacency, _NUMBERS, scale=1 / ROWS)
+    noise = gaussian_noise(_GDP, change(adjacency) / ROWS)
+    return _of_sums("noisy mean", noise, adjacency, NUMBERS, scale=1 / ROWS)
 
 
 def second_moments(adjacency: Adjacency) -> Mechanism:
@@ -113,34 +110,9 @@ def second_moments(adjacency: Adjacency) -> Mechanism:
     return of_rows("second moments", plan.statement, one_by_one(once), _AXES, {"X": np.zeros(2)})
 
 
-def propose_test_release(adjacency: Adjacency) -> Mechanism:
-    """A Laplace sum behind a noised count of positive rows; a refusal is an output as well."""
-    noise, test = laplace_noise(0.7, _change(adjacency)), LowerBound(0.8, 1e-3)
-    guard = ProposeTestRelease(ROWS - test.margin, test, 0.7, 0.0, adjacency, "the number of positive rows")
-
-    def once(data: DataSet) -> npt.ArrayLike:
-        y = data["y"]
-        return _or_refusal(guard.run(float((y > 0).sum()), lambda: float(noise.release(y.sum())[0])))
-
-    positive = {"y": np.asarray(1.0)}
-    return of_rows("propose-test-release", guard.statement, one_by_one(once), _NUMBERS, positive)
-
-
-def propose_test_sample(adjacency: Adjacency) -> Mechanism:
-    """Heller and Fetaya's Algorithm 1, with about as many rows on a line as its test asks for."""
-    guard = ProposeTestSample(3.0, 0.02, 0.95, 1.0, 1.0, 3.0, adjacency=adjacency)
-    far = {"x": np.asarray(0.95), "y": np.asarray(3.0)}
-    near = {"x": np.asarray(1.0), "y": np.asarray(1.0)}
-
-    def once(data: DataSet) -> npt.ArrayLike:
-        return _or_refusal(guard.release(data["x"], data["y"]))
-
-    return of_rows("propose-test-sample", guard.statement, one_by_one(once), (near, far), near, 130)
-
-
 def composed_pair(adjacency: Adjacency) -> Mechanism:
     """A Laplace and a Gaussian release of the same rows, both fixed in advance."""
-    laplace, gaussian = laplace_noise(0.7, _change(adjacency)), gaussian_noise(1.0, _change(adjacency))
+    laplace, gaussian = laplace_noise(0.7, change(adjacency)), gaussian_noise(1.0, change(adjacency))
     total = accounting.compose(
         _statement(laplace, adjacency).of("first"), _statement(gaussian, adjacency).of("second")
     )
@@ -149,7 +121,7 @@ def composed_pair(adjacency: Adjacency) -> Mechanism:
         values = np.full((number, 1), data["y"].sum())
         return np.concatenate([noised(laplace, values), noised(gaussian, values)], axis=1)
 
-    return of_rows("composed pair", total, runs, _NUMBERS, _ZERO)
+    return of_rows("composed pair", total, runs, NUMBERS, _ZERO)
 
 
 def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
@@ -158,7 +130,7 @@ def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
     def build(adjacency: Adjacency) -> Mechanism:
         budget = filter_for(Target(4.0, 1e-2, adjacency), kind)
         # Seen before the first run: what is chosen from, and what each choice costs.
-        offered = [gaussian_noise(gdp, _change(adjacency)) for gdp in (0.5, 0.8)]
+        offered = [gaussian_noise(gdp, change(adjacency)) for gdp in (0.5, 0.8)]
         costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
         most = int(budget.limit / min(costs)) + 1
         # Whether one more of either is within the limit after so many of both, in exact fractions.
@@ -194,7 +166,7 @@ def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
                     choice[now] = seen > 0
             return outputs
 
-        return of_rows(f"releases under a {kind!r} filter", claimed, runs, _NUMBERS, _ZERO)
+        return of_rows(f"releases under a {kind!r} filter", claimed, runs, NUMBERS, _ZERO)
 
     return build
 
@@ -208,7 +180,7 @@ def _of_sums(
     return of_rows(name, _statement(noise, adjacency), runs, ends, {"y": np.zeros_like(ends[0]["y"])})
 
 
-def _change(adjacency: Adjacency) -> float:
+def change(adjacency: Adjacency) -> float:
     """What one number in ``[−1, 1]`` changes of a sum."""
     return 2.0 if adjacency == "replace_one" else 1.0
 
@@ -231,19 +203,13 @@ def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Sta
     )
 
 
-def _or_refusal(found: float | None) -> tuple[float, float]:
-    return (0.0, 0.0) if found is None else (1.0, found)
-
-
-MECHANISMS: dict[str, Callable[[Adjacency], Mechanism]] = {
+NOISED: dict[str, Callable[[Adjacency], Mechanism]] = {
     "Laplace sum": laplace_sum,
     "Laplace vector": laplace_vector,
     "Gaussian sum": gaussian_sum,
     "Gaussian vector": gaussian_vector,
     "noisy mean": noisy_mean,
     "second moments": second_moments,
-    "propose-test-release": propose_test_release,
-    "propose-test-sample": propose_test_sample,
     "composed pair": composed_pair,
     "ledger, GDP filter": filtered("gdp"),
     "ledger, Rényi filter": filtered("rdp"),

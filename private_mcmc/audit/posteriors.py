@@ -8,12 +8,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 import numpyro
 import numpyro.distributions as dist
 
+from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.audit.mechanism import DataSet, Mechanism
 from private_mcmc.audit.noised import Ends, edge_pair
+from private_mcmc.audit.zoo import mean
 from private_mcmc.errors import DeclarationError
 from private_mcmc.modeling import Binary, Box, Categories, Counts, Rows
 from private_mcmc.preflight.decision import preflight
@@ -24,7 +25,8 @@ _TARGET_EPSILON, _TARGET_DELTA = 1.5, 1e-3
 _NUM_ROWS = 2
 _TEMPER = 0.8
 
-Sampler = Callable[[npt.NDArray[Any], np.random.Generator, int], npt.NDArray[np.float64]]
+# Rows, temper, generator and number of runs to exact draws of the tempered posterior, shape (runs, d).
+Sampler = Callable[[FloatArray, float, np.random.Generator, int], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,6 @@ class ConjugateModel:
     draws: Sampler
     ends: Ends
     others: PublicRow
-
-
-def normal_mean(y: Any = None) -> None:
-    """A Normal mean of bounded rows."""
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
 def coin(y: Any = None) -> None:
@@ -66,22 +61,22 @@ def counts(y: Any = None) -> None:
         numpyro.sample("y", dist.Poisson(rate), obs=y)
 
 
-def _normal_draws(y: npt.NDArray[Any], rng: np.random.Generator, runs: int) -> npt.NDArray[np.float64]:
-    precision = 1 + _TEMPER * len(y)
-    return rng.normal(_TEMPER * y.sum() / precision, precision**-0.5, (runs, 1))
+def _normal_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    precision = 1 + temper * len(y)
+    return rng.normal(temper * y.sum() / precision, precision**-0.5, (runs, 1))
 
 
-def _coin_draws(y: npt.NDArray[Any], rng: np.random.Generator, runs: int) -> npt.NDArray[np.float64]:
+def _coin_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
     ones = y.sum()
-    return rng.beta(3 + _TEMPER * ones, 3 + _TEMPER * (len(y) - ones), (runs, 1))
+    return rng.beta(3 + temper * ones, 3 + temper * (len(y) - ones), (runs, 1))
 
 
-def _category_draws(y: npt.NDArray[Any], rng: np.random.Generator, runs: int) -> npt.NDArray[np.float64]:
-    return rng.dirichlet(3 + _TEMPER * np.bincount(y.astype(int), minlength=3), runs)
+def _category_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    return rng.dirichlet(3 + temper * np.bincount(y.astype(int), minlength=3), runs)
 
 
-def _count_draws(y: npt.NDArray[Any], rng: np.random.Generator, runs: int) -> npt.NDArray[np.float64]:
-    return rng.gamma(3 + _TEMPER * y.sum(), 1 / (1 + _TEMPER * len(y)), (runs, 1))
+def _count_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    return rng.gamma(3 + temper * y.sum(), 1 / (1 + temper * len(y)), (runs, 1))
 
 
 def _ends(first: float, second: float) -> Ends:
@@ -90,7 +85,7 @@ def _ends(first: float, second: float) -> Ends:
 
 MODELS = {
     "Normal mean": ConjugateModel(
-        normal_mean, Rows(y=Box(-1.0, 1.0)), _normal_draws, _ends(1.0, -1.0), {"y": np.asarray(0.0)}
+        mean, Rows(y=Box(-1.0, 1.0)), _normal_draws, _ends(1.0, -1.0), {"y": np.asarray(0.0)}
     ),
     "coin": ConjugateModel(coin, Rows(y=Binary()), _coin_draws, _ends(1, 0), {"y": np.asarray(1)}),
     "categories": ConjugateModel(
@@ -112,8 +107,8 @@ def posterior_mechanism(name: str, adjacency: Adjacency) -> Mechanism:
     if not proved:
         raise DeclarationError(f"preflight certifies nothing of the posterior of {name!r} under {adjacency}.")
 
-    def runs(data: DataSet, number: int, seed: np.random.SeedSequence) -> npt.NDArray[np.float64]:
-        return found.draws(np.asarray(data["y"]), np.random.default_rng(seed), number)
+    def runs(data: DataSet, number: int, seed: np.random.SeedSequence) -> FloatArray:
+        return found.draws(np.asarray(data["y"]), _TEMPER, np.random.default_rng(seed), number)
 
     pair = edge_pair(found.ends, found.others, _NUM_ROWS - 1, adjacency)
     return Mechanism(f"posterior of {name}", proved[0], runs, pairs=lambda: (pair,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,20 @@ class Comparison:
         return self.lower / self.upper
 
 
+def compared(
+    attacks: Sequence[AttackResult], claim: Statement, *, epsilon: float, delta: float
+) -> tuple[Comparison, ...]:
+    """The best lower bounds beside what ``claim`` says at ``epsilon`` and at ``delta``."""
+    bounds = [attack.bounds for attack in attacks]
+    found = [
+        Comparison("epsilon", max(b.epsilon for b in bounds), claim.epsilon(delta)),
+        Comparison("delta", max(b.delta for b in bounds), claim.delta(epsilon)),
+    ]
+    if claim.gdp is not None:
+        found.append(Comparison("gdp", max(b.gdp for b in bounds), claim.gdp))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class AuditResult:
     """Lower bounds of every attack on one pair of data sets, and the claim they are compared with.
@@ -60,6 +75,7 @@ class AuditResult:
         num_runs: runs on each data set, half of them to learn and to choose thresholds.
         failure_probability: of all bounds together.
         attacks: every attack.
+        comparisons: best lower bounds beside the claims on ``ε``, ``δ`` and, where one is made, ``m``.
     """
 
     mechanism: str
@@ -70,18 +86,7 @@ class AuditResult:
     num_runs: int
     failure_probability: float
     attacks: tuple[AttackResult, ...]
-
-    @property
-    def comparisons(self) -> tuple[Comparison, ...]:
-        """Best lower bounds on ``ε``, ``δ`` and, where a Gaussian DP claim exists, ``m``."""
-        bounds = [attack.bounds for attack in self.attacks]
-        found = [
-            Comparison("epsilon", max(b.epsilon for b in bounds), self.statement.epsilon(self.delta)),
-            Comparison("delta", max(b.delta for b in bounds), self.statement.delta(self.epsilon)),
-        ]
-        if self.statement.gdp is not None:
-            found.append(Comparison("gdp", max(b.gdp for b in bounds), self.statement.gdp))
-        return tuple(found)
+    comparisons: tuple[Comparison, ...]
 
     @property
     def violations(self) -> tuple[Comparison, ...]:

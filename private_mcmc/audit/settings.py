@@ -12,8 +12,9 @@ from itertools import product
 from typing import Any, get_args
 
 from private_mcmc.audit.chains import chain_mechanism
+from private_mcmc.audit.guarded import GUARDED
 from private_mcmc.audit.mechanism import Mechanism
-from private_mcmc.audit.noised import MECHANISMS
+from private_mcmc.audit.noised import NOISED
 from private_mcmc.audit.posteriors import MODELS, posterior_mechanism
 from private_mcmc.audit.zoo import LOUD, ZOO, ZooModel
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateSGLD, PrivateULA
@@ -48,7 +49,7 @@ class Setting:
     def family(self) -> str:
         """What kind of release it is."""
         if self.release in MECHANISMS:
-            return "values with noise"
+            return "values with noise" if self.release in NOISED else "behind a private test"
         if self.release == "posterior":
             return "exact posterior draw"
         return "averages of a chain" if self.release in AVERAGES else f"states of a chain: {self.release}"
@@ -142,9 +143,11 @@ AVERAGES: dict[str, Expectations] = {
     "quantile": Quantile(LOUD.site, 0.5, _BOUNDS, candidates=32, burn_in=1),
 }
 
+MECHANISMS = {**NOISED, **GUARDED}
+
 # Runs that ask OpenDP for noise one at a time, or as often as NumPy draws.
 _SLOW, _SLOWEST, _FAST = 0.25, 0.0625, 5.0
-_SHARES = {"second moments": _SLOW, "propose-test-release": _SLOW, "propose-test-sample": _SLOWEST}
+_SHARES = {"second moments": _SLOW, **dict.fromkeys(GUARDED, _SLOW), "propose-test-sample": _SLOWEST}
 
 
 def settings() -> Iterator[Setting]:

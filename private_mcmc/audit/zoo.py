@@ -32,6 +32,13 @@ def mean(y: Any = None) -> None:
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
+def line(X: Any, y: Any = None) -> None:
+    """A linear regression: rows at 0 say nothing and have no curvature."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
 def logistic(X: Any, y: Any = None) -> None:
     """A logistic regression: convex, smooth, bounded score."""
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))

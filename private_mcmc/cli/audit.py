@@ -116,11 +116,18 @@ def sweep(
             workers=workers or min(os.cpu_count() or 1, len(chosen)),
             on_setting=on_setting,
         )
-    finish(found.sound, found.report, found.to_dict(), as_json, html)
+    finish(found.sound, found.report, found.to_dict(), as_json, html, found.summary)
 
 
-def finish(sound: bool, report: Report, record: dict[str, Any], as_json: bool, html: Path | None) -> None:
-    """Show or print what was found and end with its exit code."""
+def finish(
+    sound: bool,
+    report: Report,
+    record: dict[str, Any],
+    as_json: bool,
+    html: Path | None,
+    shown: Report | None = None,
+) -> None:
+    """Show or print what was found and end with its exit code; ``shown``: less than the whole report."""
     from private_mcmc.report import plain
 
     if html is not None:
@@ -128,5 +135,5 @@ def finish(sound: bool, report: Report, record: dict[str, Any], as_json: bool, h
     if as_json:
         typer.echo(json.dumps(plain(record), indent=2, ensure_ascii=False))
     else:
-        report.show()
+        (report if shown is None else shown).show()
     raise typer.Exit(0 if sound else REFUTED)

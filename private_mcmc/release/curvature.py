@@ -158,14 +158,15 @@ class CurvatureTest:
 
     def reached(self, at_least: float) -> CurvatureFloor:
         """The least that is known once the test has found ``at_least``."""
-        return self._floor((at_least + self.margin) * (1 + _FLOOR))
+        return self.floor_of((at_least + self.margin) * (1 + _FLOOR))
 
     def release(self, rows: Mapping[str, jax.Array], present: jax.Array) -> ReleasedCurvature:
         """Test the rows (columns in their domains, curator-side, and which of them are present)."""
         value = float(self.noise.release([self.smallest_eigenvalue(rows, present)])[0])
-        return ReleasedCurvature(self, self._floor(value), self.statement)
+        return ReleasedCurvature(self, self.floor_of(value), self.statement)
 
-    def _floor(self, value: float) -> CurvatureFloor:
+    def floor_of(self, value: float) -> CurvatureFloor:
+        """What a noised eigenvalue certifies."""
         return CurvatureFloor(
             released=value,
             margin=self.margin,

@@ -123,7 +123,7 @@ def _draw(axes: Any, drawn: Line | Band | Interval | Rule | Mark, palette: Palet
         marker = "o" if drawn.marker else None
         axes.plot(
             drawn.x, drawn.y, color=color, label=drawn.label or None, linestyle=_DASHES[drawn.style],
-            linewidth=1.8, marker=marker, markersize=4.5,
+            linewidth=1.8, marker=marker, markersize=2.6 if drawn.style == "none" else 4.5,
         )  # fmt: skip
         if drawn.fill:
             axes.fill_between(drawn.x, drawn.y, 0, color=color, alpha=0.14, linewidth=0)
@@ -180,6 +180,10 @@ def _finish_axes(axes: Any, plot: Plot, palette: Palette) -> None:
     axes.set_xlabel(plot.x_label, fontsize=9.5, color=palette.ink)
     axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
-    if any(getattr(drawn, "label", "") for drawn in plot.drawn if not isinstance(drawn, Rule)):
-        legend = axes.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink)
+    names = sum(bool(getattr(drawn, "label", "")) for drawn in plot.drawn if not isinstance(drawn, Rule))
+    if names:
+        # More than two names would cover what is drawn.
+        place: dict[str, Any] = {"loc": "outside lower center", "ncols": 2} if names > 2 else {}
+        owner = axes.figure if names > 2 else axes
+        legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)
         legend.get_frame().set(facecolor=palette.ground, edgecolor="none")

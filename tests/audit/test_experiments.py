@@ -121,7 +121,7 @@ def test_an_experiment_goes_on_from_its_finished_chunks_to_the_same_result(tmp_p
     assert resumed.to_dict() == whole.to_dict()
     assert done[0] == experiment.epochs
     assert whole.sound
-    assert "at epoch" in whole.report.to_html()
+    assert "after 6 epochs" in whole.report.to_html()
 
 
 def test_algorithm_1_counts_what_exceeds_and_takes_the_worst_pair():
