@@ -15,7 +15,6 @@ from private_mcmc.report import (
     Heading,
     Line,
     Plot,
-    Plots,
     Report,
     Rule,
     Table,
@@ -24,12 +23,13 @@ from private_mcmc.report import (
 )
 
 _METRICS = {
-    "rms": "error of posterior means, reference sds (rms)",
+    "rms": "rms error of posterior means, in reference sds",
     "sd_ratio": "sd / reference sd",
-    "coverage_50": "coverage of 50 % intervals",
-    "coverage_90": "coverage of 90 % intervals",
-    "energy": "energy distance",
+    "coverage_50": "coverage of the reference mean by 50 % intervals",
+    "coverage_90": "coverage of the reference mean by 90 % intervals",
+    "energy": "energy distance of draws, coordinates in reference sds",
 }
+_AXES = {"rms": "rms error, reference sds", "energy": "energy distance"}
 _STYLES = ("solid", "dashed", "dotted")
 _COLOURS = 5
 # What a reader can tell apart on a logarithmic axis; larger values are in the table alone.
@@ -54,7 +54,7 @@ def page(store: Store, abouts: Mapping[str, str]) -> Report:
         )
         blocks.append(Facts(items))
         chosen = [result for result in store.results.values() if result.dataset == name]
-        blocks.append(Plots((_plot(name, "rms", chosen), _plot(name, "energy", chosen))))
+        blocks += [_plot(name, "rms", chosen), _plot(name, "energy", chosen)]
         blocks += [_table(metric, chosen) for metric in _METRICS]
         blocks += _remarks(chosen)
     blocks.append(Heading("Methods"))
@@ -89,6 +89,9 @@ def _table(metric: str, results: Sequence[Result]) -> Table:
     by_key = {(result.method, result.epsilon): result for result in results}
     rows: list[tuple[Any, ...]] = []
     for name in _names(results):
+        if not any(result.summary(metric) for result in _measured(results, name)) and metric != "rms":
+            # Point estimates have no spread.
+            continue
         public = by_key.get((name, None))
         if public is not None:
             rows.append((name, "not private", *[_cell(public, metric)] * len(epsilons)))
@@ -109,7 +112,14 @@ def _cell(result: Result | None, metric: str) -> str:
     summary = result.summary(metric)
     if summary is None:
         return "point estimate"
-    return f"{summary.value:.3g}" + (f" ± {summary.error:.1g}" if summary.error == summary.error else "")
+    # No-break spaces keep a number with its error.
+    return _short(summary.value) + (
+        f"\u00a0±\u00a0{_short(summary.error, 1)}" if summary.error == summary.error else ""
+    )
+
+
+def _short(value: float, digits: int = 3) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def _remarks(results: Sequence[Result]) -> list[Block]:
@@ -128,6 +138,8 @@ def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
             for result in _measured(results, name)
             if result.epsilon is not None and (summary := result.summary(metric)) is not None
         ]
+        if all(summary.value > _LARGEST for _, summary in points):
+            continue
         points.sort(key=lambda point: point[0])
         x = floats(epsilon for epsilon, _ in points)
         y = floats(max(summary.value, _SMALLEST) for _, summary in points)
@@ -145,7 +157,7 @@ def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
     return Plot(
         title=f"{dataset}: {_METRICS[metric]}",
         x_label="ε",
-        y_label=_METRICS[metric],
+        y_label=_AXES[metric],
         drawn=tuple(drawn),
         description=f"{_METRICS[metric]} against ε for every private method on {dataset}; lower is better",
         x_log=True,
