@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -83,13 +84,12 @@ def on_device(
     """
     count = len(next(iter(columns.values())))
     slots = layout.slots(n) // (1 if layout.mesh is None else jax.process_count())
-    padded: dict[str, Any] = {
-        name: np.concatenate([value, np.zeros((slots - count, *value.shape[1:]), value.dtype)])
-        for name, value in columns.items()
-    }
+    padded = {name: _padded(value, slots) for name, value in columns.items()}
+    project = _projection(rows, storage)
     with jax.enable_x64(True):
         if layout.mesh is None:
-            return rows.project(padded, storage), jnp.arange(slots) < count
+            whole = {name: jnp.asarray(value) for name, value in padded.items()}
+            return project(whole), jnp.arange(slots) < count
         sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
         def spread(local: npt.NDArray[Any]) -> jax.Array:
@@ -98,4 +98,18 @@ def on_device(
             return whole
 
         present = spread(np.arange(slots) < count)
-        return rows.project({name: spread(local) for name, local in padded.items()}, storage), present
+        return project({name: spread(local) for name, local in padded.items()}), present
+
+
+@lru_cache(maxsize=8)
+def _projection(rows: Rows, storage: Storage) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
+    """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
+    compiled: Callable[..., dict[str, jax.Array]] = jax.jit(partial(rows.project, dtype=storage))
+    return compiled
+
+
+def _padded(values: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
+    missing = slots - len(values)
+    if missing == 0:
+        return values
+    return np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import private_mcmc as pmc
 from private_mcmc import accounting
+from private_mcmc.accounting.sensitivity import CLIP_SLACK
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.clipping import widened
@@ -74,7 +75,7 @@ def test_the_sum_is_the_float64_sum_of_the_stored_rows(name, matrix):
         np.testing.assert_allclose(total, exact, atol=1e-6 * N * 0.4)
         # One row adds at most its clip.
         one = gradient.total(u, gradient.prepare(columns, jnp.arange(N) == 5))
-        assert np.linalg.norm(one) <= 0.4
+        assert np.linalg.norm(one) <= 0.4 * (1 + CLIP_SLACK)
 
 
 def test_a_run_with_rows_in_float32_is_nearly_that_with_rows_in_float64():
