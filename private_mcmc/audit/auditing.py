@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,14 @@ def audit(
         seed: of the audit's randomness; the audit is reproducible.
 
     Raises:
-        DeclarationError: for numbers out of range, or data sets that are not adjacent.
+        DeclarationError: for numbers out of range, declarations that are missing, or data sets that are not
+            adjacent or leave the declared domain.
+        DataSchemaError: for data sets with other columns, shapes or numbers of rows than declared.
 
     Source: Heller, Fetaya 2023, (11)-(12); Dong, Roth, Su 2022, Definition 2.6.
     """
+    _check(num_runs, failure_probability, epsilon, delta, pair)
     mechanism = _mechanism(kernel_or_mechanism, declared)
-    if not num_runs >= _LEAST_RUNS:
-        raise DeclarationError(f"num_runs={num_runs}: at least {_LEAST_RUNS} are needed.")
-    if not 0 < failure_probability < 1:
-        raise DeclarationError(f"failure_probability={failure_probability}: must lie in (0, 1).")
     pilot, final = np.random.SeedSequence(seed).spawn(2)
     if pair is None:
         pair = _worst(mechanism, min(_PILOT_RUNS, num_runs), pilot)
@@ -98,11 +98,33 @@ def audit_at(
     return tuple(at(epsilon, delta) for epsilon, delta in points)
 
 
+def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pair | None) -> None:
+    if not (isinstance(num_runs, int | np.integer) and num_runs >= _LEAST_RUNS):
+        raise DeclarationError(f"num_runs={num_runs}: a whole number, at least {_LEAST_RUNS}, is needed.")
+    if not 0 < failure < 1:
+        raise DeclarationError(f"failure_probability={failure}: must lie in (0, 1).")
+    if not 0 <= epsilon < np.inf:
+        raise DeclarationError(f"epsilon={epsilon}: must be non-negative and finite.")
+    if not 0 <= delta < 1:
+        raise DeclarationError(f"delta={delta}: must lie in [0, 1).")
+    if not (pair is None or isinstance(pair, Pair)):
+        raise DeclarationError("pair: give a private_mcmc.audit.Pair(first, second), or none.")
+
+
 def _mechanism(given: LangevinKernel | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
     if isinstance(given, Mechanism):
         if declared:
             raise DeclarationError(f"{sorted(declared)}: a mechanism brings its own declarations.")
         return given
+    if not isinstance(given, LangevinKernel):
+        raise DeclarationError(
+            f"audit takes a private kernel or a Mechanism, not a {type(given).__name__}: for a driver, "
+            "audit(its kernel, rows=…, target=…, release=…, num_steps=…, n=…)."
+        )
+    try:
+        signature(chain_mechanism).bind(given, **declared)
+    except TypeError as error:
+        raise DeclarationError(f"audit({type(given).__name__}, …): {error}.") from error
     return chain_mechanism(given, **declared)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -20,11 +21,11 @@ from private_mcmc.audit.noised import noised
 from private_mcmc.audit.pairs import worst_pairs
 from private_mcmc.audit.scores import chain_scores
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.columns import on_device
+from private_mcmc.inference.columns import checked_columns, on_device
 from private_mcmc.kernels import ChainRunner, LangevinKernel, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.chain import first_state
-from private_mcmc.kernels.devices import Layout, layout
+from private_mcmc.kernels.devices import ONE_DEVICE, Layout, layout
 from private_mcmc.kernels.langevin import LangevinProgram
 from private_mcmc.kernels.segments import buffer_size, segments
 from private_mcmc.modeling import RowModel, Rows, read
@@ -43,6 +44,8 @@ from private_mcmc.target import Target
 # Rows × chains of one block: its predictors stay in a core's cache.
 _BLOCK_PREDICTORS = 2**17
 _BLOCK_STATES = 2**22
+
+Loader = Callable[..., tuple[dict[str, jax.Array], jax.Array]]
 
 
 class _Noised(Protocol):
@@ -103,13 +106,14 @@ def chain_mechanism(
     start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
     if start.shape != (reading.dim,):
         raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
+    load = partial(_loaded, rows, target, n)
     name = f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}"
     if isinstance(release, Expectations):
         plan = plan_expectations(release, reading, schedule, proved, target)
-        noisy = _Repeated(parts, reading, schedule, rows, start, plan)
+        noisy = _Repeated(parts, reading, schedule, load, start, plan)
         found = Mechanism(name, plan.statement, noisy.draw, pairs=lambda: worst_pairs(reading, schedule))
     else:
-        many = _Repeated(parts, reading, schedule, rows, start)
+        many = _Repeated(parts, reading, schedule, load, start)
         found = Mechanism(
             name,
             accounting.run(schedule, proved),
@@ -119,15 +123,33 @@ def chain_mechanism(
         )
     if test is None or curvature is None:
         return found
-    return _behind(test, curvature, found, rows)
+    return _behind(test, curvature, found, load)
 
 
-def _behind(test: CurvatureTest, proposed: ProposedCurvature, mechanism: Mechanism, rows: Rows) -> Mechanism:
+def _loaded(
+    rows: Rows, target: Target, n: int, data: DataSet, where: Layout = ONE_DEVICE
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    """A made-up data set on the device; it is public, so its values may be refused, unlike those of a run."""
+    columns = checked_columns(rows, data, target, n)
+    with jax.enable_x64(True):
+        inside = rows.project({name: jnp.asarray(column) for name, column in columns.items()})
+    for name, domain in rows.items:
+        if not np.allclose(inside[name], columns[name], rtol=1e-9, atol=1e-12):
+            raise DeclarationError(
+                f"column {name!r}: values outside {domain}; a run would map them inside, so the data sets "
+                "would not be the ones you mean."
+            )
+    return on_device(rows, columns, n, where)
+
+
+def _behind(
+    test: CurvatureTest, proposed: ProposedCurvature, mechanism: Mechanism, load: Loader
+) -> Mechanism:
     """``mechanism`` where ``test`` finds what was proposed; what the test found is an output as well."""
     both = accounting.compose(test.statement, mechanism.statement)
 
     def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        columns, present = on_device(rows, dict(data), test.schedule.num_rows)
+        columns, present = load(data)
         least = test.smallest_eigenvalue(columns, present)
         found = noised(test.noise, np.full((count, 1), least))
         passed = [[test.floor_of(float(value)).lower >= proposed.at_least] for value in found[:, 0]]
@@ -150,11 +172,11 @@ class _Repeated:
         parts: Machinery,
         reading: RowModel,
         schedule: Schedule,
-        rows: Rows,
+        load: Loader,
         start: FloatArray,
         plan: _Noised | None = None,
     ) -> None:
-        self._schedule, self._rows, self._start, self._plan = schedule, rows, start, plan
+        self._schedule, self._load, self._start, self._plan = schedule, load, start, plan
         self._parts, self._reading = parts, reading
         self._runners: dict[int, ChainRunner] = {}
 
@@ -162,7 +184,7 @@ class _Repeated:
         """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
         block, blocks = _blocks(self._schedule, count)
         runner, where = self._runner(block), _layout(block * self._chains)
-        columns, present = on_device(self._rows, dict(data), self._schedule.num_rows, where)
+        columns, present = self._load(data, where)
 
         def one(streams: Streams) -> FloatArray:
             if self._plan is None:

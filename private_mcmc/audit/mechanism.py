@@ -32,17 +32,30 @@ class Pair:
 
     def check(self, adjacency: Adjacency) -> None:
         """Raise ``DeclarationError`` unless the data sets are adjacent, all but the last row equal."""
+        if not self.first or self.first.keys() != self.second.keys():
+            raise DeclarationError(f"pair {self.name!r}: both data sets need the same columns, at least one.")
+        lengths = [{len(column) for column in data.values()} for data in (self.first, self.second)]
+        if any(len(found) > 1 for found in lengths):
+            raise DeclarationError(f"pair {self.name!r}: the columns of a data set differ in length.")
         one, two = _length(self.first), _length(self.second)
-        shared = max(one, two) - 1
-        sizes = one == two if adjacency == "replace_one" else abs(one - two) == 1
-        same = self.first.keys() == self.second.keys() and all(
-            np.array_equal(np.asarray(self.first[k])[:shared], np.asarray(self.second[k])[:shared])
-            for k in self.first
-        )
-        if not (sizes and same and min(one, two) >= 1):
+        wanted = "as many rows in both" if adjacency == "replace_one" else "one row more in one of them"
+        if not (one == two if adjacency == "replace_one" else abs(one - two) == 1) or min(one, two) < 1:
             raise DeclarationError(
-                f"pair {self.name!r}: {one} and {two} rows are not adjacent under {adjacency!r}; "
-                "the data sets must agree in every row but the last."
+                f"pair {self.name!r}: {one} and {two} rows are not adjacent under {adjacency!r}, which "
+                f"asks for {wanted}."
+            )
+        shared = max(one, two) - 1
+        apart = sorted(
+            name
+            for name in self.first
+            if not np.array_equal(
+                np.asarray(self.first[name])[:shared], np.asarray(self.second[name])[:shared]
+            )
+        )
+        if apart:
+            raise DeclarationError(
+                f"pair {self.name!r}: not adjacent, columns {apart} differ before the last row; put the row "
+                "in which the data sets differ last."
             )
 
     def last_rows(self) -> tuple[DataSet | None, DataSet | None]:

@@ -41,6 +41,13 @@ class OneRunResult:
         """False if the claim is refuted; NaN refutes."""
         return self.epsilon_lower <= self.epsilon_upper
 
+    def __str__(self) -> str:
+        return (
+            f"{self.correct} of {self.guesses} guesses on {self.canaries} canaries are right: "
+            f"{'sound' if self.sound else 'CLAIM REFUTED'}\n"
+            f"  epsilon at δ = {self.delta:g}: {self.epsilon_lower:.4g} ≤ … ≤ {self.epsilon_upper:.4g}"
+        )
+
 
 def one_run_epsilon(correct: int, guesses: int, canaries: int, delta: float, failure: float) -> float:
     """Largest ``ε`` at which so many correct guesses have probability at most ``failure``.
@@ -98,7 +105,7 @@ def audit_one_run(
     """
     if target.adjacency == "replace_one":
         raise DeclarationError("one-run audits leave rows out: use add_remove or zero_out.")
-    count = len(next(iter(canaries.values())))
+    count = len(next(iter(rows.validate(canaries, None).values())))
     if not 2 <= guesses <= count:
         raise DeclarationError(f"guesses={guesses}: between 2 and the number of canaries, {count}.")
     mechanism = chain_mechanism(

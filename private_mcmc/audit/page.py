@@ -23,8 +23,8 @@ from private_mcmc.report import (
 )
 
 _WORDS = {
-    "epsilon": "ε at δ = {delta:g}",
-    "delta": "δ at ε = {epsilon:g}",
+    "epsilon": "ε at δ = {delta}",
+    "delta": "δ at ε = {epsilon}",
     "gdp": "Gaussian DP parameter m",
 }
 
@@ -40,20 +40,21 @@ def audit_report(result: AuditResult) -> Report:
                 ("adjacency", result.statement.adjacency),
                 ("runs on each data set", result.num_runs),
                 ("failure probability of all bounds together", result.failure_probability),
+                (f"the most that so many runs can prove, {_word('epsilon', result)}", result.most_provable),
                 ("the claim rests on", result.statement.argument.theorem),
             )
         ),
         Table(
             ("quantity", "lower bound", "claimed upper bound", "lower/upper"),
             tuple(
-                (_WORDS[c.quantity].format(delta=result.delta, epsilon=result.epsilon), number(c.lower),
+                (_word(c.quantity, result), number(c.lower),
                  number(c.upper), number(c.ratio))
                 for c in result.comparisons
             ),
             "Lower bounds of the best attack beside the claim",
         ),
         Table(
-            ("attack", "ε at least", "δ at least", "m at least", "estimate of m"),
+            ("attack", "ε at least", "δ at least", "m at least", "mean difference/sd"),
             tuple(
                 (a.name, number(b.epsilon), number(b.delta), number(b.gdp), number(b.gdp_estimate))
                 for a, b in ((attack, attack.bounds) for attack in result.attacks)
@@ -64,6 +65,10 @@ def audit_report(result: AuditResult) -> Report:
         _bounds_plot(result),
     )  # fmt: skip
     return Report(f"Audit of {result.mechanism}", blocks)
+
+
+def _word(quantity: str, result: AuditResult) -> str:
+    return _WORDS[quantity].format(delta=number(result.delta), epsilon=number(result.epsilon))
 
 
 def _verdict(result: AuditResult) -> Verdict:
@@ -127,14 +132,12 @@ def _bounds_plot(result: AuditResult) -> Plot:
     claimed = result.statement.gdp
     places = floats(range(len(result.attacks)))
     if claimed is None:
-        name = _WORDS["epsilon"].format(delta=result.delta)
+        name, upper = _word("epsilon", result), result.statement.epsilon(result.delta)
         low = floats(attack.bounds.epsilon for attack in result.attacks)
-        middle, label, upper = low, "lower bound", result.statement.epsilon(result.delta)
     else:
-        name, label, upper = _WORDS["gdp"], "lower bound to estimate", claimed
+        name, upper = _WORDS["gdp"], claimed
         low = floats(attack.bounds.gdp for attack in result.attacks)
-        middle = floats(attack.bounds.gdp_estimate for attack in result.attacks)
-    drawn = Interval(places, low, middle, tuple(map(max, low, middle)), label, 1)
+    drawn = Interval(places, floats(0.0 for _ in low), low, low, "proved", 1)
     return Plot(
         "What each attack shows",
         name,

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from private_mcmc.accounting import Statement
+from private_mcmc.audit.confidence import ErrorCounts, epsilon_lower
 from private_mcmc.audit.threshold import LowerBounds
 
 if TYPE_CHECKING:
@@ -102,6 +105,13 @@ class AuditResult:
     def tightness(self) -> float:
         """The largest ``lower/upper`` of the comparisons."""
         return max(found.ratio for found in self.comparisons)
+
+    @property
+    def most_provable(self) -> float:
+        """The largest lower bound on ``ε`` that so many runs can give: that of an attack without errors."""
+        half, none = self.num_runs // 2, np.zeros(1, dtype=np.int64)
+        perfect = ErrorCounts(none, none, half, half)
+        return float(epsilon_lower(perfect, self.delta, self.failure_probability / len(self.attacks) / 3)[0])
 
     @property
     def best(self) -> AttackResult:

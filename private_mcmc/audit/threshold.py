@@ -15,7 +15,8 @@ from private_mcmc.audit.confidence import (
     gdp_lower,
 )
 
-_MOST_THRESHOLDS = 400
+# On each side and tail.
+_QUANTILES = 100
 
 Bound = Callable[[ErrorCounts], FloatArray]
 
@@ -76,16 +77,20 @@ def errors_at(scores: tuple[FloatArray, FloatArray], thresholds: FloatArray) -> 
 
 
 def candidate_thresholds(scores: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """Thresholds at quantiles of either side, dense in the tails."""
-    tail = np.geomspace(1e-5, 0.5, _MOST_THRESHOLDS // 4)
+    """Sorted thresholds at quantiles of either side, dense in the tails, and between them."""
+    tail = np.geomspace(1e-5, 0.5, _QUANTILES)
     levels = np.concatenate([tail, 1 - tail])
-    return np.unique(np.concatenate([np.quantile(side, levels) for side in scores]))
+    found = np.unique(np.concatenate([np.quantile(side, levels) for side in scores]))
+    return np.unique(np.concatenate([found, found[:-1] + np.diff(found) / 2]))
 
 
 def bound_at_best(scores: Scores, bound: Bound) -> float:
     """``bound`` on the tested outputs, at the threshold where it is largest on the outputs to choose on."""
     thresholds = candidate_thresholds(scores.choose)
-    chosen = thresholds[[int(np.argmax(bound(errors_at(scores.choose, thresholds))))]]
+    values = bound(errors_at(scores.choose, thresholds))
+    # Of several best ones the middle: far from where either side errs.
+    best = np.flatnonzero(values == values.max())
+    chosen = thresholds[[best[len(best) // 2]]]
     return float(bound(errors_at(scores.test, chosen))[0])
 
 

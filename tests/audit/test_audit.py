@@ -18,7 +18,7 @@ from private_mcmc import (
     accounting,
 )
 from private_mcmc.audit import Mechanism, Pair, audit, chain_mechanism, refutation_pair, worst_pairs
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling import read
 from private_mcmc.preflight import preflight
 from tests.examples_of_models import bent, logistic, normal_mean
@@ -26,6 +26,7 @@ from tests.examples_of_models import bent, logistic, normal_mean
 ONE_NUMBER = Rows(y=Box(-5.0, 5.0))
 # The last of 12 steps is then 2-GDP.
 CLIP = 1.854
+DECLARED = {"rows": ONE_NUMBER, "target": Target(1.0, 1e-5), "release": "last", "num_steps": 12, "n": 1}
 APART = Pair({"y": np.array([5.0])}, {"y": np.array([-5.0])})
 
 
@@ -40,11 +41,8 @@ def gaussian(m, claimed):
 
 
 def mean_chain(**changes):
-    settings = dict(
-        rows=ONE_NUMBER, target=Target(1.0, 1e-5), release="last", num_steps=12, n=1, num_chains=1
-    )
     kernel = PrivateULA(normal_mean, step_size=0.05, clip=CLIP)
-    return chain_mechanism(kernel, **{**settings, **changes})
+    return chain_mechanism(kernel, **{**DECLARED, **changes})
 
 
 def test_noise_given_site_by_site_is_attacked_as_it_runs():
@@ -136,10 +134,64 @@ def test_the_worst_pairs_are_adjacent_and_differ_in_an_extreme_row(adjacency):
         assert np.linalg.norm(row["X"]) == 1.0
 
 
-def test_a_pair_that_is_not_adjacent_is_refused():
-    two_apart = Pair({"y": np.array([1.0, 5.0])}, {"y": np.array([2.0, -5.0])})
-    with pytest.raises(DeclarationError, match="adjacent"):
-        audit(mean_chain(n=2), two_apart)
+def pair(first, second):
+    return Pair(*({"y": np.asarray(side, dtype=float)} for side in (first, second)))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (pair([1.0, 5.0], [2.0, -5.0]), "differ before the last row"),
+        (pair([1.0, 5.0], [1.0]), "as many rows in both"),
+        (pair([1.0, 6.0], [1.0, 0.0]), r"'y': values outside Box\("),
+        (pair([1.0, np.nan], [1.0, 0.0]), "values outside"),
+        (pair([5.0], [-5.0]), "differ from the declared n=2"),
+        (Pair({"x": np.zeros(2)}, {"x": np.zeros(2)}), r"missing \['y'\]"),
+        (Pair({}, {}), "at least one"),
+        (
+            Pair({"y": np.zeros(2), "z": np.zeros(3)}, {"y": np.zeros(2), "z": np.zeros(3)}),
+            "differ in length",
+        ),
+        (({"y": np.zeros(2)}, {"y": np.ones(2)}), r"Pair\(first, second\)"),
+    ],
+)
+def test_data_sets_that_make_no_pair_of_the_declared_rows_are_refused(given, said):
+    with pytest.raises((DeclarationError, DataSchemaError), match=said):
+        audit(mean_chain(n=2), given, num_runs=100)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"num_runs": 10}, "num_runs=10: a whole number, at least 40"),
+        ({"num_runs": 1e4}, "a whole number"),
+        ({"delta": 1.0}, "delta=1.0"),
+        ({"epsilon": -1.0}, "epsilon=-1.0"),
+        ({"failure_probability": 0.0}, "failure_probability=0.0"),
+        ({"num_steps": 3}, "a mechanism brings its own declarations"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_runs(given, said):
+    with pytest.raises(DeclarationError, match=said):
+        audit(Mechanism("never run", gaussian(1.0, 1.0).statement, None), APART, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "declared", "said"),
+    [
+        (PrivateULA(normal_mean, step_size=0.1, clip=1.0), {"rows": ONE_NUMBER}, "missing.*'target'"),
+        (PrivateULA(normal_mean, step_size=0.1, clip=1.0), {"steps": 3, **DECLARED}, "'steps'"),
+        (normal_mean, {}, "a private kernel or a Mechanism, not a function"),
+    ],
+)
+def test_declarations_that_are_missing_or_unknown_are_named(given, declared, said):
+    with pytest.raises(DeclarationError, match=said):
+        audit(given, **declared)
+
+
+def test_an_attack_without_errors_proves_as_much_as_so_many_runs_can():
+    found = audit(gaussian(40.0, 40.0), APART, num_runs=400)
+    assert found.comparisons[0].lower == pytest.approx(found.most_provable)
 
 
 def test_preflights_refutation_becomes_a_pair():
