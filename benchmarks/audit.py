@@ -17,28 +17,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 from rich.console import Console
 from rich.table import Table
 
 from private_mcmc import Ball, Binary, Box, PrivateULA, Rows, Target
 from private_mcmc.audit import Pair, audit, chain_mechanism
-from private_mcmc.audit.zoo import mean
+from private_mcmc.audit.zoo import line, logistic, mean
 
 CHAINS, STEPS, ROWS, DIM = 10_000, 1_000, 1_000, 10
-
-
-def linear(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
-
-
-def logistic(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
 def sharpness(m: float, num_runs: int) -> dict[str, float]:
@@ -100,7 +86,7 @@ def main() -> None:
     console.print(table)
     record = {"machine": platform.platform(), "cores": os.cpu_count(), "sharpness": sharp}
     if not options.skip_throughput:
-        seconds = {"linear": throughput(linear, "real"), "logistic": throughput(logistic, "binary")}
+        seconds = {"linear": throughput(line, "real"), "logistic": throughput(logistic, "binary")}
         for name, value in seconds.items():
             console.print(
                 f"{name}: {CHAINS:,} chains × {STEPS:,} steps, {ROWS:,} rows × {DIM}: {value:.1f} s"

@@ -102,9 +102,18 @@ def batch_size(
     html: HtmlOption = None,
 ) -> None:
     """Plain SGD with several sizes of batch (the same paper, Section 6.3). Heuristic: nothing is bounded."""
-    chosen = tuple(int(size) for size in sizes.split(","))
+    chosen = _whole_numbers(sizes)
     experiment = _experiment(num_rows, hidden, steps, max(chosen), pairs, repeats, seed)
     _compared(experiment, images, chosen, as_json, html)
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    from private_mcmc.errors import DeclarationError
+
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError as error:
+        raise DeclarationError(f"--sizes {text}: whole numbers and commas, as in 25,100.") from error
 
 
 def _experiment(

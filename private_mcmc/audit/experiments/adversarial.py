@@ -35,7 +35,7 @@ def adversarial_row(network: Network, models: jax.Array, images: Images) -> tupl
     agreed = np.flatnonzero((said == images.labels[: said.shape[1]]).all(axis=0))[:_CANDIDATES]
     fool = jax.jit(jax.vmap(lambda image, label: _fooled(network, models, image, label)))
     if agreed.size == 0:
-        raise DeclarationError("the models agree on no row: train them longer.")
+        raise DeclarationError("the models agree on no row: train them longer, or with less noise.")
     fooled = fool(jnp.asarray(images.pixels[agreed]), jnp.asarray(images.labels[agreed]))
     right = jax.nn.softmax(answers(models, fooled), axis=-1)[
         :, jnp.arange(len(agreed)), images.labels[agreed]
@@ -43,7 +43,10 @@ def adversarial_row(network: Network, models: jax.Array, images: Images) -> tupl
     largest = np.asarray(right.max(axis=0))
     best = int(np.argmin(largest))
     if not largest[best] < 0.5:
-        raise DeclarationError("no row could be turned into one that all models get wrong.")
+        raise DeclarationError(
+            "no row could be turned into one that all models get wrong: they know too little of the images. "
+            "Train them longer, with less noise (a larger as_rows), or from another seed."
+        )
     row = int(agreed[best])
     return row, Images(np.asarray(fooled[best])[None], images.labels[row : row + 1])
 

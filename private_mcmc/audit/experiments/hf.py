@@ -106,11 +106,13 @@ class HFExperiment:
         data, other = train.part(0, self.num_rows), self._others(train, test)
         store = None if folder is None else ChunkStore(folder, asdict(self) | {"size": train.size})
         start, *seeds = np.random.SeedSequence(self.seed).spawn(1 + self.chunks)
-        fooled = self._surrogates(network, data, other, start)
+        fooled: tuple[int, Images] | None = None
         seen: list[Arrays] = []
         for index, seed in enumerate(seeds):
             found = None if store is None else store.load(index)
             if found is None:
+                if fooled is None:
+                    fooled = self._surrogates(network, data, other, start)
                 report = lambda done, at=index: on_epoch(at * self.epochs + done)  # noqa: E731
                 found = self._train(network, data, test, fooled, index, seed, report)
                 if store is not None:
