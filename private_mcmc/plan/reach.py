@@ -22,6 +22,8 @@ CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 12.0, 25))
 # Counts below this many noise sds are taken for noise.
 _SIGNIFICANT = 2.5
 _LEAST_KEPT = 0.05
+# So many rows are taken to move a posterior by a standard deviation from what a slightly wrong model misses.
+_ROWS_THAT_SHOW_MISFIT = 100_000
 
 
 def cell_of(reach: jax.Array) -> jax.Array:
@@ -56,9 +58,11 @@ class Reach:
 
         With weights ``ω`` the estimate has variance ``A^{-1}BA^{-1}``, ``A = Σωψ''xxᵀ``, ``B = Σω²ψ''xxᵀ``.
         With all of them 1 it is efficient, so that the two differ by the difference of their variances: about
-        ``E[ω²]/E[ω]² − 1``. Slopes that are clipped on one side lose at most their excess.
+        ``E[ω²]/E[ω]² − 1``. A model that is a little wrong moves with the weights as much as that, more so
+        the more rows there are. Slopes that are clipped on one side lose at most their excess.
         """
         weighting = max(self._moment(clip, 2) / self.kept(clip) ** 2 - 1, 0.0)
+        weighting *= 1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT
         if self.unbiased:
             return math.sqrt(weighting)
         excess = float((self._significant * np.maximum(_MIDDLES - clip, 0.0)).sum())
