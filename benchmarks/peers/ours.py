@@ -9,9 +9,10 @@ import numpy as np
 from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs
 from private_mcmc import NotPrivate, NotYetSupported, PrivateMCMC, Target, plan
-from private_mcmc.plan.affine import AffinePolicy
+from private_mcmc.accounting import gdp
+from private_mcmc.modeling import read
+from private_mcmc.plan.affine import affine_policy
 from private_mcmc.plan.affine_pilot import rehearse
-from private_mcmc.plan.policy import Plan
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,11 @@ class Ours:
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
         """Plan once without data, then run."""
-        policy = _plan(dataset, budget, self.adjacency)
+        target = Target(budget.epsilon, budget.delta, self.adjacency)
+        try:
+            policy = plan(dataset.regression.model, dataset.rows, target, n=dataset.n, guarantee="run")
+        except (NotPrivate, NotYetSupported) as refusal:
+            raise DoesNotApply(str(refusal)) from refusal
         draws, predicted = [], []
         for _ in range(runs):
             driver = PrivateMCMC.from_plan(policy, progress_bar=False)
@@ -52,19 +57,11 @@ class Rehearsed:
     about = "the same stages and noise simulated on distinct rows and their counts, as plans rehearse"
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
-        """Plan once, then rehearse on the rows themselves."""
-        policy = _plan(dataset, budget, self.adjacency).policy
-        if not isinstance(policy, AffinePolicy):
-            raise DoesNotApply("plans without one affine predictor are rehearsed on made-up rows alone.")
+        """The policy without its prediction, rehearsed on the rows themselves."""
+        reading = read(dataset.regression.model, dataset.rows, n=dataset.n)
+        total = gdp.budget(budget.epsilon, budget.delta)
+        policy = affine_policy(reading, dataset.n, self.adjacency, total)
         X, y, counts = dataset.distinct
         columns = {"X": X, "y": y.astype(dataset.y.dtype)}
         seeds = np.random.default_rng().integers(2**40, size=runs).tolist()
         return Runs(tuple(rehearse(policy, columns, counts, seed).draws for seed in seeds))
-
-
-def _plan(dataset: Dataset, budget: Budget, adjacency: Adjacency) -> Plan:
-    target = Target(budget.epsilon, budget.delta, adjacency)
-    try:
-        return plan(dataset.regression.model, dataset.rows, target, n=dataset.n, guarantee="run")
-    except (NotPrivate, NotYetSupported) as refusal:
-        raise DoesNotApply(str(refusal)) from refusal
