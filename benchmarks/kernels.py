@@ -113,7 +113,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     record, repeats, p = Record(), options.repeats, options.dims[0]
     bandwidth = gradients.bandwidth(repeats)
-    record.console.print(f"memory: {bandwidth / 1e9:.3g} GB/s (triad)")
+    record.console.print(f"memory: {bandwidth / 1e9:.3g} GB/s (sum)")
     for n in options.rows:
         for dim in options.dims:
             if n * dim <= options.most:

@@ -33,7 +33,8 @@ def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]
         "private step, µs": 1e6 * found[2] / count,
     }
     if n >= 1_000_000:
-        values["share of the memory bandwidth"] = 8 * n * p * count / found[0] / bandwidth
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows))
+        values["share of the memory bandwidth"] = size * count / found[0] / bandwidth
     return values
 
 
@@ -42,7 +43,7 @@ def unclipped(problem: Problem) -> Callable[..., jax.Array]:
     score = jax.vmap(jax.grad(problem.reading.predictor.loss))
 
     def of_block(u: jax.Array, block: AffineBlocks) -> jax.Array:
-        return block.design @ score(u @ block.design + block.offset, block.columns)
+        return block.design @ score(u @ block.design, block.columns)
 
     def total(u: jax.Array, rows: AffineBlocks) -> jax.Array:
         if rows.design.shape[0] == 1:
@@ -86,9 +87,8 @@ def clipped_batch_seconds(problem: Problem, repeats: int) -> tuple[float, float 
 
 
 def bandwidth(repeats: int) -> float:
-    """Bytes a second of a large triad ``a = b + s·c`` by XLA on this device."""
-    count = 2**24
-    b, c = jnp.ones(count), jnp.full(count, 2.0)
-    triad: Any = jax.jit(lambda b, c, s: b + s * c)
-    (seconds,) = medians(lambda: triad(b, c, 0.5), repeats=repeats)
-    return 3 * b.dtype.itemsize * count / seconds
+    """Bytes a second that XLA reads of an array far larger than a core's cache, by its sum."""
+    values = jnp.ones(2**25)
+    total: Any = jax.jit(jnp.sum)
+    (seconds,) = medians(lambda: total(values), repeats=repeats)
+    return values.nbytes / seconds

@@ -62,7 +62,7 @@ def descent(gradient: Callable[..., jax.Array], rows: int, dim: int) -> Callable
 
 
 def repeats_of(work: int) -> int:
-    return int(np.clip(2e7 / work, 2, 500))
+    return int(np.clip(2e7 / work, 2, 2000))
 
 
 class Problem:

@@ -30,8 +30,8 @@ _CACHED_ELEMENTS = 2**18
 class AffineRows(NamedTuple):
     """Rows one by one, to be selected from.
 
-    ``table`` holds the whitened design, the cap of the slope and the offset of each row side by side,
-    ``(N, p + 2)``: what a row needs is fetched at once.
+    ``table`` holds the whitened design, the cap of the slope and, where there are offsets, the offset of each
+    row side by side, ``(N, p + 1)`` or ``(N, p + 2)``: what a row needs is fetched at once.
     """
 
     table: jax.Array
@@ -42,12 +42,13 @@ class AffineRows(NamedTuple):
 class AffineBlocks(NamedTuple):
     """All rows in blocks, columnwise: designs ``(blocks, p, rows)``, zero where no row is present.
 
-    Caps are ``(blocks, rows)``, or ``(blocks, 1)`` where one cap holds every row.
+    Caps are ``(blocks, rows)``, or ``(blocks, 1)`` where one cap holds every row; there are no offsets where
+    all are zero.
     """
 
     design: jax.Array
     cap: jax.Array
-    offset: jax.Array
+    offset: jax.Array | None
     columns: Columns
 
 
@@ -57,13 +58,15 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> Clip
 
     def prepare(columns: Columns, present: jax.Array) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
-        offset = jax.vmap(predictor.offset)(columns)
-        table = jnp.concatenate([design, cap[:, None], offset[:, None]], axis=1)
-        return AffineRows(table, _read(predictor, columns), present & usable)
+        offset = _offset(predictor, columns)
+        parts = [design, cap[:, None]] if offset is None else [design, cap[:, None], offset[:, None]]
+        return AffineRows(jnp.concatenate(parts, axis=1), _read(predictor, columns), present & usable)
 
     def total(u: jax.Array, rows: AffineRows) -> jax.Array:
-        design, cap, offset = rows.table[:, :-2], rows.table[:, -2], rows.table[:, -1]
-        slope = score(design @ u + offset, rows.columns)
+        dim = u.shape[0]
+        design, cap = rows.table[:, :dim], rows.table[:, dim]
+        eta = design @ u if predictor.centred else design @ u + rows.table[:, dim + 1]
+        slope = score(eta, rows.columns)
         return held(slope, jnp.where(rows.present, cap, 0.0)) @ design
 
     return ClippedGradient(prepare, total)
@@ -81,15 +84,17 @@ def affine_blocks(predictor: Predictor, whitening: Whitening, clip: float, state
         size = _block(design.shape[0], design.shape[1], states)
         blocks = jnp.swapaxes(_blocks(design, size), 1, 2)
         caps = _blocks(jnp.where(present, cap, 0.0), size)
+        offset = _offset(predictor, columns)
         return AffineBlocks(
             blocks,
             caps if limit is None else jnp.full((blocks.shape[0], 1), limit),
-            _blocks(jax.vmap(predictor.offset)(columns), size),
+            None if offset is None else _blocks(offset, size),
             {name: _blocks(column, size) for name, column in _read(predictor, columns).items()},
         )
 
     def of_block(u: jax.Array, block: AffineBlocks) -> jax.Array:
-        slope = score(u @ block.design + block.offset, block.columns)
+        eta = u @ block.design
+        slope = score(eta if block.offset is None else eta + block.offset, block.columns)
         return block.design @ held(slope, block.cap)
 
     def total(u: jax.Array, rows: AffineBlocks) -> jax.Array:
@@ -130,6 +135,10 @@ def _capped(
     usable = jnp.isfinite(norm) & proved
     design = jnp.where(usable[:, None], design, 0.0)
     return design, jnp.where(usable, inside(clip, design.shape[1]) / norm, 0.0), usable
+
+
+def _offset(predictor: Predictor, columns: Columns) -> jax.Array | None:
+    return None if predictor.centred else jax.vmap(predictor.offset)(columns)
 
 
 def _read(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:

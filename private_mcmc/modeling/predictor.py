@@ -52,6 +52,7 @@ class Predictor:
         loss: ``(η, row) ↦ ψ``.
         radius: proved bound of ``‖x(row)‖`` over the row domain; ``inf`` if there is none.
         family: proved constants of ``ψ``.
+        centred: whether ``o`` is proved to be zero over the row domain.
     """
 
     design: Callable[[Row], jax.Array]
@@ -59,6 +60,7 @@ class Predictor:
     loss: Callable[[Any, Row], jax.Array]
     radius: float
     family: LikelihoodFamily
+    centred: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +100,14 @@ def build(
     several = MultiPredictor(size, design, offset, loss, radius, radii, family)
     if size != 1:
         return None, several
+    shift = _bounds_of(offset, rows)
     single = Predictor(
         design=functools.partial(_line, eta, dim, 0),
         offset=lambda row: offset(row)[0],
         loss=loss,
         radius=radii[0],
         family=family,
+        centred=not (np.any(shift.lo) or np.any(shift.hi)),
     )
     return single, several
 

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +16,19 @@ from private_mcmc.modeling import Ball, Binary, Box, Rows, read
 from tests.examples_of_models import bent, logistic
 
 N, P, CLIP = 40, 3, 0.7
+
+
+def shifted(X, y=None):
+    """An affine predictor with an offset."""
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + 0.7 * X[:, 0]), obs=y)
+
+
 MATRIX = ((2.0, 0.3, 0.0), (0.3, 1.0, 0.1), (0.0, 0.1, 0.5))
 CASES = {
     "affine": (logistic, Rows(X=Ball(2.0, dim=P), y=Binary())),
+    "affine with an offset": (shifted, Rows(X=Ball(2.0, dim=P), y=Binary())),
     "general": (bent, Rows(X=Ball(2.0, dim=P), y=Box(-3.0, 3.0))),
 }
 
@@ -69,7 +81,11 @@ def test_equals_the_naive_sum(case, kind, clip):
 def test_the_route_is_chosen_by_the_proved_structure(case):
     name, model, columns = case
     prepared = clipped_gradient(model, whitening(None, model.dim), 1.0).prepare(columns, jnp.ones(N, bool))
-    assert isinstance(prepared, AffineRows if name == "affine" else GeneralRows)
+    assert isinstance(prepared, GeneralRows if name == "general" else AffineRows)
+    if name != "general":
+        assert model.predictor.centred == (name == "affine")
+        # An offset that is zero for every row is not stored.
+        assert prepared.table.shape == (N, P + (1 if name == "affine" else 2))
 
 
 @pytest.fixture(scope="module", params=[None, 1], ids=["selected", "whole"])
