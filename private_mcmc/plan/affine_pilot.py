@@ -32,7 +32,7 @@ Array = npt.NDArray[np.float64]
 Columns = Mapping[str, jax.Array]
 Loss = Callable[[jax.Array, Columns], jax.Array]
 
-PEOPLE, DATA_SETS = 2048, 4
+PEOPLE, DATA_SETS = 1024, 4
 _NEWTON_STEPS = 60
 _BUFFER = 2001
 
