@@ -31,7 +31,8 @@ class AffineRows(NamedTuple):
     """Rows one by one, to be selected from.
 
     ``table`` holds the whitened design, the cap of the slope and, where there are offsets, the offset of each
-    row side by side, ``(N, p + 1)`` or ``(N, p + 2)``: what a row needs is fetched at once.
+    row side by side, ``(N, p + 1)`` or ``(N, p + 2)``: what a row needs is fetched at once, and the product
+    with ``(θ, 0, 1)`` is its predictor.
     """
 
     table: jax.Array
@@ -63,11 +64,12 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> Clip
         return AffineRows(jnp.concatenate(parts, axis=1), _read(predictor, columns), present & usable)
 
     def total(u: jax.Array, rows: AffineRows) -> jax.Array:
-        dim = u.shape[0]
-        design, cap = rows.table[:, :dim], rows.table[:, dim]
-        eta = design @ u if predictor.centred else design @ u + rows.table[:, dim + 1]
-        slope = score(eta, rows.columns)
-        return held(slope, jnp.where(rows.present, cap, 0.0)) @ design
+        # The table is multiplied as it lies: parts of it would have to be copied first.
+        table, dim = rows.table.astype(u.dtype), u.shape[0]
+        others = [0.0] if predictor.centred else [0.0, 1.0]
+        eta = table @ jnp.concatenate([u, jnp.asarray(others, u.dtype)])
+        slope = held(score(eta, rows.columns), jnp.where(rows.present, table[:, dim], 0.0))
+        return (slope @ table)[:dim]
 
     return ClippedGradient(prepare, total)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.kernels.clipping import ClippedGradient, Columns, widened
-from private_mcmc.kernels.gradient_affine import AffineBlocks
+from private_mcmc.kernels.gradient_affine import AffineBlocks, AffineRows
 from private_mcmc.kernels.gradient_general import GeneralRows
 from private_mcmc.schedule import Storage
 
@@ -33,7 +33,7 @@ def stored(gradient: ClippedGradient, storage: Storage) -> ClippedGradient:
     """The same sum over rows that are held in ``storage`` between steps.
 
     **Guarantee**: that of ``gradient``: a row's term has norm at most ``C``, since the cap of its slope was
-    found for the longer design.
+    found for the longer design, and never grows itself.
     """
     if storage == "float64":
         return gradient
@@ -42,7 +42,10 @@ def stored(gradient: ClippedGradient, storage: Storage) -> ClippedGradient:
         rows = gradient.prepare(widened(columns), present)
         if isinstance(rows, AffineBlocks):
             return rows._replace(design=narrowed(rows.design))
-        # General rows are widened block by block; rows that batches select stay as they are.
+        if isinstance(rows, AffineRows):
+            # Caps are narrowed with their designs; a batch is widened when it has been selected.
+            return rows._replace(table=narrowed(rows.table))
+        # General rows are widened block by block.
         return rows._replace(columns=columns) if isinstance(rows, GeneralRows) else rows
 
     return ClippedGradient(prepare, gradient.total)
