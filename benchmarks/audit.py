@@ -57,7 +57,7 @@ def throughput(model, response) -> float:
     X = rng.normal(size=(ROWS, DIM))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     real = response == "real"
-    domain, y = (Box(-2.0, 2.0), rng.normal(size=ROWS)) if real else (Binary(), np.arange(ROWS) % 2)
+    domain, y = (Box(-2.0, 2.0), rng.uniform(-2.0, 2.0, ROWS)) if real else (Binary(), np.arange(ROWS) % 2)
     mechanism = chain_mechanism(
         PrivateULA(model, step_size=1e-3, clip=0.5),
         rows=Rows(X=Ball(1.0, dim=DIM), y=domain),

@@ -56,11 +56,13 @@ def one_run_epsilon(correct: int, guesses: int, canaries: int, delta: float, fai
     coins, has ``P(W ≥ v) ≤ P(B ≥ v) + 2cδ max_i P(v − i ≤ B < v)/i``, ``B ~ Binomial(r, 1/(1 + e^{−ε}))``.
 
     Raises:
-        DeclarationError: unless ``0 ≤ correct ≤ guesses ≤ canaries``, ``guesses ≥ 1``, ``0 ≤ delta < 1``.
+        DeclarationError: unless ``0 ≤ correct ≤ guesses ≤ canaries``, ``guesses ≥ 1``, ``0 ≤ delta < 1`` and
+            ``0 < failure < 1``.
 
     Source: Steinke, Nasr, Jagielski 2023, Theorem 5.2.
     """
-    if not (0 <= correct <= guesses <= canaries and guesses >= 1 and 0 <= delta < 1 and 0 < failure < 1):
+    _check(delta, failure)
+    if not (0 <= correct <= guesses <= canaries and guesses >= 1):
         raise DeclarationError(
             f"{correct} correct of {guesses} guesses on {canaries} canaries makes no sense."
         )
@@ -101,10 +103,12 @@ def audit_one_run(
     along the path is smallest beside the typical one is guessed in, the other half out.
 
     Raises:
-        DeclarationError: under ``replace_one``, where a row is never absent.
+        DeclarationError: under ``replace_one``, where a row is never absent; for numbers out of range.
+        DataSchemaError: for canaries with other columns or shapes than ``rows``.
     """
     if target.adjacency == "replace_one":
         raise DeclarationError("one-run audits leave rows out: use add_remove or zero_out.")
+    _check(delta, failure_probability)
     count = len(next(iter(rows.validate(canaries, None).values())))
     if not 2 <= guesses <= count:
         raise DeclarationError(f"guesses={guesses}: between 2 and the number of canaries, {count}.")
@@ -131,6 +135,11 @@ def audit_one_run(
         correct,
         mechanism.statement,
     )
+
+
+def _check(delta: float, failure: float) -> None:
+    if not (0 <= delta < 1 and 0 < failure < 1):
+        raise DeclarationError(f"delta={delta}, failure probability {failure}: need 0 ≤ δ < 1 and 0 < β < 1.")
 
 
 def _advantages(model: RowModel, canaries: DataSet, states: FloatArray) -> FloatArray:

@@ -179,10 +179,12 @@ def _every(swept: Sweep) -> tuple[Block, ...]:
 
 
 def _closest(swept: Sweep) -> Table:
-    """The audits whose lower bounds come closest to the claim, refuted ones first."""
-    found = sorted(swept.found, key=lambda one: -one.result.tightness)[:_CLOSEST]
+    """The settings whose lower bounds come closest to the claim, refuted ones first."""
+    best_of: dict[str, Swept] = {}
+    for one in sorted(swept.found, key=lambda one: -one.result.tightness):
+        best_of.setdefault(one.setting, one)
     rows = []
-    for one in found:
+    for one in list(best_of.values())[:_CLOSEST]:
         best = max(one.result.comparisons, key=lambda c: c.ratio)
         word = {"epsilon": f"ε at δ = {number(one.result.delta)}", "gdp": "m"}.get(
             best.quantity, f"δ at ε = {number(one.result.epsilon)}"
@@ -226,7 +228,7 @@ def _bounds_plot(swept: Sweep) -> Plot:
         "Lower bounds against claimed upper bounds",
         "claimed upper bound",
         "lower bound",
-        (*dots, Line(ends, ends, "equal: above it a claim is refuted", 4, "dotted")),
+        (*dots, Line(ends, ends, "a claim is refuted above", 4, "dotted")),
         "Every lower bound above zero against the finite claim it is compared with, on log axes.",
         x_log=True,
         y_log=True,
@@ -243,7 +245,7 @@ def _tightness_plot(swept: Sweep) -> Plot:
     return Plot(
         "How close the attacks come to the claims",
         "lower bound / claimed upper bound",
-        "share of audits at or below",
+        "share of audits",
         tuple(lines),
         "For each family of releases, the distribution over audits of lower bound divided by claim.",
         x_range=(0.0, 1.1),

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from private_mcmc.report.blocks import Band, Interval, Line, Mark, Plot, Rule
+from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DASHES = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8)), "none": "none"}
+
+# That stand side by side below a narrow chart, beside two handles.
+_LEGEND_LETTERS = 46
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,20 @@ def _finish_axes(axes: Any, plot: Plot, palette: Palette) -> None:
     axes.set_xlabel(plot.x_label, fontsize=9.5, color=palette.ink)
     axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
-    names = sum(bool(getattr(drawn, "label", "")) for drawn in plot.drawn if not isinstance(drawn, Rule))
+    names = [label for drawn in plot.drawn if (label := _label(drawn))]
     if names:
         # More than two names would cover what is drawn.
-        place: dict[str, Any] = {"loc": "outside lower center", "ncols": 2} if names > 2 else {}
-        owner = axes.figure if names > 2 else axes
+        below: dict[str, Any] = {"loc": "outside lower center", "ncols": _columns(names)}
+        owner, place = (axes.figure, below) if len(names) > 2 else (axes, {})
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)
         legend.get_frame().set(facecolor=palette.ground, edgecolor="none")
+
+
+def _label(drawn: Drawn) -> str:
+    return "" if isinstance(drawn, Rule | Mark) else drawn.label
+
+
+def _columns(names: list[str]) -> int:
+    """Two columns of names where a narrow chart has room for both."""
+    half = -(-len(names) // 2)
+    return 2 if max(map(len, names[:half])) + max(map(len, names[half:])) <= _LEGEND_LETTERS else 1

@@ -76,7 +76,7 @@ def _bounds(result: HFResult, numbers: tuple[float, ...], uppers: list[float]) -
     return Plot(
         "What is lost",
         "epochs of training",
-        f"ε at δ = {result.experiment.delta:g}",
+        f"ε at δ = {number(result.experiment.delta)}",
         drawn,
         "Lower bound on ε of each epoch's network, and the claimed upper bound where there is one.",
     )
