@@ -16,7 +16,7 @@ from .errors import (
 )
 from .inference import Checkpoint, PrivateMCMC
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
-from .modeling import Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
+from .modeling import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .plan import Plan, plan
 from .preflight import PreflightReport, preflight
 from .release import (
@@ -33,6 +33,7 @@ from .target import Target
 
 __all__ = [
     "AnisotropicLangevin",
+    "Arrow",
     "Ball",
     "Binary",
     "Box",

@@ -73,7 +73,8 @@ class PrivateMCMC:
         chain_method: ``"vectorized"``, ``"parallel"`` (chains over devices) or ``"sequential"``.
         devices: how many devices share the rows, or which; the default device if left out.
         rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
-            ``np.memmap`` or of a :class:`private_mcmc.Parquet` file are streamed in any case.
+            ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
+            streamed in any case.
         curvature: strong convexity of the data that the run relies on, behind a private test;
             see :class:`private_mcmc.ProposedCurvature`.
         checkpoint: save the run as it goes, in a secret file from which :meth:`resume` goes on.

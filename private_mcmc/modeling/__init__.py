@@ -5,7 +5,7 @@ from private_mcmc.modeling.constants import RowConstants
 from private_mcmc.modeling.domain import Domain
 from private_mcmc.modeling.domains import domain_from_dict
 from private_mcmc.modeling.family import LikelihoodFamily
-from private_mcmc.modeling.host import Parquet
+from private_mcmc.modeling.host_tables import Arrow, Parquet
 from private_mcmc.modeling.predictor import MultiPredictor, Predictor
 from private_mcmc.modeling.prior import PriorConstants, SitePrior
 from private_mcmc.modeling.reading import RowModel, read
@@ -14,6 +14,7 @@ from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.whole_domains import Binary, Categories, Counts
 
 __all__ = [
+    "Arrow",
     "Ball",
     "Binary",
     "Box",

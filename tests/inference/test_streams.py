@@ -69,14 +69,27 @@ def test_batches_over_blocks_are_the_batches_over_all_rows(data):
     np.testing.assert_allclose(both[1], both[0], atol=1e-6)
 
 
-def test_a_parquet_file_gives_the_same_chain(data, wanted, tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+def write_parquet(table, path):
+    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=17)
 
+
+def write_arrow(table, path):
+    ipc = pytest.importorskip("pyarrow.ipc")
+    with ipc.new_file(path, table.schema) as file:
+        file.write_table(table, max_chunksize=17)
+
+
+FILES = {"parquet": (pmc.Parquet, write_parquet), "arrow": (pmc.Arrow, write_arrow)}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_gives_the_same_chain(data, wanted, tmp_path, kind):
+    pyarrow, (source, write) = pytest.importorskip("pyarrow"), FILES[kind]
     X, y = data["X"], data["y"]
     missing = [None if np.isnan(value) else float(value) for value in X[:, 0]]
     table = pyarrow.table({"x0": missing, "x1": X[:, 1].astype(np.float64), "y": y, "name": ["?"] * N})
-    parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=17)
-    file = pmc.Parquet(tmp_path / "rows.parquet")
+    write(table, tmp_path / "rows")
+    file = source(tmp_path / "rows")
     found = draws({"X": file[["x0", "x1"]], "y": file["y"]}, rows_on_device=10)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     for names in ("z", "name", []):
@@ -84,13 +97,13 @@ def test_a_parquet_file_gives_the_same_chain(data, wanted, tmp_path):
             file[names]
 
 
+@pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("changed", [{"y": ["a secret", "another"]}, {"y": [1.0]}, {"x": [1.0, 2.0]}])
-def test_a_file_that_changed_is_refused_without_its_values(tmp_path, changed):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "rows.parquet"
-    parquet.write_table(pyarrow.table({"y": [1.0, 2.0]}), path)
-    column = pmc.Parquet(path)["y"]
-    parquet.write_table(pyarrow.table(changed), path)
+def test_a_file_that_changed_is_refused_without_its_values(tmp_path, changed, kind):
+    pyarrow, (source, write), path = pytest.importorskip("pyarrow"), FILES[kind], tmp_path / "rows"
+    write(pyarrow.table({"y": [1.0, 2.0]}), path)
+    column = source(path)["y"]
+    write(pyarrow.table(changed), path)
     with pytest.raises(pmc.DataSchemaError, match="another one") as refused:
         list(column.blocks(2))
     assert "secret" not in str(refused.value)
