@@ -185,9 +185,9 @@ def _finish_axes(axes: Any, plot: Plot, palette: Palette) -> None:
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
     names = [label for drawn in plot.drawn if (label := _label(drawn))]
     if names:
-        # More than two names would cover what is drawn.
-        below: dict[str, Any] = {"loc": "outside lower center", "ncols": _columns(names)}
-        owner, place = (axes.figure, below) if len(names) > 2 else (axes, {})
+        owner, place = axes, {}
+        if len(names) > 2:  # they would cover what is drawn
+            owner, place = axes.figure, {"loc": "outside lower center", "ncols": _columns(names)}
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)
         legend.get_frame().set(facecolor=palette.ground, edgecolor="none")
 
