@@ -15,6 +15,7 @@ from benchmarks.peers.noisy_gradients import NoisyGradients
 from benchmarks.peers.nonprivate import Laplace
 from benchmarks.peers.objective_perturbation import ObjectivePerturbation, delta_of, gaussian_noise
 from benchmarks.peers.one_sample import OneSample
+from benchmarks.peers.ours import Ours, Rehearsed
 from benchmarks.peers.output_perturbation import OutputPerturbation
 from benchmarks.utility_metrics import score
 from benchmarks.utility_reference import Reference, reference
@@ -125,6 +126,20 @@ def test_a_count_model_has_no_bounded_gradient(dataset: Dataset, cache: Path) ->
 def test_noisy_gradients_converge_when_their_budget_is_plenty(dataset: Dataset, exact: Reference) -> None:
     draws = NoisyGradients().run(dataset, PLENTY, 2).draws
     assert all(score(draw, exact).rms < 1.0 for draw in draws)
+
+
+@pytest.mark.long
+def test_rehearsals_have_the_errors_of_runs(dataset: Dataset, exact: Reference) -> None:
+    """Mean square errors of 12 runs of 8 parameters each: a ratio of 3 is beyond five standard errors."""
+    budget = Budget(30.0, 1e-6)
+    runs, rehearsals = (
+        [score(draws, exact) for draws in method.run(dataset, budget, 12).draws]
+        for method in (Ours("replace_one"), Rehearsed())
+    )
+    squares = [np.mean([found.rms**2 for found in each]) for each in (runs, rehearsals)]
+    assert 1 / 3 < squares[0] / squares[1] < 3
+    widths = [np.mean([found.sd_ratio for found in each if found.sd_ratio]) for each in (runs, rehearsals)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.2)
 
 
 def test_a_missing_environment_is_reported_by_name(dataset: Dataset, tmp_path: Path) -> None:
