@@ -6,6 +6,7 @@ stage is played on them with its own noise, each made-up row standing for many.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,10 @@ class MadeUp:
 
 
 def predict(policy: AffinePolicy) -> Prediction:
-    """Root mean square error over rehearsals on made-up data, and the parts the policy itself reports."""
+    """Root mean square error over rehearsals on made-up data, and its parts as the policy reports them.
+
+    Where the policy reports more than the rehearsals show, its parts shrink to what they show.
+    """
     errors, parts = [], []
     for seed in range(DATA_SETS):
         data = make_up(policy, seed)
@@ -56,8 +60,10 @@ def predict(policy: AffinePolicy) -> Prediction:
         errors.append(np.mean(((concluded.draws.mean(axis=0) - data.mode) / data.sd) ** 2))
         parts.append(concluded.prediction)
     squares = np.square([(part.bias, part.monte_carlo, part.discretisation) for part in parts])
-    bias, monte_carlo, discretisation = np.sqrt(np.mean(squares, axis=0))
-    return Prediction(float(np.sqrt(np.mean(errors))), float(bias), float(monte_carlo), float(discretisation))
+    bias, monte_carlo, discretisation = (float(part) for part in np.sqrt(np.mean(squares, axis=0)))
+    rms = float(np.sqrt(np.mean(errors)))
+    seen = min(1.0, rms / max(math.hypot(bias, monte_carlo), 1e-300))
+    return Prediction(rms, seen * bias, seen * monte_carlo, discretisation)
 
 
 def make_up(policy: AffinePolicy, seed: int) -> MadeUp:

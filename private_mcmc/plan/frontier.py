@@ -54,9 +54,7 @@ class Frontier:
         for name, label in (("epsilon", "ε"), ("n", "number of rows")):
             points = self.along(name)
             if len(points) > 2:
-                x = floats(getattr(point, name) for point in points)
-                line = Line(x, floats(point.prediction.rms for point in points), marker=True)
-                blocks.append(_plot(f"Accuracy against {label}", label, unit, line))
+                blocks.append(_plot(points, name, label, unit))
         return Report("What the budget buys", tuple(blocks))
 
     def show(self, console: Any = None) -> None:
@@ -106,5 +104,25 @@ def _first(enough: Callable[[float], bool]) -> float | None:
     return high
 
 
-def _plot(title: str, label: str, unit: str, line: Line) -> Plot:
-    return Plot(title, label, f"error in {unit}", (line,), x_log=True, y_log=True)
+def _plot(points: Sequence[Point], name: str, label: str, unit: str) -> Plot:
+    x = floats(getattr(point, name) for point in points)
+    errors = floats(point.prediction.rms for point in points)
+    return Plot(
+        f"Accuracy against {label}",
+        label,
+        f"error in {unit}",
+        (Line(x, errors, marker=True),),
+        x_log=True,
+        y_log=True,
+        x_ticks=tuple((at, f"{at:,g}" if at < 1000 else f"{at:,.0f}") for at in x),
+        y_ticks=_ticks([error for error in errors if 0 < error < math.inf]),
+    )
+
+
+def _ticks(values: Sequence[float]) -> tuple[tuple[float, str], ...]:
+    """1, 2 and 5 times the powers of ten around ``values``, with their names."""
+    if not values:
+        return ()
+    powers = range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1)
+    every = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    return tuple((at, f"{at:g}") for at in every if min(values) / 1.5 < at < 1.5 * max(values))
