@@ -39,12 +39,14 @@ def network(X: Any, y: Any = None) -> None:
 
 
 def medians(*programs: Timed, repeats: int) -> list[float]:
-    """Seconds of each program: medians over rounds in which all run in turn."""
-    for program in programs:
-        jax.block_until_ready(program())
+    """Seconds of each program: medians over rounds in which all run in turn, each once before it is timed.
+
+    Else whichever follows a program on other rows would pay for fetching its own.
+    """
     times = np.zeros((repeats, len(programs)))
     for i in range(repeats):
         for j, program in enumerate(programs):
+            jax.block_until_ready(program())
             begin = time.perf_counter()
             jax.block_until_ready(program())
             times[i, j] = time.perf_counter() - begin
