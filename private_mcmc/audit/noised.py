@@ -128,9 +128,9 @@ def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
     """Releases under a ledger's filter: each is chosen from the last output, until none fits any more."""
 
     def build(adjacency: Adjacency) -> Mechanism:
-        budget = filter_for(Target(4.0, 1e-2, adjacency), kind)
+        budget = filter_for(Target(2.0, 1e-2, adjacency), kind)
         # Seen before the first run: what is chosen from, and what each choice costs.
-        offered = [gaussian_noise(gdp, change(adjacency)) for gdp in (0.5, 0.8)]
+        offered = [gaussian_noise(gdp, change(adjacency)) for gdp in (0.4, 0.6)]
         costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
         most = int(budget.limit / min(costs)) + 1
         # Whether one more of either is within the limit after so many of both, in exact fractions.
