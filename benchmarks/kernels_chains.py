@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians, repeats_of
+from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians
 
 import private_mcmc as pmc
 from private_mcmc.kernels.batches import BatchDraw, batch_sum
@@ -84,7 +84,8 @@ def drawing(problem: Problem, kernel: Any, count: int) -> Callable[..., jax.Arra
 
 
 def chains(problem: Problem, number: int, repeats: int) -> dict[str, float]:
-    count = repeats_of(problem.n * problem.p * number)
+    # Noise is drawn for some fifty steps of one chain at once, whether they are taken or not.
+    count = 51
     kernel = pmc.PrivateULA(logistic, 1e-9, CLIP)
     (first, rows), (second, wide) = problem.steps(kernel, count), problem.steps(kernel, count, number)
     u = problem.u[None]
