@@ -53,6 +53,8 @@ _SURE = 0.1
 _WARM_UP_CLIP = 0.5
 _SEGMENT_TIME, _WARM_UP_STEP, _RUN_STEP = 15.0, 0.3, 0.1
 _FEWEST_STEPS, _MOST_STEPS = 20, 2000
+# A longer run has steps beyond 0.5: unstable where curvature is underestimated fourfold.
+_LONGEST = 0.5 * _MOST_STEPS
 _BURN_IN = 0.15
 
 
@@ -119,7 +121,10 @@ class AffinePolicy:
             return self._count(centre, root)
         if not _named(history, RUN):
             left = remaining(self.budget, history)
-            clip = self._reach(reach).best_clip(self._time_of(root, left))
+            time = self._time_of(root, left)
+            clip = self._reach(reach).best_clip(time)
+            # What no step can use buys a wider clip.
+            clip *= max(1.0, math.sqrt(time(clip) / _LONGEST))
             return self._path(RUN, root, clip, left, centre, _RUN_STEP, math.inf)
         return None
 
