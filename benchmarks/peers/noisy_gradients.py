@@ -23,13 +23,14 @@ class NoisyGradients:
 
     Full batches are the most accurate for a given number of steps; the prior's gradient carries no noise.
     The step is ``rate / L`` with ``L = n/4`` the smoothness that every data set of the domain has. The
-    defaults were the best of a small grid on the made-up data set.
+    defaults were the best on the made-up data set, at ε = 1 and 3, of 300 to 3,000 steps, two rates and five
+    clips.
     """
 
     steps: int = 1_000
     rate: float = 1.0
     momentum: float = 0.9
-    clip: float = 1.0
+    clip: float = 0.5
 
     name = "DP-SGD"
     adjacency = "replace_one"
