@@ -164,7 +164,8 @@ class Statement:
             lines.append(f"  with {shown}")
         for part, same in groupby(self.parts):
             count = len(list(same))
-            lines += [f"  | {line}" for line in ([f"{count} times"] if count > 1 else []) + part._lines(delta)]
+            times = [f"{count} times"] if count > 1 else []
+            lines += [f"  | {line}" for line in times + part._lines(delta)]
         return lines
 
     def __str__(self) -> str:

@@ -68,8 +68,8 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, anatomy: Anatom
         if not any(np.isfinite(programs.whole(key, theta, data)) for theta in thetas):
             raise DoThisInstead(
                 f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
-                "the domains of its columns so that every row is possible under the model (an outcome that must "
-                "be positive: a Box that begins above 0)."
+                "the domains of its columns so that every row is possible under the model (an outcome that "
+                "must be positive: a Box that begins above 0)."
             )
 
 

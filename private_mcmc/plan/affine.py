@@ -20,7 +20,15 @@ from private_mcmc import accounting
 from private_mcmc.modeling import Predictor, RowModel
 from private_mcmc.plan.affine_facts import bounded_predictor, prior_precision
 from private_mcmc.plan.conclusion import calibrated_draws, drift_corrected_mean
-from private_mcmc.plan.metric import NOISE, Estimate, first_estimate, next_estimate, query, root_of
+from private_mcmc.plan.metric import (
+    NOISE,
+    Estimate,
+    first_estimate,
+    next_estimate,
+    query,
+    root_of,
+    without_inflation,
+)
 from private_mcmc.plan.outcomes import possible_outcomes
 from private_mcmc.plan.reach import CELLS, Reach, cell_of
 from private_mcmc.plan.stages import (
@@ -189,8 +197,11 @@ class AffinePolicy:
         """The root of the inverse Hessian at the warm-up's end, from all rounds so far."""
         root = self._root(moments)
         for bought in rounds:
-            hessian = next_estimate(_moments_of(bought), root, 0.05).matrix
-            root = root_of(hessian + self.precision)
+            released = _moments_of(bought)
+            hessian = next_estimate(released, root, 0.05).matrix
+            seen = root.T @ (hessian + self.precision) @ root
+            back = np.linalg.inv(root)
+            root = root_of(back.T @ without_inflation(seen, released.noise_sd) @ back)
         return root
 
     def _query(self, name: str, vector: Callable[[Row], jax.Array], root: Array) -> MomentsStage:

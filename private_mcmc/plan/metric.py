@@ -24,6 +24,9 @@ Array = npt.NDArray[np.float64]
 NOISE = 0.25
 LEAST_MULTIPLE = 1.5
 _MOST_UNEQUAL = 1e-12
+# An expansion to second order says nothing of corrections larger than this share.
+_LARGEST_CORRECTION = 0.5
+_ROUNDS = 20
 
 
 def root_of(precision: Array) -> Array:
@@ -60,6 +63,22 @@ def next_estimate(released: SecondMoments, root: Array, least: float) -> Estimat
     back = np.linalg.inv(root)
     matrix = back.T @ whitened @ back
     return Estimate((matrix + matrix.T) / 2, noise / float(np.linalg.eigvalsh(whitened)[0]))
+
+
+def without_inflation(precision: Array, noise_sd: float) -> Array:
+    """``H`` such that ``H^{-1}`` is about right on average, where ``precision`` is ``H`` plus noise.
+
+    For symmetric noise ``N`` of sd ``s``, with ``G = H^{-1}``: ``E[(H + N)^{-1}] ≈ G + s²G(tr(G)I + G)G``, so
+    that inverses are too large. ``s²(tr(G)I + G)`` is added, up to a half of every eigenvalue.
+    """
+    values, vectors = np.linalg.eigh((precision + precision.T) / 2)
+    corrected = values
+    for _ in range(_ROUNDS):
+        inverse = 1 / corrected
+        corrected = np.minimum(
+            values + noise_sd**2 * (inverse.sum() + inverse), (1 + _LARGEST_CORRECTION) * values
+        )
+    return np.asarray((vectors * corrected) @ vectors.T)
 
 
 def query(gdp: float, *, dim: int, num_rows: int, adjacency: Adjacency) -> SecondMomentsPlan:
