@@ -125,8 +125,6 @@ def peak_memory(n: int, p: int) -> float:
 
 
 def _measure_peak(n: int, p: int) -> float:
-    import resource
-
     from kernels_problems import network
 
     from private_mcmc.kernels.gradient import clipped_gradient
@@ -145,10 +143,15 @@ def _measure_peak(n: int, p: int) -> float:
 
     # What Python, JAX and its compiler take does not count.
     gradients(50_000)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _peak_bytes()
     gradients(n)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return 1024 * peak / (8 * n * (p + 1))
+    return (_peak_bytes() - before) / (8 * n * (p + 1))
+
+
+def _peak_bytes() -> int:
+    """Of this program alone: ``ru_maxrss`` begins at the peak of the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 if __name__ == "__main__":
