@@ -162,10 +162,11 @@ class Statement:
         shown = ", ".join(f"{key}={_short(value)}" for key, value in self.argument.constants.items())
         if shown:
             lines.append(f"  with {shown}")
-        for part, same in groupby(self.parts):
+        # Parts that read the same may differ in what is not shown.
+        for shown_part, same in groupby(part._lines(delta) for part in self.parts):
             count = len(list(same))
             times = [f"{count} times"] if count > 1 else []
-            lines += [f"  | {line}" for line in times + part._lines(delta)]
+            lines += [f"  | {line}" for line in times + shown_part]
         return lines
 
     def __str__(self) -> str:
