@@ -119,7 +119,7 @@ def _lines(size: float, c: Constants, change: float) -> list[Line]:
         convex = c["convex"] or mu > 0
         found.append((max(1 - size * mu, size * smooth - 1) if convex else 1 + size * smooth, size * change))
     mu, smooth = c["prior_strong_convexity"], c["prior_smoothness"]
-    bound = min(c["gradient_bound"], _exact_row(c) * _summed(c))
+    bound = min(c["gradient_bound"], _exact_row(c) * (1 + 1e-10) * _summed(c))
     if smooth < math.inf and bound < math.inf:
         found.append((max(1 - size * mu, size * smooth - 1), 2 * size * bound))
     return found

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from private_mcmc.accounting import Curvature
+from private_mcmc.accounting.sensitivity import CLIP_SLACK
 from private_mcmc.modeling import RowModel
 from private_mcmc.schedule import Matrix, Schedule
 
@@ -70,7 +71,7 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         prior_strong_convexity=prior_mu,
         prior_smoothness=prior_smooth,
         convex=convex_rows and row_model.prior.convex,
-        gradient_bound=weight * min(free, schedule.clip) * _UP,
+        gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * _UP,
         source=rows.why,
     )
 

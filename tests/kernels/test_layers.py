@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.sensitivity import CLIP_SLACK
+from private_mcmc.accounting.steps import gradient_bound
+from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.gradient_general import _program
 from private_mcmc.kernels.layers import find_layers
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import Ball, Binary, Box, Categories, Real, Rows, read
+from private_mcmc.preflight.curvature import curvature
 
 N, P = 30, 4
 X = Ball(2.0, dim=P)
@@ -161,6 +165,23 @@ def test_a_clip_at_the_proved_bound_scales_no_row(route: str) -> None:
         term = gradient.total(theta, gradient.prepare(far, jnp.ones(1, dtype=bool)))
     assert bound * (1 - 1e-12) < np.linalg.norm(exact)
     assert np.linalg.norm(term) >= np.linalg.norm(exact) * (1 - 1e-15)
+
+
+@pytest.mark.parametrize("route", ["layers", "rows"])
+def test_equal_clipped_rows_stay_within_the_accountants_bound_of_the_gradient(route: str) -> None:
+    """All of them use the slack of the clip, which is more than the rounding of so many rows."""
+    n = 200
+    schedule = PrivateULA(softmax, step_size=0.1, clip=1.0).schedule(
+        adjacency="replace_one", num_rows=n, dim=15, num_steps=1, num_chains=1, release="last"
+    )
+    with jax.enable_x64(True):
+        model = read(softmax, Rows(X=Ball(2.0, dim=P), y=Categories(3)), n=n)
+        columns = {"X": jnp.tile(jnp.array([2.0, 0.0, 0.0, 0.0]), (n, 1)), "y": jnp.ones(n, dtype=int)}
+        gradient = clipped_gradient(model, whitening(None, model.dim), schedule.clip, route=route)
+        total = gradient.total(jnp.zeros(model.dim), gradient.prepare(columns, jnp.ones(n, dtype=bool)))
+    assert model.dim == schedule.dim
+    bounds = gradient_bound(schedule, Curvature()), curvature(model, schedule).gradient_bound
+    assert n * (1 + 5e-11) < np.linalg.norm(total) <= min(bounds)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
