@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
 from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_of
 
 import private_mcmc as pmc
+from private_mcmc.kernels import gradient_affine
 from private_mcmc.kernels.gradient import AffineBlocks, clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 
@@ -39,17 +41,12 @@ def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]
 
 
 def unclipped(problem: Problem) -> Callable[..., jax.Array]:
-    """The same sum in the same layout with no clip at all."""
-    score = jax.vmap(jax.grad(problem.reading.predictor.loss))
-
-    def of_block(u: jax.Array, block: AffineBlocks) -> jax.Array:
-        return block.design @ score(u @ block.design, block.columns)
+    """The same program without its clip."""
+    clipped = clipped_gradient(problem.reading, whitening(None, problem.p), CLIP, states=1)
 
     def total(u: jax.Array, rows: AffineBlocks) -> jax.Array:
-        if rows.design.shape[0] == 1:
-            return of_block(u, jax.tree.map(lambda leaf: leaf[0], rows))
-        blocks = lambda carry, block: (carry + of_block(u, block), None)  # noqa: E731
-        return jax.lax.scan(blocks, jnp.zeros_like(u), rows)[0]
+        with patch.object(gradient_affine, "held", lambda slope, cap: slope):
+            return clipped.total(u, rows)
 
     return total
 

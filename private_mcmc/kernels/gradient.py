@@ -11,6 +11,7 @@ from private_mcmc.kernels.gradient_affine import AffineBlocks, AffineRows, affin
 from private_mcmc.kernels.gradient_general import GeneralRows, Route, general_rows
 from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.modeling import RowModel
+from private_mcmc.schedule import Storage
 
 __all__ = [
     "AffineBlocks",
@@ -29,15 +30,17 @@ def clipped_gradient(
     clip: float,
     states: int | None = None,
     route: Route | None = None,
+    storage: Storage = "float64",
 ) -> ClippedGradient:
     """The clipped data gradient of ``model`` in whitened coordinates.
 
     ``states``: how many states share every sum over all rows, which are then stored in the layout that is
     fastest for them; ``None`` where rows are selected for each sum. ``route``: how rows are clipped that do
-    not enter through one affine predictor; the fastest that is exact if left out.
+    not enter through one affine predictor; the fastest that is exact if left out. ``storage``: what the rows
+    are held in between sums, by ``stored``.
     """
     if model.predictor is not None and route is None:
         if states is None:
             return affine_rows(model.predictor, whitening, clip)
-        return affine_blocks(model.predictor, whitening, clip, states)
+        return affine_blocks(model.predictor, whitening, clip, states, storage)
     return general_rows(model, whitening, clip, states or 1, route)

@@ -7,6 +7,8 @@ between caps that are known before the run, and no per-row gradient is formed.
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import itemgetter
 from typing import NamedTuple
 
 import jax
@@ -16,15 +18,25 @@ from private_mcmc.kernels.clipping import UNDERFLOW, ClippedGradient, Columns, h
 from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.modeling import Predictor
 from private_mcmc.modeling.program import abstract, trace
+from private_mcmc.schedule import Storage
 
 # A row whose design is longer than proved (by more than rounding) does not enter.
 _RADIUS_SLACK = 1.0 + 1e-9
 # Slopes may be held this much below their proved bound, to leave room for the slack of the radius.
 _IDLE_SLACK = 1.0 + 1e-8
-# On a CPU a block of so many rows stays in cache between its two products.
-_BLOCK_ROWS = 256
-# Designs of one state that fit in cache whole are faster in one block.
-_CACHED_ELEMENTS = 2**18
+# XLA's CPU runtime spreads independent operations over the cores where there are many of them: so many parts
+# of the rows are summed side by side. Measured on 2 cores; 8 parts still run one after the other.
+_PARTS = 16
+# Below this many operations in a sum, handing parts to other cores costs more than it gains.
+_WHOLE_WORK = 400_000
+# What a state needs of a row besides its products, in multiplications: an exponential and a division.
+_SLOPE_WORK = 32
+# Predictors of several states at once that one part may hold: they should stay in cache.
+_PART_ELEMENTS = 2**17
+# Narrow designs are widened for so many rows at a time.
+_WIDENED_ROWS = 256
+# Up to so many columns a single state's predictors are fused with what follows them.
+_FUSED_DIM = 64
 
 
 class AffineRows(NamedTuple):
@@ -40,10 +52,10 @@ class AffineRows(NamedTuple):
     present: jax.Array
 
 
-class AffineBlocks(NamedTuple):
-    """All rows in blocks, columnwise: designs ``(blocks, p, rows)``, zero where no row is present.
+class AffinePart(NamedTuple):
+    """Some of the rows in groups, columnwise: designs ``(groups, p, rows)``, zero where no row is present.
 
-    Caps are ``(blocks, rows)``, or ``(blocks, 1)`` where one cap holds every row; there are no offsets where
+    Caps are ``(groups, rows)``, or ``(groups, 1)`` where one cap holds every row; there are no offsets where
     all are zero.
     """
 
@@ -51,6 +63,12 @@ class AffineBlocks(NamedTuple):
     cap: jax.Array
     offset: jax.Array | None
     columns: Columns
+
+
+class AffineBlocks(NamedTuple):
+    """All rows, in parts of one shape that lie in arrays of their own: they need not be cut out again."""
+
+    parts: tuple[AffinePart, ...]
 
 
 def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> ClippedGradient:
@@ -74,39 +92,48 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> Clip
     return ClippedGradient(prepare, total)
 
 
-def affine_blocks(predictor: Predictor, whitening: Whitening, clip: float, states: int) -> ClippedGradient:
-    """All rows in every sum, for ``states`` states at a time."""
+def affine_blocks(
+    predictor: Predictor, whitening: Whitening, clip: float, states: int, storage: Storage = "float64"
+) -> ClippedGradient:
+    """All rows in every sum, for ``states`` states at a time, laid out for what will be stored."""
     score = jax.vmap(jax.grad(predictor.loss))
     limit = slope_limit(predictor, whitening, clip)
 
     def prepare(columns: Columns, present: jax.Array) -> AffineBlocks:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         present = present & usable
-        design = jnp.where(present[:, None], design, 0.0)
-        size = _block(design.shape[0], design.shape[1], states)
-        blocks = jnp.swapaxes(_blocks(design, size), 1, 2)
-        caps = _blocks(jnp.where(present, cap, 0.0), size)
+        cut = _cut(design.shape[0], design.shape[1], states, storage)
+        designs = jnp.swapaxes(cut(jnp.where(present[:, None], design, 0.0)), 2, 3)
+        caps = cut(jnp.where(present, cap, 0.0))
+        if limit is not None:
+            caps = jnp.full((*caps.shape[:2], 1), limit)
         offset = _offset(predictor, columns)
-        return AffineBlocks(
-            blocks,
-            caps if limit is None else jnp.full((blocks.shape[0], 1), limit),
-            None if offset is None else _blocks(offset, size),
-            {name: _blocks(column, size) for name, column in _read(predictor, columns).items()},
+        whole = AffinePart(
+            designs,
+            caps,
+            None if offset is None else cut(offset),
+            {name: cut(column) for name, column in _read(predictor, columns).items()},
         )
-
-    def of_block(u: jax.Array, block: AffineBlocks) -> jax.Array:
-        eta = u @ block.design
-        slope = score(eta if block.offset is None else eta + block.offset, block.columns)
-        return block.design @ held(slope, block.cap)
+        return AffineBlocks(tuple(jax.tree.map(itemgetter(i), whole) for i in range(cut.parts)))
 
     def total(u: jax.Array, rows: AffineBlocks) -> jax.Array:
-        if rows.design.shape[0] == 1:
-            return of_block(u, jax.tree.map(lambda leaf: leaf[0], rows))
+        fused = states == 1 and len(rows.parts) > 1 and len(u) <= _FUSED_DIM
 
-        def add(carry: jax.Array, block: AffineBlocks) -> tuple[jax.Array, None]:
-            return carry + of_block(u, block), None
+        def of_part(part: AffinePart) -> jax.Array:
+            eta = _by_columns(u, part.design) if fused else u @ part.design
+            slope = score(eta if part.offset is None else eta + part.offset, part.columns)
+            return part.design @ held(slope, part.cap)
 
-        return jax.lax.scan(add, jnp.zeros_like(u), rows)[0]
+        def of_group(parts: tuple[AffinePart, ...]) -> jax.Array:
+            return reduce(jnp.add, map(of_part, parts))
+
+        if len(rows.parts[0].design) == 1:
+            return of_group(jax.tree.map(itemgetter(0), rows.parts))
+
+        def add(carry: jax.Array, parts: tuple[AffinePart, ...]) -> tuple[jax.Array, None]:
+            return carry + of_group(parts), None
+
+        return jax.lax.scan(add, jnp.zeros_like(u), rows.parts)[0]
 
     return ClippedGradient(prepare, total)
 
@@ -156,16 +183,35 @@ def _read(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
     return {name: column for name, column in columns.items() if name in names}
 
 
-def _block(count: int, dim: int, states: int) -> int:
-    """Rows of a block: a few hundred on a CPU, unless everything stays in cache or there is no need."""
-    if jax.default_backend() != "cpu" or (states == 1 and count * dim <= _CACHED_ELEMENTS):
-        return count
-    return min(count, _BLOCK_ROWS)
+def _by_columns(u: jax.Array, design: jax.Array) -> jax.Array:
+    """``u @ design``, written so that XLA fuses it with what follows: predictors stay in registers."""
+    return reduce(jnp.add, [u[j] * design[j] for j in range(len(u))])
 
 
-def _blocks(leaf: jax.Array, size: int) -> jax.Array:
-    """``(N, …)`` to ``(blocks, size, …)``; the last block is filled with copies, or with zeros for floats."""
-    missing = -leaf.shape[0] % size
-    filling = "constant" if jnp.issubdtype(leaf.dtype, jnp.floating) else "edge"
-    filled = jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1), mode=filling)
-    return filled.reshape(-1, size, *leaf.shape[1:])
+class _Cut(NamedTuple):
+    """How rows are cut: ``(N, …)`` to ``(parts, groups, size, …)``."""
+
+    parts: int
+    groups: int
+    size: int
+
+    def __call__(self, leaf: jax.Array) -> jax.Array:
+        """The leaf, filled up with copies of its last row, or with zeros for floats."""
+        missing = self.parts * self.groups * self.size - leaf.shape[0]
+        filling = "constant" if jnp.issubdtype(leaf.dtype, jnp.floating) else "edge"
+        filled = jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1), mode=filling)
+        return filled.reshape(*self, *leaf.shape[1:])
+
+
+def _cut(count: int, dim: int, states: int, storage: Storage) -> _Cut:
+    """One part where there is little to do, or elsewhere than on a CPU; else several parts for its cores.
+
+    Groups of parts come one after the other: predictors of many states, or designs that are widened before
+    they are multiplied, would not stay in cache.
+    """
+    if jax.default_backend() != "cpu" or count * states * (dim + _SLOPE_WORK) < _WHOLE_WORK:
+        return _Cut(1, 1, count)
+    if storage == "float32":
+        return _Cut(1, math.ceil(count / _WIDENED_ROWS), _WIDENED_ROWS)
+    groups = 1 if states == 1 else math.ceil(count * states / (_PARTS * _PART_ELEMENTS))
+    return _Cut(_PARTS, groups, math.ceil(count / (_PARTS * groups)))

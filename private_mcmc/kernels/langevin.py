@@ -90,9 +90,8 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together
-    data_gradient = batch_sum(
-        stored(clipped_gradient(model, change, schedule.clip, states), schedule.storage), schedule
-    )
+    gradient = clipped_gradient(model, change, schedule.clip, states, storage=schedule.storage)
+    data_gradient = batch_sum(stored(gradient, schedule.storage), schedule)
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
     noise = _noise(schedule.num_chains, schedule.dim)

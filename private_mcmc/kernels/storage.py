@@ -41,7 +41,7 @@ def stored(gradient: ClippedGradient, storage: Storage) -> ClippedGradient:
     def prepare(columns: Columns, present: jax.Array) -> Any:
         rows = gradient.prepare(widened(columns), present)
         if isinstance(rows, AffineBlocks):
-            return rows._replace(design=narrowed(rows.design))
+            return AffineBlocks(tuple(part._replace(design=narrowed(part.design)) for part in rows.parts))
         if isinstance(rows, AffineRows):
             # Caps are narrowed with their designs; a batch is widened when it has been selected.
             return rows._replace(table=narrowed(rows.table))

@@ -211,11 +211,20 @@ def evaluate(
         origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
         others["log_multiplier"] = jnp.log(program.run([parameter], {**given, base: origin})[0])
         others["sign"] = jnp.asarray(1.0 if term.link == "exp" else -1.0, eta.dtype)
-    values = term.loss(eta.reshape(program.shape(parameter)), observed, others)
-    values = jnp.broadcast_to(values, _summed_shape(site))
-    for weight in rest[len(entry.needs) :]:
+    weights = rest[len(entry.needs) :]
+    eta, shape = eta.reshape(program.shape(parameter)), _summed_shape(site)
+    if shape == site.shape and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):
+        # A single observation is a scalar: axes of length one slow a chain's step down.
+        shape = ()
+        eta, observed, others, weights = jax.tree.map(_scalar, (eta, observed, others, weights))
+    values = jnp.broadcast_to(term.loss(eta, observed, others), shape)
+    for weight in weights:
         values = jnp.where(weight > 0, weight * values, 0.0)
     return jnp.sum(values)
+
+
+def _scalar(value: jax.Array) -> jax.Array:
+    return jnp.reshape(value, ())
 
 
 def _summed_shape(site: Observation) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callab
     return copy
 
 
-CLIP_FORGOTTEN = Change(gradient_affine, "held(slope, block.cap)", "slope")
+CLIP_FORGOTTEN = Change(gradient_affine, "held(slope, part.cap)", "slope")
 CLIP_FORGOTTEN_IN_GENERAL = Change(
     gradient_layers, "weight(norm, limit, usable)", "jnp.where(usable, 1.0, 0.0)"
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from private_mcmc.accounting.sensitivity import CLIP_SLACK
 from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient
+from private_mcmc.kernels.storage import stored
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import Ball, Binary, Box, Rows, read
 from tests.examples_of_models import bent, logistic
@@ -125,24 +126,62 @@ def test_rows_that_are_absent_count_for_nothing(case):
     np.testing.assert_array_equal(none, np.zeros(model.dim))
 
 
-@pytest.mark.parametrize(("clip", "caps"), [(0.5, 256), (2.0, 1), (1.999_999, 256)])
-def test_blocks_add_up_and_an_idle_clip_needs_no_caps(clip, caps):
-    """|ψ'| ≤ 1 and ‖x‖ ≤ 2: from C = 2 on nothing is clipped. 600 rows are no whole number of blocks."""
+# Rows, states at once and storage, and the shape that these are laid out in: parts, groups, rows of each.
+LAYOUTS = [
+    (600, 3, "float64", (1, 1, 600)),
+    (12_001, 1, "float64", (16, 1, 751)),
+    (12_001, 3, "float64", (16, 1, 751)),
+    (12_001, 200, "float64", (16, 2, 376)),
+    (12_001, 1, "float32", (1, 47, 256)),
+]
+
+
+@pytest.mark.parametrize("clip", [0.5, 2.0, 1.999_999])
+@pytest.mark.parametrize(("n", "states", "storage", "shape"), LAYOUTS)
+def test_parts_add_up_and_an_idle_clip_needs_no_caps(n, states, storage, shape, clip):
+    """|ψ'| ≤ 1 and ‖x‖ ≤ 2: from C = 2 on nothing is clipped. These are no whole numbers of parts."""
     model, rows = CASES["affine"]
+    parts, groups, size = shape
     with jax.enable_x64(True):
-        reading, columns = read(model, rows, n=600), rows.synthetic(jax.random.key(1), 600)
-        present, u = jnp.arange(600) % 7 != 0, jnp.linspace(-1.0, 1.5, P)
-        gradient = clipped_gradient(reading, whitening(None, P), clip, states=3)
+        reading, columns = read(model, rows, n=n), rows.synthetic(jax.random.key(1), n)
+        present, u = jnp.arange(n) % 7 != 0, jnp.linspace(-1.0, 1.5, P)
+        change = whitening(None, P)
+        gradient = stored(clipped_gradient(reading, change, clip, states, storage=storage), storage)
         prepared = jax.jit(gradient.prepare)(columns, present)
-        other = clipped_gradient(reading, whitening(None, P), clip, route="rows")
+        other = clipped_gradient(reading, change, clip, route="rows")
         wanted = jax.jit(other.total)(u, other.prepare(columns, present))
-        several = jax.jit(jax.vmap(gradient.total, (0, None)))(
-            jnp.stack([u, u, jnp.full(P, jnp.nan)]), prepared
+        found = jax.jit(jax.vmap(gradient.total, (0, None)))(
+            jnp.stack([u, jnp.full(P, jnp.nan)][: states + 1]), prepared
         )
-    assert prepared.design.shape == (3, P, 256)
-    assert prepared.cap.shape == (3, caps)
-    np.testing.assert_allclose(several[:2], [wanted, wanted], rtol=1e-7, atol=1e-12)
-    assert np.linalg.norm(several[2]) <= clip * (1 + CLIP_SLACK) * np.sum(present)
+    assert len(prepared.parts) == parts
+    for part in prepared.parts:
+        assert part.design.shape == (groups, P, size)
+        assert part.cap.shape == (groups, 1 if clip == 2.0 else size)
+    tolerance = 1e-7 if storage == "float64" else 1e-6
+    np.testing.assert_allclose(found[0], wanted, rtol=tolerance, atol=tolerance)
+    assert np.linalg.norm(found[1]) <= clip * (1 + CLIP_SLACK) * np.sum(present)
+
+
+def test_many_columns_in_parts():
+    """Products with more columns than are fused; the naive sum in NumPy."""
+    n, p, clip = 6_000, 70, 0.1
+
+    def wide(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([p]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    rows = Rows(X=Ball(2.0, dim=p), y=Binary())
+    with jax.enable_x64(True):
+        reading, columns = read(wide, rows, n=n), rows.synthetic(jax.random.key(1), n)
+        gradient = clipped_gradient(reading, whitening(None, p), clip, states=1)
+        prepared, u = gradient.prepare(columns, jnp.ones(n, bool)), jnp.linspace(-1.0, 1.5, p)
+        found = jax.jit(gradient.total)(u, prepared)
+    X, y = np.asarray(columns["X"]), np.asarray(columns["y"])
+    each = (1 / (1 + np.exp(-X @ np.asarray(u))) - y)[:, None] * X
+    scale = np.minimum(1.0, clip / np.linalg.norm(each, axis=1))
+    assert len(prepared.parts) == 16
+    np.testing.assert_allclose(found, scale @ each, rtol=1e-9, atol=1e-9)
 
 
 def test_columns_that_no_slope_reads_are_not_kept():
@@ -150,4 +189,5 @@ def test_columns_that_no_slope_reads_are_not_kept():
     with jax.enable_x64(True):
         reading, columns = read(model, rows, n=N), rows.synthetic(jax.random.key(1), N)
         gradient = clipped_gradient(reading, whitening(None, P), 1.0, states=1)
-        assert list(gradient.prepare(columns, jnp.ones(N, bool)).columns) == ["y"]
+        (part,) = gradient.prepare(columns, jnp.ones(N, bool)).parts
+        assert list(part.columns) == ["y"]
