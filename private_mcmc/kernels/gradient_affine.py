@@ -35,6 +35,8 @@ _SLOPE_WORK = 32
 _PART_ELEMENTS = 2**17
 # Narrow designs are widened for so many rows at a time.
 _WIDENED_ROWS = 256
+# Products of one state that are as large use all cores by themselves.
+_LARGE_ELEMENTS = 2**22
 # Up to so many columns a single state's predictors are fused with what follows them.
 _FUSED_DIM = 64
 
@@ -213,5 +215,7 @@ def _cut(count: int, dim: int, states: int, storage: Storage) -> _Cut:
         return _Cut(1, 1, count)
     if storage == "float32":
         return _Cut(1, math.ceil(count / _WIDENED_ROWS), _WIDENED_ROWS)
+    if states == 1 and dim > _FUSED_DIM and count * dim >= _LARGE_ELEMENTS:
+        return _Cut(1, 1, count)
     groups = 1 if states == 1 else math.ceil(count * states / (_PARTS * _PART_ELEMENTS))
     return _Cut(_PARTS, groups, math.ceil(count / (_PARTS * groups)))
