@@ -43,4 +43,5 @@ def blocks_of(columns: Mapping[str, HostColumn], rows_on_device: int | None, n: 
     else:
         width = sum(column.schema[:1].size * 8 for column in columns.values())
         size = _BLOCK_BYTES // max(width, 1)
-    return Blocks({name: column.blocks for name, column in columns.items()}, max(1, min(size, n)))
+    number = len(next(iter(columns.values())).schema)
+    return Blocks({name: column.blocks for name, column in columns.items()}, number, max(1, min(size, n)))

@@ -70,10 +70,13 @@ class BatchDraw(NamedTuple):
 
 
 class ListedRows(NamedTuple):
-    """Prepared rows, the numbers of those that are present first in ``order``, and how many are."""
+    """Prepared rows, the numbers of those that are present first in ``order``, and how many are.
+
+    Without an ``order`` the first rows are those that are present.
+    """
 
     rows: Any
-    order: jax.Array
+    order: jax.Array | None
     number: jax.Array
 
 
@@ -81,7 +84,8 @@ class BatchSum(NamedTuple):
     """``prepare(columns, present, everyone)`` once a run; ``total(u, rows, draw, first)`` at every step.
 
     ``first`` is the number of the first row that is here (``None``: every row is), and ``everyone`` tells
-    which of all rows are present. Batches are drawn from all rows: those elsewhere add zero here.
+    which of all rows are present, or that so many first ones are. Batches are drawn from all rows; what is
+    summed here are those of its rows that are here.
     ``draws`` are the numbers that all chains draw at a step, ``(chains, size)``, where ``total`` wants some.
     """
 
@@ -151,8 +155,8 @@ def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum
         return gradient.total(u, _masked(rows, keep, first))
 
     def gathered(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
-        def of(index: jax.Array) -> jax.Array:
-            return gradient.total(u, selected(rows, jnp.minimum(index, n - 1), index < n, first))
+        def of(numbers: jax.Array) -> jax.Array:
+            return _summed(gradient, u, rows, Chosen(numbers, n, ordered=True), first)
 
         def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
             number, last, total = carry
@@ -181,8 +185,9 @@ def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> S
             index = distinct(for_subset, cap, rows.number, number)
         else:
             index = shuffled(for_subset, n, rows.number)[:cap]
-        keep = jnp.arange(cap) < number
-        return gradient.total(u, selected(rows.rows, rows.order[index], keep, first))
+        chosen = index if rows.order is None else rows.order[index]
+        numbers = jnp.where(jnp.arange(cap) < number, chosen, n)
+        return _summed(gradient, u, rows.rows, Chosen(numbers, n), first)
 
     return total
 
@@ -192,7 +197,7 @@ def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
 
     def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
         index = shuffled(draw.key, n, jnp.asarray(n))[:size] if draw.drawn is None else draw.drawn
-        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool), first))
+        return _summed(gradient, u, rows, Chosen(index, n), first)
 
     return total
 
@@ -203,7 +208,7 @@ def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
 
     def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
         index = jnp.remainder(draw.k, passes) * size + jnp.arange(size)
-        return gradient.total(u, selected(rows, index, jnp.ones(size, dtype=bool), first))
+        return _summed(gradient, u, rows, Chosen(index, schedule.num_rows, ordered=True), first)
 
     return total
 
@@ -211,13 +216,46 @@ def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
 _SCHEMES = {"poisson": _poisson, "truncated_poisson": _truncated, "fixed": _fixed, "cyclic": _cyclic}
 
 
-def selected(rows: Any, index: jax.Array, keep: jax.Array, first: First = None) -> Any:
-    """The rows numbered ``index``, those without ``keep``, or that are not here, absent."""
-    if first is not None:
-        size = rows.present.shape[0]
-        index = index - first
-        keep = keep & (index >= 0) & (index < size)
-        index = jnp.clip(index, 0, size - 1)
+class Chosen(NamedTuple):
+    """Numbers below ``bound`` of the rows of a batch; ``bound`` is no row. ``ordered``: they ascend."""
+
+    numbers: jax.Array
+    bound: int
+    ordered: bool = False
+
+
+def _summed(gradient: ClippedGradient, u: jax.Array, rows: Any, chosen: Chosen, first: First) -> jax.Array:
+    """The clipped sum over those chosen rows that are here.
+
+    Where rows lie in several places, each works on windows that hold its own share of the batch: nearly
+    always one of them.
+    """
+    if first is None:
+        return gradient.total(u, _selected(rows, chosen.numbers, chosen.numbers < chosen.bound))
+    here, size = rows.present.shape[0], chosen.numbers.shape[0]
+    mean = size * here / chosen.bound
+    width = min(size, math.ceil(mean + 3 * math.sqrt(mean) + 4))
+    numbers = chosen.numbers if chosen.ordered else jnp.sort(chosen.numbers)
+    begin = jnp.sum(numbers < first)
+    end = jnp.sum(numbers < jnp.minimum(first + here, chosen.bound))
+    filled = jnp.pad(numbers, (0, width))
+
+    def of(at: jax.Array) -> jax.Array:
+        window = jax.lax.dynamic_slice_in_dim(filled, at, width) - first
+        return gradient.total(u, _selected(rows, window, at + jnp.arange(width) < end))
+
+    def more(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        at, total = carry
+        return at + width, total + of(at)
+
+    start = begin + width, of(begin)
+    total: jax.Array = jax.lax.while_loop(lambda carry: carry[0] < end, more, start)[1]
+    return total
+
+
+def _selected(rows: Any, index: jax.Array, keep: jax.Array) -> Any:
+    """The rows numbered ``index``, those without ``keep`` absent."""
+    index = jnp.clip(index, 0, rows.present.shape[0] - 1)
     chosen = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), rows)
     return chosen._replace(present=chosen.present & keep)
 
@@ -239,6 +277,8 @@ def _listed(prepare: Callable[[Columns, jax.Array], Any], n: int) -> Callable[..
     def listed(columns: Columns, present: jax.Array, everyone: jax.Array | None = None) -> ListedRows:
         rows = prepare(columns, present)
         known = present if everyone is None else everyone
+        if known.ndim == 0:
+            return ListedRows(rows, None, known)
         return ListedRows(rows, jnp.argsort(~known, stable=True)[:n], jnp.sum(known))
 
     return listed

@@ -29,11 +29,15 @@ _LARGE_SHARE = 0.125
 
 
 class Block(NamedTuple):
-    """Rows ``first, first + 1, …`` as they are outside; all blocks have one shape, ``present`` fills up."""
+    """Rows ``first, first + 1, …`` of ``number`` as they are outside.
+
+    All blocks have one shape, ``present`` tells what only fills the last one up.
+    """
 
     first: int
     columns: Mapping[str, npt.NDArray[Any]]
     present: npt.NDArray[np.bool_]
+    number: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,20 +100,21 @@ def streamed_runner(
     """Compile-ready chain of ``schedule`` over blocks of rows, which are mapped into ``rows`` one by one.
 
     Raises:
-        NotYetSupported: for batches that hold a large share of the rows, or truncated ones.
+        NotYetSupported: for batches that hold a large share of the rows.
     """
     batch = schedule.batch
     if batch is not None:
         share = batch.rate if batch.rate is not None else rows_summed(schedule) / schedule.num_rows
-        if batch.scheme == "truncated_poisson" or share > _LARGE_SHARE:
+        if share > _LARGE_SHARE:
             raise NotYetSupported(
-                f"{batch.scheme!r} batches of a share {share:.3g} of streamed rows: use all rows, "
-                f"or 'poisson', 'fixed' or 'cyclic' batches of at most {_LARGE_SHARE:g} of them."
+                f"batches of a share {share:.3g} of streamed rows: use all rows, or batches of at most "
+                f"{_LARGE_SHARE:g} of them."
             )
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
 
     def add(total: jax.Array, u: jax.Array, k: jax.Array, keys: StepKeys, block: Block) -> jax.Array:
-        prepared = program.prepare(rows.project(block.columns, schedule.storage), block.present)
+        columns = rows.project(block.columns, schedule.storage)
+        prepared = program.prepare(columns, block.present, jnp.asarray(block.number))
         return total + program.data(u, k, keys, prepared, Place(0, block.first))
 
     def move(
@@ -126,19 +131,20 @@ def streamed_runner(
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of ``size`` rows; ``columns`` gives every column's parts in order, anew at every call."""
+    """``number`` rows in blocks of ``size``; ``columns`` gives every column's parts in order, always anew."""
 
     columns: Mapping[str, Callable[[int], Iterator[npt.NDArray[Any]]]]
+    number: int
     size: int
 
     def __iter__(self) -> Iterator[Block]:
         parts = [column(self.size) for column in self.columns.values()]
-        for number, values in enumerate(zip(*parts, strict=True)):
+        for index, values in enumerate(zip(*parts, strict=True)):
             count = len(values[0])
             filled = {
                 name: _filled(value, self.size) for name, value in zip(self.columns, values, strict=True)
             }
-            yield Block(number * self.size, filled, np.arange(self.size) < count)
+            yield Block(index * self.size, filled, np.arange(self.size) < count, self.number)
 
 
 def _filled(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:

@@ -59,11 +59,22 @@ def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
         mcmc.run(**columns)
 
 
-def test_batches_over_blocks_are_the_batches_over_all_rows(data):
-    kernel = PrivateSGLD(logistic, 0.02, 1.0, rate=0.1)
-    target = pmc.Target(9.0, 1e-6, adjacency="add_remove")
+BATCHES = {
+    "poisson": (dict(rate=0.1), "add_remove"),
+    "truncated": (dict(scheme="truncated_poisson", rate=0.1, max_batch=6), "add_remove"),
+    "fixed": (dict(scheme="fixed", batch_size=5), "replace_one"),
+}
+
+
+@pytest.mark.parametrize("scheme", BATCHES)
+def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme):
+    options, adjacency = BATCHES[scheme]
+    kernel = PrivateSGLD(logistic, 0.02, 1.0, **options)
+    n = N + 9 if adjacency == "add_remove" else None
     both = [
-        draws(data, kernel, target=target, n=N + 9, release="last", rows_on_device=size)
+        draws(
+            data, kernel, target=pmc.Target(99.0, 1e-6, adjacency), n=n, release="last", rows_on_device=size
+        )
         for size in (None, 20)
     ]
     np.testing.assert_allclose(both[1], both[0], atol=1e-6)
@@ -131,7 +142,7 @@ def test_large_batches_are_not_streamed(data):
 
 def test_blocks_have_one_shape_and_hold_every_row_once():
     values = np.arange(23.0)
-    blocks = list(Blocks({"y": ArrayColumn(values.shape, values.dtype, values).blocks}, 5))
+    blocks = list(Blocks({"y": ArrayColumn(values.shape, values.dtype, values).blocks}, 23, 5))
     assert {block.columns["y"].shape for block in blocks} == {(5,)}
     assert [block.first for block in blocks] == [0, 5, 10, 15, 20]
     np.testing.assert_array_equal(np.concatenate([b.columns["y"][b.present] for b in blocks]), values)

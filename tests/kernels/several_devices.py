@@ -40,6 +40,8 @@ CASES = {
         PrivateSGLD(logistic, 0.02, 1.0, scheme="truncated_poisson", rate=0.1, max_batch=4),
         CLASSES, "last", {},
     ),
+    "fixed": (PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=4), CLASSES, "path", {}),
+    "gathered": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.1), CLASSES, "path", {}),
 }  # fmt: skip
 
 

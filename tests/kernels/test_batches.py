@@ -15,9 +15,10 @@ from scipy import stats
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.batches import BatchDraw, batch_sum
+from private_mcmc.kernels.batches import BatchDraw, Chosen, _summed, batch_sum
 from private_mcmc.kernels.draws import distinct, running_sums, shuffled, successes
-from private_mcmc.kernels.gradient import AffineRows, ClippedGradient
+from private_mcmc.kernels.gradient import AffineRows, ClippedGradient, clipped_gradient
+from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import Ball, Binary, Box, Rows, read
 from private_mcmc.schedule import Batch, Schedule
 from tests.examples_of_models import logistic, normal_mean
@@ -238,6 +239,29 @@ def test_the_estimate_is_unbiased(scheme):
     error = mean.std(axis=0) / np.sqrt(len(mean))
     assert np.all(np.abs(mean.mean(axis=0)) < 5 * error)
     assert np.all(error > 0)
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+@pytest.mark.parametrize("first", [0, 300, 900])
+def test_a_place_sums_the_share_of_a_batch_that_lies_there(first, crowded):
+    """Also where far more of the batch lies there than one window holds; the naive sum."""
+    n, here, rng = 1000, 100, np.random.default_rng(7)
+    rows = Rows(X=Ball(1.0, dim=2), y=Binary())
+    reading = read(logistic, rows, n=n)
+    among = np.arange(first, first + here) if crowded else np.arange(n)
+    numbers = rng.permutation(np.concatenate([rng.choice(among, 90, replace=False), [n, n]]))
+    mine = numbers[(numbers >= first) & (numbers < first + here)]
+    with jax.enable_x64(True):
+        columns = rows.synthetic(jax.random.key(1), n)
+        gradient = clipped_gradient(reading, whitening(None, 2), 0.3)
+        part = {name: column[first : first + here] for name, column in columns.items()}
+        own = {name: column[mine] for name, column in columns.items()}
+        u = jnp.asarray([0.4, -0.2])
+        prepared = gradient.prepare(part, jnp.ones(here, bool))
+        found = _summed(gradient, u, prepared, Chosen(jnp.asarray(numbers), n), jnp.asarray(first))
+        wanted = gradient.total(u, gradient.prepare(own, jnp.ones(len(mine), bool)))
+    assert len(mine) == 90 if crowded else 0 < len(mine) < 20
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
 
 
 def test_chains_and_steps_draw_their_own_batches():
