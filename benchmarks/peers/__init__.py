@@ -26,7 +26,8 @@ def methods(environments: Path, cache: Path) -> dict[str, Method]:
     everything: tuple[Method, ...] = (
         Ours("replace_one"),
         Ours("add_remove"),
-        Rehearsed(),
+        Rehearsed("replace_one"),
+        Rehearsed("add_remove"),
         D3P(environments),
         DiffPrivLib(environments),
         ObjectivePerturbation(),

@@ -52,9 +52,13 @@ class Ours:
 class Rehearsed:
     """The law of such a run by a second implementation, cheap enough for hundreds: nothing is released."""
 
-    name = "ours (rehearsed)"
-    adjacency: Adjacency = "replace_one"
+    adjacency: Adjacency
     about = "the same stages and noise simulated on distinct rows and their counts, as plans rehearse"
+
+    @property
+    def name(self) -> str:
+        """``ours (rehearsed)``, with the adjacency where it is not the default."""
+        return "ours (rehearsed" + ("" if self.adjacency == "replace_one" else f", {self.adjacency}") + ")"
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
         """The policy without its prediction, rehearsed on the rows themselves."""

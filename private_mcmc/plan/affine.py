@@ -8,7 +8,7 @@ that they shape, which gets what is left of the budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import jax
@@ -21,7 +21,6 @@ from private_mcmc.modeling import Predictor, RowModel
 from private_mcmc.plan.affine_facts import bounded_predictor, prior_precision
 from private_mcmc.plan.conclusion import calibrated_draws, drift_corrected_mean
 from private_mcmc.plan.metric import (
-    NOISE,
     Estimate,
     first_estimate,
     next_estimate,
@@ -43,14 +42,15 @@ from private_mcmc.plan.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.plan.weighting import Influence
+from private_mcmc.plan.weighting import Influence, Way
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
 Array = npt.NDArray[np.float64]
 
-MOMENTS, WARM_UP, CURVATURE, REACH, RUN = "second moments", "warm-up", "curvature", "reach of rows", "run"
+MOMENTS, WARM_UP, CURVATURE, RUN = "second moments", "warm-up", "curvature", "run"
+REACH: Mapping[Way, str] = {"weights": "reach of rows", "clip": "reach of slopes"}
 # Shares of the squared budget. What is not asked for is left to the run.
 FIRST_SHARE, REFINING_SHARE, REACH_SHARE = 0.02, 0.03, 0.01
 SEGMENT_SHARE, WARM_UP_SHARE = 0.0875, 0.35
@@ -60,9 +60,9 @@ _SURE = 0.1
 # The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
 _WARM_UP_CLIP = 0.5
 _SEGMENT_TIME, _WARM_UP_STEP, _RUN_STEP = 15.0, 0.3, 0.1
-_FEWEST_STEPS, _MOST_STEPS = 20, 2000
+_FEWEST_STEPS, MOST_STEPS = 20, 6000
 # A longer run has steps beyond 0.5: unstable where curvature is underestimated fourfold.
-_LONGEST = 0.5 * _MOST_STEPS
+_LONGEST = 0.5 * MOST_STEPS
 _BURN_IN = 0.15
 
 
@@ -108,33 +108,56 @@ class AffinePolicy:
     def next(self, history: History) -> Stage | None:
         """The next stage, from what was released so far."""
         moments, warm_up = _named(history, MOMENTS), _named(history, WARM_UP)
-        curvature, reach = _named(history, CURVATURE), _named(history, REACH)
+        curvature = _named(history, CURVATURE)
         if not moments:
             return self._first_moments()
         before = self._moments(moments)
         if len(moments) < _MOST_ROUNDS and before.doubt > _SURE and not warm_up:
             return self._query(MOMENTS, self.predictor.design, root_of(before.matrix + self._prior))
         if not self._arrived(warm_up):
-            start = np.asarray(warm_up[-1].value)[-1] if warm_up else np.zeros(self.dim)
-            budget = math.sqrt(SEGMENT_SHARE) * self.budget
-            return self._path(
-                WARM_UP, self._root(before), _WARM_UP_CLIP, budget, start, _WARM_UP_STEP, _SEGMENT_TIME
-            )
+            return self._segment(self._root(before), warm_up)
         centre = _late_mean(warm_up[-1])
-        if len(curvature) < self._curvature_rounds:
-            root = self._hessian_root(before, curvature)
-            return self._query(CURVATURE, self._bend(centre), root)
         root = self._hessian_root(before, curvature)
-        if not reach:
-            return self._count(centre, root)
+        if len(curvature) < self._curvature_rounds:
+            return self._query(CURVATURE, self._bend(centre), root)
+        for way in self.influence.ways:
+            if not _named(history, REACH[way]):
+                return self._count(centre, root, way)
         if not _named(history, RUN):
-            left = remaining(self.budget, history)
-            time = self._time_of(root, left)
-            clip = self._reach(reach).best_clip(time)
-            # What no step can use buys a wider clip.
-            clip *= max(1.0, math.sqrt(time(clip) / _LONGEST))
-            return self._path(RUN, root, clip, left, centre, _RUN_STEP, math.inf)
+            return self._run(root, centre, history)
         return None
+
+    def _segment(self, root: Array, before: History) -> PathStage:
+        """The warm-up's next one, from where the last one ended."""
+        start = np.asarray(before[-1].value)[-1] if before else np.zeros(self.dim)
+        budget, way, clip = math.sqrt(SEGMENT_SHARE) * self.budget, self.influence.ways[0], _WARM_UP_CLIP
+        if way == "clip" and not self.influence.symmetric:
+            # Such a clip moves what the path converges to: what no segment can use buys a wider one.
+            clip = max(clip, math.sqrt(self._time_of(root, budget)(1.0) / _SEGMENT_TIME))
+        return self._path(WARM_UP, root, clip, way, budget, start, _WARM_UP_STEP, _SEGMENT_TIME)
+
+    def _run(self, root: Array, centre: Array, history: History) -> PathStage:
+        """The run at the way and the clip with the smallest predicted error."""
+        left = remaining(self.budget, history)
+        bought = self._time_of(root, left)
+
+        def time(clip: float) -> float:
+            return min(bought(clip), _LONGEST)
+
+        far = self._left_by_warm_up(history)
+        found = {way: self._reach(history, way) for way in self.influence.ways}
+        clips = {way: reach.best_clip(time, far) for way, reach in found.items()}
+        way = min(found, key=lambda way: found[way].error(clips[way], time(clips[way]), far))
+        # What no step can use buys a wider clip.
+        clip = clips[way] * max(1.0, math.sqrt(bought(clips[way]) / _LONGEST))
+        return self._path(RUN, root, clip, way, left, centre, _RUN_STEP, math.inf)
+
+    def _left_by_warm_up(self, history: History) -> float:
+        """About how many posterior sds from the mode the clip of the warm-up led, where clips lead astray."""
+        stage = _named(history, WARM_UP)[-1].stage
+        if "clip" not in self.influence.ways or self.influence.symmetric or not isinstance(stage, PathStage):
+            return 0.0
+        return self._reach(history, "clip").bias(stage.schedule.clip / (self.typical * self.temper_scale))
 
     def conclude(self, history: History) -> Conclusion:
         """Drift-corrected mean; the curvature's inverse, widened by what is not known, as covariance."""
@@ -145,7 +168,7 @@ class AffinePolicy:
             raise TypeError("the last stage is a path")
         schedule = run.stage.schedule
         clip = schedule.clip / (self.typical * self.temper_scale)
-        found = self._reach(_named(history, REACH))
+        found = self._reach(history, "clip" if run.stage.reading is None else "weights")
         kept = found.kept(clip)
         states = np.linalg.solve(root, np.vstack([run.stage.start, np.asarray(run.value)]).T).T
         burn = int(_BURN_IN * schedule.num_steps)
@@ -154,7 +177,7 @@ class AffinePolicy:
         mean = drift_corrected_mean(states[burn:], step, kept * np.eye(self.dim))
         # The correction is as uncertain as the share of the curvature that is not known.
         corrected = mean - states[burn:-1].mean(axis=0)
-        drift = math.sqrt(np.mean(corrected**2)) * (1 - kept + NOISE)
+        drift = math.sqrt(np.mean(corrected**2)) * found.doubt(clip)
         monte_carlo, bias = math.sqrt(2 / time) / kept, math.hypot(found.bias(clip), drift)
         spread = np.eye(self.dim) * (1 + monte_carlo**2 + bias**2)
         draws = calibrated_draws(states[burn + 1 :], mean, spread, kept * time) @ root.T
@@ -224,7 +247,7 @@ class AffinePolicy:
 
         return vector
 
-    def _count(self, centre: Array, root: Array) -> CountsStage:
+    def _count(self, centre: Array, root: Array, way: Way) -> CountsStage:
         """How far rows reach at ``centre``, in units of their typical norm."""
         mechanism = plan_counts(math.sqrt(REACH_SHARE) * self.budget, cells=CELLS, adjacency=self.adjacency)
 
@@ -232,15 +255,18 @@ class AffinePolicy:
             design = self.predictor.design(row)
             eta = design @ jnp.asarray(centre) + self.predictor.offset(row)
             norm = jnp.linalg.norm(design @ jnp.asarray(root))
-            return cell_of(norm * self.influence.steepest(eta, row) / (self.typical * self.temper_scale))
+            return cell_of(norm * self.influence.steepest(eta, row, way) / (self.typical * self.temper_scale))
 
-        return CountsStage(REACH, mechanism, cell)
+        return CountsStage(REACH[way], mechanism, cell)
 
-    def _reach(self, bought: History) -> Reach:
-        counts = bought[0].value
+    def _reach(self, history: History, way: Way) -> Reach:
+        counts = _named(history, REACH[way])[0].value
         if not isinstance(counts, Counts):
             raise TypeError("the reach of rows is counted")
-        return Reach(counts, self.num_rows, self.influence.unbiased or self.influence.symmetric)
+        if way == "clip":
+            return Reach(counts, self.num_rows, self.influence.symmetric)
+        seen = self._reach(history, "clip").mean_square if "clip" in self.influence.ways else 1.0
+        return Reach(counts, self.num_rows, True, max(1.0, seen))
 
     def _arrived(self, segments: History) -> bool:
         """The last segment moved less than twice the chain's own spread, or nothing is left for another."""
@@ -276,12 +302,20 @@ class AffinePolicy:
         return lambda clip: (budget / (unit * clip)) ** 2 * (1 - 1e-9)
 
     def _path(
-        self, name: str, root: Array, clip: float, budget: float, start: Array, step: float, longest: float
+        self,
+        name: str,
+        root: Array,
+        clip: float,
+        way: Way,
+        budget: float,
+        start: Array,
+        step: float,
+        longest: float,
     ) -> PathStage:
         time = min(self._time_of(root, budget)(clip), longest)
-        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), _MOST_STEPS)
+        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
         schedule = self._schedule(root, clip, time / num_steps, num_steps)
-        if not self.influence.unbiased:
+        if way == "clip":
             return PathStage(name, schedule, start)
         return PathStage(
             name,

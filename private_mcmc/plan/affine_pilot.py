@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.plan.affine import AffinePolicy
+from private_mcmc.plan.affine import MOST_STEPS, AffinePolicy
 from private_mcmc.plan.made_up import with_outcomes
 from private_mcmc.plan.stages import (
     Bought,
@@ -35,7 +35,6 @@ Loss = Callable[[jax.Array, Columns], jax.Array]
 
 PEOPLE, DATA_SETS = 1024, 4
 _NEWTON_STEPS = 60
-_BUFFER = 2001
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +187,7 @@ def _follow(
         u = u - step * gradient + jnp.sqrt(2.0 * step) * noise
         return u, states.at[k].set(u)
 
-    states = jnp.zeros((_BUFFER, len(start)))
+    states = jnp.zeros((MOST_STEPS, len(start)))
     done: tuple[jax.Array, jax.Array] = jax.lax.fori_loop(0, num_steps, body, (start, states))
     return done[1]
 

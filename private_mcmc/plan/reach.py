@@ -11,17 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc.plan.metric import NOISE
 from private_mcmc.release import Counts
 
 Array = npt.NDArray[np.float64]
 
 # Cells are geometric in a row's reach over the typical norm; the first and the last are open.
-_LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 20
+_LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 32
 _MIDDLES = _LEAST * _RATIO ** (np.arange(CELLS) - 0.5)
-CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 12.0, 25))
-# Counts below this many noise sds are taken for noise.
-_SIGNIFICANT = 2.5
-_LEAST_KEPT = 0.05
+CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 60.0, 40))
+# Counts below so many noise sds are taken for noise: more of them for far cells, where one false row in a
+# hundred would count for most of the curvature.
+_FAR = 20
+_SIGNIFICANT = np.where(np.arange(CELLS) < _FAR, 2.5, 4.0)
+_LEAST_KEPT = 1e-3
+_TIE = 1.001
 # So many rows are taken to move a posterior by a standard deviation from what a slightly wrong model misses.
 _ROWS_THAT_SHOW_MISFIT = 100_000
 
@@ -36,18 +40,25 @@ def cell_of(reach: jax.Array) -> jax.Array:
 class Reach:
     """Released counts of rows by reach, of ``num_rows`` rows.
 
-    ``unbiased``: rows beyond the clip lose weight, not symmetry.
+    ``unbiased``: rows beyond the clip lose weight, not symmetry. ``dispersion``: how much larger the squared
+    slopes are than the model says.
     """
 
     counts: Counts
     num_rows: int
     unbiased: bool
+    dispersion: float = 1.0
 
     @property
     def _significant(self) -> Array:
         values = self.counts.values
         kept: Array = np.where(values > _SIGNIFICANT * self.counts.noise_sd, values, 0.0)
         return kept
+
+    @property
+    def mean_square(self) -> float:
+        """Of the reach: 1 where it is that of slopes, and the model right."""
+        return float((self._significant * _MIDDLES**2).sum()) / max(float(self._significant.sum()), 1.0)
 
     def kept(self, clip: float) -> float:
         """Share of the curvature that rows of weight ``min(1, clip/reach)`` keep."""
@@ -61,12 +72,16 @@ class Reach:
         ``E[ω²]/E[ω]² − 1``. A model that is a little wrong moves with the weights as much as that, more so
         the more rows there are. Slopes that are clipped on one side lose at most their excess.
         """
-        weighting = max(self._moment(clip, 2) / self.kept(clip) ** 2 - 1, 0.0)
-        weighting *= 1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT
+        weighting = self._inequality(clip)
+        weighting *= self.dispersion * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
         if self.unbiased:
             return math.sqrt(weighting)
         excess = float((self._significant * np.maximum(_MIDDLES - clip, 0.0)).sum())
         return math.sqrt(weighting + excess**2 / self.num_rows)
+
+    def _inequality(self, clip: float) -> float:
+        """``E[ω²]/E[ω]² − 1``: zero where all rows lose the same share of their weight."""
+        return max(self._moment(clip, 2) / self.kept(clip) ** 2 - 1, 0.0)
 
     def _moment(self, clip: float, power: int) -> float:
         """``E[ω^power]`` over the curvature."""
@@ -75,10 +90,28 @@ class Reach:
         weights = np.minimum(1.0, clip / _MIDDLES) ** power
         return float((information * weights).sum()) / total if total > 0 else 1.0
 
-    def best_clip(self, time: Callable[[float], float]) -> float:
-        """The clip with the smallest predicted error; ``time`` is what each buys."""
+    def error(self, clip: float, time: float, distance: float = 0.0) -> float:
+        """Predicted error of the means, in posterior sds, of a run of ``time`` from ``distance`` sds away."""
+        return math.hypot(
+            self.bias(clip), math.sqrt(2 / time) / self.kept(clip), self.drift(clip, time, distance)
+        )
 
-        def error(clip: float) -> float:
-            return self.bias(clip) ** 2 + 2 / (time(clip) * self.kept(clip) ** 2)
+    def drift(self, clip: float, time: float, distance: float) -> float:
+        """What correcting a mean for the start may be off by, over ``r`` relaxation times.
 
-        return min(CLIPS, key=error)
+        The correction is ``(1 − e^{−r})/r`` of the distance, and as uncertain as the curvature.
+        """
+        relaxations = self.kept(clip) * time
+        return self.doubt(clip) * distance * -math.expm1(-relaxations) / relaxations
+
+    def doubt(self, clip: float) -> float:
+        """About the share of the curvature that is not known, once the clip has changed it unevenly."""
+        return min(1 - self.kept(clip), math.sqrt(self._inequality(clip))) + NOISE
+
+    def best_clip(self, time: Callable[[float], float], distance: float = 0.0) -> float:
+        """The largest clip with the smallest predicted error; ``time`` is what each buys.
+
+        While all rows lose weight, a smaller clip buys as much more time as it makes the path slower.
+        """
+        errors = [self.error(clip, time(clip), distance) for clip in CLIPS]
+        return max(clip for clip, error in zip(CLIPS, errors, strict=True) if error <= _TIE * min(errors))

@@ -1,4 +1,4 @@
-"""Bounding a row's influence without bias, where its outcome takes a few values.
+"""Bounding a row's influence: by weights without bias, or by a clip.
 
 Clipping a slope ``ψ'(η, y)`` at ``c`` makes its expectation under the model differ from zero, and the
 posterior's mode drifts by many posterior sds when rows are many. A factor ``min(1, c/max_y|ψ'(η, y)|)``
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,8 @@ import numpy.typing as npt
 from private_mcmc.modeling import Predictor, RowModel
 
 Row: TypeAlias = Mapping[str, Any]
+Array: TypeAlias = npt.NDArray[np.float64]
+Way: TypeAlias = Literal["weights", "clip"]
 
 # The derived column that carries a row's cap ``c = C/‖x‖`` to its loss.
 REACH = "_reach"
@@ -41,28 +43,71 @@ class Influence:
     predictor: Predictor
     outcomes: Mapping[str, npt.NDArray[Any]]
 
-    @property
-    def unbiased(self) -> bool:
-        """Whether weights can be used: the outcome takes a few values."""
-        return len(self._values) <= _FEW
+    @cached_property
+    def ways(self) -> tuple[Way, ...]:
+        """How a row's slope may be bounded, the one to begin with first.
+
+        By weights where outcomes are few, by a clip where residuals are symmetric. Else by whatever is
+        predicted to err less: weights do no harm but count rows by the worst outcome that was declared.
+        """
+        if len(self._values) <= _FEW:
+            return ("weights",)
+        return ("clip",) if self.symmetric else ("clip", "weights")
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether ``ψ'(η, η + d) = −ψ'(η, η − d)``, as for a location: what clips take then cancels."""
+        if not np.issubdtype(self._values.dtype, np.floating):
+            return False
+        span = float(np.ptp(self._values)) or 1.0
+        shift = np.linspace(0.01, 0.5, 16) * span
+        eta = np.linspace(-0.5, 0.5, 5)[:, None] * span + float(np.mean(self._values))
+        up, down = (self._slopes(eta, eta + sign * shift) for sign in (1.0, -1.0))
+        return bool(np.allclose(up, -down, rtol=1e-6, atol=1e-9 * max(1.0, float(np.abs(up).max()))))
 
     @property
-    def symmetric(self) -> bool:
-        """Whether outcomes are continuous: their residuals are taken for symmetric, and clipped."""
-        return bool(np.issubdtype(self._values.dtype, np.floating))
+    def _name(self) -> str:
+        return next(iter(self.outcomes))
 
     @property
     def _values(self) -> npt.NDArray[Any]:
-        values: npt.NDArray[Any] = next(iter(self.outcomes.values()))
-        return values
+        return self.outcomes[self._name]
 
-    def steepest(self, eta: jax.Array, row: Row) -> jax.Array:
-        """``max_y |ψ'(η, y)|`` over the possible outcomes, or the row's own ``|ψ'|``."""
+    @cached_property
+    def _steep(self) -> npt.NDArray[Any]:
+        """Outcomes among which the steepest slope is found: the extremes, wherever these are the steepest."""
+        if len(self._values) <= _FEW:
+            return self._values
+        ends = self._values[[0, -1]]
+        eta = np.linspace(-8.0, 8.0, 33)[:, None]
+        every, two = (np.abs(self._slopes(eta, some)).max(axis=-1) for some in (self._values, ends))
+        return ends if np.all(two >= every * (1 - 1e-9)) else self._values
+
+    def _slopes(self, eta: Array, outcomes: npt.NDArray[Any]) -> Array:
+        """``ψ'`` of one made-up row with other predictors and outcomes: ``(…, outcomes)``."""
+        # The first one who asks may be tracing a step.
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            rows = self.model.rows
+            row = jax.tree.map(lambda leaf: leaf[0], rows.project(rows.synthetic(jax.random.key(0), 1)))
+            dtype = row[self._name].dtype
+
+            def slope(eta: jax.Array, outcome: jax.Array) -> jax.Array:
+                found: jax.Array = jax.grad(self.predictor.loss)(
+                    eta, {**row, self._name: outcome.astype(dtype)}
+                )
+                return found
+
+            each = jnp.vectorize(slope)(*map(jnp.asarray, np.broadcast_arrays(eta, outcomes)))
+            return np.nan_to_num(np.asarray(each, dtype=np.float64))
+
+    def steepest(self, eta: jax.Array, row: Row, way: Way = "weights") -> jax.Array:
+        """``max_y |ψ'(η, y)|`` over the possible outcomes for weights, the row's own ``|ψ'|`` for a clip."""
         slope = jax.grad(self.predictor.loss)
-        if not self.unbiased:
+        if way == "clip":
             return jnp.abs(slope(eta, row))
-        choices = {name: jnp.asarray(values) for name, values in self.outcomes.items()}
-        return jnp.max(jnp.abs(jax.vmap(lambda choice: slope(eta, {**row, **choice}))(choices)))
+        choices = jnp.asarray(self._steep)
+        each = jax.vmap(lambda choice: slope(eta, {**row, self._name: choice}))(choices)
+        return jnp.max(jnp.abs(each))
 
     @cached_property
     def weighted(self) -> RowModel:
