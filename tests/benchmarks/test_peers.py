@@ -134,7 +134,7 @@ def test_rehearsals_have_the_errors_of_runs(dataset: Dataset, exact: Reference) 
     budget = Budget(30.0, 1e-6)
     runs, rehearsals = (
         [score(draws, exact) for draws in method.run(dataset, budget, 12).draws]
-        for method in (Ours("replace_one"), Rehearsed())
+        for method in (Ours("replace_one"), Rehearsed("replace_one"))
     )
     squares = [np.mean([found.rms**2 for found in each]) for each in (runs, rehearsals)]
     assert 1 / 3 < squares[0] / squares[1] < 3
