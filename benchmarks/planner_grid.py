@@ -81,7 +81,7 @@ def error(dataset: Dataset, exact: Reference, epsilon: float, choice: Choice, ru
     with ExitStack() as stack:
         for setting in SETTINGS:
             stack.enter_context(setting.scaled(choice.get(setting.name, 1.0)))
-        made = Rehearsed().run(dataset, Budget(epsilon, DELTA), runs)
+        made = Rehearsed("replace_one").run(dataset, Budget(epsilon, DELTA), runs)
     found = summarise("rms", [score(draws, exact).rms for draws in made.draws])
     if found is None:
         raise ArithmeticError("no run was made.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +21,9 @@ Array = npt.NDArray[np.float64]
 _LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 32
 _MIDDLES = _LEAST * _RATIO ** (np.arange(CELLS) - 0.5)
 CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 60.0, 40))
-# Counts below so many noise sds are taken for noise: more of them for far cells, where one false row in a
-# hundred would count for most of the curvature.
-_FAR = 20
-_SIGNIFICANT = np.where(np.arange(CELLS) < _FAR, 2.5, 4.0)
+# Counts below so many noise sds are taken for noise: fewer next to a cell that is not. One false row in a
+# hundred, far out, would count for most of the curvature.
+_ALONE, _BESIDE = 4.0, 2.5
 _LEAST_KEPT = 1e-3
 _TIE = 1.001
 # So many rows are taken to move a posterior by a standard deviation from what a slightly wrong model misses.
@@ -49,10 +49,12 @@ class Reach:
     unbiased: bool
     dispersion: float = 1.0
 
-    @property
+    @cached_property
     def _significant(self) -> Array:
-        values = self.counts.values
-        kept: Array = np.where(values > _SIGNIFICANT * self.counts.noise_sd, values, 0.0)
+        kept, found = np.zeros(CELLS), False
+        for cell, count in enumerate(self.counts.values):
+            found = bool(count > (_BESIDE if found else _ALONE) * self.counts.noise_sd)
+            kept[cell] = count if found else 0.0
         return kept
 
     @property

@@ -15,7 +15,7 @@ from private_mcmc.modeling import read
 from private_mcmc.plan.affine import affine_policy
 from private_mcmc.plan.affine_pilot import _mode, rehearse
 from private_mcmc.plan.reach import CELLS, Reach
-from private_mcmc.release import plan_counts
+from private_mcmc.release import Counts, plan_counts
 
 
 def influence_of(outcome, domain):
@@ -69,6 +69,23 @@ def test_of_equally_good_clips_the_largest_is_taken():
     assert 0.8 * smallest < reach.best_clip(lambda clip: 100 / clip**2) <= 64 ** (1 / 18) * smallest
     # From far away more relaxation times are worth more.
     assert reach.best_clip(lambda clip: 100 / clip**2, distance=50.0) < 0.5 * smallest
+
+
+def test_a_far_count_that_stands_alone_is_noise():
+    """Three noise sds in an empty cell far out would otherwise choose the clip."""
+    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
+    values = np.zeros(CELLS)
+    values[6:12] = 1000.0
+
+    def best(cell: int) -> float:
+        changed = values.copy()
+        changed[cell] = 3 * mechanism.noise.sd
+        counts = Counts(changed, mechanism.noise.sd, mechanism.statement)
+        return Reach(counts, 6000, True).best_clip(lambda clip: 100 / clip**2)
+
+    assert best(25) == best(29)
+    assert Reach(Counts(values, mechanism.noise.sd, mechanism.statement), 6000, True).kept(1.0) > 0.2
+    assert best(12) >= best(25)
 
 
 def test_overdispersed_counts_are_weighted_instead_of_clipped():
