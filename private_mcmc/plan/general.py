@@ -60,7 +60,7 @@ _REFERENCES = 4
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """``M = AAᵀ`` and the sum over all rows of ``E‖Aᵀ∇v‖²``, about the number of parameters."""
+    """``M = AAᵀ`` and the sum over all rows of ``w E‖Aᵀ∇v‖²``, about the number of parameters."""
 
     root: Array
     trace: float
@@ -78,6 +78,7 @@ class Facts:
         likelihood: losses at possible outcomes.
         references: parameters that stage one asks about, shape ``(k, p)``.
         metric: a guess from made-up rows of the declared domain.
+        temper: weight of the likelihood.
     """
 
     reading: RowModel
@@ -88,6 +89,7 @@ class Facts:
     likelihood: Likelihood
     references: Array
     metric: Metric
+    temper: float
 
     @property
     def dim(self) -> int:
@@ -116,10 +118,11 @@ def facts_of(
     adjacency: Adjacency,
     budget: float,
     model_args: Mapping[str, Any],
+    temper: float = 1.0,
 ) -> Facts:
     """Draw what is made up, once."""
     prior = prior_of(model, reading, model_args)
-    likelihood = Likelihood(reading, candidates(reading.rows, outcome_columns(reading)))
+    likelihood = Likelihood(reading, candidates(reading.rows, outcome_columns(reading)), temper)
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
@@ -128,7 +131,7 @@ def facts_of(
         vectors = jax.jit(jax.vmap(one))(rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _MADE_UP_ROWS)
     metric = next_metric(prior, root, information)
-    return Facts(reading, n, adjacency, budget, prior, likelihood, references, metric)
+    return Facts(reading, n, adjacency, budget, prior, likelihood, references, metric, temper)
 
 
 def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
@@ -205,7 +208,8 @@ class GeneralPolicy:
 
     def _path(self, name: str, budget: float, metric: Metric, start: Array, step: float) -> PathStage:
         facts = self.facts
-        clip = self.multiple * math.sqrt(metric.trace / facts.num_rows)
+        # Gradients are clipped before they are tempered.
+        clip = self.multiple * math.sqrt(metric.trace / (facts.temper * facts.num_rows))
         matrix = metric.root @ metric.root.T
         matrix = (matrix + matrix.T) / 2
         schedule = functools.partial(
@@ -213,6 +217,7 @@ class GeneralPolicy:
             adjacency=facts.adjacency,
             num_rows=facts.num_rows,
             dim=facts.dim,
+            temper=facts.temper,
             preconditioner=tuple(tuple(row) for row in matrix.tolist()),
             release="path",
         )

@@ -125,6 +125,7 @@ class Simulator:
     def posterior(self, root: Array, start: Array, rows: Columns, weights: Array, key: jax.Array) -> Array:
         """Draws of the exact posterior: two rounds of MALA, the second in the metric of the first's draws."""
         first, second = jax.random.split(key)
+        weights = self.facts.temper * weights
         draws = np.asarray(self._exact(root, start, rows, weights, first))
         covariance = np.cov(draws.T).reshape(len(start), -1) + 1e-3 * root @ root.T
         usable = bool(np.all(np.isfinite(covariance)))
@@ -149,6 +150,7 @@ class Simulator:
         key: jax.Array,
     ) -> Array:
         """States of a clipped, weighted Langevin chain, shape ``(steps, p)``."""
+        weights = self.facts.temper * weights
         states = self._chain(metric.root, clip, step, num_steps, start, rows, weights, key)
         return np.asarray(states[:num_steps])
 
@@ -259,10 +261,11 @@ def general_policy(
     adjacency: Adjacency,
     budget: float,
     model_args: Mapping[str, Any],
+    temper: float = 1.0,
 ) -> GeneralPolicy:
-    """The policy for any model that can be read, with the error to expect of it.
+    """The policy for any model that can be read, its likelihood weighted, with the error to expect of it.
 
     Raises:
         NotYetSupported: for a prior that cannot be drawn from.
     """
-    return best_policy(facts_of(model, reading, n, adjacency, budget, model_args))
+    return best_policy(facts_of(model, reading, n, adjacency, budget, model_args, temper))

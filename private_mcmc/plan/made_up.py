@@ -153,10 +153,11 @@ def with_outcomes(
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """A row's loss with every possible outcome put in place of the row's own."""
+    """A row's loss with every possible outcome put in place of the row's own; ``temper`` is its weight."""
 
     reading: RowModel
     outcomes: Columns
+    temper: float = 1.0
 
     @property
     def few(self) -> bool:
@@ -173,13 +174,13 @@ class Likelihood:
         return int(next(iter(self.outcomes.values())).shape[0])
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
-        """``V`` with ``VᵀV ≈ Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas`` ``(k, p)``; shape ``(k·vectors, p)``.
+        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas`` ``(k, p)``; shape ``(k·vectors, p)``.
 
         The expectation is over outcomes of the model given the row's covariates: the row's own outcome is
         not used. ``root`` is ``A``.
         """
         at = jax.vmap(self._scores, in_axes=(0, None))(jnp.asarray(thetas), row)
-        flat = at.reshape(-1, at.shape[-1]) / jnp.sqrt(at.shape[0])
+        flat = at.reshape(-1, at.shape[-1]) * jnp.sqrt(self.temper / at.shape[0])
         return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
 
     def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
+from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.modeling import RowModel, Rows, read
 from private_mcmc.plan.affine import affine_policy
 from private_mcmc.plan.affine_pilot import predict
@@ -144,7 +144,7 @@ def plan(
         max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds.
 
     Raises:
-        NotYetSupported: for a prior that cannot be drawn from, or a weight that a policy cannot use.
+        NotYetSupported: for a prior that cannot be drawn from.
         NotPrivate: for unbounded designs, a posterior without certificate, or a predicted error above
             ``max_error``; the message says how many rows or how much ε would do.
         DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets.
@@ -201,12 +201,7 @@ def _maker(
         return affine
 
     def general(budget: float, n: int, temper: float) -> tuple[Policy, Prediction]:
-        if temper < 1:
-            raise NotYetSupported(
-                f"the posterior is certified with its likelihood weighted by {number(temper)}, and plans for "
-                "models without one affine predictor use the whole likelihood so far: guarantee='run'."
-            )
-        policy = general_policy(model, reading, n, target.adjacency, budget, model_args)
+        policy = general_policy(model, reading, n, target.adjacency, budget, model_args, temper)
         return policy, policy.prediction
 
     return general

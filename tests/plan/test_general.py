@@ -213,3 +213,36 @@ def test_the_planner_chooses_for_any_model(name):
     model, rows = MODELS[name]
     plan = pmc.plan(model, rows, pmc.Target(3.0, 1e-6), n=20_000, guarantee="run")
     assert 0 < plan.prediction.rms < 1.0
+
+
+def test_a_tempered_likelihood_widens_the_posterior_and_is_sampled_as_well():
+    """Weight 0.2: sds of the exact tempered posterior are √5 times as wide, and the run finds its means."""
+    model, rows = MODELS["multinomial"]
+    reading, n = read(model, rows, n=20_000), 20_000
+    budget = accounting.gdp.budget(3.0, 1e-6)
+    sds = []
+    for temper in (1.0, 0.2):
+        facts = facts_of(model, reading, n, TARGET.adjacency, budget, {}, temper)
+        policy = GeneralPolicy(facts, 3.0, 0.1, GUESS)
+        simulator = Simulator(facts)
+        with jax.enable_x64(True):
+            data = simulator.made_up(0, 0.5)
+            errors = [simulator.error(policy, data, seed)[0] for seed in range(3)]
+        assert max(errors) < 0.5
+        # Of differences between classes: their sum is known from the prior alone.
+        draws = data.draws.reshape(-1, 2, 3)
+        sds.append((draws[..., 0] - draws[..., 1]).std(axis=0))
+        first = policy.next(())
+        assert first.statement.gdp == pytest.approx(budget * 0.05**0.5, rel=1e-6)
+    np.testing.assert_allclose(sds[1] / sds[0], np.sqrt(5), rtol=0.15)
+
+
+@pytest.mark.long
+def test_the_default_guarantee_plans_models_without_one_predictor():
+    model, rows = MODELS["multinomial"]
+    target = pmc.Target(1.0, 1e-6)
+    plan = pmc.plan(model, rows, target, n=20_000)
+    assert plan.temper < 1
+    assert plan.certificate.epsilon(target.delta) <= target.epsilon
+    assert plan.policy.facts.temper == plan.temper
+    assert plan.prediction.rms < 0.3
