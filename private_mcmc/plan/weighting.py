@@ -106,8 +106,9 @@ class Influence:
         if way == "clip":
             return jnp.abs(slope(eta, row))
         choices = jnp.asarray(self._steep)
-        each = jax.vmap(lambda choice: slope(eta, {**row, self._name: choice}))(choices)
-        return jnp.max(jnp.abs(each))
+        each = jnp.abs(jax.vmap(lambda choice: slope(eta, {**row, self._name: choice}))(choices))
+        # An outcome at which the model has no slope leaves rows no weight.
+        return jnp.max(jnp.where(jnp.isnan(each), jnp.inf, each))
 
     @cached_property
     def weighted(self) -> RowModel:
