@@ -27,8 +27,8 @@ _IDLE_SLACK = 1.0 + 1e-8
 # XLA's CPU runtime spreads independent operations over the cores where there are many of them: so many parts
 # of the rows are summed side by side. Measured on 2 cores; 8 parts still run one after the other.
 _PARTS = 16
-# Below this many operations in a sum, handing parts to other cores costs more than it gains.
-_WHOLE_WORK = 400_000
+# With fewer rows, or fewer operations in a sum, handing parts to other cores costs more than it gains.
+_FEWEST_ROWS, _WHOLE_WORK = 1_000, 400_000
 # What a state needs of a row besides its products, in multiplications: an exponential and a division.
 _SLOPE_WORK = 32
 # Predictors of several states at once that one part may hold: they should stay in cache.
@@ -211,11 +211,13 @@ def _cut(count: int, dim: int, states: int, storage: Storage) -> _Cut:
     Groups of parts come one after the other: predictors of many states, or designs that are widened before
     they are multiplied, would not stay in cache.
     """
-    if jax.default_backend() != "cpu" or count * states * (dim + _SLOPE_WORK) < _WHOLE_WORK:
+    if jax.default_backend() != "cpu":
         return _Cut(1, 1, count)
     if storage == "float32":
-        return _Cut(1, math.ceil(count / _WIDENED_ROWS), _WIDENED_ROWS)
-    if states == 1 and dim > _FUSED_DIM and count * dim >= _LARGE_ELEMENTS:
-        return _Cut(1, 1, count)
+        size = min(count, _WIDENED_ROWS)
+        return _Cut(1, math.ceil(count / size), size)
+    little = count < _FEWEST_ROWS or count * states * (dim + _SLOPE_WORK) < _WHOLE_WORK
+    large = states == 1 and dim > _FUSED_DIM and count * dim >= _LARGE_ELEMENTS
+    parts = 1 if little or large else _PARTS
     groups = 1 if states == 1 else math.ceil(count * states / (_PARTS * _PART_ELEMENTS))
-    return _Cut(_PARTS, groups, math.ceil(count / (_PARTS * groups)))
+    return _Cut(parts, groups, math.ceil(count / (parts * groups)))

@@ -129,6 +129,7 @@ def test_rows_that_are_absent_count_for_nothing(case):
 # Rows, states at once and storage, and the shape that these are laid out in: parts, groups, rows of each.
 LAYOUTS = [
     (600, 3, "float64", (1, 1, 600)),
+    (600, 9_000, "float64", (1, 3, 200)),
     (12_001, 1, "float64", (16, 1, 751)),
     (12_001, 3, "float64", (16, 1, 751)),
     (12_001, 200, "float64", (16, 2, 376)),
@@ -150,9 +151,7 @@ def test_parts_add_up_and_an_idle_clip_needs_no_caps(n, states, storage, shape, 
         prepared = jax.jit(gradient.prepare)(columns, present)
         other = clipped_gradient(reading, change, clip, route="rows")
         wanted = jax.jit(other.total)(u, other.prepare(columns, present))
-        found = jax.jit(jax.vmap(gradient.total, (0, None)))(
-            jnp.stack([u, jnp.full(P, jnp.nan)][: states + 1]), prepared
-        )
+        found = jax.jit(jax.vmap(gradient.total, (0, None)))(jnp.stack([u, jnp.full(P, jnp.nan)]), prepared)
     assert len(prepared.parts) == parts
     for part in prepared.parts:
         assert part.design.shape == (groups, P, size)
