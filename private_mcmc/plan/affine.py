@@ -64,6 +64,8 @@ _FEWEST_STEPS, MOST_STEPS = 20, 6000
 # A longer run has steps beyond 0.5: unstable where curvature is underestimated fourfold.
 _LONGEST = 0.5 * MOST_STEPS
 _BURN_IN = 0.15
+# Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
+_CAUTION = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +179,7 @@ class AffinePolicy:
         mean = drift_corrected_mean(states[burn:], step, kept * np.eye(self.dim))
         # The correction is as uncertain as the share of the curvature that is not known.
         corrected = mean - states[burn:-1].mean(axis=0)
-        drift = math.sqrt(np.mean(corrected**2)) * found.doubt(clip)
+        drift = math.sqrt(np.mean(corrected**2)) * found.doubt(clip, _CAUTION)
         monte_carlo, bias = math.sqrt(2 / time) / kept, math.hypot(found.bias(clip), drift)
         spread = np.eye(self.dim) * (1 + monte_carlo**2 + bias**2)
         draws = calibrated_draws(states[burn + 1 :], mean, spread, kept * time) @ root.T

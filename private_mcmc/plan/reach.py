@@ -23,7 +23,7 @@ _MIDDLES = _LEAST * _RATIO ** (np.arange(CELLS) - 0.5)
 CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 60.0, 40))
 # Counts below so many noise sds are taken for noise: fewer next to a cell that is not. One false row in a
 # hundred, far out, would count for most of the curvature.
-_ALONE, _BESIDE = 4.0, 2.5
+_ALONE, _BESIDE = 5.5, 2.5
 _LEAST_KEPT = 1e-3
 _TIE = 1.001
 # So many rows are taken to move a posterior by a standard deviation from what a slightly wrong model misses.
@@ -106,9 +106,10 @@ class Reach:
         relaxations = self.kept(clip) * time
         return self.doubt(clip) * distance * -math.expm1(-relaxations) / relaxations
 
-    def doubt(self, clip: float) -> float:
+    def doubt(self, clip: float, caution: float = 1.0) -> float:
         """About the share of the curvature that is not known, once the clip has changed it unevenly."""
-        return min(1 - self.kept(clip), math.sqrt(self._inequality(clip))) + NOISE
+        uneven = caution * math.sqrt(self._inequality(clip))
+        return min(1 - self.kept(clip), uneven) + NOISE
 
     def best_clip(self, time: Callable[[float], float], distance: float = 0.0) -> float:
         """The largest clip with the smallest predicted error; ``time`` is what each buys.
