@@ -51,9 +51,8 @@ class Setting:
                 stack.enter_context(_replaced(affine, constant, getattr(affine, constant) * factor))
             if not self.constants:
                 chosen = reach.Reach.best_clip
-                stack.enter_context(
-                    _replaced(reach.Reach, "best_clip", lambda self, time: factor * chosen(self, time))
-                )
+                scaled = lambda self, *known: factor * chosen(self, *known)  # noqa: E731
+                stack.enter_context(_replaced(reach.Reach, "best_clip", scaled))
             yield
 
 

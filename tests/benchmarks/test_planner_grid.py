@@ -1,7 +1,12 @@
 import pytest
 
 from benchmarks.planner_grid import SETTINGS, Setting
+from private_mcmc.accounting import gdp
+from private_mcmc.modeling import Ball, Binary, Rows, read
 from private_mcmc.plan import affine, reach
+from private_mcmc.plan.affine_pilot import make_up, rehearse
+from private_mcmc.plan.stages import PathStage
+from tests.examples_of_models import logistic
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
@@ -14,3 +19,23 @@ def test_a_setting_is_scaled_and_put_back(setting: Setting) -> None:
         assert (reach.Reach.best_clip is chosen) == bool(setting.constants)
     assert {name: getattr(affine, name) for name in setting.constants} == before
     assert reach.Reach.best_clip is chosen
+
+
+def test_a_planner_with_a_scaled_clip_runs_at_it() -> None:
+    rows = Rows(X=Ball(1.0, dim=2), y=Binary())
+    policy = affine.affine_policy(read(logistic, rows, n=5000), 5000, "replace_one", gdp.budget(3.0, 1e-6))
+    data, clips = make_up(policy, 0), []
+    conclude = affine.AffinePolicy.conclude
+
+    def spied(self, history):
+        run = history[-1].stage
+        assert isinstance(run, PathStage)
+        clips.append(run.schedule.clip)
+        return conclude(self, history)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(affine.AffinePolicy, "conclude", spied)
+        for factor in (1.0, 2.0):
+            with SETTINGS[0].scaled(factor):
+                rehearse(policy, data.columns, data.weights, 0)
+    assert clips[1] == pytest.approx(2 * clips[0])
