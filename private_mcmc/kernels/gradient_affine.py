@@ -29,6 +29,10 @@ _IDLE_SLACK = 1.0 + 1e-8
 _PARTS = 16
 # With fewer rows, or fewer operations in a sum, handing parts to other cores costs more than it gains.
 _FEWEST_ROWS, _WHOLE_WORK = 1_000, 400_000
+# Parts take a second longer to compile: in less than this many operations that is not made up for.
+_COMPILING_WORK = 2**34
+# A sum that is taken very often.
+MANY = 10**9
 # What a state needs of a row besides its products, in multiplications: an exponential and a division.
 _SLOPE_WORK = 32
 # Predictors of several states at once that one part may hold: they should stay in cache.
@@ -95,16 +99,21 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> Clip
 
 
 def affine_blocks(
-    predictor: Predictor, whitening: Whitening, clip: float, states: int, storage: Storage = "float64"
+    predictor: Predictor,
+    whitening: Whitening,
+    clip: float,
+    states: int,
+    storage: Storage = "float64",
+    sums: int = MANY,
 ) -> ClippedGradient:
-    """All rows in every sum, for ``states`` states at a time, laid out for what will be stored."""
+    """All rows in each of so many sums, for ``states`` states at a time, laid out for what will be stored."""
     score = jax.vmap(jax.grad(predictor.loss))
     limit = slope_limit(predictor, whitening, clip)
 
     def prepare(columns: Columns, present: jax.Array) -> AffineBlocks:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         present = present & usable
-        cut = _cut(design.shape[0], design.shape[1], states, storage)
+        cut = _cut(design.shape[0], design.shape[1], states, storage, sums)
         designs = jnp.swapaxes(cut(jnp.where(present[:, None], design, 0.0)), 2, 3)
         caps = cut(jnp.where(present, cap, 0.0))
         if limit is not None:
@@ -205,7 +214,7 @@ class _Cut(NamedTuple):
         return filled.reshape(*self, *leaf.shape[1:])
 
 
-def _cut(count: int, dim: int, states: int, storage: Storage) -> _Cut:
+def _cut(count: int, dim: int, states: int, storage: Storage, sums: int) -> _Cut:
     """One part where there is little to do, or elsewhere than on a CPU; else several parts for its cores.
 
     Groups of parts come one after the other: predictors of many states, or designs that are widened before
@@ -216,7 +225,8 @@ def _cut(count: int, dim: int, states: int, storage: Storage) -> _Cut:
     if storage == "float32":
         size = min(count, _WIDENED_ROWS)
         return _Cut(1, math.ceil(count / size), size)
-    little = count < _FEWEST_ROWS or count * states * (dim + _SLOPE_WORK) < _WHOLE_WORK
+    work = count * states * (dim + _SLOPE_WORK)
+    little = count < _FEWEST_ROWS or work < _WHOLE_WORK or sums * work < _COMPILING_WORK
     large = states == 1 and dim > _FUSED_DIM and count * dim >= _LARGE_ELEMENTS
     parts = 1 if little or large else _PARTS
     groups = 1 if states == 1 else math.ceil(count * states / (_PARTS * _PART_ELEMENTS))

@@ -90,7 +90,9 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together
-    gradient = clipped_gradient(model, change, schedule.clip, states, storage=schedule.storage)
+    gradient = clipped_gradient(
+        model, change, schedule.clip, states, storage=schedule.storage, sums=schedule.num_steps
+    )
     data_gradient = batch_sum(stored(gradient, schedule.storage), schedule)
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
