@@ -1,11 +1,12 @@
 """Attacks on our own claims: empirical lower bounds on privacy loss, with confidence."""
 
+from private_mcmc.audit.audited import AuditResult
 from private_mcmc.audit.auditing import audit
 from private_mcmc.audit.chains import Machinery, chain_mechanism
 from private_mcmc.audit.mechanism import Mechanism, Pair
 from private_mcmc.audit.one_run import OneRunResult, audit_one_run, one_run_epsilon
 from private_mcmc.audit.pairs import pair_of_rows, refutation_pair, worst_pairs
-from private_mcmc.audit.result import AttackResult, AuditResult, Comparison
+from private_mcmc.audit.result import AttackResult, Comparison
 from private_mcmc.audit.threshold import LowerBounds
 
 __all__ = [

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.audit.attacks import LEARNED
+from private_mcmc.audit.audited import AuditResult
 from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.audit.mechanism import Mechanism, Pair, Score
-from private_mcmc.audit.result import AttackResult, AuditResult, compared
+from private_mcmc.audit.result import AttackResult, compared
 from private_mcmc.audit.threshold import Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel

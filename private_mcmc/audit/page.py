@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from private_mcmc.audit.result import AuditResult
+from private_mcmc.audit.result import Findings
 from private_mcmc.report import (
     Block,
     Facts,
@@ -29,7 +29,7 @@ _WORDS = {
 }
 
 
-def audit_report(result: AuditResult) -> Report:
+def audit_report(result: Findings) -> Report:
     """The report of ``result``: everything in it is public, the data sets are made up."""
     blocks: tuple[Block, ...] = (
         _verdict(result),
@@ -67,11 +67,11 @@ def audit_report(result: AuditResult) -> Report:
     return Report(f"Audit of {result.mechanism}", blocks)
 
 
-def _word(quantity: str, result: AuditResult) -> str:
+def _word(quantity: str, result: Findings) -> str:
     return _WORDS[quantity].format(delta=number(result.delta), epsilon=number(result.epsilon))
 
 
-def _verdict(result: AuditResult) -> Verdict:
+def _verdict(result: Findings) -> Verdict:
     if result.sound:
         word, line = "sound", "no attack exceeds the claim"
     else:
@@ -83,7 +83,7 @@ def _verdict(result: AuditResult) -> Verdict:
     return Verdict(word, line, "good" if result.sound else "bad", reasons)
 
 
-def _roc(result: AuditResult) -> Plot:
+def _roc(result: Findings) -> Plot:
     best = result.best
     false, true = np.asarray(best.false_positive), 1 - np.asarray(best.false_negative)
     seen = (false > 0) & (true > 0)
@@ -106,7 +106,7 @@ def _roc(result: AuditResult) -> Plot:
     )
 
 
-def _trade_off(result: AuditResult) -> Plot:
+def _trade_off(result: Findings) -> Plot:
     best = result.best
     order = np.argsort(best.false_positive)
     grid = np.linspace(0.0, 1.0, 101)
@@ -127,7 +127,7 @@ def _trade_off(result: AuditResult) -> Plot:
     )
 
 
-def _bounds_plot(result: AuditResult) -> Plot:
+def _bounds_plot(result: Findings) -> Plot:
     """Every attack's lower bound beside the claim: of ``m`` where one is claimed, else of ``ε``."""
     claimed = result.statement.gdp
     places = floats(range(len(result.attacks)))

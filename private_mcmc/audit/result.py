@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.audit.confidence import ErrorCounts, epsilon_lower
 from private_mcmc.audit.threshold import LowerBounds
-
-if TYPE_CHECKING:
-    from private_mcmc.report import Report
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def compared(
 
 
 @dataclass(frozen=True)
-class AuditResult:
+class Findings:
     """Lower bounds of every attack on one pair of data sets, and the claim they are compared with.
 
     **Guarantee**: all lower bounds of all attacks hold together with probability at least
@@ -117,17 +114,6 @@ class AuditResult:
     def best(self) -> AttackResult:
         """The attack with the largest Gaussian DP bound, which orders attacks at every scale."""
         return max(self.attacks, key=lambda attack: (attack.bounds.gdp, attack.bounds.gdp_estimate))
-
-    @property
-    def report(self) -> Report:
-        """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
-        from private_mcmc.audit.page import audit_report
-
-        return audit_report(self)
-
-    def show(self) -> None:
-        """Print the report on a terminal."""
-        self.report.show()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""

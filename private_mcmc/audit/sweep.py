@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from private_mcmc.audit.audited import AuditResult
 from private_mcmc.audit.auditing import audit_at
-from private_mcmc.audit.result import AuditResult
 from private_mcmc.audit.settings import POINTS, Setting, settings
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import (

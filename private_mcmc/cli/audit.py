@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from private_mcmc.cli.account_chain import released_states
 from private_mcmc.cli.audit_experiments import batch_size, hf, noise
+from private_mcmc.cli.audit_finish import finish
 from private_mcmc.cli.declared import (
     AdjacencyOption,
     ArgsOption,
@@ -23,15 +23,10 @@ from private_mcmc.cli.declared import (
 from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.target import Target, check_adjacency
 
-if TYPE_CHECKING:
-    from private_mcmc.report import Report
-
 app = typer.Typer(
     help="Attack our own claims: lower bounds beside the claimed upper bounds.",
     no_args_is_help=True,
 )
-
-REFUTED = 1
 
 for experiment in (hf, noise, batch_size):
     app.command()(experiment)
@@ -117,23 +112,3 @@ def sweep(
             on_setting=on_setting,
         )
     finish(found.sound, found.report, found.to_dict(), as_json, html, found.summary)
-
-
-def finish(
-    sound: bool,
-    report: Report,
-    record: dict[str, Any],
-    as_json: bool,
-    html: Path | None,
-    shown: Report | None = None,
-) -> None:
-    """Show or print what was found and end with its exit code; ``shown``: less than the whole report."""
-    from private_mcmc.report import plain
-
-    if html is not None:
-        report.to_html(html)
-    if as_json:
-        typer.echo(json.dumps(plain(record), indent=2, ensure_ascii=False))
-    else:
-        (report if shown is None else shown).show()
-    raise typer.Exit(0 if sound else REFUTED)

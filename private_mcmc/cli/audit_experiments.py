@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from private_mcmc.cli.audit_finish import finish
 from private_mcmc.cli.declared import JsonOption
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def hf(
     Exit code: 0 sound, 1 claim refuted, 3 error.
     """
     from private_mcmc.audit.experiments import HFExperiment, load_images
-    from private_mcmc.cli.audit import finish
     from private_mcmc.inference.progress import progress
 
     experiment = HFExperiment(
@@ -141,7 +141,6 @@ def _compared(
     html: Path | None,
 ) -> None:
     from private_mcmc.audit.experiments import load_images
-    from private_mcmc.cli.audit import finish
 
     train, _ = load_images(images, experiment.seed)
     found = experiment.shapes(train) if sizes is None else experiment.batches(train, sizes)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.preflight.outcome import PreflightReport
+from private_mcmc.preflight.findings import Findings
 from private_mcmc.report import (
     Block,
     Facts,
@@ -29,7 +29,7 @@ from private_mcmc.report.blocks import Tone
 _TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}
 
 
-def page(found: PreflightReport) -> Report:
+def page(found: Findings) -> Report:
     """All blocks, top-down."""
     blocks = [
         Verdict(found.verdict, _line(found), _TONES[found.verdict], found.reasons),
@@ -42,7 +42,7 @@ def page(found: PreflightReport) -> Report:
     return Report(f"Preflight of `{found.model_name}`", tuple(blocks))
 
 
-def _line(found: PreflightReport) -> str:
+def _line(found: Findings) -> str:
     target = (
         f"({number(found.target.epsilon)}, {number(found.target.delta)})-DP under {found.target.adjacency}"
     )
@@ -55,7 +55,7 @@ def _line(found: PreflightReport) -> str:
     return f"Whether the {found.subject} is {target} is not decided."
 
 
-def _advice(found: PreflightReport) -> list[Block]:
+def _advice(found: Findings) -> list[Block]:
     if not found.advice:
         return []
     rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
@@ -67,7 +67,7 @@ def _advice(found: PreflightReport) -> list[Block]:
     ]
 
 
-def _run(found: PreflightReport) -> list[Block]:
+def _run(found: Findings) -> list[Block]:
     if found.run is None:
         return []
     tone: Tone = "good" if found.run.meets else "bad"
@@ -82,7 +82,7 @@ def _run(found: PreflightReport) -> list[Block]:
     return blocks
 
 
-def _steps(by_steps: tuple[tuple[int, float, float], ...], found: PreflightReport) -> Plot:
+def _steps(by_steps: tuple[tuple[int, float, float], ...], found: Findings) -> Plot:
     """ε of the path and of the last state against the number of steps."""
     steps, path, last = (floats(column) for column in zip(*by_steps, strict=True))
     return Plot(
@@ -100,7 +100,7 @@ def _steps(by_steps: tuple[tuple[int, float, float], ...], found: PreflightRepor
     )
 
 
-def _proved(found: PreflightReport) -> list[Block]:
+def _proved(found: Findings) -> list[Block]:
     if not found.certificates:
         return [Heading("Certificates"), Text("None of the theorems applies.")]
     rows = tuple(
@@ -124,7 +124,7 @@ def _proved(found: PreflightReport) -> list[Block]:
     return [*blocks, curve] if curve else blocks
 
 
-def _argument(statement: Statement, found: PreflightReport, title: str = "") -> Facts:
+def _argument(statement: Statement, found: Findings, title: str = "") -> Facts:
     constants = [
         f"{key} = {number(value) if isinstance(value, float) else value}"
         for key, value in statement.argument.constants.items()
@@ -136,7 +136,7 @@ def _argument(statement: Statement, found: PreflightReport, title: str = "") -> 
     return Facts((*items, ("with", ", ".join(constants))), title)
 
 
-def _curve(found: PreflightReport) -> Plot | None:
+def _curve(found: Findings) -> Plot | None:
     """δ(ε) of the best certificate against the target."""
     best = found.certificates[0]
     top = 1.25 * max(best.epsilon(max(found.target.delta, 1e-12)), found.target.epsilon)
@@ -162,7 +162,7 @@ def _curve(found: PreflightReport) -> Plot | None:
     )
 
 
-def _refuted(found: PreflightReport) -> list[Block]:
+def _refuted(found: Findings) -> list[Block]:
     refutation = found.refutation
     if refutation is None:
         return []
@@ -208,7 +208,7 @@ def _refuted(found: PreflightReport) -> list[Block]:
     return blocks
 
 
-def _data_sets(found: PreflightReport) -> Table:
+def _data_sets(found: Findings) -> Table:
     refutation = found.refutation
     rows: list[tuple[str, str, int]] = []
     sets = (refutation.first, refutation.second) if refutation else ()
@@ -232,7 +232,7 @@ def _short(value: object) -> str:
     return "(" + ", ".join(number(float(v)) for v in array.ravel()[:6]) + (", …)" if array.size > 6 else ")")
 
 
-def _read(found: PreflightReport) -> list[Block]:
+def _read(found: Findings) -> list[Block]:
     facts = found.structure
     latents = tuple(
         (item["name"], item["family"], _curvature(item["lower"], item["upper"]), item["why"])

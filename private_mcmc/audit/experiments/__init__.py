@@ -3,7 +3,8 @@
 from private_mcmc.audit.experiments.hf import HFExperiment
 from private_mcmc.audit.experiments.hf_result import HFResult
 from private_mcmc.audit.experiments.images import Images, load_images
-from private_mcmc.audit.experiments.noise import NoiseExperiment, NoiseResult
+from private_mcmc.audit.experiments.noise import NoiseExperiment
+from private_mcmc.audit.experiments.noise_result import NoiseResult
 
 __all__ = [
     "HFExperiment",

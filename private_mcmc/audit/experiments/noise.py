@@ -7,9 +7,9 @@ a real attack succeeds. The noise depends on the data, so no statement exists to
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,51 +18,14 @@ import numpy as np
 from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.audit.experiments.images import Images
 from private_mcmc.audit.experiments.networks import Network, perceptron
+from private_mcmc.audit.experiments.noise_result import NoiseResult, NoiseSettings, NoiseShape, Trained
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient_noise import per_layer, proportional
 
-if TYPE_CHECKING:
-    from private_mcmc.report import Report
-
-NoiseShape = Literal["per layer", "proportional", "none"]
-
 
 @dataclass(frozen=True)
-class NoiseExperiment:
-    """``x' = x − η∇f(x) + N(0, Σ(x))`` on a batch's mean loss, for data sets that differ in a row.
-
-    ``"per layer"``: ``Σ = σ² max|∇f| I`` in each layer; ``"proportional"``: ``Σ_ii = σ²|∇_i f|``; ``"none"``:
-    plain SGD. Networks on ``D`` and ``D'`` share starts, batches and noise; in ``D'`` one row is left out.
-
-    Attributes:
-        num_rows: ``N``; the paper has 1,000.
-        hidden: units of the one hidden layer; the paper has 10, 100, and 30 for the histograms.
-        steps: the paper has 10,000, and 3,000 for the histograms.
-        pairs: ``T_1`` adjacent pairs of data sets.
-        repeats: ``T_2`` trainings on each of them.
-        noise: ``σ²``; the paper has 0.01.
-        epsilons: where Algorithm 1 reads its ``δ``.
-
-    Source: Sections 6.2, 6.3, 6.4 and Appendix C.
-    """
-
-    num_rows: int = 200
-    hidden: int = 10
-    steps: int = 1_000
-    batch_size: int = 50
-    learning_rate: float = 0.1
-    noise: float = 0.01
-    pairs: int = 4
-    repeats: int = 10
-    epsilons: tuple[float, ...] = (0.001, 0.01, 0.1)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("num_rows", "hidden", "steps", "batch_size", "pairs", "repeats"):
-            if not getattr(self, name) >= 1:
-                raise DeclarationError(f"{name}={getattr(self, name)}: must be at least 1.")
-        if not self.batch_size <= self.num_rows:
-            raise DeclarationError(f"batch_size={self.batch_size}: there are {self.num_rows} rows.")
+class NoiseExperiment(NoiseSettings):
+    """Train networks side by side on ``D`` and on ``D'``. Attributes: :class:`NoiseSettings`."""
 
     def shapes(
         self, images: Images, chosen: tuple[NoiseShape, ...] = ("per layer", "proportional")
@@ -113,54 +76,6 @@ def algorithm_1(with_row: FloatArray, without: FloatArray, epsilon: float) -> fl
     """
     exceeds = without - with_row > epsilon
     return float(exceeds.mean(axis=(1, 2)).max())
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What one kind of noise did.
-
-    Attributes:
-        deltas: ``(ε, δ)`` by Algorithm 1, a heuristic.
-        worst_loss, mean_loss: over rows, pairs and repeats, trained on ``D``.
-        with_row, without: the loss of the row that ``D'`` lacks, run by run.
-    """
-
-    name: str
-    shape: NoiseShape
-    batch_size: int
-    deltas: tuple[tuple[float, float], ...]
-    worst_loss: float
-    mean_loss: float
-    with_row: tuple[float, ...]
-    without: tuple[float, ...]
-
-    @property
-    def distance(self) -> float:
-        """Difference of the mean losses of the row that ``D'`` lacks."""
-        return float(np.mean(self.without) - np.mean(self.with_row))
-
-
-@dataclass(frozen=True)
-class NoiseResult:
-    """Kinds of noise side by side; nothing here is a privacy statement or a bound."""
-
-    experiment: NoiseExperiment
-    found: tuple[Trained, ...]
-
-    @property
-    def report(self) -> Report:
-        """Table, and histograms of the loss of the row left out."""
-        from private_mcmc.audit.experiments.page import noise_report
-
-        return noise_report(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return {
-            "experiment": asdict(self.experiment),
-            "heuristic": "Algorithm 1 of Borovykh et al.: not a bound on delta",
-            "found": [asdict(one) | {"distance": one.distance} for one in self.found],
-        }
 
 
 def _pair(
