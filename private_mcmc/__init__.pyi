@@ -1,6 +1,6 @@
 from . import accounting
 from .accounting import Statement
-from .audit import audit
+from .audit import Mechanism, Pair, audit, audit_one_run, refutation_pair
 from .errors import (
     BudgetExceeded,
     DataSchemaError,
@@ -47,9 +47,11 @@ __all__ = [
     "Expectations",
     "Ledger",
     "LedgerError",
+    "Mechanism",
     "NeverPrivate",
     "NotPrivate",
     "NotYetSupported",
+    "Pair",
     "Parquet",
     "Plan",
     "PreflightReport",
@@ -70,7 +72,9 @@ __all__ = [
     "UnsupportedModel",
     "accounting",
     "audit",
+    "audit_one_run",
     "plan",
     "preflight",
+    "refutation_pair",
     "variance",
 ]

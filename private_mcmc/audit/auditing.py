@@ -109,7 +109,7 @@ def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pa
     if not 0 <= delta < 1:
         raise DeclarationError(f"delta={delta}: must lie in [0, 1).")
     if not (pair is None or isinstance(pair, Pair)):
-        raise DeclarationError("pair: give a private_mcmc.audit.Pair(first, second), or none.")
+        raise DeclarationError("pair: give a private_mcmc.Pair(first, second), or none.")
 
 
 def _mechanism(given: LangevinKernel | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
