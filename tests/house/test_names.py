@@ -37,7 +37,7 @@ def missing_import(module, names):
 
 
 def resolves(dotted):
-    """Whether ``private_mcmc`` followed by ``dotted`` is there for someone who typed ``import private_mcmc``."""
+    """Whether ``private_mcmc`` followed by ``dotted`` is there after ``import private_mcmc``."""
     found = private_mcmc
     for name in dotted.strip(".").split("."):
         if not hasattr(found, name) and hasattr(found, "__path__"):
