@@ -54,3 +54,7 @@ class LedgerError(PrivateMCMCError):
 
 class ReleaseError(PrivateMCMCError):
     """A value may not leave the curator's side in the way that was asked for."""
+
+
+class OutputError(PrivateMCMCError, OSError):
+    """A file cannot be written; the message says why, and where its content is if it could have been lost."""

@@ -21,6 +21,7 @@ from private_mcmc.cli.demo_report import DemoResults, demo_report
 from private_mcmc.cli.reference import nuts_reference
 from private_mcmc.data import ADULT_COLUMNS, load_adult
 from private_mcmc.errors import NotPrivate
+from private_mcmc.files import check_writable
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.modeling import Ball, Binary, Real, Rows
@@ -66,6 +67,9 @@ class AdultDemo:
 
     def run(self, console: Console) -> Path:
         """Tell the whole story on the console and write the report; returns the report's path."""
+        page = self.output / "report.html"
+        self.output.mkdir(parents=True, exist_ok=True)
+        check_writable(page)
         X, y = load_adult("train")
         target = Target(self.epsilon, self.delta)
         console.print(
@@ -96,8 +100,6 @@ class AdultDemo:
             total,
             reference,
         )
-        page = self.output / "report.html"
-        self.output.mkdir(parents=True, exist_ok=True)
         demo_report(results, ADULT_COLUMNS, probability, len(y)).to_html(page)
         console.print(f"\nReport: {page}")
         return page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from private_mcmc.cli.audit_finish import finish
 from private_mcmc.cli.declared import (
     AdjacencyOption,
     ArgsOption,
+    HtmlOption,
     JsonOption,
     ModelArgument,
     NumRows,
@@ -33,7 +33,6 @@ for experiment in (hf, noise, batch_size):
 
 NumRuns = Annotated[int, typer.Option(help="runs on each of the two data sets")]
 Failure = Annotated[float, typer.Option(help="probability that any lower bound is too large")]
-Html = Annotated[Path | None, typer.Option(help="write an HTML report to this file")]
 
 
 @app.command()
@@ -53,7 +52,7 @@ def run(
     num_runs: NumRuns = 20_000,
     failure: Failure = 1e-6,
     as_json: JsonOption = False,
-    html: Html = None,
+    html: HtmlOption = None,
 ) -> None:
     """Attack a kernel's run on a model file, on the worst of a few made-up pairs of data sets.
 
@@ -85,7 +84,7 @@ def sweep(
     failure: Annotated[float, typer.Option(help="probability that one audit refutes a true claim")] = 1e-6,
     workers: Annotated[int | None, typer.Option(help="processes, by default one for each core")] = None,
     as_json: JsonOption = False,
-    html: Html = None,
+    html: HtmlOption = None,
 ) -> None:
     """Run the library against itself: kernels × releases × adjacencies × models × (ε, δ).
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from private_mcmc.cli.audit_finish import finish
-from private_mcmc.cli.declared import JsonOption
+from private_mcmc.cli.declared import HtmlOption, JsonOption
 
 if TYPE_CHECKING:
     from private_mcmc.audit.experiments import NoiseExperiment
@@ -18,7 +18,6 @@ ImagesOption = Annotated[
     Path | None,
     typer.Option(help="folder of MNIST-like idx files, plain or .gz; left out: scikit-learn's digits"),
 ]
-HtmlOption = Annotated[Path | None, typer.Option(help="write an HTML report to this file")]
 SeedOption = Annotated[int, typer.Option(help="of everything; the experiment is reproducible")]
 
 

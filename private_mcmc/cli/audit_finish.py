@@ -25,10 +25,11 @@ def finish(
     """Show or print what was found and end with its exit code; ``shown``: less than the whole report."""
     from private_mcmc.report import plain
 
-    if html is not None:
-        report.to_html(html)
     if as_json:
         typer.echo(json.dumps(plain(record), indent=2, ensure_ascii=False))
     else:
         (report if shown is None else shown).show()
+    # Last, so that what was found is told even if the disk has filled up meanwhile.
+    if html is not None:
+        report.to_html(html)
     raise typer.Exit(0 if sound else REFUTED)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.files import check_writable
 
 if TYPE_CHECKING:
     from private_mcmc.modeling import Rows
@@ -19,6 +19,18 @@ Epsilon = Annotated[float, typer.Option(help="ε of the target")]
 Delta = Annotated[float, typer.Option(help="δ of the target")]
 AdjacencyOption = Annotated[str, typer.Option(help="replace_one, add_remove or zero_out")]
 ArgsOption = Annotated[Path | None, typer.Option(help="TOML file: the model's public arguments")]
+
+
+def _writable(path: Path | None) -> Path | None:
+    if path is not None:
+        check_writable(path)
+    return path
+
+
+# Checked when the command line is read, before any work.
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="write an HTML report to this file", callback=_writable)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -26,6 +38,4 @@ def read_rows(path: Path) -> Rows:
     """The row domains of a TOML file."""
     from private_mcmc.modeling import Rows
 
-    if not path.is_file():
-        raise DeclarationError(f"{path}: no such file.")
     return Rows.from_toml(path)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from private_mcmc.cli.main import ERROR
+from private_mcmc.cli.messages import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
-from private_mcmc.release import Ledger
-from private_mcmc.release.ledger_report import record
 from private_mcmc.target import Target, check_adjacency
 
-app = typer.Typer(
-    help="What has been spent on every data set, and what is left.",
-    no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
-)
+if TYPE_CHECKING:
+    from private_mcmc.release import Ledger
+
+app = typer.Typer(help="What has been spent on every data set, and what is left.", no_args_is_help=True)
 
 FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
 KeyOption = Annotated[Path | None, typer.Option(help="File with the owner's secret key.", show_default=False)]
@@ -43,7 +38,7 @@ def init(
 ) -> None:
     """Declare a data set and its budget; the file is made if there is none."""
     with _errors(as_json):
-        ledger = Ledger(path, _key(key)) if path.exists() else Ledger.create(path, _key(key))
+        ledger = _opened(path, key, create=not path.exists())
         balance = ledger.declare(
             dataset,
             Target(epsilon, delta, check_adjacency(adjacency)),
@@ -58,7 +53,7 @@ def show(
 ) -> None:
     """Spent and remaining budget of every data set."""
     with _errors(as_json):
-        state = Ledger(path, _key(key)).state()
+        state = _opened(path, key).state()
         wanted = state.datasets.values() if dataset is None else [state.dataset(dataset)]
         _show([state.balance(one).to_dict() for one in wanted], as_json)
 
@@ -72,8 +67,10 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Every charge: when, what for, how much, how it ended."""
+    from private_mcmc.release.ledger_report import record
+
     with _errors(as_json):
-        ledger = Ledger(path, _key(key))
+        ledger = _opened(path, key)
         if csv:
             typer.echo(ledger.export("csv"), nl=False)
             return
@@ -94,15 +91,18 @@ def verify(
 ) -> None:
     """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
     with _errors(as_json):
-        found = Ledger(path, _key(key)).verify(head)
+        found = _opened(path, key).verify(head)
         if as_json:
             typer.echo(json.dumps({"ok": True, "entries": found.number, "head": str(found)}))
         else:
             typer.echo(f"{found.number} entries, all sound. Head: {found}")
 
 
-def _key(path: Path | None) -> bytes | None:
-    return None if path is None else path.read_bytes().strip()
+def _opened(path: Path, key: Path | None, create: bool = False) -> Ledger:
+    from private_mcmc.release import Ledger
+
+    secret = None if key is None else key.read_bytes().strip()
+    return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
 def _show(balances: list[dict[str, Any]], as_json: bool) -> None:
@@ -124,6 +124,9 @@ def _show(balances: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -144,7 +147,8 @@ class _errors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, (PrivateMCMCError, OSError)):
             if self._as_json:
-                typer.echo(json.dumps({"ok": False, "error": type(error).__name__, "message": str(error)}))
+                name, _, message = in_words(error).partition(": ")
+                typer.echo(json.dumps({"ok": False, "error": name, "message": message}))
             else:
-                typer.echo(f"{type(error).__name__}: {error}", err=True)
+                typer.echo(in_words(error), err=True)
             raise typer.Exit(ERROR) from error

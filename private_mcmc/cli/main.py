@@ -9,12 +9,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from private_mcmc.cli.messages import ERROR, INTERRUPTED, in_words, quiet_end
 from private_mcmc.errors import PrivateMCMCError
 
 # Typer brings its own copy of click, whose usage errors have no public name.
 UsageError: Any = typer.BadParameter.__mro__[1]
-
-ERROR = 3
 
 COMMANDS = {
     "demo": "private_mcmc.cli.demo:demo",
@@ -58,13 +57,17 @@ def _root() -> None:
 
 
 def main() -> None:
-    """Run a command; wrong use and the library's own errors are one readable message and exit code 3."""
+    """Run a command; whatever stops it is one readable message and an exit code that is not 0."""
     try:
         code = app(standalone_mode=False)
-    except PrivateMCMCError as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(ERROR)
     except UsageError as error:
         error.show()
+        sys.exit(ERROR)
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("Interrupted. What was charged to a ledger stays charged.", err=True)
+        sys.exit(INTERRUPTED)
+    except (PrivateMCMCError, OSError) as error:
+        typer.echo(in_words(error), err=True)
+        quiet_end()
         sys.exit(ERROR)
     sys.exit(code if isinstance(code, int) else 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from private_mcmc.cli.declared import (
     ArgsOption,
     Delta,
     Epsilon,
+    HtmlOption,
     JsonOption,
     ModelArgument,
     NumRows,
@@ -46,7 +46,7 @@ def load_model(place: str) -> Callable[..., Any]:
     sys.modules[module.__name__] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DeclarationError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
     model = getattr(module, name, None)
     if not callable(model):
@@ -55,16 +55,28 @@ def load_model(place: str) -> Callable[..., Any]:
 
 
 def read_arguments(path: Path | None) -> dict[str, Any]:
-    """Public arguments of the model from a TOML file; lists become arrays."""
+    """Public arguments of the model from a TOML file: numbers, words, truth values; lists become arrays.
+
+    Raises:
+        DeclarationError: for a file that is not TOML, or an argument of another kind.
+    """
+    from private_mcmc.modeling.rows import read_toml
+
+    return {} if path is None else {key: _argument(key, value) for key, value in read_toml(path).items()}
+
+
+def _argument(name: str, value: Any) -> Any:
     import numpy as np
 
-    if path is None:
-        return {}
+    if isinstance(value, bool | int | float | str):
+        return value
     try:
-        record = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DeclarationError(f"{path}: not a TOML file ({error}).") from error
-    return {key: np.asarray(value) if isinstance(value, list) else value for key, value in record.items()}
+        array = np.asarray(value)
+    except (ValueError, OverflowError):  # lists of different lengths, numbers too large
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise DeclarationError(f"argument {name!r}: a number, a word, or a list of numbers in equal rows.")
+    return array
 
 
 def preflight(
@@ -80,7 +92,7 @@ def preflight(
     temper: Annotated[float, typer.Option(help="power of the likelihood")] = 1.0,
     args: ArgsOption = None,
     as_json: JsonOption = False,
-    html: Annotated[Path | None, typer.Option(help="write an HTML report to this file")] = None,
+    html: HtmlOption = None,
 ) -> None:
     """Decide whether a model's posterior is private, from the program and public facts alone.
 
@@ -98,10 +110,10 @@ def preflight(
         temper=temper,
         model_args=read_arguments(args),
     )
-    if html is not None:
-        report.to_html(html)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
     else:
         report.show()
+    if html is not None:
+        report.to_html(html)
     raise typer.Exit(EXIT_CODES[report.verdict])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +17,10 @@ from private_mcmc.cli.declared import (
     RowsOption,
     read_rows,
 )
+from private_mcmc.cli.messages import near_private_rows
 from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.errors import DeclarationError
+from private_mcmc.files import new_file
 from private_mcmc.target import Target, check_adjacency
 
 
@@ -34,6 +35,14 @@ def run(
         list[str] | None,
         typer.Option(help="fields of a vector column, as NAME=field,field,…; may be repeated"),
     ] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(help="what a cell that is no number counts as, as FIELD=NUMBER; otherwise refused"),
+    ] = None,
+    missing_code: Annotated[
+        list[str] | None,
+        typer.Option(help="numbers that stand for a missing value, as FIELD=NUMBER,NUMBER,…"),
+    ] = None,
     n: Annotated[
         int | None, typer.Option("--n", help="public bound on the number of rows (add_remove)")
     ] = None,
@@ -44,31 +53,23 @@ def run(
     purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = "",
 ) -> None:
     """Run a planned private path on a CSV file and save what was released (guarantee='run')."""
-    from private_mcmc.cli.table import read_columns
+    from private_mcmc.cli.table import Missing, read_columns
     from private_mcmc.inference import PrivateMCMC
     from private_mcmc.plan import plan
     from private_mcmc.release import Ledger
 
-    if output.exists():
-        raise DeclarationError(f"{output}: exists already; a release is never overwritten.")
-    if not os.access(output.parent, os.W_OK):
-        raise DeclarationError(f"{output}: its folder cannot be written, and a lost release stays charged.")
     target = Target(epsilon, delta, check_adjacency(adjacency))
     if target.adjacency != "replace_one" and n is None:
         raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public bound, --n.")
-    declared = read_rows(rows)
-    columns = read_columns(data, declared, column or [])
-    count = len(next(iter(columns.values()))) if n is None else n
-    made = plan(
-        load_model(model), declared, target, n=count, guarantee="run", model_args=read_arguments(args)
-    )
-    books = None if ledger is None else Ledger(ledger)
-    driver = PrivateMCMC.from_plan(made, ledger=books, dataset=dataset, purpose=purpose)
-    driver.run(**columns)
-    draws = {name: value.tolist() for name, value in driver.get_samples().items()}
-    text = json.dumps({"draws": draws, "statement": driver.statement.to_dict()})
-    # Written beside and renamed, so that no half-written release is ever found.
-    part = output.with_name(f"{output.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(output)
+    declared, public = read_rows(rows), read_arguments(args)
+    program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
+    with new_file(output) as release, near_private_rows():
+        columns = read_columns(data, declared, column or [], fate)
+        count = len(next(iter(columns.values()))) if n is None else n
+        made = plan(program, declared, target, n=count, guarantee="run", model_args=public)
+        books = None if ledger is None else Ledger(ledger)
+        driver = PrivateMCMC.from_plan(made, ledger=books, dataset=dataset, purpose=purpose)
+        driver.run(**columns)
+        draws = {name: value.tolist() for name, value in driver.get_samples().items()}
+        release.write(json.dumps({"draws": draws, "statement": driver.statement.to_dict()}))
     driver.print_summary()

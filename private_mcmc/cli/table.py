@@ -1,8 +1,25 @@
-"""Private rows from a CSV file, into the columns that ``rows.toml`` declares."""
+"""Private rows from a CSV file, into the columns that ``rows.toml`` declares.
+
+**Every field is declared to hold numbers**, and a file is checked against that before anything in it is read
+as a person. A cell that is no finite number (blank, a word, ``nan``, or a cell of a row with more or fewer
+cells than the header) has a declared fate: by default the file is refused; with ``missing={field: number}``
+the cell counts as that number.
+
+A refusal looks at values, which no error of a mechanism may (`theory.md`, section 6). It stands before the
+mechanism: only the curator, who has the file, sees it; nothing has been charged or released; and it names
+fields and nothing else, no row, no count, no cell. What a statement says holds between tables that pass. Who
+must not even learn that a table was refused declares a number for every field: then no check fails because
+of a cell.
+
+**No message quotes the file**, its first line included: without a header that line is a person's record.
+"""
 
 from __future__ import annotations
 
 import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +29,111 @@ import numpy.typing as npt
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling import Rows
 
+_NO_NUMBER = math.nan
 
-def read_columns(path: Path, rows: Rows, mapping: list[str]) -> dict[str, npt.NDArray[Any]]:
-    """The declared columns of a CSV file with a header.
 
-    A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. What is
-    not a number (an empty cell, a word) becomes NaN, which the row domain maps silently.
+@dataclass(frozen=True)
+class Missing:
+    """The fate of cells that hold no number, by field of the file.
+
+    Attributes:
+        numbers: what such a cell counts as; a field that is not here is refused if it has one.
+        codes: numbers that stand for a missing value, such as 999, and are treated as such a cell.
+    """
+
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    codes: Mapping[str, frozenset[float]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, missing: Sequence[str], codes: Sequence[str]) -> Missing:
+        """From ``FIELD=NUMBER`` and ``FIELD=NUMBER,NUMBER,…``.
+
+        Raises:
+            DeclarationError: for anything else, and for codes of a field whose cells have no other fate.
+        """
+        numbers, marks = {}, {}
+        for item in missing:
+            name, values = _declared("--missing", item)
+            if len(values) != 1:
+                raise DeclarationError(f"--missing {item!r}: one number, as in age=40.")
+            numbers[name] = values[0]
+        for item in codes:
+            name, values = _declared("--missing-code", item)
+            if name not in numbers:
+                raise DeclarationError(
+                    f"--missing-code {item!r}: say what a missing value counts as, --missing {name}=…"
+                )
+            marks[name] = frozenset(values)
+        return cls(numbers, marks)
+
+
+def read_columns(
+    path: Path, rows: Rows, mapping: Sequence[str], missing: Missing | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """The declared columns of a CSV file with a header, every cell a finite number.
+
+    A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. Lines that
+    are blank are skipped, as readers of CSV do.
 
     Raises:
-        DataSchemaError: if the file cannot be read, or a field is missing; never about values.
-        DeclarationError: if ``mapping`` does not fit the declared rows.
+        DataSchemaError: if the file cannot be read, its first line is no header with the declared fields,
+            or a field without a declared fate has a cell that is no number.
+        DeclarationError: if ``mapping`` or ``missing`` do not fit the declared rows.
     """
+    fate = Missing() if missing is None else missing
     fields = _fields(rows, mapping)
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            table = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataSchemaError(f"{path}: cannot be read as CSV ({type(error).__name__}).") from error
+    used = list(dict.fromkeys(name for names in fields.values() for name in names))
+    if unknown := sorted({*fate.numbers, *fate.codes} - set(used)):
+        raise DeclarationError(f"--missing: {unknown} are not among the fields that are read, {used}.")
+    table = _lines(path)
     if not table:
         raise DataSchemaError(f"{path}: empty; a header and rows are needed.")
-    header = {name.strip(): index for index, name in enumerate(table[0])}
-    missing = sorted({field for names in fields.values() for field in names} - set(header))
-    if missing:
-        raise DataSchemaError(f"{path}: no fields {missing}; its header has {sorted(header)}.")
-    columns = {}
-    for name, names in fields.items():
-        values = np.array([[_number(row, header[field]) for field in names] for row in table[1:]])
-        scalar = rows.columns[name].event_shape == ()
-        columns[name] = (
-            values.reshape(len(table) - 1) if scalar else values.reshape(len(table) - 1, len(names))
+    header = _header(path, table[0], used)
+    if len(table) == 1:
+        raise DataSchemaError(f"{path}: has a header and no rows.")
+    width = len(table[0])
+    numbers = {name: _numbers(table[1:], header[name], width, name, fate) for name in used}
+    if wrong := [name for name in used if np.isnan(numbers[name]).any()]:
+        raise DataSchemaError(
+            f"{path}: fields {wrong} hold something other than numbers in some rows, or some rows have more "
+            "or fewer cells than the header. No row was used. Give words numbers of their own in the file; "
+            f"for missing values declare what they count as, --missing {wrong[0]}=NUMBER."
         )
-    return columns
+    return {
+        name: numbers[names[0]]
+        if rows.columns[name].event_shape == ()
+        else np.stack([numbers[each] for each in names], axis=1)
+        for name, names in fields.items()
+    }
 
 
-def _fields(rows: Rows, mapping: list[str]) -> dict[str, list[str]]:
+def _lines(path: Path) -> list[list[str]]:
+    try:
+        # Spreadsheets begin a file in UTF-8 with a mark.
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = list(csv.reader(file))
+    except OSError as error:
+        raise DataSchemaError(f"{path}: cannot be read ({error.strerror}).") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise DataSchemaError(f"{path}: is not a CSV file in UTF-8.") from None
+    return [line for line in lines if any(cell.strip() for cell in line) or len(line) > 1]
+
+
+def _header(path: Path, line: list[str], wanted: list[str]) -> dict[str, int]:
+    """Where each name stands. What looks like a person's record is refused, and never quoted."""
+    names = [name.strip() for name in line]
+    given = [name for name in names if name]
+    absent = [name for name in wanted if name not in names]
+    if absent or len(set(given)) < len(given) or any(not math.isnan(_number(name)) for name in given):
+        raise DataSchemaError(
+            f"{path}: its first line is not a header with the fields {wanted}"
+            + (f" ({absent} are not there)" if absent else " (names are numbers, or given twice)")
+            + ". Names are separated by commas. The line is not shown: it may be a person's record."
+        )
+    return {name: index for index, name in enumerate(names)}
+
+
+def _fields(rows: Rows, mapping: Sequence[str]) -> dict[str, list[str]]:
     given = {}
     for item in mapping:
         name, equals, names = item.partition("=")
@@ -62,8 +150,27 @@ def _fields(rows: Rows, mapping: list[str]) -> dict[str, list[str]]:
     return given
 
 
-def _number(row: list[str], index: int) -> float:
+def _numbers(
+    lines: list[list[str]], index: int, width: int, name: str, fate: Missing
+) -> npt.NDArray[np.float64]:
+    read = (_number(line[index]) if len(line) == width else _NO_NUMBER for line in lines)
+    values = np.fromiter(read, np.float64, len(lines))
+    values[np.isin(values, list(fate.codes.get(name, ())))] = _NO_NUMBER
+    return np.where(np.isnan(values), fate.numbers.get(name, _NO_NUMBER), values)
+
+
+def _number(cell: str) -> float:
+    """A finite number, or NaN. Python's own underscores are no part of a number in a file."""
     try:
-        return float(row[index])
-    except (ValueError, IndexError):
-        return float("nan")
+        value = float(cell)
+    except ValueError:
+        return _NO_NUMBER
+    return value if math.isfinite(value) and "_" not in cell else _NO_NUMBER
+
+
+def _declared(option: str, item: str) -> tuple[str, list[float]]:
+    name, equals, text = item.partition("=")
+    values = [_number(part) for part in text.split(",")]
+    if not equals or any(math.isnan(value) for value in values):
+        raise DeclarationError(f"{option} {item!r}: FIELD=NUMBER, as in age=40.")
+    return name.strip(), values

@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import os
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -195,7 +196,11 @@ class Ledger:
         model: str = "",
         data: Mapping[str, Any] | None = None,
     ) -> Iterator[Reservation]:
-        """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``."""
+        """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
+
+        What was run is not lost for a ledger that cannot be written any more, which gives a warning: the
+        charge was recorded before, and one that is not settled is spent as well.
+        """
         reservation = self.reserve(dataset, statement, purpose=purpose, model=model, data=data)
         try:
             yield reservation
@@ -205,7 +210,10 @@ class Ledger:
             with contextlib.suppress(LedgerError):
                 self.settle(reservation, "kept")
             raise
-        self.settle(reservation)
+        try:
+            self.settle(reservation)
+        except LedgerError as error:
+            warnings.warn(f"the charge stays open, and spent: {error}", stacklevel=3)
 
     def state(self) -> LedgerState:
         """All data sets and reservations, after checking the whole file."""

@@ -52,10 +52,10 @@ class LedgerFile:
 
     def create(self) -> None:
         """Make a new empty file. Raises ``LedgerError`` if one is there."""
-        if self.path.exists():
-            raise LedgerError(f"{self.path}: there is a file already; a ledger is never overwritten.")
         draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
+            if self.path.exists():
+                raise LedgerError(f"{self.path}: there is a file already; a ledger is never overwritten.")
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             with self._errors(), contextlib.closing(self._connect(draft)) as connection:
                 self._initialise(connection)
@@ -66,7 +66,8 @@ class LedgerFile:
         except OSError as error:
             raise LedgerError(f"{self.path}: cannot be created ({error.strerror}).") from error
         finally:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink()
 
     def _initialise(self, connection: sqlite3.Connection) -> None:
         key = self._owner_key or secrets.token_bytes(32)
@@ -91,9 +92,7 @@ class LedgerFile:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[Transaction]:
-        if not self.path.is_file():
-            raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
-        with self._errors(), contextlib.closing(self._connect(self.path)) as connection:
+        with self._errors(), contextlib.closing(self._existing()) as connection:
             connection.execute(begin)
             try:
                 yield Transaction(connection, self._key(connection), self.path)
@@ -102,6 +101,11 @@ class LedgerFile:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
+
+    def _existing(self) -> sqlite3.Connection:
+        if not self.path.is_file():
+            raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
+        return self._connect(self.path)
 
     def _connect(self, path: Path) -> sqlite3.Connection:
         address = f"file:{quote(str(path.absolute()))}?mode=rw"
@@ -131,9 +135,11 @@ class LedgerFile:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """SQLite's errors in the library's words; the transaction is undone and nothing may run."""
+        """SQLite's and the system's errors in words; the transaction is undone and nothing may run."""
         try:
             yield
+        except OSError as error:
+            raise LedgerError(f"{self.path}: cannot be read ({error.strerror}).") from error
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema breaks its own error message
             raise LedgerError(
                 f"{self.path}: {_in_words(error)} Nothing was recorded and nothing was run."

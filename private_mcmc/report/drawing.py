@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from private_mcmc.files import write_whole
 from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def svg(plot: Plot, size: tuple[float, float] = (6.4, 3.7)) -> str:
 
 
 def png(plot: Plot, path: str | Path | None = None, dpi: int = 150) -> bytes:
-    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given."""
+    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given (or ``OutputError``)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     drawing = figure(plot)
@@ -103,7 +104,7 @@ def png(plot: Plot, path: str | Path | None = None, dpi: int = 150) -> bytes:
     drawing.savefig(buffer, format="png", dpi=dpi, facecolor=LIGHT.ground)
     content = buffer.getvalue()
     if path is not None:
-        Path(path).write_bytes(content)
+        write_whole(path, content)
     return content
 
 

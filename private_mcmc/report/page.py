@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from private_mcmc.files import write_whole
 from private_mcmc.report import html, terminal
 from private_mcmc.report.blocks import Block
 
@@ -29,10 +30,14 @@ class Report:
         terminal.show(self.title, self.blocks, console)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """One self-contained HTML page, also written to ``path`` where given."""
+        """One self-contained HTML page, also written to ``path`` where given.
+
+        Raises:
+            OutputError: if the file cannot be written; nothing is half-written then.
+        """
         text = html.page(self.title, self.blocks)
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_whole(path, text)
         return text
 
     def _repr_html_(self) -> str:
@@ -43,10 +48,10 @@ class Report:
         return {"title": self.title, "blocks": [plain(block) for block in self.blocks]}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """``to_dict`` as JSON text, also written to ``path`` where given."""
+        """``to_dict`` as JSON text, also written to ``path`` where given; raises as ``to_html``."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_whole(path, text)
         return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,8 +77,8 @@ def read_idx(path: Path) -> npt.NDArray[np.generic]:
     try:
         with opened(path, "rb") as file:
             content = file.read()
-    except OSError as error:
-        raise DataSchemaError(f"{path}: cannot be read ({error}).") from error
+    except (OSError, EOFError, zlib.error) as error:  # the last two: a compressed file that is cut short
+        raise DataSchemaError(f"{path}: cannot be read ({type(error).__name__}).") from error
     kind, axes = (content[2], content[3]) if len(content) >= 4 else (0, 0)
     start = 4 + 4 * axes
     if content[:2] != b"\0\0" or kind not in _TYPES or len(content) < start:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, OutputError
+from private_mcmc.files import write_whole
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -22,19 +24,23 @@ class ChunkStore:
     """``experiment.json`` and ``chunk-0000.npz``, …, each written whole or not at all.
 
     Raises:
-        DeclarationError: if the folder holds another experiment.
+        DeclarationError: if the folder holds another experiment, or files that are damaged.
+        OutputError: if the folder or a file in it cannot be written.
     """
 
     folder: Path
     settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{self.folder}: this folder cannot be made ({error.strerror}).") from error
         path = self.folder / "experiment.json"
         wanted = json.loads(json.dumps(dict(self.settings)))
         if not path.exists():
-            _whole(path, json.dumps(wanted, indent=2).encode())
-        elif json.loads(path.read_text()) != wanted:
+            write_whole(path, json.dumps(wanted, indent=2))
+        elif _record(path) != wanted:
             raise DeclarationError(
                 f"{self.folder}: holds an experiment with other settings ({path.name}); give another folder."
             )
@@ -44,20 +50,24 @@ class ChunkStore:
         path = self._path(index)
         if not path.exists():
             return None
-        with np.load(path) as found:
-            return {name: found[name] for name in found.files}
+        try:
+            with np.load(path) as found:
+                return {name: found[name] for name in found.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise DeclarationError(f"{path}: damaged; without it its networks are trained anew.") from error
 
     def save(self, index: int, arrays: Arrays) -> None:
         """Keep a finished chunk."""
-        unfinished = self._path(index).with_suffix(".unfinished.npz")
-        np.savez_compressed(unfinished, allow_pickle=False, **arrays)
-        os.replace(unfinished, self._path(index))
+        content = io.BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **arrays)
+        write_whole(self._path(index), content.getvalue())
 
     def _path(self, index: int) -> Path:
         return self.folder / f"chunk-{index:04d}.npz"
 
 
-def _whole(path: Path, content: bytes) -> None:
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_bytes(content)
-    os.replace(unfinished, path)
+def _record(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DeclarationError(f"{path}: not the settings of an experiment; give another folder.") from error
