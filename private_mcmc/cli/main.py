@@ -64,10 +64,11 @@ def main() -> None:
         error.show()
         sys.exit(ERROR)
     except (typer.Abort, KeyboardInterrupt):
-        typer.echo("Interrupted. What was charged to a ledger stays charged.", err=True)
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
     except (PrivateMCMCError, OSError) as error:
         typer.echo(in_words(error), err=True)
         quiet_end()
         sys.exit(ERROR)
+    if code == INTERRUPTED:  # Typer makes an exit of most interruptions
+        typer.echo("Interrupted. What was charged to a ledger stays charged.", err=True)
     sys.exit(code if isinstance(code, int) else 0)

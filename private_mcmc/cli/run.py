@@ -63,13 +63,15 @@ def run(
         raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public bound, --n.")
     declared, public = read_rows(rows), read_arguments(args)
     program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
-    with new_file(output) as release, near_private_rows():
-        columns = read_columns(data, declared, column or [], fate)
+    with new_file(output) as release:
+        with near_private_rows():
+            columns = read_columns(data, declared, column or [], fate)
         count = len(next(iter(columns.values()))) if n is None else n
         made = plan(program, declared, target, n=count, guarantee="run", model_args=public)
         books = None if ledger is None else Ledger(ledger)
         driver = PrivateMCMC.from_plan(made, ledger=books, dataset=dataset, purpose=purpose)
-        driver.run(**columns)
+        with near_private_rows():
+            driver.run(**columns)
         draws = {name: value.tolist() for name, value in driver.get_samples().items()}
         release.write(json.dumps({"draws": draws, "statement": driver.statement.to_dict()}))
     driver.print_summary()

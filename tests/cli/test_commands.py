@@ -7,9 +7,6 @@ import pytest
 
 from private_mcmc import Statement
 from private_mcmc.cli.main import COMMANDS, main
-from private_mcmc.cli.table import read_columns
-from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.modeling import Rows
 
 MODEL = """
 import numpyro, numpyro.distributions as dist
@@ -108,16 +105,3 @@ def test_bad_input_is_one_line_and_exit_code_3(folder, monkeypatch, capsys, argu
     assert call(monkeypatch, *arguments) == 3
     error = capsys.readouterr().err
     assert words in error and "Traceback" not in error
-
-
-def test_cells_that_are_not_numbers_become_nan_silently(tmp_path):
-    (tmp_path / "rows.toml").write_text(ROWS)
-    rows = Rows.from_toml(tmp_path / "rows.toml")
-    (tmp_path / "p.csv").write_text("b,a,y\n1,2,x\n,4,1\nshort\n")
-    columns = read_columns(tmp_path / "p.csv", rows, ["X=a,b"])
-    np.testing.assert_array_equal(columns["X"], [[2, 1], [4, np.nan], [np.nan, np.nan]])
-    np.testing.assert_array_equal(columns["y"], [np.nan, 1, np.nan])
-    with pytest.raises(DataSchemaError, match="no fields"):
-        read_columns(tmp_path / "p.csv", rows, ["X=a,c"])
-    with pytest.raises(DeclarationError, match="2 fields"):
-        read_columns(tmp_path / "p.csv", rows, [])

@@ -1,0 +1,195 @@
+"""Whatever stops a command is a sentence and an exit code; nothing that may be a person's is in it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from private_mcmc import Ledger
+from private_mcmc.cli.main import main
+from private_mcmc.cli.messages import near_private_rows
+from private_mcmc.errors import DeclarationError, PrivateMCMCError
+
+MODEL = """
+import numpyro, numpyro.distributions as dist
+def model(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+"""
+# Takes away the place of the result while the run goes on.
+THIEF = "import os\n" + MODEL.replace(
+    "    mu =", "    if not os.path.isdir('out'):\n        os.unlink('out'); os.mkdir('out')\n    mu ="
+)
+ROWS = "y = {box = {lo = -1.0, hi = 1.0}}\n"
+# A person in a file without a header.
+SECRETS = ("Rosalind", "73501", "8.125")
+PERSON = "Rosalind,73501,8.125\nAda,1,2\n"
+
+TARGET = ("--epsilon", "2", "--delta", "1e-6")
+COMMON = ("model.py:model", "--rows", "rows.toml", *TARGET)
+RUN = ("run", *COMMON, "--data", "people.csv", "--ledger", "l.db", "--dataset", "people", "--output")
+AUDIT = ("audit", "run", "model.py:model", "--rows", "rows.toml", "--n", "60", "--clip", "1")
+AUDITED = (*AUDIT, "--step-size", "0.1", "--num-steps", "2")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "thief.py").write_text(THIEF)
+    (tmp_path / "rows.toml").write_text(ROWS)
+    (tmp_path / "people.csv").write_text("y\n" + "".join(f"{i / 60}\n" for i in range(60)))
+    (tmp_path / "person.csv").write_text(PERSON)
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+def call(monkeypatch, *arguments):
+    """Run the command; returns its exit code."""
+    monkeypatch.setattr("sys.argv", ["private-mcmc", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0
+
+
+def told(monkeypatch, capsys, *arguments):
+    """What a command that must fail says on both streams."""
+    assert call(monkeypatch, *arguments) == 3
+    captured = capsys.readouterr()
+    assert captured.err.strip() or "error" in captured.out
+    assert "Traceback" not in captured.err and "Errno" not in captured.err
+    return captured.out + captured.err
+
+
+def test_the_place_of_the_result_is_tried_before_anything_is_charged(folder, monkeypatch, capsys):
+    (folder / "old").write_text("mine")
+    assert call(monkeypatch, "ledger", "init", "l.db", "--dataset", "people", *TARGET) == 0
+    for output in ("nowhere/out", "n" * 300, "folder", "old/out", "old"):
+        assert output[:100] in told(monkeypatch, capsys, *RUN, output).replace("\n", "")
+    assert (folder / "old").read_text() == "mine"
+    assert Ledger(folder / "l.db").history() == ()
+
+
+def test_a_charged_release_that_loses_its_place_is_not_lost(folder, monkeypatch, capsys):
+    assert call(monkeypatch, "ledger", "init", "l.db", "--dataset", "people", *TARGET) == 0
+    words = told(monkeypatch, capsys, "run", "thief.py:model", *RUN[2:], "out")
+    kept = folder / words.split("Nothing is lost: it is in ")[1].strip()
+    assert set(json.loads(kept.read_text())["draws"]) == {"mu"}
+    assert [charge.outcome for charge in Ledger(folder / "l.db").history()] == ["released"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*RUN[:7], "person.csv", "--output", "out"),
+        ("run", *COMMON, "--data", "person.csv", "--column", "y=Ada", "--output", "out"),
+        ("preflight", "model.py:model", "--rows", "person.csv", "--n", "60", *TARGET),
+        ("plan", *COMMON, "--n", "60", "--args", "person.csv"),
+        ("plan", "person.csv:model", *COMMON[1:], "--n", "60"),
+        ("ledger", "show", "person.csv"),
+        ("ledger", "show", "person.csv", "--json"),
+        ("ledger", "init", "person.csv", "--dataset", "people", *TARGET),
+        ("audit", "hf", "--images", "person.csv"),
+        ("audit", "hf", "--out", "person.csv"),
+    ],
+)
+def test_a_file_of_people_in_the_wrong_place_is_never_quoted(folder, monkeypatch, capsys, arguments):
+    words = told(monkeypatch, capsys, *arguments)
+    assert not [secret for secret in SECRETS if secret in words]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("preflight", *COMMON, "--n", "60", "--html", "nowhere/page.html"),
+        (*AUDITED, "--html", "folder"),
+        ("audit", "sweep", "--html", "n" * 300),
+        ("audit", "hf", "--html", "nowhere/page.html"),
+        ("audit", "noise", "--html", "nowhere/page.html"),
+        ("audit", "batch-size", "--html", "nowhere/page.html"),
+        ("audit", "hf", "--out", "model.py/x"),
+        ("demo", "--output", "model.py"),
+        ("ledger", "show", "n" * 300),
+        ("ledger", "init", "nowhere/l.db", "--dataset", "people", *TARGET),
+        ("ledger", "init", "n" * 300, "--dataset", "people", *TARGET),
+        ("ledger", "show", "l.db", "--key", "nowhere"),
+        ("ledger", "history", "l.db", "--key", "folder", "--json"),
+        ("ledger", "verify", "folder"),
+    ],
+)
+def test_files_that_cannot_be_written_or_read_are_told_before_any_work(
+    folder, monkeypatch, capsys, arguments
+):
+    before = sorted(folder.rglob("*"))
+    told(monkeypatch, capsys, *arguments)
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("option", ["--rows", "--args"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"a = ",
+        b"[[[",
+        b"a = " + b"[" * 5000,
+        b"a = [[1], [1, 2]]",
+        b"a = {b = {c = 1}}",
+        b"a = 2020-01-01",
+        b"a = ['word']",
+        b"a = [" + b"9" * 5000 + b"]",
+    ],
+)
+def test_malformed_declarations_are_a_sentence(folder, monkeypatch, capsys, option, content):
+    (folder / "bad.toml").write_bytes(content)
+    given = {"--rows": "rows.toml", option: "bad.toml"}
+    arguments = [word for pair in given.items() for word in pair]
+    told(monkeypatch, capsys, "preflight", "model.py:model", *arguments, "--n", "60", *TARGET)
+
+
+@pytest.mark.parametrize("command", [("preflight", "--n", "60"), ("plan", "--n", "60"), RUN[:1], AUDITED[:2]])
+def test_an_interruption_is_a_sentence(folder, monkeypatch, capsys, command):
+    (folder / "model.py").write_text("raise KeyboardInterrupt")
+    common = {"run": (*RUN[1:], "out"), "audit": AUDITED[2:]}.get(command[0], COMMON)
+    assert call(monkeypatch, *command, *common) == 130
+    captured = capsys.readouterr().err
+    assert captured.startswith("Interrupted") and "Traceback" not in captured
+    assert not (folder / "out").exists()
+
+
+def test_a_model_file_that_leaves_python_is_an_error(folder, monkeypatch, capsys):
+    (folder / "model.py").write_text("raise SystemExit(0)")
+    assert "SystemExit" in told(monkeypatch, capsys, "plan", *COMMON, "--n", "60")
+
+
+def test_an_unforeseen_error_near_private_rows_is_told_by_its_type_and_place_alone():
+    with pytest.raises(PrivateMCMCError) as raised, near_private_rows():
+        float("Rosalind")
+    assert "ValueError" in str(raised.value) and "test_messages.py" in str(raised.value)
+    assert not [secret for secret in SECRETS if secret in str(raised.value)]
+    assert raised.value.__suppress_context__
+    with pytest.raises(DeclarationError, match="ours"), near_private_rows():
+        raise DeclarationError("ours")
+
+
+def test_a_full_standard_output_is_a_sentence():
+    account = ["account", "ula", "--step-size", "0.1", "--num-steps", "2", "--sensitivity", "1", "--json"]
+    program = [sys.executable, "-c", "from private_mcmc.cli import main; main()", *account]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "OSError: reading or writing failed (No space left on device).\n"
+
+
+def test_help_waits_for_no_numerical_library():
+    code = (
+        "import sys; sys.argv[1:] = ['--help']\n"
+        "from private_mcmc.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n"
+        "    sys.exit(sorted({'jax', 'numpy', 'scipy', 'numpyro', 'matplotlib'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
