@@ -16,7 +16,7 @@ from private_mcmc.audit.experiments.networks import lenet, perceptron
 from private_mcmc.audit.experiments.noise import algorithm_1
 from private_mcmc.audit.experiments.sgld import SGLD
 from private_mcmc.audit.experiments.store import ChunkStore
-from private_mcmc.errors import DataSchemaError, DeclarationError, NeverPrivate
+from private_mcmc.errors import DataSchemaError, DeclarationError, NeverPrivate, OutputError
 from private_mcmc.kernels.gradient_noise import GradientNoiseLangevin, per_layer, proportional
 from tests.examples_of_models import normal_mean
 
@@ -64,6 +64,15 @@ def test_files_that_are_missing_cut_short_or_of_another_kind_are_refused(tmp_pat
         read_idx(path)
 
 
+def test_an_image_file_that_is_cut_short_is_told_in_words(tmp_path):
+    path = tmp_path / "images.gz"
+    write_idx(path, np.arange(600, dtype=np.uint8).reshape(6, 10, 10))
+    for kept in (b"", path.read_bytes()[:-9], path.read_bytes()[:40] + b"x" * 40):
+        path.write_bytes(kept)
+        with pytest.raises(DataSchemaError):
+            read_idx(path)
+
+
 def test_lenet_has_the_classical_size():
     assert lenet(28).dim == 61_706
     assert perceptron(28, 10).dim == 28 * 28 * 10 + 10 + 100 + 10
@@ -105,6 +114,20 @@ def test_chunks_are_kept_whole_and_belong_to_one_experiment(tmp_path):
     assert not list((tmp_path / "out").glob("*unfinished*"))
     with pytest.raises(DeclarationError, match="other settings"):
         ChunkStore(tmp_path / "out", {"models": 4, "clip": None})
+
+
+def test_a_damaged_store_is_told_in_words(tmp_path):
+    store = ChunkStore(tmp_path, {"models": 3})
+    for content in (b"", b"PK", b"\x93NUMPY"):
+        (tmp_path / "chunk-0000.npz").write_bytes(content)
+        with pytest.raises(DeclarationError, match="damaged"):
+            store.load(0)
+    for content in (b"", b"{", b"\xff", b"[" * 100_000):
+        (tmp_path / "experiment.json").write_bytes(content)
+        with pytest.raises(DeclarationError, match="not the settings"):
+            ChunkStore(tmp_path, {"models": 3})
+    with pytest.raises(OutputError, match="cannot be made"):
+        ChunkStore(tmp_path / "experiment.json" / "out", {"models": 3})
 
 
 @pytest.mark.long

@@ -1,8 +1,6 @@
 """Files are written whole or not at all; a result's place is taken before, and the result is never lost."""
 
-import contextlib
 import os
-import resource
 import tempfile
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from private_mcmc.errors import OutputError, PrivateMCMCError
 from private_mcmc.files import check_writable, new_file, write_whole
 from private_mcmc.report import Line, Plot, Report, Text, png
+from tests.full_disk import files_at_most
 
 # No permission cannot be tried as the user who has them all.
 UNWRITABLE = ["nowhere/page.html", "folder", "n" * 300, "a/" * 3000 + "x", "file/page.html", "null\0byte"]
@@ -21,17 +20,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("old")
     return tmp_path
-
-
-@contextlib.contextmanager
-def files_at_most(size):
-    """As on a disk with so many bytes left: writing more to a file fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def listing(folder):

@@ -6,6 +6,7 @@ import random
 import signal
 import tempfile
 import time
+from contextlib import ExitStack
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from private_mcmc.release import Ledger
 from private_mcmc.target import Target
+from tests.full_disk import files_at_most
 from tests.release import ledger_workers
 
 ROOT = str(Path(__file__).parents[2])
@@ -114,6 +116,15 @@ def test_a_full_disk_stops_the_run_before_it_starts(ledger):
     assert "disk" in message
     assert "nothing was run" in message
     assert ledger.verify() == before
+
+
+def test_a_disk_that_fills_up_during_the_run_leaves_the_charge_and_the_result(ledger):
+    before = len(ledger.history())
+    told = pytest.warns(UserWarning, match="the charge stays open, and spent")
+    charge = ledger.charge("people", ledger_workers.statement(0.01), purpose="a long run")
+    with ExitStack() as disk, told, charge:
+        disk.enter_context(files_at_most(512))
+    assert [charge.outcome for charge in ledger.history()][before:] == ["reserved"]
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
