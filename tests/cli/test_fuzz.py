@@ -1,16 +1,21 @@
-"""Malformed files never end in anything but the library's own errors."""
+"""Malformed files never end in anything but the library's own errors, which never quote a table."""
 
+import re
 import string
+import zipfile
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from private_mcmc.audit.experiments.images import read_idx
+from private_mcmc.audit.experiments.store import ChunkStore
 from private_mcmc.cli.preflight import load_model, read_arguments
-from private_mcmc.cli.table import read_columns
-from private_mcmc.errors import PrivateMCMCError
+from private_mcmc.cli.table import Missing, read_columns
+from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.modeling import Ball, Binary, Rows, domain_from_dict
+from private_mcmc.release import Ledger
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 CORPUS = (
@@ -26,29 +31,59 @@ CORPUS = (
 )
 
 
-def columns_of(path):
+# All that may be said of a table: the names of declared fields and fixed words, whatever is in the file.
+NAMES = r"\[('[aby]'(, )?)+\]"
+SENTENCES = re.compile(
+    r"(empty; a header and rows are needed\.|has a header and no rows\.|is not a CSV file in UTF-8\.|"
+    rf"its first line is not a header with the fields {NAMES} "
+    rf"\(({NAMES} are not there|names are numbers, or given twice)\)\. Names are separated by commas\. "
+    r"The line is not shown: it may be a person's record\.|"
+    rf"fields {NAMES} hold something other than numbers in some rows, or some rows have more or fewer cells "
+    r"than the header\. No row was used\. Give words numbers of their own in the file; for missing values "
+    r"declare what they count as, --missing [aby]=NUMBER\.)"
+)
+
+
+def check_table(path, missing=None):
+    """A table is read as numbers, or refused in words of ours; returns the columns or ``None``."""
     try:
-        return read_columns(path, ROWS, ["X=a,b"])
-    except PrivateMCMCError:
+        columns = read_columns(path, ROWS, ["X=a,b"], missing)
+    except PrivateMCMCError as error:
+        assert SENTENCES.fullmatch(str(error).removeprefix(f"{path}: ")), str(error)
+        assert error.__context__ is None or error.__suppress_context__
         return None
+    assert columns["X"].shape == (len(columns["y"]), 2)
+    assert np.isfinite(columns["X"]).all() and np.isfinite(columns["y"]).all()
+    return columns
 
 
 @pytest.mark.parametrize("content", CORPUS)
 def test_a_corpus_of_malformed_tables(tmp_path, content):
     path = tmp_path / "people.csv"
     path.write_bytes(content)
-    columns = columns_of(path)
-    assert columns is None or set(columns) == {"X", "y"}
+    assert check_table(path) is None
+
+
+LINES = st.lists(
+    st.lists(st.sampled_from(["1", "0.5", "a", "b", "y", "Ada", "", "999", '"', "nan"]), max_size=4).map(
+        ",".join
+    ),
+    max_size=5,
+).map("\n".join)
 
 
 @given(
-    content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda s: ("a,b,y\n" + s).encode()))
+    content=st.one_of(
+        st.binary(max_size=200),
+        st.one_of(st.text(max_size=200), LINES).map(lambda s: ("a,b,y\n" + s).encode(errors="replace")),
+        LINES.map(str.encode),
+    )
 )
 def test_random_tables(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("fuzz") / "people.csv"
     path.write_bytes(content)
-    columns = columns_of(path)
-    assert columns is None or columns["X"].shape == (len(columns["y"]), 2)
+    check_table(path)
+    check_table(path, Missing({"a": 0.0, "y": 1.0}, {"a": frozenset([999.0])}))
 
 
 @given(
@@ -112,3 +147,55 @@ def test_argument_files_that_do_not_work(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(PrivateMCMCError):
         read_arguments(path)
+
+
+@given(
+    text=st.one_of(
+        st.text(max_size=100),
+        st.recursive(
+            st.sampled_from(["1", "1.5", "'w'", "true", "2020-01-01", "inf", "9" * 30, "{a = 1}"]),
+            lambda inner: st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+            max_leaves=5,
+        ).map(lambda value: f"x = {value}"),
+    )
+)
+def test_random_arguments(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("fuzz") / "args.toml"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    try:
+        arguments = read_arguments(path)
+    except PrivateMCMCError:
+        return
+    for value in arguments.values():
+        assert isinstance(value, bool | int | float | str) or value.dtype.kind in "biuf"
+
+
+def test_a_declaration_may_name_a_column_as_python_names_its_own(tmp_path):
+    (tmp_path / "rows.toml").write_text('self = "binary"\ncls = "binary"\n')
+    assert set(Rows.from_toml(tmp_path / "rows.toml").columns) == {"self", "cls"}
+
+
+@given(content=st.one_of(st.binary(max_size=200), st.binary(max_size=200).map(b"SQLite format 3\0".__add__)))
+def test_random_ledgers(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "ledger"
+    path.write_bytes(content)
+    with pytest.raises(LedgerError):
+        Ledger(path).state()
+
+
+@given(content=st.one_of(st.binary(max_size=60), JSON.map(str).map(str.encode)))
+def test_random_files_of_experiments(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("fuzz")
+    for name in ("images", "images.gz", "experiment.json"):
+        (folder / name).write_bytes(content)
+    for name in ("images", "images.gz"):
+        with pytest.raises(PrivateMCMCError):
+            read_idx(folder / name)
+    with pytest.raises(PrivateMCMCError):
+        ChunkStore(folder, {"models": 3})
+    (folder / "experiment.json").unlink()
+    store = ChunkStore(folder, {"models": 3})
+    with zipfile.ZipFile(folder / "chunk-0000.npz", "w") as file:
+        file.writestr("a.npy", content)
+    with pytest.raises(PrivateMCMCError):
+        store.load(0)

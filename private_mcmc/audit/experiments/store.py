@@ -52,9 +52,13 @@ class ChunkStore:
             return None
         try:
             with np.load(path) as found:
-                return {name: found[name] for name in found.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise DeclarationError(f"{path}: damaged; without it its networks are trained anew.") from error
+                arrays = {name: found[name] for name in found.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            arrays = {}
+        # NumPy gives what is no array in such a file as bytes.
+        if not arrays or not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise DeclarationError(f"{path}: damaged; without it its networks are trained anew.")
+        return arrays
 
     def save(self, index: int, arrays: Arrays) -> None:
         """Keep a finished chunk."""
