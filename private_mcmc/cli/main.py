@@ -65,7 +65,7 @@ def main() -> None:
         sys.exit(ERROR)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except (PrivateMCMCError, OSError) as error:
+    except (PrivateMCMCError, OSError, ArithmeticError) as error:
         typer.echo(in_words(error), err=True)
         quiet_end()
         sys.exit(ERROR)

@@ -14,10 +14,12 @@ ERROR = 3
 INTERRUPTED = 130  # as shells say of a program ended by Ctrl-C
 
 
-def in_words(error: PrivateMCMCError | OSError) -> str:
-    """An error of the library, or of the operating system, as one line."""
+def in_words(error: PrivateMCMCError | OSError | ArithmeticError) -> str:
+    """An error of the library, of the operating system, or of numbers too large, as one line."""
     if isinstance(error, PrivateMCMCError):
         return f"{type(error).__name__}: {error}"
+    if isinstance(error, ArithmeticError):
+        return f"{type(error).__name__}: these numbers are too large or too small to compute with."
     what = error.strerror or type(error).__name__
     if error.filename is None:
         return f"OSError: reading or writing failed ({what})."
