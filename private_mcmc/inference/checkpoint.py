@@ -21,7 +21,6 @@ import re
 import secrets
 import stat
 import time
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -87,39 +86,18 @@ class Saver:
         return time.monotonic() - self._last >= self.checkpoint.seconds
 
     def save(self, state: ChainState) -> None:
-        """Replace the file by one with this state; a charged run goes on where that fails, with a warning."""
+        """Replace the file by one with this state."""
         keys = {
             name: np.zeros(0, np.uint32) if key is None else np.asarray(jax.random.key_data(key))
             for name, key in self.streams._asdict().items()
         }
         arrays = {"u": state.u, "total": state.total, "kept": state.kept}
-        try:
-            _write(Path(self.checkpoint.path), {**self.header, "done": state.done}, {**arrays, **keys})
-        except OSError as error:
-            warnings.warn(
-                f"{self.checkpoint.path}: cannot be written ({error.strerror}); the run goes on. If it is "
-                "stopped, it can be resumed only from what was saved before.",
-                stacklevel=2,
-            )
+        _write(Path(self.checkpoint.path), {**self.header, "done": state.done}, {**arrays, **keys})
         self._last = time.monotonic()
 
     def released(self) -> None:
-        """Leave nothing in the file but that its run has released, or remove it where the disk is full.
-
-        The release is not lost for a file that cannot be changed at all: a warning says that it is left.
-        """
-        path = Path(self.checkpoint.path)
-        try:
-            _write(path, {"format": _FORMAT, "status": "released"}, {})
-        except OSError:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                warnings.warn(
-                    f"{path}: cannot be cleared ({error.strerror}). It is as secret as the rows, and its run "
-                    "has released: remove it.",
-                    stacklevel=2,
-                )
+        """Leave nothing in the file but that its run has released."""
+        _write(Path(self.checkpoint.path), {"format": _FORMAT, "status": "released"}, {})
 
 
 def refuse_existing(checkpoint: Checkpoint) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.files import check_writable
 from private_mcmc.inference.account import Account
 from private_mcmc.inference.checkpoint import (
     Checkpoint,
@@ -78,7 +77,6 @@ class SavedJobs:
     def begin(self, keys: RunKeys) -> Job:
         """A new run: charged, then saved with its keys before its first step."""
         self.check()
-        check_writable(self.checkpoint.path)
         refuse_existing(self.checkpoint)
         plain = Job.of(keys)
         reservation = self.account.reserve(self.decision.statement, self.declared, self.columns)

@@ -12,7 +12,6 @@ from private_mcmc.inference.checkpoint import program_mark
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.kernels import chain as chain_module
 from tests.examples_of_models import logistic, normal_mean
-from tests.full_disk import files_at_most
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
@@ -83,27 +82,6 @@ def test_a_released_run_leaves_no_secret_and_is_never_released_again(data, tmp_p
     for again in (mcmc.resume, mcmc.run):
         with pytest.raises(pmc.ReleaseError):
             again(**data)
-
-
-@pytest.mark.parametrize("place", ["nowhere/run", "n" * 300, "."])
-def test_a_checkpoint_that_cannot_be_written_is_told_before_anything_is_charged(data, tmp_path, place):
-    ledger = pmc.Ledger.create(tmp_path / "l.db")
-    ledger.declare("people", pmc.Target(20.0, 1e-5))
-    mcmc = driver(tmp_path / place, ledger=ledger, dataset="people")
-    with pytest.raises(pmc.OutputError, match="cannot be written"):
-        mcmc.run(rng_key=3, **data)
-    assert ledger.history() == () and sorted(tmp_path.iterdir()) == [tmp_path / "l.db"]
-
-
-def test_a_disk_that_fills_up_loses_the_checkpoint_and_not_the_run(data, tmp_path):
-    path = tmp_path / "run"
-    mcmc = driver(path)
-    with files_at_most(100), pytest.warns(UserWarning, match="the run goes on"):
-        mcmc.run(rng_key=3, **data)
-    whole = driver(None)
-    whole.run(rng_key=3, **data)
-    np.testing.assert_array_equal(mcmc.get_samples()["w"], whole.get_samples()["w"])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_does_not_match_is_refused(data, monkeypatch, tmp_path):
