@@ -68,14 +68,8 @@ class TableColumn(HostColumn):
 class _TableFile:
     def __init__(self, path: str | os.PathLike[str], opened: Opener) -> None:
         self._path, self._opened = Path(path), opened
-        try:
-            with opened(self._path) as table:
-                self._rows, self._types = table.num_rows, table.types
-        except (OSError, ValueError) as error:  # pyarrow's errors of a damaged file are ValueErrors
-            if isinstance(error, DataSchemaError):
-                raise
-            why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-            raise DataSchemaError(f"{self._path}: cannot be read ({why}).") from None
+        with opened(self._path) as table:
+            self._rows, self._types = table.num_rows, table.types
 
     def __getitem__(self, names: str | Sequence[str]) -> TableColumn:
         wanted = (names,) if isinstance(names, str) else tuple(names)

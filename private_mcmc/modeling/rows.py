@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from jax.typing import DTypeLike
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling.domain import Domain
 from private_mcmc.modeling.domains import domain_from_dict, is_known
+from private_mcmc.modeling.toml import read_toml
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -122,29 +121,8 @@ class Rows:
         Raises:
             DeclarationError: for a file that is not TOML or a domain that is not one of these.
         """
-        return cls.from_dict(read_toml(path))
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """What a TOML file declares.
-
-    Raises:
-        DeclarationError: if it cannot be read. The message gives the line and never quotes it: a file of
-            private rows may have been named by mistake.
-    """
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DeclarationError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise DeclarationError(f"{path}: not a TOML file (it is not text in UTF-8).") from None
-    except (ValueError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f" (line {line[1]})" if line else ""
-        raise DeclarationError(f"{path}: not a TOML file{where}.") from None
-
-
-_WORDS = {"O": "objects", "U": "text", "S": "bytes", "T": "text", "M": "dates", "m": "durations"}
+        record = read_toml(path)
+        return cls.from_dict(record)
 
 
 def _numeric(name: str, column: Any) -> np.ndarray:
@@ -157,9 +135,7 @@ def _numeric(name: str, column: Any) -> np.ndarray:
             f"column {name!r} is a {type(column).__name__}: pass an array (NumPy, JAX) or a pandas object."
         )
     if not kinds <= set("biuf"):
-        # A type's own name could tell the longest text in the column.
-        held = sorted({_WORDS.get(str(kind), "other things") for kind in kinds - set("biuf")})
-        raise DataSchemaError(f"column {name!r} is not numeric: it holds {' and '.join(held)}.")
+        raise DataSchemaError(f"column {name!r} is not numeric (its type is {types[0]}).")
     if all(isinstance(dtype, np.dtype) for dtype in types) and len(kinds) == 1:
         return np.asarray(column)
     if hasattr(column, "to_numpy"):

@@ -13,8 +13,8 @@ from private_mcmc.audit.experiments.images import read_idx
 from private_mcmc.audit.experiments.store import ChunkStore
 from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.cli.table import Missing, read_columns
-from private_mcmc.errors import DataSchemaError, LedgerError, PrivateMCMCError
-from private_mcmc.modeling import Arrow, Ball, Binary, Parquet, Rows, domain_from_dict
+from private_mcmc.errors import LedgerError, PrivateMCMCError
+from private_mcmc.modeling import Ball, Binary, Rows, domain_from_dict
 from private_mcmc.release import Ledger
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -181,17 +181,6 @@ def test_random_ledgers(tmp_path_factory, content):
     path.write_bytes(content)
     with pytest.raises(LedgerError):
         Ledger(path).state()
-
-
-@pytest.mark.parametrize("kind", [Parquet, Arrow])
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1Rosalind0000PAR1", b"ARROW1\0\0Rosalind"])
-def test_files_of_columns_that_are_none(tmp_path, kind, content):
-    path = tmp_path / "people"
-    path.write_bytes(content)
-    for where in (path, tmp_path, tmp_path / "nowhere", tmp_path / ("n" * 300)):
-        with pytest.raises(DataSchemaError, match="cannot be read") as raised:
-            kind(where)
-        assert "Rosalind" not in str(raised.value) and raised.value.__suppress_context__
 
 
 @given(content=st.one_of(st.binary(max_size=60), JSON.map(str).map(str.encode)))
