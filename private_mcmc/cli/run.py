@@ -35,7 +35,14 @@ def run(
         typer.Option(help="fields of a vector column, as NAME=field,field,…; may be repeated"),
     ] = None,
     n: Annotated[
-        int | None, typer.Option("--n", help="public bound on the number of rows (add_remove)")
+        int | None,
+        typer.Option(
+            "--n", help="public: bound on the number of rows (add_remove), number of slots (zero_out)"
+        ),
+    ] = None,
+    present: Annotated[
+        str | None,
+        typer.Option(help="field that is 1 where a row holds a person, else its slot is empty (zero_out)"),
     ] = None,
     adjacency: AdjacencyOption = "replace_one",
     args: ArgsOption = None,
@@ -55,9 +62,11 @@ def run(
         raise DeclarationError(f"{output}: its folder cannot be written, and a lost release stays charged.")
     target = Target(epsilon, delta, check_adjacency(adjacency))
     if target.adjacency != "replace_one" and n is None:
-        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public bound, --n.")
+        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public one, --n.")
+    if target.adjacency != "zero_out" and present is not None:
+        raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
     declared = read_rows(rows)
-    columns = read_columns(data, declared, column or [])
+    columns = read_columns(data, declared, column or [], present)
     count = len(next(iter(columns.values()))) if n is None else n
     made = plan(
         load_model(model), declared, target, n=count, guarantee="run", model_args=read_arguments(args)

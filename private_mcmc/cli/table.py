@@ -11,19 +11,25 @@ import numpy.typing as npt
 
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling import Rows
+from private_mcmc.modeling.presence import PRESENT
 
 
-def read_columns(path: Path, rows: Rows, mapping: list[str]) -> dict[str, npt.NDArray[Any]]:
+def read_columns(
+    path: Path, rows: Rows, mapping: list[str], present: str | None = None
+) -> dict[str, npt.NDArray[Any]]:
     """The declared columns of a CSV file with a header.
 
     A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. What is
-    not a number (an empty cell, a word) becomes NaN, which the row domain maps silently.
+    not a number (an empty cell, a word) becomes NaN, which the row domain maps silently. ``present`` names
+    the field that is 1 where a slot holds a person; anything else in it marks a hole.
 
     Raises:
         DataSchemaError: if the file cannot be read, or a field is missing; never about values.
         DeclarationError: if ``mapping`` does not fit the declared rows.
     """
     fields = _fields(rows, mapping)
+    if present is not None:
+        fields[PRESENT] = [present]
     try:
         with path.open(newline="", encoding="utf-8") as file:
             table = list(csv.reader(file))
@@ -38,7 +44,7 @@ def read_columns(path: Path, rows: Rows, mapping: list[str]) -> dict[str, npt.ND
     columns = {}
     for name, names in fields.items():
         values = np.array([[_number(row, header[field]) for field in names] for row in table[1:]])
-        scalar = rows.columns[name].event_shape == ()
+        scalar = name == PRESENT or rows.columns[name].event_shape == ()
         columns[name] = (
             values.reshape(len(table) - 1) if scalar else values.reshape(len(table) - 1, len(names))
         )

@@ -121,3 +121,33 @@ def test_cells_that_are_not_numbers_become_nan_silently(tmp_path):
         read_columns(tmp_path / "p.csv", rows, ["X=a,c"])
     with pytest.raises(DeclarationError, match="2 fields"):
         read_columns(tmp_path / "p.csv", rows, [])
+
+
+HOLES = ("--adjacency", "zero_out", "--n", "800", "--present", "there")
+
+
+def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, capsys):
+    people = (folder / "people.csv").read_text().splitlines()
+    flags = ["there", *(str(i % 3) for i in range(800))]
+    people[3] = "missing,,"
+    (folder / "people.csv").write_text("\n".join(map(",".join, zip(people, flags, strict=True))))
+    assert call(monkeypatch, "run", *COMMON, *DATA, *HOLES, "--output", "out.json") == 0
+    statement = Statement.from_dict(json.loads((folder / "out.json").read_text())["statement"])
+    assert statement.adjacency == "zero_out" and statement.delta(2.0) <= 1e-6
+    columns = read_columns(
+        folder / "people.csv", Rows.from_toml(folder / "rows.toml"), ["X=age,income"], "there"
+    )
+    np.testing.assert_array_equal(columns["present"][:7], [0, 1, 2, 0, 1, 2, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (("--n", "800", "--present", "there"), "zero_out only"),
+        ((*HOLES[:-1], "nobody"), "no fields ['nobody']"),
+        (("--adjacency", "zero_out", "--n", "801"), "801 public slots"),
+    ],
+)
+def test_holes_that_make_no_sense_are_refused(folder, monkeypatch, capsys, changes, words):
+    assert call(monkeypatch, "run", *COMMON, *DATA, *changes, "--output", "out.json") == 3
+    assert words in capsys.readouterr().err.replace("\n", " ")
