@@ -154,8 +154,8 @@ def exact(release):
         PrivateSGLD(narrow_mean, STEP, 1.0, scheme="cyclic", batch_size=1),
         pmc.Rows(y=pmc.Box(-FAR, FAR)),
         num_steps=STEPS,
-        release=release if isinstance(release, str) else pmc.Expectations("mu", burn_in=BURN_IN),
-        curator=True,
+        release=release or pmc.Expectations("mu", burn_in=BURN_IN),
+        curator=release is None,
     )
 
 
@@ -164,8 +164,8 @@ def moved(release, first, second):
     mcmc, seen = exact(release), []
     for y, present in (first, second):
         mcmc.run(y=y, present=present, rng_key=1)
-        hidden = mcmc.curator.averages if release is None else mcmc.curator.states
-        seen.append(np.ravel(hidden.unsafe_value()))
+        hidden = release is None
+        seen.append(mcmc.curator.averages.unsafe_value() if hidden else mcmc.get_samples()["mu"])
     apart = seen[1] - seen[0]
     if release is None:
         return abs(apart[0])
@@ -194,7 +194,8 @@ def test_a_hole_at_any_slot_of_cyclic_batches_moves_a_release_by_what_is_claimed
         for others in (EVERYBODY, few)
         for i in range(N)
     ]
-    assert tightness * claimed < max(found) <= claimed
+    # States are released on a grid, much coarser than float64.
+    assert tightness * claimed < max(found) <= claimed * (1.0 if release is None else 1 + 1e-6)
     assert moved(release, (y, EVERYBODY), (np.roll(y, -1), hole(N - 1))) > packed * claimed
 
 
