@@ -41,7 +41,8 @@ class Target:
     """(ε, δ) under an adjacency: ``P[A|D] ≤ e^ε P[A|D'] + δ`` for all adjacent ``D, D'`` and events ``A``.
 
     ``replace_one``: one row changed, the number of rows is public. ``add_remove``: one row more or
-    less, the number of rows is private. ``zero_out``: one of a public number of slots is emptied.
+    less, the number of rows is private. ``zero_out``: one of a public number of slots is emptied, a hole
+    where its row was: no other row moves.
 
     Raises:
         DeclarationError: unless ``0 < epsilon < ∞``, ``0 ≤ delta < 1`` and the adjacency is known.

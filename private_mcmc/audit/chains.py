@@ -29,6 +29,7 @@ from private_mcmc.kernels.devices import ONE_DEVICE, Layout, layout
 from private_mcmc.kernels.langevin import LangevinProgram
 from private_mcmc.kernels.segments import buffer_size, segments
 from private_mcmc.modeling import RowModel, Rows, read
+from private_mcmc.modeling.presence import PRESENT
 from private_mcmc.preflight.curvature import curvature as public_curvature
 from private_mcmc.release import (
     CurvatureTest,
@@ -130,7 +131,7 @@ def _loaded(
     rows: Rows, target: Target, n: int, data: DataSet, where: Layout = ONE_DEVICE
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     """A made-up data set on the device; it is public, so its values may be refused, unlike those of a run."""
-    columns = checked_columns(rows, data, target, n)
+    columns = checked_columns(rows, _in_slots(data, target, n), target, n)
     with jax.enable_x64(True):
         inside = rows.project({name: jnp.asarray(column) for name, column in columns.items()})
     for name, domain in rows.items:
@@ -140,6 +141,16 @@ def _loaded(
                 "would not be the ones you mean."
             )
     return on_device(rows, columns, n, where)
+
+
+def _in_slots(data: DataSet, target: Target, n: int) -> DataSet:
+    """Under ``zero_out``, a data set of fewer than ``n`` rows with the slots after them empty."""
+    count = len(next(iter(data.values()))) if data else n
+    if target.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
+        return data
+    filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
+    slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
+    return {**slots, PRESENT: np.arange(n) < count}
 
 
 def _behind(

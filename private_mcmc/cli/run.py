@@ -44,7 +44,14 @@ def run(
         typer.Option(help="numbers that stand for a missing value, as FIELD=NUMBER,NUMBER,…"),
     ] = None,
     n: Annotated[
-        int | None, typer.Option("--n", help="public bound on the number of rows (add_remove)")
+        int | None,
+        typer.Option(
+            "--n", help="public: bound on the number of rows (add_remove), number of slots (zero_out)"
+        ),
+    ] = None,
+    present: Annotated[
+        str | None,
+        typer.Option(help="field that is 1 where a row holds a person, else its slot is empty (zero_out)"),
     ] = None,
     adjacency: AdjacencyOption = "replace_one",
     args: ArgsOption = None,
@@ -60,12 +67,14 @@ def run(
 
     target = Target(epsilon, delta, check_adjacency(adjacency))
     if target.adjacency != "replace_one" and n is None:
-        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public bound, --n.")
+        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public one, --n.")
+    if target.adjacency != "zero_out" and present is not None:
+        raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
     declared, public = read_rows(rows), read_arguments(args)
     program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
     with new_file(output) as release:
         with near_private_rows():
-            columns = read_columns(data, declared, column or [], fate)
+            columns = read_columns(data, declared, column or [], fate, present)
         count = len(next(iter(columns.values()))) if n is None else n
         made = plan(program, declared, target, n=count, guarantee="run", model_args=public)
         books = None if ledger is None else Ledger(ledger)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling import Rows
+from private_mcmc.modeling.presence import PRESENT, blank
 
 _NO_NUMBER = math.nan
 
@@ -68,12 +69,17 @@ class Missing:
 
 
 def read_columns(
-    path: Path, rows: Rows, mapping: Sequence[str], missing: Missing | None = None
+    path: Path,
+    rows: Rows,
+    mapping: Sequence[str],
+    missing: Missing | None = None,
+    present: str | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """The declared columns of a CSV file with a header, every cell a finite number.
 
     A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. Lines that
-    are blank are skipped, as readers of CSV do.
+    are blank are skipped, as readers of CSV do. ``present`` names the field that is 1 where a slot holds a
+    person; another number in it marks a hole, whose other cells are not read.
 
     Raises:
         DataSchemaError: if the file cannot be read, its first line is no header with the declared fields,
@@ -82,6 +88,8 @@ def read_columns(
     """
     fate = Missing() if missing is None else missing
     fields = _fields(rows, mapping)
+    if present is not None:
+        fields[PRESENT] = [present]
     used = list(dict.fromkeys(name for names in fields.values() for name in names))
     if unknown := sorted({*fate.numbers, *fate.codes} - set(used)):
         raise DeclarationError(f"--missing: {unknown} are not among the fields that are read, {used}.")
@@ -93,6 +101,10 @@ def read_columns(
         raise DataSchemaError(f"{path}: has a header and no rows.")
     width = len(table[0])
     numbers = {name: _numbers(table[1:], header[name], width, name, fate) for name in used}
+    if present is not None:
+        flags = np.where(np.isnan(numbers[present]), 1.0, numbers[present])
+        read = (name for name in used if name != present)
+        numbers |= {name: blank(numbers[name], flags) for name in read}
     if wrong := [name for name in used if np.isnan(numbers[name]).any()]:
         raise DataSchemaError(
             f"{path}: fields {wrong} hold something other than numbers in some rows, or some rows have more "
@@ -101,7 +113,7 @@ def read_columns(
         )
     return {
         name: numbers[names[0]]
-        if rows.columns[name].event_shape == ()
+        if name == PRESENT or rows.columns[name].event_shape == ()
         else np.stack([numbers[each] for each in names], axis=1)
         for name, names in fields.items()
     }

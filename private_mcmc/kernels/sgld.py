@@ -28,7 +28,8 @@ class PrivateSGLD(LangevinKernel):
         rows: as for :class:`PrivateULA`.
         scheme: ``"poisson"``: every row with probability ``q``. ``"truncated_poisson"``: the same, and a
             uniform subset of ``max_batch`` rows is kept of a larger batch. ``"fixed"``: a uniform subset
-            of ``batch_size`` rows. ``"cyclic"``: consecutive blocks of ``batch_size`` rows, for study.
+            of ``batch_size`` rows. ``"cyclic"``: consecutive blocks of ``batch_size`` rows, for study;
+            the order of the rows is public then.
         batch_size: ``b``; for the Poisson schemes the expected size, ``q = b/n`` with the public ``n``.
         rate: ``q`` of the Poisson schemes, instead of ``batch_size``.
         max_batch: the cap of ``"truncated_poisson"``.

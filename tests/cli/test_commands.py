@@ -7,6 +7,8 @@ import pytest
 
 from private_mcmc import Statement
 from private_mcmc.cli.main import COMMANDS, main
+from private_mcmc.cli.table import read_columns
+from private_mcmc.modeling import Rows
 
 MODEL = """
 import numpyro, numpyro.distributions as dist
@@ -105,3 +107,32 @@ def test_bad_input_is_one_line_and_exit_code_3(folder, monkeypatch, capsys, argu
     assert call(monkeypatch, *arguments) == 3
     error = capsys.readouterr().err
     assert words in error and "Traceback" not in error
+
+
+HOLES = ("--adjacency", "zero_out", "--n", "800", "--present", "there")
+
+
+def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, capsys):
+    people = (folder / "people.csv").read_text().splitlines()
+    flags = ["there", *(str(i % 3) for i in range(800))]
+    people[3] = "missing,,"
+    (folder / "people.csv").write_text("\n".join(map(",".join, zip(people, flags, strict=True))))
+    assert call(monkeypatch, "run", *COMMON, *DATA, *HOLES, "--output", "out.json") == 0
+    statement = Statement.from_dict(json.loads((folder / "out.json").read_text())["statement"])
+    assert statement.adjacency == "zero_out" and statement.delta(2.0) <= 1e-6
+    declared = Rows.from_toml(folder / "rows.toml")
+    columns = read_columns(folder / "people.csv", declared, ["X=age,income"], present="there")
+    np.testing.assert_array_equal(columns["present"][:7], [0, 1, 2, 0, 1, 2, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (("--n", "800", "--present", "there"), "zero_out only"),
+        ((*HOLES[:-1], "nobody"), "['nobody'] are not there"),
+        (("--adjacency", "zero_out", "--n", "801"), "801 public slots"),
+    ],
+)
+def test_holes_that_make_no_sense_are_refused(folder, monkeypatch, capsys, changes, words):
+    assert call(monkeypatch, "run", *COMMON, *DATA, *changes, "--output", "out.json") == 3
+    assert words in capsys.readouterr().err.replace("\n", " ")

@@ -30,20 +30,20 @@ class Fixed:
         return Conclusion(np.arange(12.0).reshape(4, 3), Prediction(1.0, 0.0, 1.0, 0.0))
 
 
-def path(name="path", **fields):
+def path(name="path", adjacency="replace_one", **fields):
     schedule = PrivateULA(logistic, step_size=0.01, clip=0.5).schedule(
-        adjacency="replace_one", num_rows=N, dim=3, num_steps=20, num_chains=1, release="path"
+        adjacency=adjacency, num_rows=N, dim=3, num_steps=20, num_chains=1, release="path"
     )
     return PathStage(name, schedule, np.array([1.0, 2.0, 3.0]), **fields)
 
 
-def moments(gdp):
-    mechanism = plan_second_moments(gdp, radius=1.0, dim=3, num_rows=N, adjacency="replace_one")
+def moments(gdp, adjacency="replace_one"):
+    mechanism = plan_second_moments(gdp, radius=1.0, dim=3, num_rows=N, adjacency=adjacency)
     return MomentsStage("moments", mechanism, lambda row: row["X"])
 
 
-def counts(gdp):
-    mechanism = plan_counts(gdp, cells=2, adjacency="replace_one")
+def counts(gdp, adjacency="replace_one"):
+    mechanism = plan_counts(gdp, cells=2, adjacency=adjacency)
     return CountsStage("counts", mechanism, lambda row: row["y"])
 
 
@@ -124,3 +124,23 @@ def test_a_ledger_is_charged_the_budget_and_keeps_it(planned, people, tmp_path):
     mcmc.run(**people)
     (entry,) = ledger.history("people")
     assert float(entry.cost) == pytest.approx(planned.budget**2, rel=1e-9)
+
+
+def test_every_stage_leaves_holes_out_whatever_lies_in_them(planned, people):
+    """So little noise that one row would show."""
+    stages = moments(1e3, "zero_out"), counts(1e3, "zero_out"), path(adjacency="zero_out")
+    plan = replace(planned, target=pmc.Target(2e6, 1e-6, "zero_out"), policy=Fixed(stages))
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, unsafe_seed=True)
+    present, paths = np.arange(N) % 4 != 1, []
+    for garbage in (np.nan, 1.0, 7.0):
+        X, y = people["X"].copy(), people["y"].astype(float)
+        X[~present], y[~present] = garbage, garbage
+        mcmc.run(X=X, y=y, present=present, rng_key=1)
+        released, counted, states = (bought.value for bought in mcmc.history)
+        wanted = people["X"][present]
+        np.testing.assert_allclose(released.matrix, wanted.T @ wanted, atol=0.05)
+        np.testing.assert_allclose(counted.values, np.bincount(people["y"][present], minlength=2), atol=0.05)
+        paths.append(states)
+    np.testing.assert_array_equal(paths[1:], paths[:-1])
+    with pytest.raises(pmc.DataSchemaError, match="n=400 public slots"):
+        mcmc.run(rng_key=1, **{name: column[present] for name, column in people.items()})

@@ -20,14 +20,14 @@ def logistic(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
-def draws(kernel, release="path", ledger=None):
+def draws(kernel, release="path", ledger=None, holes=False):
     """Samples of a seeded run, or ``None`` where this process releases nothing."""
     rng = np.random.default_rng(3)
     X, y = rng.uniform(-1, 1, (N, 2)) / 2, rng.integers(0, 2, N)
     mcmc = pmc.PrivateMCMC(
         kernel,
         rows=pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary()),
-        target=pmc.Target(9.0, 1e-6),
+        target=pmc.Target(*((1e4, 1e-6, "zero_out") if holes else (9.0, 1e-6))),
         release=release,
         num_steps=6,
         num_chains=2,
@@ -41,7 +41,8 @@ def draws(kernel, release="path", ledger=None):
     )
     here = mcmc.local_rows(N)
     # Only the first process's seed counts: all use its keys.
-    mcmc.run(X=X[here], y=y[here], rng_key=5 + jax.process_index())
+    present = (np.arange(N) % 4 != 1)[here] if holes else None
+    mcmc.run(X=X[here], y=y[here], present=present, rng_key=5 + jax.process_index())
     try:
         return mcmc.get_samples()["w"]
     except pmc.ReleaseError:
@@ -51,6 +52,7 @@ def draws(kernel, release="path", ledger=None):
 KERNELS = {
     "all rows": pmc.PrivateULA(logistic, 0.02, 1.0),
     "batches": pmc.PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=4),
+    "holes": pmc.PrivateSGLD(logistic, 0.02, 1.0, scheme="cyclic", batch_size=3),
 }
 
 
@@ -58,7 +60,7 @@ def main(address: str, process: str, folder: str) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, num_processes=2, process_id=int(process))
     for name, kernel in KERNELS.items():
-        found = draws(kernel)
+        found = draws(kernel, holes=name == "holes")
         assert (found is None) == (process != "0"), name
         if found is not None:
             np.save(Path(folder) / f"{name}.npy", found)
