@@ -20,6 +20,7 @@ class Draft:
         rng: makes every other choice.
         size: ``p``, the number of coefficients of a predictor.
         wild: how many unusual productions may still be taken: with many in one model, few would be read.
+        outcome: the likelihood, where it is not taken by turns.
         columns: a domain in Python for every column of a row.
         lines: statements of the model so far.
         used: productions taken.
@@ -28,6 +29,7 @@ class Draft:
     seed: int
     size: int
     wild: int
+    outcome: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     used: list[str] = field(default_factory=list)

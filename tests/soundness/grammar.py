@@ -77,9 +77,9 @@ class Written:
         return names["model"]
 
 
-def write(seed: int, *, size: int = 2, wild: int = 2) -> Written:
-    """The model of a seed, with predictors of ``size`` coefficients."""
-    draft = Draft(seed, size=size, wild=wild)
+def write(seed: int, *, size: int = 2, wild: int = 2, outcome: str | None = None) -> Written:
+    """The model of a seed, with predictors of ``size`` coefficients and, if given, an outcome by name."""
+    draft = Draft(seed, size=size, wild=wild, outcome=outcome)
     last = observation(draft)
     if not draft.columns:
         draft.column("unused", "Box(0.0, 1.0)")

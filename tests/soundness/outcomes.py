@@ -243,4 +243,13 @@ def _ordered_probit(d: Draft) -> str:
 
 def outcome(d: Draft) -> str:
     """The distribution of ``y``, a variable of the model."""
-    return d.take(OUTCOMES)
+    return d.take(OUTCOMES, d.outcome)
+
+
+# A certificate of a posterior needs rows of bounded influence, or a conjugate family.
+_UNBOUNDED = ("Normal", "Gumbel", "Gamma(", "Exponential", "Inverse", "Weibull", "Half", "Pareto", "Beta")
+CERTIFIABLE = [
+    name
+    for name in OUTCOMES
+    if not name.startswith(("Poisson", "ZeroInflated", "LogNormal", "mixture of families", *_UNBOUNDED))
+]
