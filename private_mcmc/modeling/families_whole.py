@@ -1,4 +1,4 @@
-"""Proved constants of the losses of counts and categories.
+"""Proved constants of the losses of counts.
 
 Every loss is written in a stable form that is smooth for every real ``η``. NumPyro's own clamps
 probabilities, and so is flat, hence not convex, far out; the form here is what runs and what is proved.
@@ -21,7 +21,8 @@ Given = Mapping[str, jax.Array]
 Bounds = Mapping[str, Value]
 
 
-def _is_count(observed: Value, largest: float = math.inf) -> bool:
+def is_count(observed: Value, largest: float = math.inf) -> bool:
+    """Whole numbers from 0 to ``largest``."""
     return observed.whole and observed.lowest >= 0 and observed.highest <= largest
 
 
@@ -85,14 +86,14 @@ _BERNOULLI = {"logistic": _bernoulli_logistic, "ndtr": _bernoulli_probit, "clogl
 
 def _bernoulli(link: str, observed: Value, others: Bounds) -> Recognised | None:
     rule = _BERNOULLI.get(link)
-    return rule(observed, link) if rule and _is_count(observed, 1) else None
+    return rule(observed, link) if rule and is_count(observed, 1) else None
 
 
 def _binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
     """``ψ = N log(1+e^η) − yη − log C(N, y)``: ``ψ' = Nσ − y``, ``ψ'' = Nσ(1−σ)``, ``0 ≤ y ≤ N``."""
     trials = others["total_count"]
     largest = math.inf if "capped" in others else trials.lowest
-    if link != "logistic" or not _is_count(observed, largest) or not (trials.whole and trials.lowest >= 0):
+    if link != "logistic" or not is_count(observed, largest) or not (trials.whole and trials.lowest >= 0):
         return None
     most = trials.highest
     family = LikelihoodFamily(
@@ -115,7 +116,7 @@ def _binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
 
 def _geometric(link: str, observed: Value, others: Bounds) -> Recognised | None:
     """``ψ = (1+y) log(1+e^η) − η``: ``ψ' = (1+y)σ − 1 ∈ (−1, y)``, ``ψ'' ≤ (1+y)/4``."""
-    if link != "logistic" or not _is_count(observed):
+    if link != "logistic" or not is_count(observed):
         return None
     most = observed.highest
     family = LikelihoodFamily(
@@ -132,7 +133,7 @@ def _geometric(link: str, observed: Value, others: Bounds) -> Recognised | None:
 
 def _poisson(link: str, observed: Value, others: Bounds) -> Recognised | None:
     """``λ = c e^{±η}``, ``ψ = λ − y log λ + log y!``: ``ψ'' = λ = y ± ψ'``."""
-    if link not in ("exp", "exp_neg") or not _is_count(observed):
+    if link not in ("exp", "exp_neg") or not is_count(observed):
         return None
     family = LikelihoodFamily(
         name="Poisson",
@@ -156,7 +157,7 @@ def _negative_binomial(link: str, observed: Value, others: Bounds) -> Recognised
     sign; ``ψ'' = (k+y)σ(1−σ) ≤ (k+y)/4``.
     """
     shape = others["concentration"]
-    if link not in ("exp", "exp_neg") or not _is_count(observed) or not shape.lowest > 0:
+    if link not in ("exp", "exp_neg") or not is_count(observed) or not shape.lowest > 0:
         return None
     most, k = observed.highest, shape.highest
     family = LikelihoodFamily(
@@ -177,94 +178,6 @@ def _negative_binomial(link: str, observed: Value, others: Bounds) -> Recognised
     return Recognised(family, loss)
 
 
-def _categorical(link: str, observed: Value, others: Bounds) -> Recognised | None:
-    """``ψ = log Σ e^{η_k} − η_y``: ``ψ' = p − e_y``, ``‖ψ'‖ ≤ √2``, ``ψ'' = diag p − ppᵀ ≼ ½``.
-
-    ``½``: for a unit vector ``u``, ``uᵀψ''u`` is the variance under ``p`` of a variable with values
-    ``u_k``, at most a quarter of their squared range, which is at most 2.
-    """
-    if link not in ("identity", "softmax") or not _is_count(observed, others["classes"].lowest - 1):
-        return None
-    family = LikelihoodFamily(
-        name="Categorical",
-        link="softmax",
-        convex=True,
-        score_bound=up(math.sqrt(2)),
-        curvature_bound=0.5,
-        why="ψ = log Σ e^{η_k} − η_y: ‖softmax(η) − e_y‖ ≤ √2, Hessian ≼ 1/2",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        index = jnp.broadcast_to(y.astype(jnp.int32)[..., None], (*eta.shape[:-1], 1))
-        chosen = jnp.take_along_axis(eta, index, axis=-1)[..., 0]
-        return jax.nn.logsumexp(eta, axis=-1) - chosen
-
-    return Recognised(family, loss, joint=True)
-
-
-def _multinomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
-    """``ψ = N log Σ e^{η_k} − Σ y_kη_k``, ``Σ y_k = N``: ``N`` times the categorical bounds.
-
-    Only ``y_k ≥ 0`` is known of the data, so the score is bounded through ``‖Np − y‖ ≤ N + ‖y‖``.
-    """
-    trials = others["total_count"]
-    if link not in ("identity", "softmax") or not _is_count(observed) or not trials.lowest >= 0:
-        return None
-    most = trials.highest
-    family = LikelihoodFamily(
-        name="Multinomial",
-        link="softmax",
-        convex=True,
-        score_bound=up(most + observed.norm),
-        curvature_bound=up(most / 2),
-        why=f"ψ = N log Σ e^η − y·η, N ≤ {most:g}: ‖Np − y‖ ≤ N + ‖y‖, Hessian ≼ N/2",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        n = given["total_count"]
-        ways = gammaln(n + 1) - jnp.sum(gammaln(y + 1), axis=-1)
-        return n * jax.nn.logsumexp(eta, axis=-1) - jnp.sum(y * eta, axis=-1) - ways
-
-    return Recognised(family, loss, joint=True)
-
-
-def _ordered_logistic(link: str, observed: Value, others: Bounds) -> Recognised | None:
-    """``P(y) = σ(a) − σ(b)``, ``a = c_y − η``, ``b = c_{y−1} − η``, fixed increasing cutpoints.
-
-    ``σ(a) − σ(b) = σ(a)σ(−b)(1 − e^{b−a})`` and ``a − b`` is free of ``η``, so
-    ``ψ = log(1+e^{−a}) + log(1+e^b) + const``: ``ψ' = σ(−a) − σ(b) ∈ (−1, 1)`` and
-    ``ψ'' = σ'(a) + σ'(b) ∈ (0, ½]``; the end categories have one of the two terms.
-    """
-    cuts = others["cutpoints"]
-    rising = cuts.known and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all())
-    if link != "identity" or not rising or not _is_count(observed, cuts.shape[-1]):
-        return None
-    family = LikelihoodFamily(
-        name="OrderedLogistic",
-        link="identity",
-        convex=True,
-        score_bound=1.0,
-        curvature_bound=0.5,
-        growth=(0.5, 0.0),
-        why="ψ = log(1+e^{η−c_y}) + log(1+e^{c_{y−1}−η}) + const, fixed cutpoints: |ψ'| ≤ 1, ψ'' ≤ 1/2",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        cutpoints = given["cutpoints"]
-        count = cutpoints.shape[-1]
-        index = jnp.broadcast_to(y.astype(jnp.int32), eta.shape)[..., None]
-        spread = jnp.broadcast_to(cutpoints, (*eta.shape, count))
-        above = jnp.take_along_axis(spread, jnp.minimum(index, count - 1), axis=-1)[..., 0]
-        below = jnp.take_along_axis(spread, jnp.maximum(index - 1, 0), axis=-1)[..., 0]
-        first, last = index[..., 0] == 0, index[..., 0] == count
-        gap = jnp.where(first | last, 1.0, above - below)
-        upper = jnp.where(last, 0.0, jax.nn.softplus(eta - above))
-        lower = jnp.where(first, 0.0, jax.nn.softplus(below - eta))
-        return upper + lower - jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-gap)))
-
-    return Recognised(family, loss)
-
-
 def _through(link: str, rule: Recogniser) -> Recogniser:
     """For a class whose parameter is already on the scale of the link."""
     return lambda found, observed, others: rule(link, observed, others) if found == "identity" else None
@@ -281,9 +194,4 @@ WHOLE: Mapping[tuple[str, str], Entry] = {
     ("GammaPoisson", "rate"): Entry(_negative_binomial, ("concentration",)),
     ("NegativeBinomial2", "rate"): Entry(_negative_binomial, ("concentration",)),
     ("NegativeBinomialLogits", "rate"): Entry(_negative_binomial, ("concentration",)),
-    ("CategoricalLogits", "logits"): Entry(_categorical),
-    ("CategoricalProbs", "probs"): Entry(_categorical),
-    ("MultinomialLogits", "logits"): Entry(_multinomial, ("total_count",)),
-    ("MultinomialProbs", "probs"): Entry(_multinomial, ("total_count",)),
-    ("OrderedLogistic", "predictor"): Entry(_ordered_logistic, ("cutpoints",)),
 }

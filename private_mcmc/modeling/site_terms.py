@@ -12,27 +12,32 @@ import numpy as np
 
 from private_mcmc.modeling.affinity import Level
 from private_mcmc.modeling.anatomy import Observation
+from private_mcmc.modeling.families_categories import CATEGORIES
 from private_mcmc.modeling.families_mixture import inflated_entries, mixture_entries
 from private_mcmc.modeling.families_positive import POSITIVE
 from private_mcmc.modeling.families_real import CENTRED, REAL
+from private_mcmc.modeling.families_softplus import with_softplus
 from private_mcmc.modeling.families_truncated import TRUNCATED
 from private_mcmc.modeling.families_whole import WHOLE
 from private_mcmc.modeling.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.modeling.intervals import bounds
-from private_mcmc.modeling.links import Link, find_link, same_elements
+from private_mcmc.modeling.links import AT_ZERO, Link, find_link, same_elements
 from private_mcmc.modeling.program import Program, Variable
 from private_mcmc.modeling.rows import Rows
-from private_mcmc.modeling.values import Value, constant, of_domain
+from private_mcmc.modeling.values import Value, between, constant, of_domain
+
+_COUNTS = {**WHOLE, **CATEGORIES}
+_PLAIN = {**_COUNTS, **REAL, **POSITIVE, **with_softplus({**WHOLE, **POSITIVE})}
 
 FAMILIES: Mapping[tuple[str, str], Entry] = {
-    **WHOLE,
-    **REAL,
-    **POSITIVE,
+    **_PLAIN,
     **TRUNCATED,
-    **mixture_entries({**WHOLE, **REAL, **POSITIVE}),
-    **inflated_entries(WHOLE),
+    **mixture_entries(_PLAIN),
+    **inflated_entries({name: _PLAIN[name] for name in _COUNTS}),
     **CENTRED,
 }
+
+_SLACK = 2.0**-50
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +118,11 @@ def _recognise(
     if _capped(program, site):
         others["capped"] = constant(np.asarray(1.0))
     others["classes"] = constant(np.asarray(program.shape(variable)[-1] if program.shape(variable) else 1))
-    if link.name in ("exp", "exp_neg") and not _multiplier(program, given, variable, link).lowest > 0:
-        return None
+    if link.name in AT_ZERO:
+        multiplier = _multiplier(program, given, variable, link)
+        if not multiplier.lowest > 0:
+            return None
+        others["multiplier"] = multiplier
     return entry.rule(link.name, observed, others)
 
 
@@ -134,9 +142,10 @@ def _capped(program: Program, site: Observation) -> bool:
 
 
 def _multiplier(program: Program, given: Mapping[Variable, Value], variable: Variable, link: Link) -> Value:
-    """The factor ``c`` of ``c·exp(±η)``: the parameter at ``η = 0``."""
+    """The factor ``c`` of ``c·link(η)``: the parameter at ``η = 0`` over the link there."""
     origin = constant(np.zeros(program.shape(link.base)))
-    return bounds(program, {**given, link.base: origin}, [variable])[0]
+    (there,) = bounds(program, {**given, link.base: origin}, [variable])
+    return between(there.lo / AT_ZERO[link.name] * (1 - _SLACK), there.hi / AT_ZERO[link.name] * (1 + _SLACK))
 
 
 def _with_shape(
@@ -207,10 +216,11 @@ def evaluate(
         given = {**given, parameter: jnp.zeros(program.shape(parameter))}
     observed, *rest = (_as_float(value) for value in program.run(wanted, given))
     others = dict(zip(entry.needs, rest, strict=False))
-    if term.link in ("exp", "exp_neg"):
+    if term.link in AT_ZERO:
         origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
-        others["log_multiplier"] = jnp.log(program.run([parameter], {**given, base: origin})[0])
-        others["sign"] = jnp.asarray(1.0 if term.link == "exp" else -1.0, eta.dtype)
+        there = program.run([parameter], {**given, base: origin})[0]
+        others["log_multiplier"] = jnp.log(there) - math.log(AT_ZERO[term.link])
+        others["sign"] = jnp.asarray(-1.0 if term.link == "exp_neg" else 1.0, eta.dtype)
     weights = rest[len(entry.needs) :]
     eta, shape = eta.reshape(program.shape(parameter)), _summed_shape(site)
     if shape == site.shape and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):

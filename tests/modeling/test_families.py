@@ -121,6 +121,8 @@ def test_no_row_and_no_predictor_exceeds_the_constants(name):
         ("laplace", "score_bound", 1.25),
         ("logistic", "curvature_bound", 0.5 / 0.64),
         ("negative binomial", "score_bound", 9.0),
+        ("poisson softplus", "score_bound", 9.0),
+        ("exponential softplus", "score_bound", 9.0),
         ("soft laplace", "curvature_bound", 1 / 0.64),
         ("quantile", "score_bound", 0.9 / 0.8),
         ("truncated", "score_bound", 1.5 / 0.64),

@@ -140,5 +140,18 @@ CASES = {
     "gamma rate": Case(lambda eta: dist.Gamma(3.0, jnp.exp(eta)), Box(0.1, 9), "Gamma"),
     "exponential": Case(lambda eta: dist.Exponential(jnp.exp(-eta)), Box(0.1, 9), "Exponential"),
     "inverse gamma": Case(lambda eta: dist.InverseGamma(3.0, jnp.exp(eta)), Box(0.1, 9), "Gamma"),
+    "poisson softplus": Case(
+        lambda eta, exposure: dist.Poisson(exposure * jax.nn.softplus(eta)),
+        Counts(9),
+        "Poisson",
+        {"exposure": Box(0.5, 4)},
+    ),
+    "exponential softplus": Case(
+        lambda eta: dist.Exponential(jnp.log1p(jnp.exp(eta))), Box(0.1, 9), "Exponential"
+    ),
+    "gamma softplus": Case(lambda eta: dist.Gamma(3.0, jax.nn.softplus(eta) / 2), Box(0.1, 9), "Gamma"),
+    "negative binomial softplus": Case(
+        lambda eta: dist.NegativeBinomial2(jax.nn.softplus(eta), 2.5), Counts(9), "NegativeBinomial"
+    ),
     "weibull": Case(lambda eta: dist.Weibull(jnp.exp(eta), 1.7), Box(0.1, 9), "Weibull"),
 }
