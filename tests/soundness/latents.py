@@ -162,12 +162,14 @@ def _lkj(d: Draft) -> str:
     return d.let("w", f"({factor} @ {z})[:{d.size}]")
 
 
-def _wishart(d: Draft) -> str:
-    """Not always with enough degrees of freedom for its size."""
-    size, df = max(d.size, int(d.pick("2", "3"))), d.pick("4.0", "2.5", "1.5")
-    factor = d.latent("chol", f"dist.WishartCholesky({df}, jnp.eye({size}))")
-    z = d.latent("z", f"dist.Normal(0, 1).expand([{size}]).to_event(1)")
-    return d.let("w", f"({factor} @ {z})[:{d.size}]")
+def _wishart(df: str, least: int) -> Production:
+    def production(d: Draft) -> str:
+        size = max(d.size, least)
+        factor = d.latent("chol", f"dist.WishartCholesky({df}, jnp.eye({size}))")
+        z = d.latent("z", f"dist.Normal(0, 1).expand([{size}]).to_event(1)")
+        return d.let("w", f"({factor} @ {z})[:{d.size}]")
+
+    return production
 
 
 def _covariance(d: Draft) -> str:
@@ -236,7 +238,8 @@ COEFFICIENTS: dict[str, Production] = {
     "LocScaleReparam": _loc_scale_reparam,
     "horseshoe": _horseshoe,
     "LKJ": _lkj,
-    "WishartCholesky": _wishart,
+    "WishartCholesky": _wishart("4.0", 2),
+    "WishartCholesky of too few degrees of freedom": _wishart("1.5", 3),
     "Gaussian process": _gaussian_process,
     "low-rank Normal": _low_rank,
     "Dirichlet coefficients": _simplex,
@@ -248,7 +251,7 @@ COEFFICIENTS: dict[str, Production] = {
 
 def coefficients(d: Draft) -> str:
     """An expression of shape ``(size,)`` that is made of latents."""
-    if d.wild > 0 and d.chance(0.5):
+    if d.wild > 0 and d.chance(0.7):
         d.wild -= 1
         return d.take(COEFFICIENTS)
     return d.take(COMMON_COEFFICIENTS)

@@ -1,11 +1,11 @@
 """Each planted fault is found among the models of the default tier."""
 
-import itertools
 from dataclasses import replace
 
 import jax
 import pytest
 
+from private_mcmc.errors import UnsupportedModel
 from private_mcmc.modeling import read
 from private_mcmc.preflight import decision
 from tests.soundness.certified import judge, small
@@ -17,23 +17,25 @@ from tests.soundness.test_potentials import MODELS
 # A model in which the first text stands is read as if it were the second.
 MISREAD = {
     "another family": ("dist.Laplace(", "dist.Logistic("),
-    "another family of counts": ("dist.GammaPoisson(", "dist.NegativeBinomial2("),
     "another link": ("jax.nn.sigmoid(", "jax.scipy.special.ndtr("),
     "another parametrisation": ("logits=jax.nn.softmax(", "logits=("),
     "probabilities taken for log-odds": ("dist.Categorical(probs=", "dist.Categorical(logits="),
     "another link of a rate": ("jax.nn.softplus(", "jnp.exp("),
     "a weight left out": ("scale=weight", "scale=1.0"),
     "a mask left out": ("mask=seen == 1", "mask=True"),
-    "a constant weight left out": ("handlers.scale(scale=0.5)", "handlers.scale(scale=1.0)"),
-    "a subsample scaled up": ("dist.Bernoulli(logits=eta2[chosen])", "dist.Bernoulli(logits=3*eta2[chosen])"),
-    "a hierarchy taken for a prior": ("HalfCauchy(1.0)", "HalfNormal(1.0)"),
+    "a subsample scaled up": ("[chosen]), obs", "[chosen] * 3), obs"),
+    "a hierarchy taken for a prior": ("dist.HalfCauchy(", "dist.HalfNormal("),
 }
 
 
 def found(written, tamper):
-    """What the fuzzer says of a model that is read with a fault."""
+    """What the fuzzer says of a model that is read with a fault, if it is read."""
     with jax.enable_x64(True):
-        return fault_of(tamper(written), written)
+        try:
+            row_model = tamper(written)
+        except UnsupportedModel:
+            return None
+        return fault_of(row_model, written)
 
 
 def models_with(text):
@@ -48,7 +50,7 @@ def test_a_model_that_is_read_as_another_is_found(fault):
         other = replace(written, source=written.source.replace(true, false))
         return read(other.model, other.rows, n=4)
 
-    assert any(found(written, tamper) for written in itertools.islice(models_with(true), 2))
+    assert any(found(written, tamper) for written in models_with(true))
 
 
 def changed(written, **change):
@@ -65,8 +67,7 @@ def without_jacobian(row_model):
 
 
 def called_proper(row_model):
-    sites = tuple(replace(site, proper=True) for site in row_model.prior.sites)
-    return replace(row_model.prior, sites=sites)
+    return replace(row_model.prior, proper=True)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,7 @@ def called_proper(row_model):
     ids=["Jacobian dropped", "rows counted twice", "flat called proper", "Wishart called proper"],
 )
 def test_a_term_that_is_wrong_is_found(text, change):
-    models = itertools.islice(models_with(text), 2)
-    assert any(found(written, lambda w: changed(w, **change)) for written in models)
+    assert any(found(written, lambda w: changed(w, **change)) for written in models_with(text))
 
 
 @pytest.mark.parametrize("fault", [{"gradient": 0.5}, {"strong_convexity": 4.0}], ids="wrong {}".format)
