@@ -246,7 +246,8 @@ def _is_affine(transform: Any) -> bool:
     numbers = (transform.loc, transform.scale)
     if any(isinstance(number, jax.core.Tracer) for number in numbers):
         return False
-    return bool(np.all(np.isfinite(numbers[0])) and np.all(np.isfinite(numbers[1]) & (numbers[1] != 0)))
+    shift, factor = (np.asarray(number) for number in numbers)
+    return bool(np.all(np.isfinite(shift)) and np.all(np.isfinite(factor) & (factor != 0)))
 
 
 def _has_tracers(support: Any) -> bool:

@@ -146,7 +146,7 @@ _FAMILIES: Mapping[str, _Family] = {
     **{
         f"{kind}({base})": {**_inside("base", _SCALARS[base]), **dict.fromkeys(ends, _real)}
         for kind, ends in _TRUNCATED.items()
-        for base in ("Normal", "Cauchy", "Laplace", "Logistic", "SoftLaplace", "StudentT")
+        for base in ("Normal", "Cauchy", "Laplace", "Logistic", "SoftLaplace")
     },
     **{
         f"MixtureSameFamily({name})": {**_inside("component", family), "weights": _weights}

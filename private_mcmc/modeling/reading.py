@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.modeling.agreement import Reading, refuse_misread
 from private_mcmc.modeling.anatomy import Anatomy, Observation, Site
 from private_mcmc.modeling.constants import RowConstants, row_constants
 from private_mcmc.modeling.coupling import COUNT, refuse_coupled_rows
@@ -26,7 +27,7 @@ from private_mcmc.modeling.refusals import (
 )
 from private_mcmc.modeling.rows import Rows
 from private_mcmc.modeling.structure import Structure, find_structure, locate
-from private_mcmc.modeling.tracing import Model, discover, terms
+from private_mcmc.modeling.tracing import Model, discover, own_potentials, terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,14 +105,20 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         prior = prior_constants(program, one.latents)
         constants = row_constants(program, rows, several, one.observations)
         free = _data_free_outputs(program, one)
+        row_loss = functools.partial(_row_loss, view, structure)
+        prior_potential = functools.partial(_neg_log_prior, view, one, prior)
+        refuse_misread(
+            Reading(one, rows, row_loss, prior_potential, several, constants, prior),
+            own_potentials(model, public, one),
+        )
     return RowModel(
         rows=rows,
         dim=one.dim,
         sites=tuple(one.latents),
         observations=tuple(one.observations),
         names=_names(one.latents),
-        neg_log_prior=functools.partial(_neg_log_prior, view, one, prior),
-        row_loss=functools.partial(_row_loss, view, structure),
+        neg_log_prior=prior_potential,
+        row_loss=row_loss,
         constrain=functools.partial(_constrain, view, free),
         predictor=single,
         predictors=several,

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
+from numpyro.infer.util import potential_energy
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
@@ -136,6 +137,26 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
                 out[f"weight:{name}:mask{index}"] = jnp.asarray(mask)
         out["loss"] = -sum(value for key, value in out.items() if key.startswith("row:"))
         return out
+
+    return function
+
+
+def own_potentials(
+    model: Model, model_args: Mapping[str, Any], anatomy: Anatomy
+) -> Callable[[jax.Array, Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
+    """``(θ, row) ↦`` NumPyro's own potential energy: of the observed sites on one row, and of the latents.
+
+    A way to the model's density apart from ``terms``, to check it by.
+    """
+    observed = [site.name for site in anatomy.observations]
+
+    def function(theta: jax.Array, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        free = {site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in anatomy.latents}
+        given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
+        with handlers.seed(rng_seed=0), _Whole(Anatomy()):
+            whole = potential_energy(model, (), given, free)
+            prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
+        return whole - prior, prior
 
     return function
 
