@@ -6,7 +6,7 @@ The check makes sure that this is also what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,6 +22,8 @@ from private_mcmc.modeling.rows import Rows
 Data: TypeAlias = Mapping[str, np.ndarray]
 
 COUNT = 7
+# Of the rows, so many must move with the parameters: masks and weights may switch rows off.
+_ACTIVE, _ATTEMPTS = 3, 12
 _SCALES = (0.0, 0.3, 1.0, 3.0)
 _TOLERANCE = 1e-7
 
@@ -40,8 +42,9 @@ class _Programs:
         rows = ({name: column[i : i + 1] for name, column in data.items()} for i in range(COUNT))
         return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0] for row in rows])
 
-    def differ(self, key: str, theta: np.ndarray, data: Data) -> bool:
-        whole, alone = self.whole(key, theta, data), self.alone(key, theta, data)
+    def differ(self, key: str, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
+        whole = self.whole(key, theta, data)
+        alone = self.alone(key, theta, data) if alone is None else alone
         summed = float(alone.sum())
         if not (np.isfinite(whole) and np.isfinite(summed)):
             # Both may overflow together (an unbounded column under exp); never one alone.
@@ -58,19 +61,31 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, anatomy: Anatom
         DoThisInstead: where they differ; the message names the site and the columns that couple rows.
     """
     programs = _Programs(one, many)
-    data = {name: np.asarray(column) for name, column in rows.synthetic(jax.random.key(0), COUNT).items()}
     draws = np.random.default_rng(0).normal(size=(len(_SCALES), anatomy.dim))
     thetas = [scale * draw for scale, draw in zip(_SCALES, draws, strict=True)]
     for site in anatomy.observations:
-        key = f"row:{site.name}"
-        if any(programs.differ(key, theta, data) for theta in thetas):
-            raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), anatomy))
-        if not any(np.isfinite(programs.whole(key, theta, data)) for theta in thetas):
+        key, finite = f"row:{site.name}", False
+        moves = "theta" in one.reads([one.outputs[key]])
+        for data in _made_up(rows):
+            alone = np.stack([programs.alone(key, theta, data) for theta in thetas])
+            pairs = zip(thetas, alone, strict=True)
+            if any(programs.differ(key, theta, data, terms) for theta, terms in pairs):
+                raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), anatomy))
+            finite |= bool(np.any(np.all(np.isfinite(alone), axis=1)))
+            if not moves or np.sum(np.any(alone != alone[0], axis=0)) >= _ACTIVE:
+                break
+        if not finite:
             raise DoThisInstead(
                 f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
                 "the domains of its columns so that every row is possible under the model (an outcome that "
                 "must be positive: a Box that begins above 0)."
             )
+
+
+def _made_up(rows: Rows) -> Iterator[Data]:
+    for attempt in range(_ATTEMPTS):
+        drawn = rows.synthetic(jax.random.key(attempt), COUNT)
+        yield {name: np.asarray(column) for name, column in drawn.items()}
 
 
 def _coupling(programs: _Programs, key: str, thetas: list[np.ndarray], data: Data) -> list[str]:

@@ -1,0 +1,73 @@
+"""One model of the grammar against NumPyro, and what became of many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import jax
+import numpy as np
+
+from private_mcmc.errors import UnsupportedModel
+from private_mcmc.modeling import RowModel, read
+from tests.soundness.grammar import Written, write
+from tests.soundness.oracle import compare, draw_rows
+
+_ROWS = 4
+_SPREADS = np.array([[0.3], [1.0], [2.5], [0.7]])
+
+
+@dataclass
+class Tally:
+    """What became of the models.
+
+    Attributes:
+        read: seeds of models that were read, and agree with NumPyro.
+        refused: the reason for every seed refused.
+        wrong: what is wrong with a model that was read, by seed.
+        productions: how often each was part of a model that was read.
+    """
+
+    read: list[int] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    wrong: dict[int, str] = field(default_factory=dict)
+    productions: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def share_read(self) -> float:
+        seen = len(self.read) + len(self.wrong)
+        return seen / max(seen + len(self.refused), 1)
+
+
+def fuzz(seeds: Iterable[int]) -> Tally:
+    """Read the model of every seed and compare it."""
+    tally = Tally()
+    for seed in seeds:
+        written = write(seed)
+        with jax.enable_x64(True):
+            try:
+                row_model = read(written.model, written.rows, n=_ROWS)
+            except UnsupportedModel as error:
+                tally.refused[seed] = str(error)
+                continue
+            fault = fault_of(row_model, written)
+        tally.productions.update(set(written.productions))
+        if fault is None:
+            tally.read.append(seed)
+        else:
+            tally.wrong[seed] = f"{fault}\n{written}"
+    return tally
+
+
+def fault_of(row_model: RowModel, written: Written) -> str | None:
+    """What is wrong with what was read, in words, or ``None``."""
+    rng = np.random.default_rng(written.seed)
+    data = draw_rows(written.rows, _ROWS, rng)
+    thetas = rng.normal(size=(len(_SPREADS), row_model.dim)) * _SPREADS
+    found = compare(row_model, written.whole, data, thetas, int(rng.integers(_ROWS)))
+    if not found.agrees(single=written.single):
+        return f"not NumPyro's density: {found}"
+    if row_model.prior.proper and not (found.integrates and found.points):
+        return "an improper prior is called proper"
+    return None
