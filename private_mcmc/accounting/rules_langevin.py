@@ -12,18 +12,38 @@ Constants = Mapping[str, Any]
 Line = tuple[float, float]
 
 _SLACK = 1e-9
+_MOST_STEPS = 2 * 10**7
 
 
 def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
     """Every curve that the recorded bounds justify."""
-    if not all(c[name] >= 1 for name in ("num_steps", "num_chains", "num_rows", "condition_number")):
-        raise ValueError("there is at least one step, chain and row")
-    if not all(value > 0 for value in (c["clip"], c["temper"], c["noise_ratio"], *_sizes(c))):
-        raise ValueError("clip, temper, noise and step sizes are positive")
+    _check_together(c)
     change, row = _changes(adjacency, c)
     if not math.isclose(_two_rows(adjacency) * _exact_row(c) + _rounding(c), c["sensitivity"], rel_tol=1e-12):
         return []
     return [_curve(adjacency, c, change, row, record) for record in c["bounds"]]
+
+
+def _check_together(c: Constants) -> None:
+    """Refuse constants that are each fine and cannot be those of one run."""
+    steps, rows, batch = c["num_steps"], c["num_rows"], c["batch"]
+    if isinstance(c["step_size"], tuple) and len(c["step_size"]) != steps:
+        raise ValueError("every step has a size")
+    if isinstance(c["release"], tuple) and c["release"][-1] > steps:
+        raise ValueError("only steps of the run are released")
+    for low, high, convex in (
+        (c["strong_convexity"], c["smoothness"], c["convex"]),
+        (c["prior_strong_convexity"], c["prior_smoothness"], c.get("prior_convex", True)),
+    ):
+        if not low <= high or (low > 0 and not convex):
+            raise ValueError("strong convexity means convex, and is at most the smoothness")
+    if batch is not None:
+        scheme, rate, size = batch["scheme"], batch["rate"], batch["size"]
+        has_rate, has_size = scheme in ("poisson", "truncated_poisson"), scheme != "poisson"
+        if (rate is not None, size is not None) != (has_rate, has_size) or rate == 0:
+            raise ValueError("a batch has the rate and the size that its scheme needs")
+        if has_size and (size > rows or (scheme == "cyclic" and rows % size)):
+            raise ValueError("batches have at most all rows, and a pass is whole batches")
 
 
 def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapping[str, Any]) -> Record:
@@ -70,6 +90,8 @@ def _exact_row(c: Constants) -> float:
 
 def _rounding(c: Constants) -> float:
     count, unit = _summed(c), 2.0**-53
+    if not count * unit < 0.5:
+        raise ValueError("float64 sums of so many rows carry no useful bound")
     return 2 * _exact_row(c) * count * math.sqrt(c["condition_number"]) * count * unit / (1 - count * unit)
 
 
@@ -86,7 +108,19 @@ def _changes(adjacency: str, c: Constants) -> tuple[float, float]:
 
 def _sizes(c: Constants) -> tuple[float, ...]:
     given = c["step_size"]
+    if not c["num_steps"] <= _MOST_STEPS:
+        raise ValueError("more steps than are recomputed one by one")
     return given if isinstance(given, tuple) else (given,) * c["num_steps"]
+
+
+def _used_sizes(c: Constants) -> Counter[float]:
+    """How often each step size occurs up to the last released step."""
+    last = _ends(c)[-1]
+    return (
+        Counter(c["step_size"][:last])
+        if isinstance(c["step_size"], tuple)
+        else Counter({c["step_size"]: last})
+    )
 
 
 def _ends(c: Constants) -> tuple[int, ...]:
@@ -105,6 +139,11 @@ def _passes(c: Constants) -> int:
 
 def _path_square(c: Constants, change: float) -> float:
     passes = _passes(c)
+    if passes == 1:
+        squares = (
+            (size * change) ** 2 / (2 * size * c["noise_ratio"]) * n for size, n in _used_sizes(c).items()
+        )
+        return math.fsum(squares)
     totals = [0.0] * passes
     for step, size in enumerate(_sizes(c)[: _ends(c)[-1]]):
         totals[step % passes] += (size * change) ** 2 / (2 * size * c["noise_ratio"])
@@ -157,6 +196,10 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
         raise ValueError("the row is used in every step")
     variances = [2 * size * c["noise_ratio"] for size in sizes]
     first = stretch["first"]
+    if not first < steps:
+        raise ValueError("the bound starts after the last step")
+    if stretch["from_diameter"] and not c["diameter"] < math.inf:
+        raise ValueError("there is no projection")
     start = c["diameter"] if stretch["from_diameter"] else 0.0
     maps = [table[size, used] for size, used in zip(sizes, on, strict=True)][first:]
     resting = [size * change * used for size, used in zip(sizes, on, strict=True)][first:]
@@ -250,6 +293,8 @@ def _sampled(pair: str, rate: float, ratio: float, steps: int) -> Record:
 
 def _sampled_path(adjacency: str, c: Constants, row: float, record: Mapping[str, Any]) -> Record:
     pair, rate = _pair(adjacency, c)
+    if record["pair"] != pair:
+        raise ValueError("the pair is not that of these batches")
     charged = _charged(c, row, record)
     return _one([_sampled(pair, rate, ratio, count * c["num_chains"]) for ratio, count in charged])
 
@@ -273,7 +318,9 @@ def _one(pieces: list[Record]) -> Record:
 
 def _charged(c: Constants, row: float, record: Mapping[str, Any]) -> list[tuple[float, int]]:
     """The recorded ratios and counts, if they charge every step at least its ratio."""
-    needed = Counter(_row_ratio(c, row, size) for size in _sizes(c)[: _ends(c)[-1]])
+    needed: Counter[float] = Counter()
+    for size, count in _used_sizes(c).items():
+        needed[_row_ratio(c, row, size)] += count
     charged = list(record["steps"])
     if sum(count for _, count in charged) != needed.total():
         raise ValueError("the charged steps are not all steps")
@@ -295,12 +342,11 @@ def _sampled_last(adjacency: str, c: Constants, row: float, record: Mapping[str,
     rho = max(1 - size * mu, size * smooth - 1)
     variance, ratio = 2 * size * c["noise_ratio"], _row_ratio(c, row, size)
     push = ratio * math.sqrt(variance) * (2 if pair == "replace_one" else 1)
-    distance = 0.0
-    for _ in range(record["first"]):
-        distance = min(rho * distance + push, c["diameter"])
-    togo, spread = c["num_steps"] - record["first"], 0.0
+    togo, spread, distance = c["num_steps"] - record["first"], 0.0, 0.0
     if togo < 1:
         raise ValueError("the bound starts after the last step")
+    for _ in range(record["first"]):
+        distance = min(rho * distance + push, c["diameter"])
     for _ in range(togo):
         distance, spread = rho * distance, rho * rho * spread + variance
     steps = _sampled(pair, rate, ratio / math.sqrt(record["share"]), togo * c["num_chains"])
