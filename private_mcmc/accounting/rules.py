@@ -80,6 +80,8 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     options = [part["curves"] for part in parts]
     found = []
     for indices in c["choices"]:
+        if not all(index < len(curves) for curves, index in zip(options, indices, strict=True)):
+            raise ValueError("a choice is of a curve that the part has")
         choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
         failures = [curve["failure"] for curve in choice if curve["kind"] == "unless"]
         choice = [curve["inner"] if curve["kind"] == "unless" else curve for curve in choice]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 Record = dict[str, Any]
@@ -164,16 +165,15 @@ def _lines(size: float, c: Constants, change: float) -> list[Line]:
     return found
 
 
-def _stretches_square(c: Constants, change: float, stretches: Iterable[Mapping[str, Any]]) -> float:
+def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[str, Any]]) -> float:
     if c["release"] == "path":
         raise ValueError("the path has no hidden states")
+    if tuple(accumulate(stretch["steps"] for stretch in stretches)) != _ends(c):
+        raise ValueError("the stretches do not end at the released steps")
     sizes, total, begin = _sizes(c), 0.0, 0
     known: dict[Any, float] = {}
-    ends = iter(_ends(c))
     for stretch in stretches:
         end = begin + stretch["steps"]
-        if end != next(ends):
-            raise ValueError("the stretches do not end at the released steps")
         key = (
             sizes[begin:end],
             tuple(sorted((k, v) for k, v in stretch.items() if k != "shifts")),
@@ -183,8 +183,6 @@ def _stretches_square(c: Constants, change: float, stretches: Iterable[Mapping[s
             known[key] = _stretch_square(c, change, sizes[begin:end], stretch)
         total += known[key]
         begin = end
-    if next(ends, None) is not None:
-        raise ValueError("a released step has no stretch")
     return total
 
 

@@ -84,7 +84,7 @@ def _check(record: Any) -> None:
             raise DeclarationError(f"part {index} speaks of adjacency {part['adjacency']!r}.")
     try:
         lost = missing(rule.lines(adjacency, constants), argument["assumptions"])
-        wanted = _quietly(rule.curves, adjacency, constants, parts)
+        wanted = [] if lost is not None else _quietly(rule.curves, adjacency, constants, parts)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DeclarationError(
             f"rule {name!r}: the constants are incomplete or contradict each other ({error!r})."
