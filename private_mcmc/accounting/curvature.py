@@ -26,12 +26,14 @@ class Curvature:
     factor: ``strong_convexity`` is then the prior's, ``smoothness`` that of the largest batch.
 
     Attributes:
-        strong_convexity: ``μ``, of ``U_D``.
-        smoothness: ``L``, of ``U_D``.
-        prior_strong_convexity: ``μ_K``, of the prior side ``K``.
-        prior_smoothness: ``L_K``.
+        strong_convexity: ``μ``, of ``U_D``; 0 proves nothing, not even that ``U_D`` is convex.
+        smoothness: ``L``, of ``U_D``: the gradient's Lipschitz constant, so a bound on **both** ends of the
+            Hessian wherever convexity is not proved.
+        prior_strong_convexity: ``μ_K``, of the prior side ``K``; 0 proves nothing.
+        prior_smoothness: ``L_K``, two-sided like ``smoothness``.
         convex: ``U_D`` is convex; implied by ``strong_convexity > 0``.
         gradient_bound: ``B ≥ |w Σ ∇v_i|_*``.
+        prior_convex: ``K`` is convex; implied by ``prior_strong_convexity > 0``.
         source: where the proof is, in words.
 
     Raises:
@@ -44,6 +46,7 @@ class Curvature:
     prior_smoothness: float = math.inf
     convex: bool = False
     gradient_bound: float = math.inf
+    prior_convex: bool = False
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -60,3 +63,5 @@ class Curvature:
             raise DeclarationError("strong convexity must be finite.")
         if self.strong_convexity > 0 and not self.convex:
             object.__setattr__(self, "convex", True)
+        if self.prior_strong_convexity > 0 and not self.prior_convex:
+            object.__setattr__(self, "prior_convex", True)

@@ -55,6 +55,7 @@ def langevin(
     convex: bool = False,
     prior_strong_convexity: float = 0.0,
     prior_smoothness: float = math.inf,
+    prior_convex: bool = False,
     gradient_bound: float = math.inf,
 ) -> Modulus:
     """The least modulus that the constants prove for ``Φ_D(x) = x − γM∇U_D(x)``, all adjacent ``D, D'``.
@@ -64,11 +65,14 @@ def langevin(
     ======================================================  ==================================
     convex, ``L``-smooth, ``μ``-strongly convex             ``max(|1−γμ|, |1−γL|) z + γΔ``
     ``L``-smooth                                            ``(1+γL) z + γΔ``
-    ``K`` convex, ``L_K``-smooth, ``|∇V_D|_* ≤ B``          ``ρ_K z + 2γB``
+    ``K`` convex, ``L_K``-smooth, ``|∇V_D|_* ≤ B``          ``max(|1−γμ_K|, |1−γL_K|) z + 2γB``
+    ``K`` ``L_K``-smooth, ``|∇V_D|_* ≤ B``                  ``(1+γL_K) z + 2γB``
     nothing                                                 ``φ(0) = γΔ`` only
     ======================================================  ==================================
 
-    The pointwise minimum of all rows that apply is returned.
+    The pointwise minimum of all rows that apply is returned. ``L``-smooth means that the gradient is
+    ``L``-Lipschitz: without convexity the Hessian lies between ``−L`` and ``L``. A potential is taken to be
+    convex only where that is said, or where its strong convexity is positive.
 
     Assumptions:
         the constants are proved for every data set of the domain, in the metric of ``M``.
@@ -90,15 +94,18 @@ def langevin(
     push = up(step_size * sensitivity)
     parts: list[Modulus] = [Point(push)]
     if math.isfinite(smoothness):
-        if convex or strong_convexity > 0:
-            gap = contraction_gap(step_size, strong_convexity, smoothness)
-            parts.append(Affine(gap, push))
-        else:
-            parts.append(Affine(-up(step_size * smoothness), push))
+        parts.append(Affine(_gap(step_size, strong_convexity, smoothness, convex), push))
     if math.isfinite(gradient_bound) and math.isfinite(prior_smoothness):
-        gap = contraction_gap(step_size, prior_strong_convexity, prior_smoothness)
+        gap = _gap(step_size, prior_strong_convexity, prior_smoothness, prior_convex)
         parts.append(Affine(gap, up(2 * step_size * gradient_bound)))
     return _simplest(parts)
+
+
+def _gap(step_size: float, strong_convexity: float, smoothness: float, convex: bool) -> float:
+    """``1 − ρ`` of the gradient step of a function, rounded down: ``−γL`` where it may bend both ways."""
+    if convex or strong_convexity > 0:
+        return contraction_gap(step_size, strong_convexity, smoothness)
+    return -up(step_size * smoothness)
 
 
 def _simplest(parts: list[Modulus]) -> Modulus:

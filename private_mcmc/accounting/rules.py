@@ -160,7 +160,12 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
         known = run["argument"]["constants"]
         ceiling = known["prior_strong_convexity"] + known["temper"] * lower
         # A path needs no convexity; hidden states rest on the prior's and on what was tested.
-        if known["release"] != "path" and not known["strong_convexity"] <= ceiling * (1 + 1e-12):
+        if known["release"] == "path":
+            continue
+        # Where K is not convex, what it bends down may outweigh what the rows bend up.
+        if not (known["prior_strong_convexity"] > 0 or known.get("prior_convex") is True):
+            return []
+        if not known["strong_convexity"] <= ceiling * (1 + 1e-12):
             return []
     return [{"kind": "unless", "inner": curve, "failure": float(c["failure"])} for curve in part["curves"]]
 

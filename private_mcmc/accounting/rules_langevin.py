@@ -152,17 +152,30 @@ def _path_square(c: Constants, change: float) -> float:
 
 
 def _lines(size: float, c: Constants, change: float) -> list[Line]:
-    """``(ρ, s)`` of every line ``ρz + s`` that the constants put above the cross modulus."""
-    found = []
-    mu, smooth = c["strong_convexity"], c["smoothness"]
-    if smooth < math.inf:
-        convex = c["convex"] or mu > 0
-        found.append((max(1 - size * mu, size * smooth - 1) if convex else 1 + size * smooth, size * change))
-    mu, smooth = c["prior_strong_convexity"], c["prior_smoothness"]
-    bound = min(c["gradient_bound"], _exact_row(c) * (1 + 1e-10) * _summed(c))
-    if smooth < math.inf and bound < math.inf:
-        found.append((max(1 - size * mu, size * smooth - 1), 2 * size * bound))
-    return found
+    """``(ρ, s)`` of every line ``ρz + s`` that the constants put above the cross modulus.
+
+    ``x − γ∇F(x)`` is ``ρ``-Lipschitz with ``ρ = sup |1 − γh|`` over the eigenvalues ``h`` that the Hessian of
+    ``F`` may have. ``Φ_D(x) − Φ_{D'}(y)`` is that of ``F = U_D`` and a change of data at one point, or that
+    of ``F = K`` and two data gradients of norm at most ``B``.
+    """
+    whole = _eigenvalues(c["strong_convexity"], c["smoothness"], c["convex"] is True)
+    # Records older than the field say that K is convex by its strong convexity only.
+    prior_convex = c.get("prior_convex") is True
+    prior = _eigenvalues(c["prior_strong_convexity"], c["prior_smoothness"], prior_convex)
+    bound = min(c["gradient_bound"], _exact_row(c) * (1 + 1e-10) * _summed(c)) + _rounding(c) / 2
+    found = [(whole, size * change), (prior, 2 * size * bound)]
+    return [
+        (max(abs(1 - size * low), abs(1 - size * high)), shift)
+        for (low, high), shift in found
+        if high < math.inf and shift < math.inf
+    ]
+
+
+def _eigenvalues(strong_convexity: float, smoothness: float, convex: bool) -> tuple[float, float]:
+    """The interval of a Hessian's eigenvalues: from ``−L`` where nothing says that the function is convex."""
+    if not 0 <= strong_convexity <= smoothness:
+        raise ValueError("need 0 ≤ μ ≤ L")
+    return (strong_convexity if convex or strong_convexity > 0 else -smoothness), smoothness
 
 
 def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[str, Any]]) -> float:

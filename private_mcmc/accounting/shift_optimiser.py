@@ -239,10 +239,10 @@ class _Search:
         inner = z[:-1]
         slopes = np.asarray(self.phi.tangent(inner)[0])
         bump = 1e-6 * inner + 1e-300
-        bend = np.maximum((np.asarray(self.phi.tangent(inner + bump)[0]) - slopes) / bump, 0.0)
         weighted = (np.maximum(self.phi.value(inner) - z[1:], 0.0)) / self.variances
-        # A modulus with an infinite slope at zero gives 0·∞ there: such a shift stays where it is.
+        # A modulus with an infinite slope at zero gives 0·∞ or ∞ − ∞ there: such a shift stays where it is.
         with np.errstate(invalid="ignore"):
+            bend = np.fmax((np.asarray(self.phi.tangent(inner + bump)[0]) - slopes) / bump, 0.0)
             gradient = weighted[1:] * slopes[1:] - weighted[:-1]
             curved = weighted[1:] * bend[1:]
         free = np.isfinite(gradient) & ((inner[1:] > 0) | (gradient < 0))

@@ -8,7 +8,14 @@ from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.metric import noise_ratio
 from private_mcmc.accounting.moduli import langevin
 from private_mcmc.accounting.modulus import Modulus
-from private_mcmc.accounting.sensitivity import CLIP_SLACK, batch_factor, rows_summed, sensitivity
+from private_mcmc.accounting.rounding import up
+from private_mcmc.accounting.sensitivity import (
+    CLIP_SLACK,
+    batch_factor,
+    rounding_allowance,
+    rows_summed,
+    sensitivity,
+)
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Schedule
 
@@ -67,10 +74,11 @@ def largest_change(schedule: Schedule) -> float:
 
 
 def gradient_bound(schedule: Schedule, curvature: Curvature) -> float:
-    """``B``: the least of what is proved and what the clip enforces on every batch's scaled sum."""
+    """``B``: the least of what is proved and what the clip enforces on every batch's scaled sum, as computed."""
     enforced = schedule.temper * batch_factor(schedule) * rows_summed(schedule) * schedule.clip
     # All rows may use the slack of their clip: together that is more than the rounding slack covers.
-    return min(curvature.gradient_bound, enforced * (1 + CLIP_SLACK) * (1 + 2.0**-50))
+    exact = min(curvature.gradient_bound, enforced * (1 + CLIP_SLACK) * (1 + 2.0**-50))
+    return up(exact + rounding_allowance(schedule) / 2)
 
 
 def modulus(schedule: Schedule, curvature: Curvature, step_size: float, change: float) -> Modulus:
@@ -83,5 +91,6 @@ def modulus(schedule: Schedule, curvature: Curvature, step_size: float, change: 
         convex=curvature.convex,
         prior_strong_convexity=curvature.prior_strong_convexity,
         prior_smoothness=curvature.prior_smoothness,
+        prior_convex=curvature.prior_convex,
         gradient_bound=gradient_bound(schedule, curvature),
     )

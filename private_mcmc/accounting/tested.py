@@ -74,8 +74,8 @@ class CurvatureFloor:
 
     def strengthen(self, curvature: Curvature, temper: float) -> Curvature:
         """``curvature`` with ``μ`` raised by ``w·λ_low``: for a run on ``K``, clip and metric as tested."""
-        if not curvature.convex:
-            raise DeclarationError("tested curvature adds to a potential that is known to be convex.")
+        if not (curvature.convex and curvature.prior_convex):
+            raise DeclarationError("tested curvature adds to a prior and rows that are known to be convex.")
         found = (curvature.strong_convexity + temper * self.lower) * _DOWN
         return replace(
             curvature,

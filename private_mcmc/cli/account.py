@@ -26,6 +26,7 @@ Smoothness = Annotated[float, typer.Option(help="L of every potential (of every 
 Convex = Annotated[bool, typer.Option(help="every potential is convex")]
 PriorStrongConvexity = Annotated[float, typer.Option(help="μ_K of the prior side")]
 PriorSmoothness = Annotated[float, typer.Option(help="L_K of the prior side")]
+PriorConvex = Annotated[bool, typer.Option(help="the prior side is convex; without it L_K bounds both ends")]
 GradientBound = Annotated[float, typer.Option(help="B: bound on the whole data gradient")]
 Diameter = Annotated[float, typer.Option(help="of the set projected on after every step")]
 NumChains = Annotated[int, typer.Option(help="independent chains, all released")]
@@ -50,6 +51,7 @@ def ula(
     convex: Convex = False,
     prior_strong_convexity: PriorStrongConvexity = 0.0,
     prior_smoothness: PriorSmoothness = math.inf,
+    prior_convex: PriorConvex = False,
     gradient_bound: GradientBound = math.inf,
     diameter: Diameter = math.inf,
     num_chains: NumChains = 1,
@@ -64,7 +66,13 @@ def ula(
     from private_mcmc import accounting
 
     curvature = accounting.Curvature(
-        strong_convexity, smoothness, prior_strong_convexity, prior_smoothness, convex, gradient_bound
+        strong_convexity,
+        smoothness,
+        prior_strong_convexity,
+        prior_smoothness,
+        convex,
+        gradient_bound,
+        prior_convex,
     )
     schedule = chain_schedule(
         curvature,
@@ -94,6 +102,7 @@ def sgld(
     convex: Convex = False,
     prior_strong_convexity: PriorStrongConvexity = 0.0,
     prior_smoothness: PriorSmoothness = math.inf,
+    prior_convex: PriorConvex = False,
     gradient_bound: GradientBound = math.inf,
     diameter: Diameter = math.inf,
     num_chains: NumChains = 1,
@@ -107,7 +116,13 @@ def sgld(
     from private_mcmc import accounting
 
     curvature = accounting.Curvature(
-        strong_convexity, smoothness, prior_strong_convexity, prior_smoothness, convex, gradient_bound
+        strong_convexity,
+        smoothness,
+        prior_strong_convexity,
+        prior_smoothness,
+        convex,
+        gradient_bound,
+        prior_convex,
     )
     schedule = chain_schedule(
         curvature,
@@ -176,6 +191,7 @@ def expectation(
     convex: Convex = False,
     prior_strong_convexity: PriorStrongConvexity = 0.0,
     prior_smoothness: PriorSmoothness = math.inf,
+    prior_convex: PriorConvex = False,
     gradient_bound: GradientBound = math.inf,
     diameter: Diameter = math.inf,
     adjacency: Relation = "replace_one",
@@ -190,7 +206,13 @@ def expectation(
     from private_mcmc import accounting
 
     curvature = accounting.Curvature(
-        strong_convexity, smoothness, prior_strong_convexity, prior_smoothness, convex, gradient_bound
+        strong_convexity,
+        smoothness,
+        prior_strong_convexity,
+        prior_smoothness,
+        convex,
+        gradient_bound,
+        prior_convex,
     )
     if batch_size is not None and num_rows is None:
         raise DeclarationError("--batch-size needs --num-rows.")

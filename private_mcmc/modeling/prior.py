@@ -83,7 +83,7 @@ class PriorConstants:
         """
         if self.hessian is not None:
             lower, upper = _extremes(self.hessian, preconditioner)
-            return max(lower, 0.0), max(upper, 0.0)
+            return max(lower, 0.0), max(-lower, upper)
         lowest = _extremes(self.lower, preconditioner)[0] if self.convex else 0.0
         bounded = bool(np.all(np.isfinite(self.lower)) and np.all(np.isfinite(self.upper)))
         largest = np.maximum(np.abs(self.lower), np.abs(self.upper))

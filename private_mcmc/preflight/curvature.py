@@ -70,6 +70,7 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         smoothness=(prior_smooth + total) * _UP,
         prior_strong_convexity=prior_mu,
         prior_smoothness=prior_smooth,
+        prior_convex=row_model.prior.convex,
         convex=convex_rows and row_model.prior.convex,
         gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * _UP,
         source=rows.why,

@@ -1,0 +1,98 @@
+"""A record says whether the prior is convex; what rests on more than it says does not verify."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import pytest
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.moduli import langevin
+from private_mcmc.accounting.modulus import Affine
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Batch, Schedule
+
+STEP, SMOOTH = 0.05, 8.0
+
+
+def schedule(**changes) -> Schedule:
+    options = {
+        "adjacency": "replace_one",
+        "num_rows": 2,
+        "dim": 1,
+        "step_size": STEP,
+        "num_steps": 4000,
+        "clip": 1.0,
+        "release": "last",
+        "diameter": 0.4,
+    }
+    return Schedule(**(options | changes))
+
+
+def record(curvature: acc.Curvature, **changes) -> dict:
+    return json.loads(json.dumps(acc.run(schedule(**changes), curvature).to_dict()))
+
+
+CONVEX_PRIOR = acc.Curvature(prior_smoothness=SMOOTH, prior_convex=True)
+PATTERNS = {
+    "every step": {},
+    "varying steps": {"step_size": tuple(STEP / (1 + k / 200) for k in range(400)), "num_steps": 400},
+    "declared states": {"release": (1500, 4000)},
+    "cyclic": {"batch": Batch(scheme="cyclic", size=1), "num_steps": 400},
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_bound_that_rests_on_a_convex_prior_needs_a_record_that_says_so(name: str) -> None:
+    found = record(CONVEX_PRIOR, **PATTERNS[name])
+    path = acc.run(schedule(**PATTERNS[name])).gdp
+    assert found["curves"][-1]["m"] < path * 0.9
+    assert acc.verify(found)
+    assert found["argument"]["constants"]["prior_convex"] is True
+    for value in (False, None, 0, 1, "yes", "absent"):
+        other = copy.deepcopy(found)
+        other["argument"]["constants"]["prior_convex"] = value
+        if value == "absent":  # as in records written before there was the field
+            del other["argument"]["constants"]["prior_convex"]
+        assert not acc.verify(other)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_record_without_the_field_says_it_by_strong_convexity(name: str) -> None:
+    known = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=SMOOTH)
+    assert known.prior_convex
+    found = record(known, **PATTERNS[name])
+    del found["argument"]["constants"]["prior_convex"]
+    assert acc.verify(found)
+
+
+def test_without_convexity_the_step_expands_by_the_whole_of_the_smoothness() -> None:
+    convex = langevin(STEP, 1.0, prior_smoothness=SMOOTH, prior_convex=True, gradient_bound=3.0)
+    bent = langevin(STEP, 1.0, prior_smoothness=SMOOTH, gradient_bound=3.0)
+    assert [1 - float(part.gap) for part in convex.parts if isinstance(part, Affine)] == pytest.approx([1.0])
+    assert [1 - float(part.gap) for part in bent.parts if isinstance(part, Affine)] == pytest.approx([1.4])
+
+
+def test_tested_curvature_is_not_added_to_a_prior_that_may_bend_down() -> None:
+    floor = acc.CurvatureFloor(released=40.0, margin=33.0, rounding=1e-6, noise_sd=6.0, failure=1e-7)
+    known = acc.Curvature(convex=True, smoothness=50.0, prior_smoothness=1.0, prior_convex=True)
+    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what="an eigenvalue")
+    run = acc.run(schedule(num_steps=300, step_size=0.01), floor.strengthen(known, 1.0))
+    found = acc.unless_test_fails(acc.adaptive(50.0, "replace_one", (test, run)), floor).to_dict()
+    assert acc.verify(found)
+    changed = json.loads(json.dumps(found))
+    changed["parts"][0]["parts"][1]["argument"]["constants"]["prior_convex"] = False
+    assert acc.verify(changed["parts"][0]["parts"][1])  # U_D convex is still said, but no longer why
+    assert not acc.verify(changed)
+    with pytest.raises(DeclarationError, match="convex"):
+        floor.strengthen(acc.Curvature(convex=True, smoothness=50.0), 1.0)
+
+
+def test_contradictory_constants_do_not_verify() -> None:
+    found = record(acc.Curvature(1.0, 10.0))
+    for key, value in (("strong_convexity", 20.0), ("smoothness", 0.5), ("strong_convexity", math.nan)):
+        other = copy.deepcopy(found)
+        other["argument"]["constants"][key] = value
+        assert not acc.verify(other)

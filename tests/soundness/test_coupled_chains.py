@@ -1,0 +1,286 @@
+"""Two chains on adjacent data with one start and one noise never part further than the accountant says.
+
+The constants are the library's own, read from NumPyro models; the chains are stepped with the models'
+gradients. Everything here holds surely, so one pair of states further apart is a fault of the library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.steps import largest_change, modulus
+from private_mcmc.modeling import Binary, Box, Counts, RowModel, Rows, read
+from private_mcmc.preflight import curvature
+from private_mcmc.schedule import Average, Schedule
+
+N = 3
+WIDE = np.sinh(np.linspace(-6, 6, 301)) / 25  # dense around the origin, out to ±8
+REAL = Rows(y=Box(-1.0, 1.0))
+ENDS = (-1.0, 0.0, 1.0)
+COUNTS = Rows(y=Counts(4))
+BITS = Rows(y=Binary())
+
+
+def bumps():
+    return dist.MixtureSameFamily(
+        dist.Categorical(jnp.array([0.5, 0.5])), dist.Normal(jnp.array([-2.0, 2.0]), 0.4)
+    )
+
+
+def two_sided(mean):
+    return dist.MixtureSameFamily(
+        dist.Categorical(jnp.array([0.3, 0.7])), dist.Normal(mean[..., None] + jnp.array([-1.0, 1.0]), 0.5)
+    )
+
+
+# Prior, likelihood of a row, domain and values of a row, clip, whether some modulus is finite.
+MODELS: dict[str, tuple[Callable, Callable, Rows, tuple, float, bool]] = {
+    "student, Laplace rows": (
+        lambda: dist.StudentT(3.0, 0.0, 0.1),
+        lambda t: dist.Laplace(t, 1.0),
+        REAL,
+        ENDS,
+        1,
+        True,
+    ),
+    "Cauchy, Student rows": (
+        lambda: dist.Cauchy(0.3, 0.5),
+        lambda t: dist.StudentT(4.0, t, 0.5),
+        REAL,
+        ENDS,
+        1,
+        True,
+    ),
+    "mixture, Laplace rows": (bumps, lambda t: dist.Laplace(t, 0.5), REAL, ENDS, 0.4, True),
+    "mixture, logistic rows": (bumps, lambda t: dist.Bernoulli(logits=t), BITS, (0, 1), 1, True),
+    "interval, Normal rows": (
+        lambda: dist.TruncatedNormal(0.0, 0.2, low=-1.0, high=1.0),
+        lambda t: dist.Normal(t, 1.0),
+        REAL,
+        ENDS,
+        5.0,
+        True,
+    ),
+    "half line, Poisson rows": (
+        lambda: dist.TruncatedNormal(1.0, 0.3, low=0.0),
+        dist.Poisson,
+        COUNTS,
+        (0, 2, 4),
+        1,
+        False,
+    ),
+    "normal, Student rows": (
+        lambda: dist.Normal(0.0, 0.5),
+        lambda t: dist.StudentT(2.0, t, 0.1),
+        REAL,
+        ENDS,
+        2.0,
+        True,
+    ),
+    "normal, Laplace rows": (
+        lambda: dist.Normal(0.0, 0.5),
+        lambda t: dist.Laplace(t, 0.3),
+        REAL,
+        ENDS,
+        1.0,
+        True,
+    ),
+    "normal, mixture rows": (lambda: dist.Normal(0.0, 1.0), two_sided, REAL, ENDS, 1.0, True),
+    "logistic, Laplace rows": (
+        lambda: dist.Logistic(0.2, 0.3),
+        lambda t: dist.Laplace(t, 0.3),
+        REAL,
+        ENDS,
+        1.0,
+        True,
+    ),
+    "half-Cauchy, Poisson rows": (lambda: dist.HalfCauchy(1.0), dist.Poisson, COUNTS, (0, 2, 4), 0.7, True),
+    "log-normal, exponential rows": (
+        lambda: dist.LogNormal(0.0, 0.7),
+        dist.Exponential,
+        Rows(y=Box(0.1, 3.0)),
+        (0.1, 3.0),
+        1.0,
+        True,
+    ),
+    "beta, binary rows": (lambda: dist.Beta(2.0, 1.0), dist.Bernoulli, BITS, (0, 1), 1.0, True),
+    "Laplace, binary rows": (
+        lambda: dist.Laplace(0.0, 0.5),
+        lambda t: dist.Bernoulli(logits=t),
+        BITS,
+        (0, 1),
+        1.0,
+        False,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model as read, and its gradients: of the prior ``(t,)``, of clipped rows ``(t, values)``."""
+
+    reading: RowModel
+    values: tuple
+    clip: float
+    prior: Callable[[np.ndarray], np.ndarray]
+    rows: Callable[[np.ndarray], np.ndarray]
+
+    def schedule(self, step: float, **changes) -> Schedule:
+        options = {
+            "adjacency": "replace_one",
+            "num_rows": N,
+            "dim": 1,
+            "num_steps": 40,
+            "release": Average(1),
+        }
+        return Schedule(**(options | {"step_size": step, "clip": self.clip} | changes))
+
+    def pairs(self) -> list[tuple[list[int], list[int]]]:
+        """Adjacent data as numbers of copies of every value: all replacements, with two kinds of others."""
+        count = len(self.values)
+        found = []
+        for other, (here, there) in itertools.product(
+            (0, count - 1), itertools.combinations(range(count), 2)
+        ):
+            base = np.bincount([other] * (N - 1), minlength=count)
+            found.append((base + np.eye(count)[here], base + np.eye(count)[there]))
+        return found
+
+    def step(self, step: float, counts: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """``x − γ(K'(x) + Σ clip(v'(x)))``."""
+        return lambda x: x - step * (self.prior(x) + self.rows(x) @ counts)
+
+
+@cache
+def case(name: str) -> Case:
+    prior, likelihood, rows, values, clip, _ = MODELS[name]
+
+    def model(y=None):
+        t = numpyro.sample("t", prior())
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", likelihood(t), obs=y)
+
+    reading = read(model, rows, n=N)
+    with jax.enable_x64(True):
+        column = jnp.asarray(values)
+
+        @jax.jit
+        def gradients(points):
+            prior = jax.vmap(jax.grad(reading.neg_log_prior))(points[:, None])[:, 0]
+            row = jax.grad(lambda t, y: reading.row_loss(t, {"y": y}))
+            slopes = jax.vmap(lambda t: jax.vmap(lambda y: row(t, y)[0])(column))(points[:, None])
+            return prior, jnp.clip(slopes, -clip, clip)
+
+    def at(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with jax.enable_x64(True):
+            padded = np.resize(points, WIDE.size)
+            return tuple(np.asarray(part)[: len(points)] for part in gradients(padded))
+
+    return Case(reading, values, clip, lambda x: at(x)[0], lambda x: at(x)[1])
+
+
+def step_sizes(reading) -> tuple[float, ...]:
+    """Small, below ``2/L_K`` and beyond it."""
+    smooth = reading.prior.smoothness
+    return (0.02, 0.5, *(factor / smooth for factor in (0.5, 1.9, 3.0) if 0 < smooth < np.inf))
+
+
+def excess(item: Case, proved: acc.Curvature, step: float) -> float:
+    """The most by which two states are moved further apart than the modulus says, over all pairs of them."""
+    public = item.schedule(step)
+    phi = modulus(public, proved, step, largest_change(public))
+    apart = np.abs(WIDE[:, None] - WIDE[None, :])
+    allowed = phi.value(apart)
+    worst = -np.inf
+    for here, there in item.pairs():
+        moved = item.step(step, here)(WIDE)[:, None] - item.step(step, there)(WIDE)[None, :]
+        worst = max(worst, float(np.max(np.abs(moved) - allowed * (1 + 1e-12))))
+    return worst
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_two_states_are_moved_further_apart_than_the_modulus_says(name: str) -> None:
+    item = case(name)
+    for step in step_sizes(item.reading):
+        proved = curvature(item.reading, item.schedule(step))
+        assert excess(item, proved, step) <= 1e-12
+
+
+def parted(item: Case, step: float, counts: tuple, starts: np.ndarray, seed: int) -> tuple[np.ndarray, ...]:
+    """Distances of two chains after every step, and of their averages: ``(T, starts)``, ``(starts,)``."""
+    rng = np.random.default_rng(seed)
+    maps = [item.step(step, count) for count in counts]
+    x = y = starts
+    states = []
+    for _ in range(40):
+        noise = np.sqrt(2 * step) * rng.standard_normal(starts.size)
+        x, y = maps[0](x) + noise, maps[1](y) + noise
+        states.append((x, y))
+    gaps = np.array([x - y for x, y in states])
+    return np.abs(gaps), np.abs(gaps.mean(axis=0))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_coupled_chains_and_their_averages_stay_as_close_as_claimed(name: str) -> None:
+    item = case(name)
+    starts = np.resize([0.0, 5.0, -5.0, *np.linspace(-3, 3, 59)], WIDE.size)
+    for step in step_sizes(item.reading)[:3]:
+        public = item.schedule(step)
+        proved = curvature(item.reading, public)
+        average = acc.average_sensitivity(public, proved)
+        last = acc.average_sensitivity(item.schedule(step, release=Average(40)), proved)
+        assert np.isfinite(last) == MODELS[name][-1]
+        if not MODELS[name][-1]:
+            continue
+        for counts in item.pairs()[:2]:
+            gaps, means = parted(item, step, counts, starts, seed=1)
+            assert np.max(means) <= average * (1 + 1e-12)
+            assert np.max(gaps[-1]) <= last * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", ["student, Laplace rows", "mixture, Laplace rows", "interval, Normal rows"])
+def test_a_prior_wrongly_taken_for_convex_is_found_out(name: str) -> None:
+    """The fault planted: the modulus of convex priors for one that is not."""
+    item = case(name)
+    assert not item.reading.prior.convex
+    step = 0.5 / item.reading.prior.smoothness
+    proved = curvature(item.reading, item.schedule(step))
+    assert not proved.prior_convex
+    assert excess(item, dataclasses.replace(proved, prior_convex=True), step) > 1e-3
+
+
+def test_averages_that_two_wells_part_stay_below_the_sensitivity_their_noise_is_made_for() -> None:
+    """A start between the wells; with the fault planted, noise fit for half of what a run does."""
+    item = case("mixture, Laplace rows")
+    public = item.schedule(0.003)
+    proved = curvature(item.reading, public)
+    _, means = parted(item, 0.003, item.pairs()[2], np.zeros(WIDE.size), seed=3)
+    assert np.max(means) <= acc.average_sensitivity(public, proved)
+    wrong = acc.average_sensitivity(public, dataclasses.replace(proved, prior_convex=True))
+    assert np.max(means) > 2 * wrong
+
+
+def test_a_prior_of_constant_hessian_is_smooth_on_both_sides() -> None:
+    prior = read(lambda y=None: _normal_rows(y), REAL, n=N).prior
+    bent = dataclasses.replace(
+        prior, hessian=np.array([-3.0]), lower=np.array([-3.0]), upper=np.array([-3.0])
+    )
+    assert bent.smoothness >= 3.0
+    assert bent.strong_convexity == 0.0 and not bent.convex
+
+
+def _normal_rows(y):
+    t = numpyro.sample("t", dist.Normal(0.0, 1.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(t, 1.0), obs=y)
