@@ -54,7 +54,9 @@ SCHEDULES = {
     "cyclic last, projected": schedule(batch=Batch(scheme="cyclic", size=10), release="last", diameter=0.5),
     "poisson path": schedule(batch=Batch(scheme="poisson", rate=0.1), adjacency="add_remove"),
     "poisson path, replaced": schedule(batch=Batch(scheme="poisson", rate=0.1), num_chains=2),
-    "poisson path, varying": schedule(batch=Batch(scheme="poisson", rate=0.1), step_size=varying()),
+    "poisson path, varying": schedule(
+        batch=Batch(scheme="poisson", rate=0.1), step_size=varying(8), num_steps=8
+    ),
     "poisson last": schedule(
         batch=Batch(scheme="poisson", rate=0.1), release="last", num_steps=500, adjacency="zero_out"
     ),

@@ -312,6 +312,7 @@ def _run(adjacency: Any, c: Mapping[str, Any]) -> acc.Statement:
     )
     proved = {key: c[key] for key in ("strong_convexity", "smoothness", "convex", "gradient_bound")}
     of_prior = {key: c[key] for key in ("prior_strong_convexity", "prior_smoothness")}
+    of_prior["prior_convex"] = c.get("prior_convex", False)
     # What follows from some of the facts is true; some bounds are only looked for next to few facts.
     found = [acc.run(schedule, acc.Curvature(**facts)) for facts in (proved | of_prior, proved)]
     return replace(found[0], curves=found[0].curves + found[1].curves)
