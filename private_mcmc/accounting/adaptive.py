@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from private_mcmc.accounting.assumptions import BUDGET_FIRST, RELATION, STAGES_HOLD
 from private_mcmc.accounting.curves import Gaussian
+from private_mcmc.accounting.rounding import norm_up
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.target import Adjacency, check_adjacency
@@ -24,7 +26,7 @@ def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...])
     """
     if not 0 < budget < math.inf:
         raise DeclarationError(f"budget={budget}: must be positive and finite.")
-    spent = 0.0
+    spent = Fraction(0)
     for stage in stages:
         if stage.adjacency != adjacency:
             raise DeclarationError(
@@ -32,9 +34,12 @@ def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...])
             )
         if stage.gdp is None:
             raise NotPrivate(f"the stage {stage.argument.theorem!r} has no Gaussian DP statement.")
-        spent += stage.gdp**2
-    if not spent <= budget**2:
-        raise NotPrivate(f"the stages cost {math.sqrt(spent):.12g}-GDP, more than the budget {budget:.12g}.")
+        if stage.gdp == math.inf:
+            raise NotPrivate(f"the stage {stage.argument.theorem!r} has no finite Gaussian DP statement.")
+        spent += Fraction(stage.gdp) ** 2
+    if not spent <= Fraction(budget) ** 2:
+        cost = norm_up(stage.gdp for stage in stages if stage.gdp is not None)
+        raise NotPrivate(f"the stages cost {cost:.12g}-GDP, more than the budget {budget:.12g}.")
     argument = Argument(
         "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
         (BUDGET_FIRST, STAGES_HOLD, RELATION[check_adjacency(adjacency)]),

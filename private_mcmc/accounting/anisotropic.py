@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from private_mcmc.accounting.noise_metric import MatrixLike, covariance
-from private_mcmc.accounting.rounding import FloatArray, up
+from private_mcmc.accounting.rounding import FloatArray, product_up, sum_up
 from private_mcmc.errors import DeclarationError
 
 
@@ -164,4 +164,6 @@ def path_square(step_sizes: Sequence[float], noise: Sequence[float], bounds: Seq
         raise DeclarationError("path_square: one positive noise and one non-negative bound per coordinate.")
     if not all(0 < step < math.inf for step in step_sizes):
         raise DeclarationError("path_square: step sizes must be positive and finite.")
-    return up(math.fsum(step_sizes) / 2 * math.fsum((sizes**2 / spread).tolist()))
+    pairs = zip(sizes.tolist(), spread.tolist(), strict=True)
+    rates = sum_up(product_up(size, size, over=(width,)) for size, width in pairs)
+    return product_up(sum_up(step_sizes), 0.5, rates)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from private_mcmc.accounting.curvature import Curvature
-from private_mcmc.accounting.rounding import up
+from private_mcmc.accounting.rounding import TINY, product_up, up
 from private_mcmc.accounting.sensitivity import ROUNDING_SLACK
 from private_mcmc.accounting.steps import check_scheme, largest_change, modulus, period
 from private_mcmc.errors import DeclarationError
@@ -41,10 +39,10 @@ def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
     for index, size in enumerate(schedule.step_sizes, start=1):
         here = (index - 1) % passes == positions
         reach = np.where(here, used[size].value(distance), idle[size].value(distance))
-        distance = np.minimum(up(reach), schedule.diameter)
+        distance = np.minimum(up(reach) + np.where(reach > 0, TINY, 0.0), schedule.diameter)
         if index >= schedule.release.first:
             total = total + distance
     kept = schedule.num_steps - schedule.release.first + 1
-    worst = float(np.max(total)) / kept
+    worst = product_up(float(np.max(total)), over=(float(kept),))
     # Summing T positive terms errs by at most T units in the last place.
-    return worst * (1 + ROUNDING_SLACK + kept * 2.0**-52) if math.isfinite(worst) else math.inf
+    return product_up(worst, 1 + ROUNDING_SLACK + kept * 2.0**-52)

@@ -18,7 +18,7 @@ from private_mcmc.accounting.last_state import ShiftBound, last_state
 from private_mcmc.accounting.metric import noise_ratio
 from private_mcmc.accounting.modulus import Affine
 from private_mcmc.accounting.product import combine
-from private_mcmc.accounting.rounding import root_up, up
+from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, row_change
 from private_mcmc.accounting.steps import largest_change, modulus, noise_sd, period
@@ -79,7 +79,7 @@ def last_released(schedule: Schedule) -> int:
 
 def for_chains(square: float, chains: int) -> Gaussian:
     """The curve of ``chains`` independent chains, with the slack for rounding after the sum."""
-    return Gaussian(root_up(up(square * chains)) * (1 + ROUNDING_SLACK))
+    return Gaussian(product_up(root_up(product_up(square, float(chains))), 1 + ROUNDING_SLACK))
 
 
 def whole_path(schedule: Schedule) -> Bound:
@@ -88,10 +88,11 @@ def whole_path(schedule: Schedule) -> Bound:
     With cyclic batches only the steps that use the row count; the worst position is charged.
     """
     sizes = np.asarray(schedule.step_sizes[: last_released(schedule)])
-    rate = largest_change(schedule) ** 2 / (2 * noise_ratio(schedule)[0])
-    passes = period(schedule)
+    change, passes = largest_change(schedule), period(schedule)
+    # The largest sum, rounded up: correctly rounded sums are at most half a unit below.
     time = max(math.fsum(sizes[start::passes]) for start in range(min(passes, len(sizes))))
-    return Bound(for_chains(up(time * rate), schedule.num_chains), PATH, (), {"kind": "path"})
+    square = product_up(math.nextafter(time, math.inf), change, change, 0.5, over=(noise_ratio(schedule)[0],))
+    return Bound(for_chains(square, schedule.num_chains), PATH, (), {"kind": "path"})
 
 
 def sampled_path(schedule: Schedule) -> list[Bound]:
@@ -136,7 +137,8 @@ def sampled_pair(schedule: Schedule) -> str:
 
 def row_ratio(schedule: Schedule, step_size: float) -> float:
     """``r/σ``: what one present row, with the rounding of two sums, moves a step, over its noise."""
-    return up(step_size * row_change(schedule) / noise_sd(schedule, step_size)) * (1 + ROUNDING_SLACK)
+    change, noise = row_change(schedule), noise_sd(schedule, step_size)
+    return product_up(step_size, change, 1 + ROUNDING_SLACK, over=(noise,))
 
 
 def _coarsened(counts: Counter[float]) -> Counter[float]:
@@ -177,7 +179,7 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
     if math.isfinite(schedule.diameter):
         proved.append(assumptions.NEAREST_POINT)
     record = {"kind": "stretches", "stretches": tuple(records)}
-    curve = for_chains(up(math.fsum(squares)), schedule.num_chains)
+    curve = for_chains(sum_up(squares), schedule.num_chains)
     return Bound(curve, SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)
 
 
@@ -201,7 +203,7 @@ def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...])
         return last_state(used, noise, steps, diameter=schedule.diameter), "every step"
     # The worst row is one used in the last step: later steps that do not use it are post-processing.
     if isinstance(used, Affine) and float(used.gap) >= 0 and not math.isfinite(schedule.diameter):
-        value = shifts.cyclic(float(used.offset) / noise, float(used.gap), passes, steps)
+        value = shifts.cyclic(product_up(float(used.offset), over=(noise,)), float(used.gap), passes, steps)
         return ShiftBound(value, "cyclic, closed form"), "once in a pass"
     idle = modulus(schedule, curvature, sizes[0], 0.0)
     pattern = [used if (steps - 1 - step) % passes == 0 else idle for step in range(steps)]

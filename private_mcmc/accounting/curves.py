@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from private_mcmc.accounting import gdp, rdp
+from private_mcmc.accounting.rounding import TINY, product_up, sum_up
 from private_mcmc.errors import DeclarationError
 
 
@@ -90,12 +91,12 @@ class Gaussian(Curve):
 
     def rdp(self, alpha: float) -> float:
         """``αm²/2``."""
-        return rdp.check_order(alpha) * self.m**2 / 2
+        return product_up(rdp.check_order(alpha), self.m, self.m, 0.5)
 
     @property
     def zcdp(self) -> float:
         """``m²/2``."""
-        return self.m**2 / 2 * (1 + 4 * math.ulp(1.0))
+        return product_up(self.m, self.m, 0.5)
 
     def beta(self, alpha: float) -> float:
         """``Φ(Φ^{-1}(1−α) − m)``."""
@@ -117,7 +118,7 @@ class Pure(Curve):
         gap = gdp.check_epsilon(epsilon) - self.level
         if gap >= 0:
             return 0.0
-        return -math.expm1(gap) / (1 + math.exp(-self.level)) * (1 + 1e-15)
+        return min(1.0, -math.expm1(gap) / (1 + math.exp(-self.level)) * (1 + 1e-15) + TINY)
 
     def epsilon(self, delta: float) -> float:
         """``level``, or less where ``delta`` allows it."""
@@ -132,7 +133,7 @@ class Pure(Curve):
     @property
     def zcdp(self) -> float:
         """``level²/2`` (Bun, Steinke 2016)."""
-        return self.level**2 / 2 * (1 + 4 * math.ulp(1.0))
+        return product_up(self.level, self.level, 0.5)
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Laplace(Pure):
     def delta(self, epsilon: float) -> float:
         """``1 − e^{(ε − level)/2}``."""
         gap = gdp.check_epsilon(epsilon) - self.level
-        return 0.0 if gap >= 0 else -math.expm1(gap / 2) * (1 + 1e-15)
+        return 0.0 if gap >= 0 else min(1.0, -math.expm1(gap / 2) * (1 + 1e-15) + TINY)
 
     def rdp(self, alpha: float) -> float:
         """That of two Laplace laws ``level`` scales apart."""
@@ -168,7 +169,7 @@ class Concentrated(Curve):
 
     def rdp(self, alpha: float) -> float:
         """``rho·α``."""
-        return self.rho * rdp.check_order(alpha)
+        return product_up(self.rho, rdp.check_order(alpha))
 
     @property
     def zcdp(self) -> float:
@@ -192,7 +193,10 @@ class Points(Curve):
 
     def delta(self, epsilon: float) -> float:
         """The least of ``δ_i + (1−δ_i)`` times randomised response at ``ε_i``."""
-        return min(miss + (1 - miss) * Pure(level).delta(epsilon) for level, miss in self.points)
+        return min(
+            min(1.0, sum_up((miss, product_up(sum_up((1.0, -miss)), Pure(level).delta(epsilon)))))
+            for level, miss in self.points
+        )
 
     def rdp(self, alpha: float) -> float:
         """That of the pure points; ``inf`` if there are none."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from private_mcmc.accounting.assumptions import at_most_rows
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.product import Product
+from private_mcmc.accounting.rounding import product_up
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
-
-_UP = 1 + 4 * math.ulp(1.0)
 
 
 def group(statement: Statement, rows: int) -> Statement:
@@ -42,13 +39,13 @@ def group(statement: Statement, rows: int) -> Statement:
 
 def _scaled(curve: Curve, rows: int) -> Curve | None:
     if isinstance(curve, Gaussian):
-        return Gaussian(curve.m * rows * _UP)
+        return Gaussian(product_up(curve.m, rows))
     if isinstance(curve, Laplace):
-        return Laplace(curve.level * rows * _UP)
+        return Laplace(product_up(curve.level, rows))
     if isinstance(curve, Pure):
-        return Pure(curve.level * rows * _UP)
+        return Pure(product_up(curve.level, rows))
     if isinstance(curve, Concentrated):
-        return Concentrated(curve.rho * rows**2 * _UP)
+        return Concentrated(product_up(curve.rho, rows, rows))
     if isinstance(curve, Product):
         parts = [_scaled(part, rows) for part in curve.parts]
         known = tuple(part for part in parts if part is not None)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from private_mcmc.accounting.modulus import Affine, Minimum, Modulus, Point, Root, per_step
-from private_mcmc.accounting.rounding import FloatArray, root_up, up
+from private_mcmc.accounting.rounding import FloatArray, product_up, root_up, sum_up, up
 from private_mcmc.accounting.shift_optimiser import affine_shifts, optimise
 from private_mcmc.accounting.shifts import (
     Moduli,
@@ -108,7 +108,7 @@ def declared_states(
         if key not in known:
             known[key] = last_state(part, sds[early:late], late - early, diameter=diameter).m_squared
         total.append(known[key])
-    return ShiftBound(up(math.fsum(total)), f"{len(total)} stretches between released states")
+    return ShiftBound(sum_up(total), f"{len(total)} stretches between released states")
 
 
 def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[ShiftBound]:
@@ -136,7 +136,8 @@ def _affine(phi: Affine, noise: float, steps: int, diameter: float) -> list[Shif
     gap, offset = float(phi.gap), float(phi.offset)
     found = []
     if gap >= 0:
-        found.append(ShiftBound(affine(offset / noise, gap, steps), "affine modulus, closed form"))
+        ratio = product_up(offset, over=(noise,))
+        found.append(ShiftBound(affine(ratio, gap, steps), "affine modulus, closed form"))
     value, togo = affine_from(diameter, offset, gap, noise, steps)
     if math.isfinite(value):
         found.append(ShiftBound(value, "affine modulus from the diameter", first=steps - togo))

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from private_mcmc.accounting.rdp import check_order
+from private_mcmc.accounting.rounding import product_up
 from private_mcmc.errors import DeclarationError
 
 Array = NDArray[np.float64]
 
 PAIRS = ("add_remove", "replace_one", "fixed")
 _MOST_POINTS = 200_000
+_SMALLEST = 1e-100  # below it the squares of losses leave the normal numbers
 
 
 def check_pair(pair: str, rate: float, ratio: float) -> None:
@@ -44,8 +46,8 @@ def renyi(pair: str, rate: float, ratio: float, alpha: float) -> float:
     check_pair(pair, rate, ratio)
     check_order(alpha)
     whole = ratio if pair == "add_remove" else 2 * ratio
-    unamplified = alpha * whole**2 / 2
-    if ratio == 0 or rate == 1:
+    unamplified = product_up(alpha, whole, whole, 0.5)
+    if ratio < _SMALLEST or rate == 1:
         return unamplified
     if pair == "fixed":
         return min(unamplified, _from_profile(rate, whole, alpha))
@@ -57,8 +59,8 @@ def renyi(pair: str, rate: float, ratio: float, alpha: float) -> float:
 @lru_cache(maxsize=4096)
 def poisson_orders(rate: float, ratio: float, alpha: float) -> tuple[float, float]:
     """``D_α`` of ``(1−q)N(0)+qN(r)`` against ``N(0)``, and in the other order, rounded up."""
-    unamplified = check_order(alpha) * ratio**2 / 2
-    if ratio == 0 or rate == 1:
+    unamplified = product_up(check_order(alpha), ratio, ratio, 0.5)
+    if ratio < _SMALLEST or rate == 1:
         return unamplified, unamplified
     removed = _two_mixtures(rate, ratio, 0.0, alpha)
     added = _two_mixtures(rate, 0.0, ratio, alpha)
@@ -88,11 +90,24 @@ def _two_mixtures(rate: float, upper: float, lower: float, alpha: float) -> floa
             break
         low, high = low - 5.0, high + 5.0
     if float(np.max(alpha * loss)) < 300:
-        excess = np.expm1(alpha * loss) - alpha * np.expm1(loss)
-        moment = float(np.sum(np.exp(base) * np.maximum(excess, 0.0))) * spacing
+        moment = float(np.sum(np.exp(base) * _excess(alpha, loss))) * spacing
         return math.log1p(moment * (1 + 1e-9)) / (alpha - 1)
     log_integral = peak + math.log(float(np.sum(np.exp(base + alpha * loss - peak))) * spacing)
     return max(0.0, log_integral + 1e-12 * (1 + abs(peak))) / (alpha - 1)
+
+
+def _excess(alpha: float, loss: Array) -> Array:
+    """``e^{αL} − 1 − α(e^L − 1) ≥ 0``, rounded up: by its power series where the difference would cancel."""
+    steep, flat = np.expm1(alpha * loss), np.expm1(loss)
+    direct = np.maximum(steep - alpha * flat, 0.0) + 2.0**-49 * (np.abs(steep) + alpha * np.abs(flat))
+    small = np.abs(alpha * loss) < 0.5
+    scaled = np.where(small, alpha * loss, 0.0)
+    # Σ_{k≥2} (α^k − α) L^k/k! = Σ (αL)^k/k! · (1 − α^{1−k})
+    series, term = np.zeros_like(scaled), scaled
+    for k in range(2, 22):
+        term = term * scaled / k
+        series = series - term * math.expm1((1 - k) * math.log(alpha))
+    return np.asarray(np.where(small, series, direct), dtype=np.float64)
 
 
 def _log_weight(x: Array, rate: float, centre: float) -> Array:

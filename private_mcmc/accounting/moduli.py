@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from private_mcmc.accounting.modulus import Affine, Minimum, Modulus, Point, Root
-from private_mcmc.accounting.rounding import up
+from private_mcmc.accounting.rounding import TINY, product_down, product_up, sum_up
 from private_mcmc.errors import DeclarationError
 
 
@@ -41,9 +41,8 @@ def contraction_gap(step_size: float, strong_convexity: float, smoothness: float
         raise DeclarationError(
             f"strong_convexity={strong_convexity}, smoothness={smoothness}: need 0 ≤ μ ≤ L < ∞."
         )
-    slow = step_size * strong_convexity
-    fast = 2.0 - step_size * smoothness
-    return min(slow * (1 - 2.0**-52), fast - 2.0**-51 * max(1.0, step_size * smoothness))
+    fast = product_up(step_size, smoothness)
+    return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
 
 
 def langevin(
@@ -91,13 +90,13 @@ def langevin(
         )
     if not strong_convexity <= smoothness:
         raise DeclarationError(f"strong_convexity={strong_convexity} exceeds smoothness={smoothness}.")
-    push = up(step_size * sensitivity)
+    push = product_up(step_size, sensitivity)
     parts: list[Modulus] = [Point(push)]
     if math.isfinite(smoothness):
         parts.append(Affine(_gap(step_size, strong_convexity, smoothness, convex), push))
     if math.isfinite(gradient_bound) and math.isfinite(prior_smoothness):
         gap = _gap(step_size, prior_strong_convexity, prior_smoothness, prior_convex)
-        parts.append(Affine(gap, up(2 * step_size * gradient_bound)))
+        parts.append(Affine(gap, product_up(2.0, step_size, gradient_bound)))
     return _simplest(parts)
 
 
@@ -105,7 +104,7 @@ def _gap(step_size: float, strong_convexity: float, smoothness: float, convex: b
     """``1 − ρ`` of the gradient step of a function, rounded down: ``−γL`` where it may bend both ways."""
     if convex or strong_convexity > 0:
         return contraction_gap(step_size, strong_convexity, smoothness)
-    return -up(step_size * smoothness)
+    return -product_up(step_size, smoothness)
 
 
 def _simplest(parts: list[Modulus]) -> Modulus:
@@ -136,17 +135,17 @@ def weakly_smooth(step_size: float, exponent: float, constant: float, sensitivit
     _non_negative(constant=constant, sensitivity=sensitivity)
     if not 0 <= exponent <= 1:
         raise DeclarationError(f"exponent={exponent}: a Hölder exponent lies in [0, 1].")
-    half = step_size * constant / 2
+    half = product_up(step_size, constant, 0.5)
     if exponent == 1:
-        if not half <= 1:
+        if not half <= 1 + 2.0**-51:
             raise DeclarationError(f"step_size={step_size}: needs ηM ≤ 2, that is at most {2 / constant}.")
-        return Root(1.0, 0.0, up(step_size * sensitivity))
+        return Root(1.0 if half <= 1 else 1.0 + 2.0**-48, 0.0, product_up(step_size, sensitivity))
     power = 2 / (1 - exponent)
     log_h = math.log(4 * (1 - exponent) / (1 + exponent)) + power * math.log(half) if half > 0 else -math.inf
     if not log_h < 700:
         raise DeclarationError("weakly_smooth: the modulus overflows; take a smaller step.")
-    h = math.exp(log_h) * (1 + 2.0**-50 * (8 + power * abs(math.log(half)))) if half > 0 else 0.0
-    return Root(1.0, h, up(step_size * sensitivity))
+    h = math.exp(log_h) * (1 + 2.0**-50 * (8 + power * abs(math.log(half)))) + TINY if half > 0 else 0.0
+    return Root(1.0, h, product_up(step_size, sensitivity))
 
 
 def strongly_dissipative(
@@ -162,11 +161,11 @@ def strongly_dissipative(
     _non_negative(dissipativity=dissipativity, rate=rate, smoothness=smoothness, sensitivity=sensitivity)
     if not smoothness < math.inf:
         raise DeclarationError("smoothness: must be finite.")
-    drift, bend = 2 * step_size * rate, (step_size * smoothness) ** 2
+    drift, bend = 2 * step_size * rate, product_up(step_size, step_size, smoothness, smoothness)
     c = 1 - drift + bend + 2.0**-50 * (1 + drift + bend)
     if not c > 0:
         raise DeclarationError(f"1 − 2ηκ + η²β² = {c}: κ ≤ β is needed.")
-    return Root(c, up(2 * step_size * dissipativity), up(step_size * sensitivity))
+    return Root(c, product_up(2.0, step_size, dissipativity), product_up(step_size, sensitivity))
 
 
 def batch_smoothness(
@@ -180,4 +179,5 @@ def batch_smoothness(
     _positive(temper=temper, factor=factor)
     if not largest_batch >= 1:
         raise DeclarationError(f"largest_batch={largest_batch}: at least one row.")
-    return up(prior_smoothness + factor * temper * largest_batch * row_smoothness)
+    rows = product_up(factor, temper, float(largest_batch), row_smoothness)
+    return sum_up((prior_smoothness, rows))

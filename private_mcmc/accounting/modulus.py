@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.accounting.rounding import FloatArray
+from private_mcmc.accounting.rounding import FloatArray, product_up, sum_up
 from private_mcmc.errors import DeclarationError
 
 Parameter = float | FloatArray
@@ -159,8 +159,9 @@ def saddle(step_size: float, lipschitz: float, smoothness: float, offset: float 
     """
     for name, value in (("step_size", step_size), ("lipschitz", lipschitz), ("smoothness", smoothness)):
         _check(name, value)
-    rough = Root(1.0, (2 * step_size * lipschitz) ** 2, offset)
-    return Minimum((rough, Root(1.0 + (step_size * smoothness) ** 2, 0.0, offset)))
+    jump = product_up(2.0, step_size, lipschitz)
+    bend = product_up(step_size, step_size, smoothness, smoothness)
+    return Minimum((Root(1.0, product_up(jump, jump), offset), Root(sum_up((1.0, bend)), 0.0, offset)))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 
 from private_mcmc.accounting.assumptions import CLIPPED_RADIUS, ONE_DRAW, RELATION, moves
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Pure
+from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
@@ -57,7 +58,9 @@ def laplace(
         },
         "noise.laplace",
     )
-    curve: Curve = Laplace(float(epsilon)) if dim == 1 and grid == 0 else Pure(float(epsilon))
+    # The scale may miss its exact value by a rounding: then the level is that of the scale.
+    level = max(float(epsilon), product_up(sum_up((sensitivity, product_up(dim, grid))), over=(scale,)))
+    curve: Curve = Laplace(level) if dim == 1 and grid == 0 else Pure(level)
     return Statement(check_adjacency(adjacency), (curve,), argument)
 
 
@@ -93,16 +96,15 @@ def gaussian(
 
 def _gaussian_curve(sensitivity: float, scale: float, grid: float | None, dim: int) -> Curve:
     if grid is None:
-        return Gaussian(sensitivity / scale * _UP)
-    return Concentrated(
-        (sensitivity + grid * math.sqrt(dim)) ** 2 / (2 * scale**2) * (1 + 16 * math.ulp(1.0))
-    )
+        return Gaussian(product_up(sensitivity, over=(scale,)))
+    moved = sum_up((sensitivity, product_up(grid, root_up(float(dim)))))
+    return Concentrated(product_up(moved, moved, 0.5, over=(scale, scale)))
 
 
 def second_moments_sensitivity(radius: float, dim: int, adjacency: Adjacency) -> float:
     """Frobenius sensitivity of ``XᵀX`` for ``‖x‖ ≤ R``: ``√2 R²`` (``replace_one``, p ≥ 2) or ``R²``."""
     both = check_adjacency(adjacency) == "replace_one" and dim >= 2
-    return (math.sqrt(2.0) if both else 1.0) * radius**2 * _UP
+    return product_up(root_up(2.0) if both else 1.0, radius, radius)
 
 
 def second_moments(
@@ -129,4 +131,4 @@ def second_moments(
 def second_moments_noise(gdp: float, radius: float, dim: int, adjacency: Adjacency) -> float:
     """The noise standard deviation ``τ`` at which ``second_moments`` is ``gdp``-GDP, rounded up."""
     _check("second moments", dim, 0.0, gdp=gdp, radius=radius)
-    return second_moments_sensitivity(radius, dim, adjacency) / gdp * _UP
+    return product_up(second_moments_sensitivity(radius, dim, adjacency), over=(gdp,))

@@ -6,11 +6,10 @@ import math
 
 from private_mcmc.accounting.assumptions import EVERY_DATA_SET, EXACT_DRAW, RELATION
 from private_mcmc.accounting.curves import Concentrated, Gaussian, Pure
+from private_mcmc.accounting.rounding import product_up, root_down
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
-
-_UP = 1 + 4 * math.ulp(1.0)
 
 
 def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
@@ -31,7 +30,7 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
         {"range_b": float(range_b)},
         "posterior.bounded",
     )
-    curves = (Pure(float(range_b)), Concentrated(_above(range_b * range_b / 8, range_b)))
+    curves = (Pure(float(range_b)), Concentrated(product_up(range_b, range_b, 0.125)))
     return Statement(adjacency, curves, argument)
 
 
@@ -54,7 +53,7 @@ def posterior_strongly_log_concave(
     )
     return Statement(
         adjacency,
-        (Gaussian(_above(sensitivity / math.sqrt(strong_convexity), sensitivity)),),
+        (Gaussian(product_up(sensitivity, over=(root_down(strong_convexity),))),),
         argument,
     )
 
@@ -77,10 +76,5 @@ def posterior_bounded_gradient(
         {"gradient_bound": float(gradient_bound), "prior_strong_convexity": float(prior_strong_convexity)},
         "posterior.bounded_gradient",
     )
-    m = _above(2 * gradient_bound / math.sqrt(prior_strong_convexity), gradient_bound)
+    m = product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))
     return Statement(adjacency, (Gaussian(m),), argument)
-
-
-def _above(value: float, source: float) -> float:
-    """``value`` rounded up; positive where its source is, though their quotient or square underflows."""
-    return max(value * _UP, 1e-300) if source > 0 else value

@@ -10,6 +10,7 @@ from typing import Any
 from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.pld import Losses, Step, losses, worthwhile
+from private_mcmc.accounting.rounding import norm_up, sum_up
 from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.accounting.truncated import Truncated
 from private_mcmc.accounting.unless import Unless
@@ -25,20 +26,18 @@ def combine(curves: tuple[Curve, ...]) -> Curve:
     failing = [curve.failure for curve in curves if isinstance(curve, Unless)]
     if failing:
         inner = tuple(curve.inner if isinstance(curve, Unless) else curve for curve in curves)
-        failure = failing[0] if len(failing) == 1 else _up(math.fsum(failing))
+        failure = failing[0] if len(failing) == 1 else sum_up(failing)
         return Unless(combine(inner), min(1.0, failure))
     flat = tuple(
         part for curve in curves for part in (curve.parts if isinstance(curve, Product) else (curve,))
     )
-    squares = [curve.m**2 for curve in flat if isinstance(curve, Gaussian)]
+    levels = [curve.m for curve in flat if isinstance(curve, Gaussian)]
     rhos = [curve.rho for curve in flat if isinstance(curve, Concentrated)]
     merged: list[Curve] = []
-    if squares:
-        merged.append(
-            Gaussian(squares[0] ** 0.5 if len(squares) == 1 else _up(math.sqrt(math.fsum(squares))))
-        )
+    if levels:
+        merged.append(Gaussian(norm_up(levels)))
     if rhos:
-        merged.append(Concentrated(rhos[0] if len(rhos) == 1 else _up(math.fsum(rhos))))
+        merged.append(Concentrated(sum_up(rhos)))
     merged += [curve for curve in flat if not isinstance(curve, (Gaussian, Concentrated))]
     merged = _merge_sampled(merged)
     return merged[0] if len(merged) == 1 else Product(tuple(merged))
@@ -53,10 +52,6 @@ def _merge_sampled(curves: list[Curve]) -> list[Curve]:
             counts[key] = counts.get(key, 0) + curve.steps
     rest = [curve for curve in curves if not isinstance(curve, Sampled)]
     return rest + [Sampled(*key, count) for key, count in counts.items()]
-
-
-def _up(value: float) -> float:
-    return value * (1 + 4 * math.ulp(1.0))
 
 
 @dataclass(frozen=True)
@@ -79,17 +74,17 @@ class Product(Curve):
     def epsilon(self, delta: float) -> float:
         """At ``δ = 0`` the sum of the pure levels."""
         gdp.check_delta(delta)
-        pure = sum(part.epsilon(0.0) for part in self.parts)
+        pure = sum_up(part.epsilon(0.0) for part in self.parts)
         return min(pure, super().epsilon(delta)) if delta > 0 else pure
 
     def rdp(self, alpha: float) -> float:
         """Rényi divergences add."""
-        return math.fsum(part.rdp(alpha) for part in self.parts)
+        return sum_up(part.rdp(alpha) for part in self.parts)
 
     @property
     def zcdp(self) -> float:
         """They add."""
-        return math.fsum(part.zcdp for part in self.parts)
+        return sum_up(part.zcdp for part in self.parts)
 
     def to_dict(self) -> dict[str, Any]:
         """``kind`` and the parts, in plain types."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from private_mcmc.accounting.rounding import product_up
 from private_mcmc.errors import DeclarationError
 
 _LOG_GAPS = tuple(-7 + 0.25 * step for step in range(85))
@@ -28,7 +29,8 @@ def randomised_response(level: float, alpha: float) -> float:
     second = alpha * log_low + (1 - alpha) * log_high
     value = (max(first, second) + math.log1p(math.exp(-abs(first - second)))) / (alpha - 1)
     # Cancellation for tiny levels: the general bound α level²/2 holds as well.
-    return min(level, alpha * level**2 / 2, max(0.0, value) * (1 + 1e-12) + 1e-15 * alpha / (alpha - 1))
+    closed = max(0.0, value) * (1 + 1e-12) + 1e-15 * alpha / (alpha - 1)
+    return min(level, product_up(alpha, level, level, 0.5), closed)
 
 
 def laplace(level: float, alpha: float) -> float:
@@ -50,6 +52,8 @@ def delta_at_order(alpha: float, divergence: float, epsilon: float) -> float:
     if not divergence < math.inf:
         return 1.0
     log_delta = (alpha - 1) * (divergence - epsilon) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
+    # Rounding of the exponent is a relative error of δ.
+    log_delta += 2.0**-50 * ((alpha - 1) * (divergence + epsilon) + abs(math.log(alpha - 1)) + 2)
     if log_delta >= 0:
         return 1.0
     return min(1.0, math.exp(log_delta) * (1 + 1e-12) + math.ulp(0.0))

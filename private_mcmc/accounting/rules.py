@@ -46,8 +46,8 @@ def _posterior_gradient(adjacency: str, c: Constants, parts: Parts) -> list[Reco
 
 
 def _rooted(change: float, convexity: float) -> float:
-    """``Δ/√μ``; what is too small for a float is still not nothing."""
-    return max(change / convexity**0.5, 1e-300) if change > 0 else 0.0
+    """``Δ/√μ``."""
+    return float(change / convexity**0.5)
 
 
 def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:

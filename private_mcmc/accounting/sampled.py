@@ -23,7 +23,7 @@ from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.mixtures import check_pair
 from private_mcmc.accounting.modulus import Affine, Modulus, Root
 from private_mcmc.accounting.product import combine
-from private_mcmc.accounting.rounding import FloatArray, root_up, up
+from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, sum_up, up
 from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.accounting.shift_optimiser import optimise
 from private_mcmc.accounting.shifts import certify, two_starts_constant
@@ -86,7 +86,7 @@ class SampledChain:
             gap = float(self.modulus.gap)
             rate = math.inf if gap == 1 else -math.log1p(-gap)
             reached = float(steps) if gap == 0 else -math.expm1(-steps * rate) / gap
-            return min(self.diameter, up(self.largest_shift * reached))
+            return min(self.diameter, product_up(self.largest_shift, up(reached)))
         return self._climb[min(steps, len(self._climb) - 1)]
 
     @cached_property
@@ -94,8 +94,8 @@ class SampledChain:
         """Distances after 0, 1, 2, … steps, up to where they stop growing."""
         climb = [0.0]
         while len(climb) <= self.steps and climb[-1] < min(self.diameter, 1e12 * self.largest_shift):
-            reached = up(float(self.modulus.value(np.array([climb[-1]]))[0])) + self.largest_shift
-            climb.append(min(self.diameter, up(reached)))
+            reached = up(float(self.modulus.value(np.array([climb[-1]]))[0]))
+            climb.append(min(self.diameter, sum_up((reached, self.largest_shift))))
         if climb[-1] < self.diameter and len(climb) <= self.steps:
             climb.append(self.diameter)
         return tuple(climb)
@@ -133,10 +133,14 @@ def split(chain: SampledChain, first: int, share: float) -> Split:
     if share == 1 and distance > 0:
         raise DeclarationError("share=1 leaves no noise to absorb the distance of the chains.")
     togo = chain.steps - first
-    square = 0.0 if distance == 0 else _absorb(chain.modulus, chain.noise, distance, togo) / (1 - share)
-    ratio = up(chain.row_shift / (math.sqrt(share) * chain.noise))
+    square = (
+        0.0
+        if distance == 0
+        else product_up(_absorb(chain.modulus, chain.noise, distance, togo), over=(1 - share,))
+    )
+    ratio = product_up(chain.row_shift, over=(root_down(share), chain.noise))
     parts: tuple[Curve, ...] = (Sampled(chain.pair, chain.rate, ratio, togo),)
-    m = root_up(up(square)) if square > 0 else 0.0
+    m = root_up(product_up(square, 1 + 2.0**-50))
     if m > 0:
         parts += (Gaussian(m),)
     return Split(first, share, m, combine(parts))
@@ -147,7 +151,8 @@ def _absorb(phi: Modulus, noise: float, distance: float, togo: int) -> float:
     if not math.isfinite(distance):
         return math.inf
     if isinstance(phi, Affine) and float(phi.gap) < 1:
-        return two_starts_constant(up(float(phi.slope)) ** 2, 0.0, noise, distance, togo, restart=False)
+        slope = float(phi.slope)
+        return two_starts_constant(product_up(slope, slope), 0.0, noise, distance, togo, restart=False)
     if isinstance(phi, Root) and float(phi.c) > 0:
         return two_starts_constant(float(phi.c), float(phi.h), noise, distance, togo, restart=False)
     z = optimise(phi, noise, togo, start=distance, work=100_000)

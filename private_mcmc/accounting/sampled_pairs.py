@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +9,7 @@ from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.mixtures import check_pair, renyi
 from private_mcmc.accounting.pld import Losses, Step, losses, worthwhile
+from private_mcmc.accounting.rounding import product_up, root_up
 from private_mcmc.errors import DeclarationError
 
 
@@ -39,7 +39,7 @@ class Sampled(Curve):
     def unamplified(self) -> Gaussian:
         """What holds even if it were known which rows were drawn."""
         whole = self.ratio if self.pair == "add_remove" else 2 * self.ratio
-        return Gaussian(whole * math.sqrt(self.steps) * (1 + 4 * math.ulp(1.0)))
+        return Gaussian(product_up(whole, root_up(self.steps)))
 
     @property
     def zcdp(self) -> float:
@@ -71,4 +71,4 @@ class Sampled(Curve):
 
     def rdp(self, alpha: float) -> float:
         """By quadrature, one step times ``steps``."""
-        return self.steps * renyi(self.pair, self.rate, self.ratio, alpha)
+        return product_up(self.steps, renyi(self.pair, self.rate, self.ratio, alpha))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from private_mcmc.accounting.metric import condition_number
+from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency, check_adjacency
@@ -16,10 +17,10 @@ CLIP_SLACK = 1e-10
 
 
 def row_sensitivity(clip: float, temper: float, adjacency: Adjacency) -> float:
-    """``Δ = 2wC`` (``replace_one``) or ``wC`` (``add_remove``, ``zero_out``), in exact arithmetic."""
+    """``Δ = 2wC`` (``replace_one``) or ``wC`` (``add_remove``, ``zero_out``), rounded up."""
     if not (clip > 0 and temper > 0):
         raise DeclarationError(f"clip={clip}, temper={temper}: both must be positive.")
-    return (2.0 if check_adjacency(adjacency) == "replace_one" else 1.0) * temper * clip
+    return product_up(2.0 if check_adjacency(adjacency) == "replace_one" else 1.0, temper, clip)
 
 
 def rows_summed(schedule: Schedule) -> int:
@@ -52,9 +53,9 @@ def rounding_allowance(schedule: Schedule) -> float:
     load = count * UNIT_ROUNDOFF
     if not load < 0.5:
         raise DeclarationError(f"num_rows={count}: float64 sums of so many rows carry no useful bound.")
-    spread = math.sqrt(condition_number(schedule))
-    weight = schedule.temper * batch_factor(schedule) * schedule.clip
-    return 2 * weight * count * spread * load / (1 - load)
+    spread = root_up(condition_number(schedule))
+    weight = product_up(schedule.temper, batch_factor(schedule), schedule.clip)
+    return product_up(2 * (1 + 2.0**-50), weight, count, spread, load, over=(1 - load,))
 
 
 def rounding_box(schedule: Schedule) -> float:
@@ -85,8 +86,8 @@ def row_change(schedule: Schedule) -> float:
 
     ``wC`` times the public factor of a minibatch, plus the rounding difference of two float64 sums.
     """
-    exact = schedule.temper * schedule.clip * batch_factor(schedule)
-    return (exact + rounding_allowance(schedule)) * (1 + 8 * UNIT_ROUNDOFF)
+    exact = product_up(schedule.temper, schedule.clip, batch_factor(schedule))
+    return product_up(sum_up((exact, rounding_allowance(schedule))), 1 + 8 * UNIT_ROUNDOFF)
 
 
 def sensitivity(schedule: Schedule) -> float:
@@ -95,5 +96,6 @@ def sensitivity(schedule: Schedule) -> float:
     ``2wC`` (``replace_one``) or ``wC``, times the public factor ``n/b`` or ``1/q`` of a minibatch,
     plus the rounding difference of two float64 sums.
     """
-    exact = row_sensitivity(schedule.clip, schedule.temper, schedule.adjacency) * batch_factor(schedule)
-    return (exact + rounding_allowance(schedule)) * (1 + 4 * UNIT_ROUNDOFF)
+    row = row_sensitivity(schedule.clip, schedule.temper, schedule.adjacency)
+    exact = product_up(row, batch_factor(schedule))
+    return product_up(sum_up((exact, rounding_allowance(schedule))), 1 + 4 * UNIT_ROUNDOFF)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from private_mcmc.accounting.modulus import Modulus, per_step
-from private_mcmc.accounting.rounding import FloatArray, up
+from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, up
 from private_mcmc.errors import DeclarationError
 
 Moduli = Modulus | Sequence[Modulus]
@@ -68,8 +68,9 @@ def certify(
         raise DeclarationError("shifts: not feasible (0 ≤ z_k ≤ φ_k(z_{k−1}), z_0 ≥ start, z_T = 0).")
     absorbed = np.where(bounds > z[1:], np.nextafter(bounds - z[1:], np.inf), 0.0)
     with np.errstate(over="ignore", under="ignore"):
-        lost = np.count_nonzero(absorbed) * math.ulp(0.0)  # what squares below the smallest double lose
-        return up(math.fsum((absorbed / sds) ** 2)) + lost
+        # What quotients and their squares lose below the normal numbers.
+        ratios = absorbed / sds + np.where(absorbed > 0, TINY, 0.0)
+        return up(math.fsum(ratios**2)) + 2 * np.count_nonzero(absorbed) * TINY
 
 
 def _rate(gap: float) -> float:
@@ -103,7 +104,7 @@ def affine(ratio: float, gap: float, steps: int) -> float:
         raise DeclarationError(f"ratio={ratio}: must be non-negative.")
     half = _rate(gap) / 2
     growth = float(steps) if half == 0 else math.tanh(half * steps) / math.tanh(half)
-    return up(ratio * ratio * min(growth, float(steps)))
+    return product_up(ratio, ratio, min(up(growth), float(steps)))
 
 
 def affine_from(distance: float, offset: float, gap: float, noise: float, steps: int) -> tuple[float, int]:
@@ -124,7 +125,7 @@ def affine_from(distance: float, offset: float, gap: float, noise: float, steps:
         return math.inf, 0
     togo = np.arange(1.0, steps + 1.0)
     if gap == 1:
-        return up((offset / noise) ** 2), 1
+        return product_up(offset, offset, over=(noise, noise)), 1
     rate = _rate(gap)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if rate == 0:
@@ -133,10 +134,14 @@ def affine_from(distance: float, offset: float, gap: float, noise: float, steps:
             sums = np.expm1(-rate * togo) / math.expm1(-rate)
             squares = np.expm1(-2 * rate * togo) / math.expm1(-2 * rate)
             kept = np.exp(-rate * togo)
-        total = (kept * distance + offset * sums) * (1 + 8 * _UNIT * (1 + abs(rate) * togo))
-        values = up((total / noise) ** 2 / (squares * (1 - 8 * _UNIT * (1 + abs(rate) * togo))))
+        # In units of the noise; every product below the normal numbers loses at most one smallest double.
+        far, push = product_up(distance, over=(noise,)), product_up(offset, over=(noise,))
+        total = (kept * far + push * sums) * (1 + 8 * _UNIT * (1 + abs(rate) * togo))
+        total = total + (4 * TINY if far > 0 or push > 0 else 0.0)
+        values = up(total**2 / (squares * (1 - 8 * _UNIT * (1 + abs(rate) * togo))))
+        values = values + np.where(total > 0, 4 * TINY, 0.0)
         # The last shift is (A − s)/ρ with A = total/squares; for ρ ≤ 1 it is never negative.
-        feasible = total / squares * (1 - 1e-9) >= offset if gap < 0 else np.ones_like(togo, dtype=bool)
+        feasible = total / squares * (1 - 1e-9) >= push if gap < 0 else np.ones_like(togo, dtype=bool)
         values = np.where(feasible & np.isfinite(values), values, np.inf)
     best = int(np.argmin(values))
     return (float(values[best]), best + 1) if math.isfinite(values[best]) else (math.inf, 0)
@@ -170,7 +175,7 @@ def cyclic(ratio: float, gap: float, period: int, steps: int) -> float:
         pass_sum = -math.expm1(-rate * period)
         weight = math.exp(-2 * rate * (period - 1)) * (1 + 8 * _UNIT * (1 + 2 * rate * period))
         extra = weight * -math.expm1(-2 * rate) / pass_sum**2 * math.tanh(rate * period * earlier / 2)
-    return up(ratio * ratio * (1 + extra))
+    return product_up(ratio, ratio, up(1 + extra))
 
 
 def two_starts(
@@ -190,18 +195,25 @@ def two_starts(
     Source: BFG Theorem 3.4.
     """
     cs, hs = np.asarray(c, dtype=np.float64), np.asarray(h, dtype=np.float64)
-    variances = noise_array(noise, len(cs)) ** 2
+    sds = noise_array(noise, len(cs))
     if not ((cs > 0).all() and (hs >= 0).all() and len(hs) == len(cs) >= 1 and diameter >= 0):
         raise DeclarationError("two_starts: c > 0, h ≥ 0, diameter ≥ 0, one entry for every step.")
     slack = 1 + 8 * _UNIT * (len(cs) + 4)
+    # In units of the largest noise, so that nothing below under- or overflows to the wrong side.
+    unit = float(np.max(sds))
+    far = product_up(diameter, over=(unit,))
+    square = product_up(far, far)
+    hs = np.array([product_up(entry, over=(unit, unit)) for entry in hs.tolist()])
+    variances = np.nextafter((sds / unit * (1 - 2 * _UNIT)) ** 2, 0.0)
     resistance, spent, best = 0.0, 0.0, math.inf
     for ct, ht, variance in zip(cs[::-1].tolist(), hs[::-1].tolist(), variances[::-1].tolist(), strict=True):
         if ht > 0:
-            spent += ht / (resistance + variance)
+            spent += ht / (resistance + variance) + TINY
         resistance = (resistance + variance) / ct
-        best = min(best, diameter * diameter / resistance + spent)
-    total = best if restart else diameter * diameter / resistance + spent
-    return up(total * slack)
+        last = square / resistance + spent if resistance > 0 else math.inf
+        best = min(best, last)
+    total = best if restart else last
+    return up(total * slack) + TINY if total > 0 else 0.0
 
 
 def two_starts_constant(
@@ -221,7 +233,11 @@ def two_starts_constant(
     rate = math.log1p(c - 1) if c > 0.5 else math.log(c)
     with np.errstate(over="ignore"):
         resistance = done if c == 1 else -np.expm1(-rate * done) / (c - 1)
-    resistance = noise * noise * resistance * (1 - 8 * _UNIT * (2 + abs(rate) * done))
-    spent = np.cumsum(h / (resistance[:-1] + noise * noise)) * (1 + 4 * _UNIT * steps)
-    values = diameter * diameter / resistance[1:] + spent
-    return up(float(values.min() if restart else values[-1]))
+    resistance = resistance * (1 - 8 * _UNIT * (2 + abs(rate) * done))
+    far = product_up(diameter, over=(noise,))
+    square, spread = product_up(far, far), product_up(h, over=(noise, noise))
+    with np.errstate(over="ignore", divide="ignore", under="ignore"):
+        spent = np.cumsum(spread / (resistance[:-1] + 1)) * (1 + 4 * _UNIT * steps)
+        values = square / resistance[1:] + spent
+    value = float(values.min() if restart else values[-1])
+    return up(value) + 2 * steps * TINY if square > 0 or spread > 0 else 0.0

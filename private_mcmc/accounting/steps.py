@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.metric import noise_ratio
 from private_mcmc.accounting.moduli import langevin
 from private_mcmc.accounting.modulus import Modulus
-from private_mcmc.accounting.rounding import up
+from private_mcmc.accounting.rounding import product_down, product_up, root_down, sum_up
 from private_mcmc.accounting.sensitivity import (
     CLIP_SLACK,
     batch_factor,
@@ -59,7 +57,7 @@ def period(schedule: Schedule) -> int:
 
 def noise_sd(schedule: Schedule, step_size: float) -> float:
     """Least standard deviation of one step's noise in ``‖M^{-1/2}·‖``, rounded down."""
-    return math.sqrt(2 * step_size * noise_ratio(schedule)[0]) * _DOWN
+    return product_down(root_down(product_down(2.0, step_size, noise_ratio(schedule)[0])), _DOWN)
 
 
 def largest_change(schedule: Schedule) -> float:
@@ -70,15 +68,15 @@ def largest_change(schedule: Schedule) -> float:
     """
     batch = schedule.batch
     displaced = batch is not None and batch.scheme == "truncated_poisson"
-    return sensitivity(schedule) * (2.0 if displaced else 1.0)
+    return product_up(sensitivity(schedule), 2.0 if displaced else 1.0)
 
 
 def gradient_bound(schedule: Schedule, curvature: Curvature) -> float:
-    """``B``: the least of what is proved and what the clip enforces on every batch's scaled sum, as computed."""
-    enforced = schedule.temper * batch_factor(schedule) * rows_summed(schedule) * schedule.clip
+    """``B``: the least of what is proved and what the clip enforces on a computed sum."""
+    enforced = product_up(schedule.temper, batch_factor(schedule), rows_summed(schedule), schedule.clip)
     # All rows may use the slack of their clip: together that is more than the rounding slack covers.
-    exact = min(curvature.gradient_bound, enforced * (1 + CLIP_SLACK) * (1 + 2.0**-50))
-    return up(exact + rounding_allowance(schedule) / 2)
+    exact = min(curvature.gradient_bound, product_up(enforced, 1 + CLIP_SLACK, 1 + 2.0**-50))
+    return sum_up((exact, product_up(0.5, rounding_allowance(schedule))))
 
 
 def modulus(schedule: Schedule, curvature: Curvature, step_size: float, change: float) -> Modulus:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from private_mcmc.accounting import gdp
-from private_mcmc.accounting.rounding import up
+from private_mcmc.accounting.rounding import product_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 
 
@@ -71,7 +71,8 @@ def _shifted(epsilon: float, delta: float, distance: PosteriorDistance) -> float
     spread = _distance(distance)
     if spread == 0:
         return delta
-    return min(1.0, up(delta + spread * (math.exp(min(epsilon, 700.0)) + 1)))
+    growth = up(math.exp(min(epsilon, 700.0)) + 1)
+    return min(1.0, sum_up((delta, product_up(spread, growth))))
 
 
 def distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
@@ -104,7 +105,7 @@ def noised_average(epsilon: float, noise_delta: float, failure: float) -> tuple[
     """
     _point(epsilon, noise_delta)
     gdp.check_delta(failure)
-    return epsilon, min(1.0, up(noise_delta + failure))
+    return epsilon, min(1.0, sum_up((noise_delta, failure)))
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,10 @@ class AverageByConvergence:
     @property
     def sensitivity(self) -> float:
         """``η = 2C + γ_f``: what the noise must be fit for."""
-        return up(2 * self.accuracy + self.posterior_change)
+        return sum_up((self.accuracy, self.accuracy, self.posterior_change))
 
     def guarantee(self, epsilon: float, noise_delta: float) -> tuple[float, float]:
         """``(ε, δ + 2δ̃ − δ̃²)`` when the noise for ``sensitivity`` is ``(ε, δ)``-DP."""
         _point(epsilon, noise_delta)
-        return epsilon, min(1.0, up(noise_delta + self.failure * (2 - self.failure)))
+        missed = product_up(self.failure, sum_up((2.0, -self.failure)))
+        return epsilon, min(1.0, sum_up((noise_delta, missed)))

@@ -20,6 +20,7 @@ from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.mixtures import check_pair, poisson_orders
 from private_mcmc.accounting.pld import NOISE_PER_STEP, Losses, Step, single, spacing, worthwhile
+from private_mcmc.accounting.rounding import product_up, root_up
 from private_mcmc.errors import DeclarationError
 
 _ROUNDED = 1e-9
@@ -75,7 +76,7 @@ class Truncated(Curve):
     @property
     def unamplified(self) -> Gaussian:
         """What holds even if the drawn rows were known."""
-        return Gaussian(2 * self.ratio * math.sqrt(self.steps) * (1 + 4 * math.ulp(1.0)))
+        return Gaussian(product_up(2.0, self.ratio, root_up(self.steps)))
 
     @property
     def zcdp(self) -> float:
@@ -152,4 +153,4 @@ class Truncated(Curve):
                 peak = max(terms)
                 total = peak + math.log(math.fsum(math.exp(term - peak) for term in terms))
                 largest = max(largest, total * (1 + 1e-12) / (alpha - 1))
-        return min(self.unamplified.rdp(alpha), self.steps * largest)
+        return min(self.unamplified.rdp(alpha), product_up(self.steps, largest))

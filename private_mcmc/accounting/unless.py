@@ -8,6 +8,7 @@ from typing import Any
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Curve
+from private_mcmc.accounting.rounding import sum_up
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Unless(Curve):
 
     def delta(self, epsilon: float) -> float:
         """``δ_inner(ε) + failure``."""
-        return min(1.0, (self.inner.delta(epsilon) + self.failure) * (1 + math.ulp(1.0)))
+        return min(1.0, sum_up((self.inner.delta(epsilon), self.failure)))
 
     def epsilon(self, delta: float) -> float:
         """That of ``inner`` at what the failure leaves of ``delta``; ``inf`` below ``failure``."""

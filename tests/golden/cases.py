@@ -19,6 +19,7 @@ import numpyro.distributions as dist
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.serial import plain
+from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.models.linear import linear
 from private_mcmc.models.logistic import logistic
 from private_mcmc.release import LowerBound, plan_counts, plan_second_moments
@@ -78,11 +79,13 @@ def releases() -> Mapping[str, acc.Statement]:
     """Expectations, quantiles, moments, counts, tested curvature, propose-test-release and -sample."""
     kernel = pmc.PrivateULA(linear, step_size=1e-4, clip=0.2, temper=0.05)
     smooth = {"f": lambda sites: jnp.sin(sites["w"]).sum()}
+    converged = AverageByConvergence(accuracy=1e-4, failure=1e-8, posterior_change=1e-5)
     expectations = {
         "means, Laplace": pmc.Expectations("w", epsilon=0.5),
         "means, Gaussian": pmc.Expectations("w", noise="gaussian"),
         "a function, its constant stated": pmc.Expectations(smooth, lipschitz={"f": 1.5}, epsilon=0.5),
         "a bounded function": pmc.Expectations(smooth, bounds={"f": (-0.5, 0.5)}, epsilon=0.5),
+        "a convergence bound, stated": pmc.Expectations("w", by_convergence=converged, epsilon=0.5),
         "quantile": pmc.Quantile(lambda sites: sites["w"][0], 0.9, (-2.0, 2.0), epsilon=0.5),
     }
     found = {name: _decided(kernel, release) for name, release in expectations.items()}
@@ -144,7 +147,11 @@ def ledger() -> Json:
                     pass
             found[kind] = book.balance(kind).to_dict() | {
                 "charges": [
-                    {"outcome": charge.outcome, "cost": str(charge.cost), "statement": dict(charge.statement)}
+                    {
+                        "outcome": charge.outcome,
+                        "cost": float(charge.cost),
+                        "statement": dict(charge.statement),
+                    }
                     for charge in book.history(kind)
                 ]
             }

@@ -1,0 +1,381 @@
+"""Every bound is at least its exact value, from the smallest double to 1e300 (mpmath, 60 digits)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from mpmath import mpf
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting import gdp, moduli, rdp, shifts, transfer
+from private_mcmc.accounting.anisotropic import path_square
+from private_mcmc.accounting.curves import Concentrated, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.mixtures import poisson_orders, renyi
+from private_mcmc.accounting.modulus import Affine, saddle
+from private_mcmc.accounting.product import combine
+from private_mcmc.accounting.rounding import (
+    TINY,
+    norm_up,
+    product_down,
+    product_up,
+    root_down,
+    root_up,
+    sum_up,
+)
+from private_mcmc.accounting.sampled_pairs import Sampled
+from private_mcmc.errors import NotPrivate
+from private_mcmc.schedule import Average, Schedule
+
+mpmath.mp.dps = 60
+
+
+def magnitudes(low: float, high: float) -> st.SearchStrategy[float]:
+    """Log-uniform between powers of ten, subnormal numbers and round ones among them."""
+    return st.one_of(
+        st.floats(low, high).map(lambda power: float(mpf(10) ** power)),
+        st.sampled_from([TINY, 3 * TINY, 2.0**-1022, 1e-300, 1e-160, 1e-8, 0.1, 1.0, 1e8, 1e150]).filter(
+            lambda value: low <= math.log10(value) <= high
+        ),
+    )
+
+
+WIDE = magnitudes(-323, 300)
+SHARES = st.floats(1e-12, 1.0)
+STEPS = st.integers(1, 10**6)
+
+
+def exactly(*numbers: float) -> list[mpf]:
+    return [mpf(number) for number in numbers]
+
+
+def above(ours: float, exact: mpf) -> bool:
+    """``ours ≥ exact`` beyond what 60 digits can say otherwise."""
+    return math.isinf(ours) or mpf(ours) >= exact * (1 - mpf(10) ** -45)
+
+
+@given(st.lists(WIDE, min_size=1, max_size=5), st.lists(WIDE, max_size=3))
+def test_products_sums_and_norms_are_the_next_double_on_their_side(factors, over):
+    exact = Fraction(1)
+    for factor in factors:
+        exact *= Fraction(factor)
+    for divisor in over:
+        exact /= Fraction(divisor)
+    high, low = product_up(*factors, over=tuple(over)), product_down(*factors, over=tuple(over))
+    assert high > 0
+    assert math.isinf(high) or high >= exact
+    assert low <= exact
+    assert high == low or math.isinf(high) or high == math.nextafter(low, math.inf)
+    assert math.isinf(sum_up(factors)) or sum_up(factors) >= sum(map(Fraction, factors))
+    square = sum(Fraction(factor) ** 2 for factor in factors)
+    assert math.isinf(norm_up(factors)) or Fraction(norm_up(factors)) ** 2 >= square
+    assert norm_up(factors[:1]) == factors[0]
+
+
+@given(WIDE)
+def test_roots_are_the_next_double_on_their_side(value):
+    assert Fraction(root_up(value)) ** 2 >= value >= Fraction(root_down(value)) ** 2
+    assert root_up(value) <= math.nextafter(root_down(value), math.inf)
+    assert root_up(0.0) == root_down(0.0) == 0.0
+
+
+def affine_exact(ratio: mpf, gap: mpf, steps: int) -> mpf:
+    if gap == 0:
+        return steps * ratio**2
+    power = (1 - gap) ** steps
+    return ratio**2 * (2 - gap) / gap * (1 - power) / (1 + power)
+
+
+@given(WIDE, st.one_of(magnitudes(-323, 0), st.just(0.0)), STEPS)
+@example(1e-170, 0.5, 10)
+@example(1e-5, 5e-324, 10**6)
+def test_affine_shift_bounds(ratio, gap, steps):
+    assume(gap <= 1)
+    with mpmath.workdps(700 if gap < 1e-30 else 60):
+        assert above(shifts.affine(ratio, gap, steps), affine_exact(mpf(ratio), mpf(gap), steps))
+
+
+@given(WIDE, st.one_of(magnitudes(-15, 0), st.just(0.0)), st.integers(2, 50), st.integers(1, 5000))
+def test_cyclic_shift_bounds(ratio, gap, period, steps):
+    assume(gap <= 1)
+    uses, r = -(-steps // period), 1 - mpf(gap)
+    if gap == 0:
+        extra = mpf(uses - 1) / period
+    elif gap == 1:
+        extra = mpf(0)
+    else:
+        late = r ** (period * (uses - 1))
+        extra = r ** (2 * period - 2) * (1 - r**2) / (1 - r**period) ** 2 * (1 - late) / (1 + late)
+    assert above(shifts.cyclic(ratio, gap, period, steps), mpf(ratio) ** 2 * (1 + extra))
+
+
+@given(WIDE, WIDE, magnitudes(-12, 0), WIDE, st.integers(1, 300))
+@example(1e-170, 1e-180, 0.5, 1e-3, 20)
+def test_shift_bounds_from_a_diameter(distance, offset, gap, noise, steps):
+    assume(gap <= 1)
+    value, togo = shifts.affine_from(distance, offset, gap, noise, steps)
+    if not togo:
+        return
+    far, push, r, sd = *exactly(distance, offset), 1 - mpf(gap), mpf(noise)
+    powers = [r**j for j in range(togo)]
+    exact = (r**togo * far + push * sum(powers)) ** 2 / (sd**2 * sum(power**2 for power in powers))
+    assert above(value, exact)
+
+
+@given(magnitudes(-3, 3), st.one_of(WIDE, st.just(0.0)), WIDE, WIDE, st.integers(1, 60))
+def test_shift_bounds_of_one_map_from_two_starts(c, h, noise, diameter, steps):
+    constant = shifts.two_starts_constant(c, h, noise, diameter, steps, restart=False)
+    general = shifts.two_starts([c] * steps, [h] * steps, [noise] * steps, diameter, restart=False)
+    resistance, spent = mpf(0), mpf(0)
+    for _ in range(steps):
+        spent += mpf(h) / (resistance + mpf(noise) ** 2)
+        resistance = (resistance + mpf(noise) ** 2) / mpf(c)
+    exact = mpf(diameter) ** 2 / resistance + spent
+    assert above(constant, exact)
+    assert above(general, exact)
+
+
+@given(st.lists(st.tuples(WIDE, SHARES), min_size=1, max_size=6), magnitudes(-9, 0), WIDE, WIDE)
+def test_certificates(shares, gap, offset, noise):
+    assume(gap <= 1)
+    phi, z = Affine(gap, offset), [0.0]
+    for scale, share in shares:
+        z.append(min(share, scale) * float(phi.value(np.array([z[-1]]))[0]))
+    z[-1] = 0.0
+    assume(np.isfinite(z).all())
+    value = shifts.certify(phi, noise, z)
+    r = 1 - mpf(gap)
+    losses = [r * mpf(a) + mpf(offset) - mpf(b) for a, b in pairwise(z)]
+    assert above(value, sum(max(loss, mpf(0)) ** 2 for loss in losses) / mpf(noise) ** 2)
+
+
+def schedule(**changes) -> Schedule:
+    options = {
+        "adjacency": "replace_one",
+        "num_rows": 3,
+        "dim": 1,
+        "step_size": 0.1,
+        "num_steps": 7,
+        "clip": 1.0,
+    }
+    return Schedule(**(options | changes))
+
+
+@given(WIDE, WIDE, WIDE, st.integers(1, 50), st.sampled_from(["replace_one", "add_remove", "zero_out"]))
+@example(1e-200, 1e-150, 1e300, 5, "replace_one")
+def test_paths_and_last_states_of_runs(step, clip, temper, steps, adjacency):
+    both = 2 if adjacency == "replace_one" else 1
+    square = steps * mpf(step) * (both * mpf(clip) * mpf(temper)) ** 2 / 2
+    assume(mpf(step) * mpf(clip) * mpf(temper) < 1e300 and mpf(clip) * mpf(temper) < 1e300)
+    for release in ("path", "last"):
+        item = schedule(
+            step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release=release
+        )
+        assert above(acc.run(item).gdp, mpmath.sqrt(square))
+    flat = schedule(
+        step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release="last"
+    )
+    known = acc.run(
+        flat, acc.Curvature(convex=True, smoothness=0.0)
+    ).gdp  # a quadratic of no curvature: exact
+    assert above(known, mpmath.sqrt(square))
+
+
+@given(magnitudes(-300, 0), magnitudes(-300, 150), st.integers(1, 40), st.integers(1, 40))
+def test_sensitivities_of_averages(step, clip, steps, first):
+    assume(first <= steps)
+    item = schedule(step_size=step, clip=clip, num_steps=steps, release=Average(first))
+    gap = product_down(step, 1.0)
+    found = acc.average_sensitivity(item, acc.Curvature(1.0, 1.0))
+    r, distance, total = 1 - mpf(gap), mpf(0), mpf(0)
+    for index in range(1, steps + 1):
+        distance = r * distance + 2 * mpf(step) * mpf(clip)
+        total += distance if index >= first else 0
+    assert above(found, total / (steps - first + 1))
+
+
+@given(WIDE, WIDE, magnitudes(-300, 150))
+def test_moduli_at_zero_and_at_a_distance(step, size, far):
+    assume(mpf(step) * mpf(size) < 1e300)
+    phi = moduli.langevin(step, size, smoothness=1.0)
+    assert above(float(phi.value(np.zeros(1))[0]), mpf(step) * mpf(size))
+    assume(step < 1e100)
+    at = float(phi.value(np.array([far]))[0])
+    assert above(at * (1 + 2.0**-50) + 2 * TINY, (1 + mpf(step)) * mpf(far) + mpf(step) * mpf(size))
+    lipschitz = min(size, 1e100)
+    root = moduli.convex_lipschitz(min(step, 1e50), lipschitz)
+    assert above(root.h, (2 * mpf(min(step, 1e50)) * mpf(lipschitz)) ** 2)
+    assert above(
+        saddle(min(step, 1e40), min(size, 1e40), 1.0).parts[0].h,
+        (2 * mpf(min(step, 1e40)) * mpf(min(size, 1e40))) ** 2,
+    )
+
+
+@given(WIDE, st.floats(1.0000001, 1e6))
+def test_renyi_divergences_and_concentration_of_simple_curves(size, alpha):
+    square = mpf(size) ** 2
+    assert above(Gaussian(size).rdp(alpha), mpf(alpha) * square / 2)
+    assert above(Gaussian(size).zcdp, square / 2)
+    assert above(Pure(size).zcdp, square / 2)
+    assert above(Concentrated(size).rdp(alpha), mpf(alpha) * mpf(size))
+    with mpmath.workdps(800 if size < 1e-8 else 60):
+        level, a = mpf(min(size, 50.0)), mpf(alpha)
+        p, q = 1 / (1 + mpmath.exp(-level)), 1 / (1 + mpmath.exp(level))
+        exact = mpmath.log(p**a * q ** (1 - a) + q**a * p ** (1 - a)) / (a - 1)
+        assert above(rdp.randomised_response(float(level), alpha), exact)
+
+
+@given(WIDE, st.floats(0, 1.0))
+def test_deltas_of_pure_and_laplace_curves(level, share):
+    assume(level < 1e6)
+    at = share * level
+    with mpmath.workdps(400):
+        gap = mpmath.exp(mpf(at) - mpf(level))
+        assert above(Pure(level).delta(at), max(mpf(0), (1 - gap) / (1 + mpmath.exp(-mpf(level)))))
+        assert above(Laplace(level).delta(at), max(mpf(0), 1 - mpmath.sqrt(gap)))
+        assert above(
+            Points(((level, 1e-300),)).delta(at),
+            mpf(1e-300) + (1 - mpf(1e-300)) * max(mpf(0), (1 - gap) / (1 + mpmath.exp(-mpf(level)))),
+        )
+
+
+@given(magnitudes(-300, 2.5), st.floats(0, 45.0))
+@example(1e-9, 1e-3)
+def test_gaussian_deltas(m, far):
+    # ε a number of standard deviations of the privacy loss away from its mean
+    epsilon = max(0.0, m * far - m * m / 2)
+    with mpmath.workdps(60 if m > 1e-20 else 700):
+        low, high = mpf(epsilon) / mpf(m) - mpf(m) / 2, mpf(epsilon) / mpf(m) + mpf(m) / 2
+        exact = mpmath.ncdf(-low) - mpmath.exp(mpf(epsilon)) * mpmath.ncdf(-high)
+        assert above(gdp.delta(m, epsilon), exact)
+
+
+@given(WIDE, WIDE, WIDE, st.integers(1, 1000), st.integers(1, 50))
+@example(1e-200, 1e200, 1e-300, 3, 2)
+def test_statements_of_noise_posteriors_and_groups(first, second, third, dim, rows):
+    def gaussian(statement):
+        return statement.curves[0].m
+
+    assert above(
+        gaussian(acc.gaussian(adjacency="add_remove", sensitivity=first, scale=second)),
+        mpf(first) / mpf(second),
+    )
+    gridded = acc.gaussian(adjacency="add_remove", sensitivity=first, scale=second, grid=third, dim=dim)
+    moved = mpf(first) + mpf(third) * mpmath.sqrt(dim)
+    assert above(gridded.curves[0].rho, (moved / mpf(second)) ** 2 / 2)
+    moments = acc.second_moments(radius=first, noise_sd=second, dim=2, adjacency="replace_one")
+    assert above(gaussian(moments), mpmath.sqrt(2) * mpf(first) ** 2 / mpf(second))
+    concave = acc.posterior_strongly_log_concave(first, second, "replace_one")
+    assert above(gaussian(concave), mpf(first) / mpmath.sqrt(mpf(second)))
+    bounded = acc.posterior_bounded_gradient(first, second, "replace_one")
+    assert above(gaussian(bounded), 2 * mpf(first) / mpmath.sqrt(mpf(second)))
+    assert above(acc.posterior_bounded(first, "replace_one").curves[1].rho, mpf(first) ** 2 / 8)
+    assert above(gaussian(acc.group(concave, rows)), rows * mpf(gaussian(concave)))
+    one, two = gaussian(concave), gaussian(bounded)
+    if max(one, two) < math.inf:
+        both = acc.compose(concave, bounded)
+        assert above(gaussian(both), mpmath.sqrt(mpf(one) ** 2 + mpf(two) ** 2))
+    assert above(
+        path_square([first, second], [third], [second]),
+        (mpf(first) + mpf(second)) / 2 * mpf(second) ** 2 / mpf(third),
+    )
+
+
+@given(WIDE, WIDE)
+def test_scales_a_rounding_too_small_are_charged_for(epsilon, sensitivity):
+    scale = sensitivity / epsilon
+    assume(0 < scale < math.inf and scale * epsilon > 1e-300)
+    found = acc.laplace(epsilon, adjacency="add_remove", sensitivity=sensitivity, scale=scale)
+    assert above(found.curves[0].level, mpf(sensitivity) / mpf(scale))
+
+
+@given(st.lists(WIDE, min_size=1, max_size=4), WIDE)
+@example([1e-170], 1e-180)
+@example([0.6, 0.8], 1.0)
+def test_an_adaptive_budget_is_never_exceeded(levels, budget):
+    stages = tuple(
+        acc.gaussian(adjacency="add_remove", sensitivity=level, scale=1.0, what=str(k))
+        for k, level in enumerate(levels)
+    )
+    try:
+        acc.adaptive(budget, "add_remove", stages)
+    except NotPrivate:
+        return
+    assert sum(Fraction(stage.gdp) ** 2 for stage in stages) <= Fraction(budget) ** 2
+
+
+@given(st.lists(WIDE, min_size=2, max_size=4), st.floats(1.001, 1e3))
+def test_composition_of_like_and_unlike_curves(sizes, alpha):
+    assume(max(sizes) < 1e100)
+    together = combine(tuple(map(Gaussian, sizes)))
+    assert above(together.m, mpmath.sqrt(sum(mpf(size) ** 2 for size in sizes)))
+    mixed = combine((Concentrated(sizes[0]), Gaussian(sizes[1])))
+    assert above(mixed.zcdp, mpf(sizes[0]) + mpf(sizes[1]) ** 2 / 2)
+    assert above(mixed.rdp(alpha), mpf(alpha) * (mpf(sizes[0]) + mpf(sizes[1]) ** 2 / 2))
+    pure = combine((Pure(sizes[0]), Laplace(sizes[1])))
+    assert above(pure.epsilon(0.0), mpf(sizes[0]) + mpf(sizes[1]))
+
+
+@given(st.lists(st.floats(0.0, 6.0), min_size=2, max_size=4), st.floats(0.0, 1.2))
+def test_composed_pure_levels_at_every_epsilon(levels, share):
+    """Randomised responses, composed by hand."""
+    at = share * math.fsum(levels)
+    losses = [(mpf(0), mpf(1))]
+    for level in exactly(*levels):
+        p = 1 / (1 + mpmath.exp(-level))
+        losses = [(a + s * level, b * w) for a, b in losses for s, w in ((1, p), (-1, 1 - p))]
+    exact = sum(mass * max(mpf(0), 1 - mpmath.exp(mpf(at) - loss)) for loss, mass in losses)
+    assert above(combine(tuple(map(Pure, levels))).delta(at) + TINY, exact)
+
+
+@given(magnitudes(-300, 0.5), magnitudes(-6, -0.01), st.integers(2, 6))
+@example(1e-9, 0.5, 2)
+@example(1e-170, 0.5, 2)
+def test_divergences_of_sampled_steps_at_whole_orders(ratio, rate, alpha):
+    """``E_Q[(P/Q)^α] = Σ_k C(α,k) (1−q)^{α−k} q^k e^{k(k−1)r²/2}``."""
+    with mpmath.workdps(700 if ratio < 1e-10 else 60):
+        q, r = mpf(rate), mpf(ratio)
+        moment = sum(
+            mpmath.binomial(alpha, k)
+            * (1 - q) ** (alpha - k)
+            * q**k
+            * (mpmath.exp(mpf(k * (k - 1)) / 2 * r**2) - 1)
+            for k in range(alpha + 1)
+        )
+        exact = mpmath.log1p(moment) / (alpha - 1)
+        assert above(poisson_orders(rate, ratio, float(alpha))[0], exact)
+        assert above(renyi("add_remove", rate, ratio, float(alpha)), exact)
+        assert above(Sampled("add_remove", rate, ratio, 7).rdp(float(alpha)), 7 * exact)
+
+
+@given(st.floats(1.001, 1e5), st.floats(0, 1e3), st.floats(0, 1e3))
+def test_conversion_from_renyi_divergences(alpha, divergence, epsilon):
+    a = mpf(alpha)
+    exact = mpmath.exp((a - 1) * (mpf(divergence) - mpf(epsilon))) * (1 - 1 / a) ** a / (a - 1)
+    assert above(rdp.delta_at_order(alpha, divergence, epsilon), min(mpf(1), exact))
+
+
+@given(magnitudes(-323, 0), magnitudes(-323, 0), st.floats(0, 50), WIDE, WIDE)
+def test_privacy_carried_by_convergence(delta, distance, epsilon, accuracy, change):
+    assume(delta <= 1 and distance <= 1)
+    found = transfer.delta_of_run(epsilon, delta, transfer.PosteriorDistance(distance, "a lemma"))
+    assert above(found, min(mpf(1), mpf(delta) + mpf(distance) * (mpmath.exp(mpf(epsilon)) + 1)))
+    held = transfer.AverageByConvergence(accuracy, distance, change)
+    assert above(held.sensitivity, 2 * mpf(accuracy) + mpf(change))
+    assert above(held.guarantee(1.0, delta)[1], min(mpf(1), mpf(delta) + mpf(distance) * (2 - mpf(distance))))
+
+
+def test_the_smallest_sensitivity_of_all_is_not_free():
+    """A row that moves the gradient by less than any square of it can show."""
+    item = schedule(step_size=1.0, clip=1e-170, temper=1.0, release="path")
+    assert acc.run(item).gdp >= 1e-170
+    assert acc.run(item).epsilon(1e-200) > 0 or acc.run(item).delta(0.0) > 0
+    with pytest.raises(NotPrivate):
+        stage = acc.gaussian(adjacency="add_remove", sensitivity=1e-170, scale=1.0)
+        acc.adaptive(1e-180, "add_remove", (stage,))
