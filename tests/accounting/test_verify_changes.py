@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,3 +188,32 @@ def test_records_nested_without_end_are_our_own_error_and_not_verified():
     assert "too deeply" in acc.verify(record).reason
     with pytest.raises(DeclarationError, match="too deeply"):
         acc.Statement.from_dict(record)
+
+
+def test_recomputations_use_nothing_that_makes_claims():
+    allowed = {
+        "private_mcmc.accounting.assumptions",
+        "private_mcmc.accounting.record_fields",
+        "private_mcmc.accounting.serial",
+        "private_mcmc.errors",
+        "private_mcmc.schedule",
+        "private_mcmc.target",
+    }
+    folder = Path(acc.__file__).parent
+    files = [*folder.glob("rules*.py"), *(folder / f"{name}.py" for name in ("verify", "assumptions"))]
+    own = {f"private_mcmc.accounting.{file.stem}" for file in files}
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                used = {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module == "private_mcmc.accounting":
+                used = {f"{node.module}.{name.name}" for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                used = {node.module or ""}
+            else:
+                continue
+            ours = {name for name in used if name.startswith("private_mcmc")}
+            assert ours <= allowed | own, (file.name, ours - allowed - own)
+    # What is shared with claims is sentences, and JSON types back to numbers.
+    verified = (folder / "verify.py").read_text(encoding="utf-8")
+    assert "from private_mcmc.accounting.serial import unplain\n" in verified
