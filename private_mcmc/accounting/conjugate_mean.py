@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from private_mcmc.accounting import gdp
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.conjugate import Array
 from private_mcmc.accounting.conjugate_normal import scale_divergence
 from private_mcmc.accounting.curves import Points
@@ -74,7 +75,7 @@ def posterior_normal_mean(
         {**asdict(found), "epsilons": tuple(float(at) for at in epsilons)},
         "posterior.normal_mean",
     )
-    return Statement(check_adjacency(adjacency), (Points(points),), argument)
+    return capped(Statement(check_adjacency(adjacency), (Points(points),), argument), n)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from private_mcmc.accounting import gdp
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.curves import Points
 from private_mcmc.accounting.legs import two_legs
 from private_mcmc.accounting.statement import Argument, Statement
@@ -123,7 +124,7 @@ def posterior_normal_regression(
         },
         "posterior.normal_regression",
     )  # fmt: skip
-    return Statement(check_adjacency(adjacency), (Points(points),), argument)
+    return capped(Statement(check_adjacency(adjacency), (Points(points),), argument), n)
 
 
 def _log_two_tails(at: float) -> float:

@@ -107,7 +107,8 @@ def _admitted(
 ) -> tuple[tuple[Statement, ...], Statement]:
     """The stages' statements with this one, and the plan's; raises where they do not fit the budget."""
     parts = (*parts, stage.statement.of(run_name()))
-    return parts, accounting.adaptive(plan.budget, plan.target.adjacency, parts)
+    statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts)
+    return parts, accounting.capped(statement, plan.n)
 
 
 def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) -> Bought:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +12,16 @@ from private_mcmc.errors import DataSchemaError
 
 _KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 _TYPES = tuple(np.dtype(kind) for kind in _KINDS)
+_SHORT = (jax.dtypes.bfloat16,)
+_WORDS = {
+    "O": "objects",
+    "U": "text",
+    "S": "text",
+    "T": "text",
+    "M": "dates",
+    "m": "durations",
+    "c": "complex numbers",
+}
 _WHAT = "booleans, integers, or floats of 16, 32 or 64 bits"
 
 
@@ -27,9 +38,17 @@ def check_type(name: str, dtype: Any) -> None:
     """
     if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and native(dtype) in _TYPES):
         raise DataSchemaError(
-            f"column {name!r} is of type {dtype}: numeric columns are {_WHAT}; cast it, for example by "
-            "column.astype(np.float64)."
+            f"column {name!r} is not numeric: it holds {_held(dtype)}. Columns are {_WHAT}; cast it, for "
+            "example by column.astype(np.float64)."
         )
+
+
+def _held(dtype: Any) -> str:
+    """What a type is of; its own name could tell the longest text in a column."""
+    kind = str(getattr(dtype, "kind", ""))
+    return (
+        f"numbers of type {dtype}" if kind in "biuf" or dtype in _SHORT else _WORDS.get(kind, "other things")
+    )
 
 
 def check_unmasked(name: str, column: Any) -> None:
@@ -41,7 +60,7 @@ def check_unmasked(name: str, column: Any) -> None:
         )
 
 
-def numeric_array(name: str, column: Any) -> npt.NDArray[Any]:
+def numeric_column(name: str, column: Any) -> npt.NDArray[Any]:
     """``column``, a NumPy or JAX array or a pandas object, as a plain NumPy array in native byte order.
 
     Its type alone decides what happens: a missing value must not change it. Columns of pandas whose types

@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling.domain import Domain
 from private_mcmc.modeling.domains import domain_from_dict, is_known
-from private_mcmc.modeling.numeric import numeric_array
+from private_mcmc.modeling.numeric import numeric_column
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -70,7 +70,7 @@ class Rows:
             raise DataSchemaError(
                 f"columns: missing {missing}, not declared {extra}; Rows declares {sorted(self.columns)}."
             )
-        arrays = {name: numeric_array(name, data[name]) for name, _ in self.items}
+        arrays = {name: numeric_column(name, data[name]) for name, _ in self.items}
         lengths = {}
         for name, domain in self.items:
             shape = arrays[name].shape

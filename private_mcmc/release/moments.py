@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Statement, capped
 from private_mcmc.accounting.noise import second_moments, second_moments_noise, second_moments_sensitivity
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
@@ -124,7 +124,7 @@ def plan_second_moments(
         exact / tau, exact + _rounding(radius, dim, num_rows, vectors), dim * (dim + 1) // 2
     )
     statement = second_moments(radius=radius, noise_sd=tau, dim=dim, adjacency=adjacency)
-    return SecondMomentsPlan(radius, dim, num_rows, noise, statement, vectors)
+    return SecondMomentsPlan(radius, dim, num_rows, noise, capped(statement, num_rows), vectors)
 
 
 def _rounding(radius: float, dim: int, num_rows: int, vectors: int = 1) -> float:
