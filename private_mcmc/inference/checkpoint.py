@@ -21,9 +21,11 @@ import re
 import secrets
 import shutil
 import stat
+import struct
 import time
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +44,20 @@ from private_mcmc.kernels.chain import ChainState
 from private_mcmc.release.data_mark import data_mark
 
 _FORMAT = 1
+# What NumPy, zip and JSON raise at bytes that they cannot make sense of.
+_DAMAGED = (
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 _ARRAYS = ("u", "total", "kept", "start", "steps", "batches")
 
 
@@ -179,9 +195,9 @@ def load(checkpoint: Checkpoint) -> Saved:
         raise ReleaseError(f"{path}: others may read it; it is as secret as the rows (chmod 600).")
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
+            header = dict(json.loads(file["header"].tobytes()))
             arrays = {name: file[name] for name in _ARRAYS if name in file}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         raise ReleaseError(f"{path}: this is no checkpoint, or it is damaged.") from error
     if header.get("status") == "released":
         raise ReleaseError(f"{path}: this run has released; it is never run on or released again.")

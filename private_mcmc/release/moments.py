@@ -12,6 +12,7 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement, capped
 from private_mcmc.accounting.noise import second_moments, second_moments_noise, second_moments_sensitivity
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -87,9 +88,9 @@ class SecondMomentsPlan:
         """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side.
 
         Raises:
-            DataSchemaError: for a wrong shape or more rows than declared; never about values.
+            DataSchemaError: for a wrong shape or type, a mask, or too many rows; never about values.
         """
-        array = np.asarray(rows)
+        array = numeric_column("rows", rows)
         if array.ndim not in (2, 3) or array.shape[-1] != self.dim:
             raise DataSchemaError(f"rows of shape (n, {self.dim}) or (n, k, {self.dim}) are needed.")
         if array.ndim == 3 and array.shape[1] > self.vectors:

@@ -345,3 +345,23 @@ def test_what_holds_the_keys_does_not_print_them():
     saved = checkpoint_module.Saved({}, state, streams)
     for thing in (saved, saver, Job(streams, keys.provenance, saver, state)):
         assert "key<" not in repr(thing) and "streams" not in repr(thing) and "array" not in repr(thing)
+
+
+def test_whatever_happened_to_the_bytes_of_a_checkpoint_is_said_in_words(tmp_path):
+    path, keys = tmp_path / "run", run_keys(1)
+    checkpoint, state = (
+        pmc.Checkpoint(path),
+        ChainState(1, np.ones((1, 2)), np.zeros((1, 0)), np.ones((1, 1, 2))),
+    )
+    header = {"format": 1, "status": "running", "provenance": keys.provenance.to_dict()}
+    checkpoint_module.Saver(checkpoint, header, Job.of(keys).streams).save(state)
+    whole, random, damaged = path.read_bytes(), np.random.default_rng(0), 0
+    for case in range(400):
+        content = np.frombuffer(whole, np.uint8).copy()
+        content[random.integers(len(whole), size=1 + case % 4)] = random.integers(256)
+        path.write_bytes(content[: random.integers(len(whole)) if case % 5 == 0 else None].tobytes())
+        try:
+            checkpoint_module.load(checkpoint)
+        except pmc.ReleaseError:
+            damaged += 1
+    assert damaged > 200
