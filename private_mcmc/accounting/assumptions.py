@@ -62,6 +62,11 @@ def at_most_rows(rows: int) -> str:
     return f"a person has at most {rows} rows"
 
 
+def no_more_rows(rows: int) -> str:
+    """What constants that name a number of rows rest on where the adjacency hides that number."""
+    return f"no data set has more than n = {rows} rows"
+
+
 def rounding(release: object, shown: str) -> str:
     """How far rounding after the sum of rows may move a step: ``1e-9`` of its sensitivity.
 
@@ -94,6 +99,8 @@ def of_langevin(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
     if adjacency != "replace_one":
         # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
         lines.append(RELATION[adjacency])
+    if adjacency == "add_remove":
+        lines.append(no_more_rows(c["num_rows"]))
     if c.get("storage", "float64") != "float64":
         lines.append(NARROW)
     drawn = {

@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.assumptions import CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.conjugate import Array
 from private_mcmc.accounting.conjugate_normal import scale_divergence
 from private_mcmc.accounting.curves import Points
@@ -75,7 +76,7 @@ def posterior_normal_mean(
         {**asdict(found), "epsilons": tuple(float(at) for at in epsilons)},
         "posterior.normal_mean",
     )
-    return Statement(adjacency, (Points(points),), argument)
+    return capped(Statement(adjacency, (Points(points),), argument), n)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.assumptions import BOUNDED_PAIRS, EXACT_DRAW, RELATION
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.curves import Points
 from private_mcmc.accounting.legs import two_legs
 from private_mcmc.accounting.statement import Argument, Statement
@@ -124,7 +125,7 @@ def posterior_normal_regression(
         },
         "posterior.normal_regression",
     )  # fmt: skip
-    return Statement(adjacency, (Points(points),), argument)
+    return capped(Statement(adjacency, (Points(points),), argument), n)
 
 
 def _log_two_tails(at: float) -> float:

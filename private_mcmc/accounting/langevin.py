@@ -7,6 +7,7 @@ from typing import Any
 
 from private_mcmc.accounting import assumptions, bounds
 from private_mcmc.accounting.bounds import Bound, released_steps
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Gaussian
 from private_mcmc.accounting.metric import condition_number, noise_ratio
@@ -60,7 +61,8 @@ def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float 
         _constants(schedule, curvature, tuple(found)),
         "langevin",
     )
-    return Statement(schedule.adjacency, tuple(bound.curve for bound in found), argument)
+    curves = tuple(bound.curve for bound in found)
+    return capped(Statement(schedule.adjacency, curves, argument), schedule.num_rows)
 
 
 def _always(schedule: Schedule) -> tuple[str, ...]:

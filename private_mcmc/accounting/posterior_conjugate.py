@@ -11,6 +11,7 @@ from typing import Any
 
 from private_mcmc.accounting import conjugate, conjugate_presence
 from private_mcmc.accounting.assumptions import CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.curves import Points
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
@@ -109,4 +110,4 @@ def _statement(
         {**constants, "epsilons": tuple(float(at) for at in epsilons)},
         f"posterior.{rule}",
     )
-    return Statement(adjacency, (Points(points),), argument)
+    return capped(Statement(adjacency, (Points(points),), argument), constants["n"])

@@ -215,9 +215,19 @@ def _grouped(adjacency: Adjacency, c: Constants) -> tuple[quoted.Line, ...]:
     return quoted.exactly(quoted.at_most_rows(c["rows"]))
 
 
+def _of_rows(*lines: str) -> Lines:
+    """The same of constants that name a number of rows."""
+
+    def needed(adjacency: Adjacency, c: Constants) -> tuple[quoted.Line, ...]:
+        bound = [quoted.no_more_rows(c["n"])] if adjacency == "add_remove" else []
+        return quoted.exactly(*lines, quoted.RELATION[adjacency], *bound)
+
+    return needed
+
+
 _POSTERIOR = _related(quoted.EVERY_DATA_SET, quoted.EXACT_DRAW)
-_CONJUGATE = _related(quoted.CONJUGATE, quoted.IN_DOMAIN, quoted.EXACT_DRAW)
-_PAIRS = _related(quoted.BOUNDED_PAIRS, quoted.EXACT_DRAW)
+_CONJUGATE = _of_rows(quoted.CONJUGATE, quoted.IN_DOMAIN, quoted.EXACT_DRAW)
+_PAIRS = _of_rows(quoted.BOUNDED_PAIRS, quoted.EXACT_DRAW)
 _STAGES = _related(quoted.BUDGET_FIRST, quoted.STAGES_HOLD)
 _TESTED = _plainly(quoted.TESTED_SET, quoted.TESTED_MOVES, quoted.TEST_AND_RUN)
 _CONCAVE = {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive}

@@ -17,6 +17,7 @@ from jax.typing import DTypeLike
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling.domain import Domain
 from private_mcmc.modeling.domains import domain_from_dict, is_known
+from private_mcmc.modeling.numeric import numeric_column
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -60,7 +61,8 @@ class Rows:
         (where it is private). Columns are NumPy or JAX arrays, or pandas Series and DataFrames.
 
         Raises:
-            DataSchemaError: missing or extra columns, not an array, not numeric, a wrong shape or length.
+            DataSchemaError: missing or extra columns, not an array, masked, not numeric, a wrong shape or
+                length.
         """
         missing = sorted(self.columns.keys() - data.keys())
         extra = sorted(data.keys() - self.columns.keys())
@@ -68,7 +70,7 @@ class Rows:
             raise DataSchemaError(
                 f"columns: missing {missing}, not declared {extra}; Rows declares {sorted(self.columns)}."
             )
-        arrays = {name: _numeric(name, data[name]) for name, _ in self.items}
+        arrays = {name: numeric_column(name, data[name]) for name, _ in self.items}
         lengths = {}
         for name, domain in self.items:
             shape = arrays[name].shape
@@ -126,21 +128,3 @@ class Rows:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise DeclarationError(f"{path}: not a TOML file ({error}).") from error
         return cls.from_dict(record)
-
-
-def _numeric(name: str, column: Any) -> np.ndarray:
-    """A numeric array, chosen by type alone: a missing value must not change what happens."""
-    types = getattr(column, "dtypes", None)
-    types = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
-    kinds = {getattr(dtype, "kind", None) for dtype in types}
-    if None in kinds:
-        raise DataSchemaError(
-            f"column {name!r} is a {type(column).__name__}: pass an array (NumPy, JAX) or a pandas object."
-        )
-    if not kinds <= set("biuf"):
-        raise DataSchemaError(f"column {name!r} is not numeric (its type is {types[0]}).")
-    if all(isinstance(dtype, np.dtype) for dtype in types) and len(kinds) == 1:
-        return np.asarray(column)
-    if hasattr(column, "to_numpy"):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(column, np.float64)

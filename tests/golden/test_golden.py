@@ -33,6 +33,9 @@ def differences(golden: Any, today: Any, path: tuple[str, ...] = ()) -> Iterator
     elif isinstance(golden, list) and isinstance(today, list) and len(golden) == len(today):
         for index, pair in enumerate(zip(golden, today, strict=True)):
             yield from differences(*pair, (*path, str(index)))
+    elif isinstance(golden, list) and isinstance(today, list):
+        lost, come = ([str(x)[:200] for x in a if x not in b] for a, b in ((golden, today), (today, golden)))
+        yield f"{where}: {len(golden)} entries are now {len(today)}; gone are {lost}, new are {come}"
     elif isinstance(golden, float) and isinstance(today, float):
         near, apart = _near(path)
         if not math.isclose(golden, today, rel_tol=near, abs_tol=apart):
