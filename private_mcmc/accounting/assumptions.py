@@ -49,6 +49,7 @@ STAGES_HOLD = "each stage holds for every earlier output"
 STEPS_HOLD = "each step obeys its (ε, δ) whatever the steps before it released"
 TESTED_SET = "every state lies in the set on which the rows' curvature was tested"
 TESTED_MOVES = "one row moves the tested eigenvalue by at most the noise's sensitivity"
+TESTED_EIGENVALUE = "smallest eigenvalue of the rows' certified curvature"
 TEST_AND_RUN = "the guarantee is the mechanism's, test and run together; none is claimed for the posterior"
 
 

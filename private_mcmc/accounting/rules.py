@@ -152,7 +152,8 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
     if not (tail <= c["failure"] * (1 + 1e-9) and c["rounding"] >= 0):
         return []
     # The test itself is among the parts: its noise is the noise of the margin.
-    scales = [test["argument"]["constants"]["scale"] for test in _of_rule(part, "noise.gaussian")]
+    noised = [test["argument"]["constants"] for test in _of_rule(part, "noise.gaussian")]
+    scales = [known["scale"] for known in noised if known["what"] == quoted.TESTED_EIGENVALUE]
     if not any(0 < scale <= c["noise_sd"] * (1 + 1e-9) for scale in scales):
         return []
     lower = max(0.0, c["released"] - c["margin"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from private_mcmc import accounting as acc
+from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.conjugate_mean import posterior_normal_mean
 from private_mcmc.accounting.conjugate_normal import posterior_normal_regression
 from private_mcmc.accounting.posterior_conjugate import (
@@ -80,7 +81,7 @@ def tested() -> acc.Statement:
         prior_smoothness=1.0,
         source="a lemma",
     )
-    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what="an eigenvalue")
+    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what=TESTED_EIGENVALUE)
     run = acc.run(schedule(release="last", diameter=4.0, num_steps=300), floor.strengthen(proved, 1.0))
     return acc.unless_test_fails(acc.adaptive(2.0, "replace_one", (test, run)), floor)
 

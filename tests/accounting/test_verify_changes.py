@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.assumptions import RELATION
+from private_mcmc.accounting.assumptions import RELATION, moves
 from private_mcmc.accounting.record_fields import BOUNDS
 from private_mcmc.accounting.rules import RULES
 from private_mcmc.errors import DeclarationError
@@ -188,6 +188,15 @@ def test_records_nested_without_end_are_our_own_error_and_not_verified():
     assert "too deeply" in acc.verify(record).reason
     with pytest.raises(DeclarationError, match="too deeply"):
         acc.Statement.from_dict(record)
+
+
+def test_another_noised_value_does_not_stand_for_the_test_of_the_curvature():
+    record = copy.deepcopy(ALL["curvature, tested"])
+    (test,) = (part for part in parts_of(record) if part["argument"]["rule"] == "noise.gaussian")
+    test["argument"]["constants"]["what"] = "counts"
+    test["argument"]["assumptions"][0] = moves("counts", "L2")
+    assert acc.verify(test)
+    assert not acc.verify(record)
 
 
 def test_recomputations_use_nothing_that_makes_claims():
