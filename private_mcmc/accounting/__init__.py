@@ -3,6 +3,7 @@
 from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.adaptive import adaptive
 from private_mcmc.accounting.average import average_sensitivity
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.compose import compose
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
@@ -38,6 +39,7 @@ __all__ = [
     "Unless",
     "adaptive",
     "average_sensitivity",
+    "capped",
     "compose",
     "gaussian",
     "gdp",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from private_mcmc.accounting.assumptions import BUDGET_FIRST, RELATION, STAGES_HOLD
 from private_mcmc.accounting.curves import Gaussian
 from private_mcmc.accounting.rounding import norm_up
 from private_mcmc.accounting.statement import Argument, Statement
@@ -41,8 +42,8 @@ def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...])
         raise NotPrivate(f"the stages cost {cost:.12g}-GDP, more than the budget {budget:.12g}.")
     argument = Argument(
         "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
-        ("the budget was fixed before the first stage", "each stage holds for every earlier output"),
+        (BUDGET_FIRST, STAGES_HOLD, RELATION[check_adjacency(adjacency)]),
         {"budget": float(budget)},
         "adaptive",
     )
-    return Statement(check_adjacency(adjacency), (Gaussian(float(budget)),), argument, parts=stages)
+    return Statement(adjacency, (Gaussian(float(budget)),), argument, parts=stages)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting import sampled, shifts
+from private_mcmc.accounting import assumptions, sampled, shifts
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.last_state import ShiftBound, last_state
@@ -111,13 +111,9 @@ def sampled_path(schedule: Schedule) -> list[Bound]:
     parts = tuple(
         Sampled(pair, rate, ratio, count * schedule.num_chains) for ratio, count in sorted(steps.items())
     )
-    drawn = (
-        "each row enters a batch independently with the declared probability"
-        if batch.scheme == "poisson"
-        else "every batch is a uniformly drawn subset of the declared size, independent of the others"
-    )
+    drawn = assumptions.POISSON if batch.scheme == "poisson" else assumptions.SUBSETS
     record = {"kind": "sampled path", "pair": pair, "steps": tuple(sorted(steps.items()))}
-    return [Bound(combine(parts), SAMPLED_PATH[pair], (drawn, "which rows were drawn stays hidden"), record)]
+    return [Bound(combine(parts), SAMPLED_PATH[pair], (drawn, assumptions.HIDDEN_BATCHES), record)]
 
 
 def _truncated_path(schedule: Schedule, batch: Batch) -> Bound:
@@ -129,14 +125,9 @@ def _truncated_path(schedule: Schedule, batch: Batch) -> Bound:
     parts = tuple(
         Truncated(rate, cap, ratio, count * schedule.num_chains, schedule.num_rows) for ratio, count in steps
     )
-    assumptions = (
-        "each row enters a batch independently with the declared probability; a batch above the cap keeps "
-        "a uniformly drawn subset",
-        "which rows were drawn stays hidden",
-        "the number of rows never exceeds the declared one",
-    )
+    rests_on = (assumptions.TRUNCATED, assumptions.HIDDEN_BATCHES, assumptions.CAPPED_ROWS)
     record = {"kind": "truncated path", "steps": steps}
-    return Bound(combine(parts), TRUNCATED_PATH, assumptions, record)
+    return Bound(combine(parts), TRUNCATED_PATH, rests_on, record)
 
 
 def sampled_pair(schedule: Schedule) -> str:
@@ -186,10 +177,10 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
         )
     proved = [f"the constants are proved by {curvature.source}"] if curvature.source else []
     if math.isfinite(schedule.diameter):
-        proved.append("the projection is the nearest point in the norm ‖M^{-1/2}·‖")
+        proved.append(assumptions.NEAREST_POINT)
     record = {"kind": "stretches", "stretches": tuple(records)}
     curve = for_chains(sum_up(squares), schedule.num_chains)
-    return Bound(curve, SHIFT, ("the constants hold for every potential of the row domain", *proved), record)
+    return Bound(curve, SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)
 
 
 def _from_diameter(bound: ShiftBound, diameter: float) -> bool:
@@ -244,16 +235,12 @@ def sampled_last(schedule: Schedule, curvature: Curvature, delta: float | None) 
     splits = sampled.proposals(chain)[:-1]
     if delta is not None:
         splits = (sampled.tightest(chain, delta), *splits)
-    assumptions = (
-        "each row enters a batch independently with the declared probability",
-        "which rows were drawn stays hidden",
-        "the constants hold for the potential of every batch, up to all rows",
-    )
+    rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
     return [
         Bound(
             combine((item.curve,) * schedule.num_chains),
             SAMPLED_LAST,
-            assumptions,
+            rests_on,
             {"kind": "sampled last", "first": item.first, "share": item.share},
         )
         for item in splits

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from itertools import product
 
+from private_mcmc.accounting.assumptions import INDEPENDENT
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.product import combine
 from private_mcmc.accounting.statement import Argument, Statement
@@ -52,7 +53,7 @@ def compose(*statements: Statement) -> Statement:
         chosen.setdefault(combine(picked), choice)
     argument = Argument(
         f"composition of {len(statements)} independent mechanisms (Dong, Roth, Su 2022)",
-        ("the mechanisms use independent randomness and were fixed in advance",),
+        (INDEPENDENT,),
         {"choices": tuple(chosen.values())},
         "composition",
     )

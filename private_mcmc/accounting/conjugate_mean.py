@@ -15,6 +15,8 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from private_mcmc.accounting import gdp
+from private_mcmc.accounting.assumptions import CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.conjugate import Array
 from private_mcmc.accounting.conjugate_normal import scale_divergence
 from private_mcmc.accounting.curves import Points
@@ -70,11 +72,11 @@ def posterior_normal_mean(
     points = tuple((float(at), found.delta(at)) for at in epsilons)
     argument = Argument(
         "Normal mean: exact divergence of Gaussian posteriors with and without a row, maximised",
-        ("the posterior is conjugate", "every row obeys its domain", "the draw is exact"),
+        (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
         {**asdict(found), "epsilons": tuple(float(at) for at in epsilons)},
         "posterior.normal_mean",
     )
-    return Statement(check_adjacency(adjacency), (Points(points),), argument)
+    return capped(Statement(adjacency, (Points(points),), argument), n)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from private_mcmc.accounting import gdp
+from private_mcmc.accounting.assumptions import BOUNDED_PAIRS, EXACT_DRAW, RELATION
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.curves import Points
 from private_mcmc.accounting.legs import two_legs
 from private_mcmc.accounting.statement import Argument, Statement
@@ -116,14 +118,14 @@ def posterior_normal_regression(
     points = tuple((float(at), normal_regression(found, at)) for at in epsilons)
     argument = Argument(
         "Normal regression in one dimension: a shift and a change of scale of Gaussian posteriors",
-        ("every row obeys |x| ≤ R, |y| ≤ Y", "the draw is exact"),
+        (BOUNDED_PAIRS, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
         {
             "precision": precision, "noise": noise, "radius": radius, "response": response, "n": n,
             "epsilons": tuple(float(at) for at in epsilons),
         },
         "posterior.normal_regression",
     )  # fmt: skip
-    return Statement(check_adjacency(adjacency), (Points(points),), argument)
+    return capped(Statement(adjacency, (Points(points),), argument), n)
 
 
 def _log_two_tails(at: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from private_mcmc.accounting import gdp, rdp
-from private_mcmc.accounting.rounding import TINY, product_up, sum_up
+from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
 
 
@@ -91,7 +91,7 @@ class Gaussian(Curve):
 
     def rdp(self, alpha: float) -> float:
         """``αm²/2``."""
-        return product_up(rdp.check_order(alpha), self.m, self.m, 0.5)
+        return up_last(rdp.check_order(alpha) * self.m * self.m / 2) if self.m > 0 else 0.0
 
     @property
     def zcdp(self) -> float:
@@ -169,7 +169,7 @@ class Concentrated(Curve):
 
     def rdp(self, alpha: float) -> float:
         """``rho·α``."""
-        return product_up(self.rho, rdp.check_order(alpha))
+        return up_last(self.rho * rdp.check_order(alpha)) if self.rho > 0 else 0.0
 
     @property
     def zcdp(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from private_mcmc.accounting.assumptions import at_most_rows
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.product import Product
 from private_mcmc.accounting.rounding import product_up
@@ -29,7 +30,7 @@ def group(statement: Statement, rows: int) -> Statement:
         )
     argument = Argument(
         f"group privacy for {rows} rows (Dong, Roth, Su 2022; Bun, Steinke 2016)",
-        (f"a person has at most {rows} rows",),
+        (at_most_rows(rows),),
         {"rows": int(rows)},
         "group",
     )

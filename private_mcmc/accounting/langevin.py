@@ -5,25 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from private_mcmc.accounting import bounds
+from private_mcmc.accounting import assumptions, bounds
 from private_mcmc.accounting.bounds import Bound, released_steps
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.curves import Gaussian
 from private_mcmc.accounting.metric import condition_number, noise_ratio
-from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, gradient_limit, rounding_box, sensitivity
+from private_mcmc.accounting.sensitivity import gradient_limit, rounding_box, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.accounting.steps import check_scheme
 from private_mcmc.schedule import Schedule
 
 __all__ = ["released_steps", "run"]
-
-_BASE = (
-    "data enter the potential only through the clipped rows",
-    "the start is drawn from a law that does not depend on the data",
-    "the chain's noise is exactly Gaussian, independent of the data and never reused",
-)
-
-_NARROW = "rows are stored in float32 inside their bounds; products, sums, states and noise are float64"
 
 
 def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float | None = None) -> Statement:
@@ -61,21 +54,29 @@ def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float 
     found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature, delta), best]
     theorems = tuple(dict.fromkeys(bound.theorem for bound in found))
     quoted = (line for bound in found for line in bound.assumptions)
-    stored = () if schedule.storage == "float64" else (_NARROW,)
-    assumptions = tuple(dict.fromkeys((*_BASE, _rounding(schedule), *stored, *quoted)))
+    lines = (*_always(schedule), _rounding(schedule), *quoted)
     argument = Argument(
-        "; and ".join(theorems), assumptions, _constants(schedule, curvature, tuple(found)), "langevin"
+        "; and ".join(theorems),
+        tuple(dict.fromkeys(lines)),
+        _constants(schedule, curvature, tuple(found)),
+        "langevin",
     )
-    return Statement(schedule.adjacency, tuple(bound.curve for bound in found), argument)
+    curves = tuple(bound.curve for bound in found)
+    return capped(Statement(schedule.adjacency, curves, argument), schedule.num_rows)
+
+
+def _always(schedule: Schedule) -> tuple[str, ...]:
+    """What every bound of the run rests on."""
+    # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
+    presence = () if schedule.adjacency == "replace_one" else (assumptions.RELATION[schedule.adjacency],)
+    stored = () if schedule.storage == "float64" else (assumptions.NARROW,)
+    lines = assumptions.CLIPPED_ROWS, assumptions.PUBLIC_START, assumptions.GAUSSIAN_NOISE
+    return (*lines, *presence, *stored)
 
 
 def _rounding(schedule: Schedule) -> str:
-    moves = f"rounding after the sum moves a step by at most {ROUNDING_SLACK:g} of its sensitivity"
-    if schedule.release == "path":
-        limit = gradient_limit(schedule)
-        return f"{moves}, because every coordinate of the whitened gradient is clamped at {limit:.3g}"
-    box = rounding_box(schedule)
-    return f"{moves}, as it does while |θ|_∞ + 4γ|∇U|_∞ ≤ {box:.3g} in whitened coordinates"
+    number = gradient_limit(schedule) if schedule.release == "path" else rounding_box(schedule)
+    return assumptions.rounding(schedule.release, f"{number:.3g}")
 
 
 def _expansion(schedule: Schedule, curvature: Curvature) -> str:
@@ -102,6 +103,8 @@ def _constants(schedule: Schedule, curvature: Curvature, found: tuple[Bound, ...
         "num_steps": schedule.num_steps,
         "num_chains": schedule.num_chains,
         "num_rows": schedule.num_rows,
+        "dim": schedule.dim,
+        "storage": schedule.storage,
         "release": schedule.release,
         "clip": schedule.clip,
         "temper": schedule.temper,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from private_mcmc.accounting.assumptions import CLIPPED_RADIUS, ONE_DRAW, RELATION, moves
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement
@@ -46,7 +47,7 @@ def laplace(
         )
     argument = Argument(
         "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)",
-        (f"{what}: two values on adjacent data differ by at most the sensitivity in L1",),
+        (moves(what, "L1"), RELATION[check_adjacency(adjacency)]),
         {
             "epsilon": epsilon,
             "sensitivity": sensitivity,
@@ -86,7 +87,7 @@ def gaussian(
             "Gaussian mechanism (Dong, Roth, Su 2022)"
             if grid is None
             else "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)",
-            (f"{what}: two values on adjacent data differ by at most the sensitivity in L2",),
+            (moves(what, "L2"), RELATION[check_adjacency(adjacency)]),
             {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what},
             "noise.gaussian",
         ),
@@ -120,7 +121,7 @@ def second_moments(
     curve = _gaussian_curve(size, noise_sd, grid, dim * dim)
     argument = Argument(
         "Gaussian mechanism on the second moments (Dong, Roth, Su 2022)",
-        ("every row's norm is clipped at the radius", "each entry pair carries one noise draw"),
+        (CLIPPED_RADIUS, ONE_DRAW),
         {"radius": radius, "noise_sd": noise_sd, "dim": dim, "adjacency": adjacency, "grid": grid},
         "noise.second_moments",
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
+from private_mcmc.accounting.assumptions import EVERY_DATA_SET, EXACT_DRAW, RELATION
 from private_mcmc.accounting.curves import Concentrated, Gaussian, Pure
 from private_mcmc.accounting.rounding import product_up, root_down
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
-
-_EVERY = "the constants hold for every data set of the row domain"
 
 
 def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
@@ -27,12 +26,12 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
         raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
     argument = Argument(
         "bounded log-likelihood ratio (Dimitrakakis et al. 2017; bounded range: Cesar, Rogers 2021)",
-        (_EVERY, "the draw is exact"),
+        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
         {"range_b": float(range_b)},
         "posterior.bounded",
     )
     curves = (Pure(float(range_b)), Concentrated(product_up(range_b, range_b, 0.125)))
-    return Statement(check_adjacency(adjacency), curves, argument)
+    return Statement(adjacency, curves, argument)
 
 
 def posterior_strongly_log_concave(
@@ -48,12 +47,12 @@ def posterior_strongly_log_concave(
         )
     argument = Argument(
         "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
-        (_EVERY, "the draw is exact"),
+        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
         {"sensitivity": float(sensitivity), "strong_convexity": float(strong_convexity)},
         "posterior.strongly_log_concave",
     )
     return Statement(
-        check_adjacency(adjacency),
+        adjacency,
         (Gaussian(product_up(sensitivity, over=(root_down(strong_convexity),))),),
         argument,
     )
@@ -73,9 +72,9 @@ def posterior_bounded_gradient(
         )
     argument = Argument(
         "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
-        (_EVERY, "the draw is exact"),
+        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
         {"gradient_bound": float(gradient_bound), "prior_strong_convexity": float(prior_strong_convexity)},
         "posterior.bounded_gradient",
     )
     m = product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))
-    return Statement(check_adjacency(adjacency), (Gaussian(m),), argument)
+    return Statement(adjacency, (Gaussian(m),), argument)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from private_mcmc.accounting import conjugate, conjugate_presence
+from private_mcmc.accounting.assumptions import CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
+from private_mcmc.accounting.capped import capped
 from private_mcmc.accounting.curves import Points
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
@@ -104,8 +106,8 @@ def _statement(
     points = tuple((float(at), worst(at)) for at in epsilons)
     argument = Argument(
         theorem,
-        ("the posterior is conjugate", "every row obeys its domain", "the draw is exact"),
+        (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency]),
         {**constants, "epsilons": tuple(float(at) for at in epsilons)},
         f"posterior.{rule}",
     )
-    return Statement(adjacency, (Points(points),), argument)
+    return capped(Statement(adjacency, (Points(points),), argument), constants["n"])

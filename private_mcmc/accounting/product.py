@@ -10,7 +10,7 @@ from typing import Any
 from private_mcmc.accounting import gdp, rdp
 from private_mcmc.accounting.curves import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.pld import Losses, Step, losses, worthwhile
-from private_mcmc.accounting.rounding import norm_up, sum_up
+from private_mcmc.accounting.rounding import TINY, norm_up, sum_up, up_last
 from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.accounting.truncated import Truncated
 from private_mcmc.accounting.unless import Unless
@@ -79,7 +79,7 @@ class Product(Curve):
 
     def rdp(self, alpha: float) -> float:
         """Rényi divergences add."""
-        return sum_up(part.rdp(alpha) for part in self.parts)
+        return up_last(math.fsum(part.rdp(alpha) for part in self.parts))
 
     @property
     def zcdp(self) -> float:
@@ -108,8 +108,8 @@ class Product(Curve):
         return None if not parts else parts[0] if len(parts) == 1 else Product(parts)
 
     @cached_property
-    def _discrete(self) -> tuple[float, float, tuple[tuple[float, float], ...]]:
-        """Worst pairs of the pure and approximate parts: ``P(loss = ∞)``, a sure loss, and ``(loss, mass)``.
+    def _discrete(self) -> tuple[float, tuple[tuple[tuple[float, ...], float], ...]]:
+        """Worst pairs of the pure and approximate parts: ``P(loss = ∞)``, and ``(losses to add, mass)``.
 
         A part's worst loss is ``±ε_i``, or ``+∞`` with probability ``δ_i``; levels beyond the first few
         are added up.
@@ -122,23 +122,27 @@ class Product(Curve):
                 levels.append(level)
         levels.sort(reverse=True)
         most = 2 if isinstance(self._rest, (Sampled, Product, Truncated)) else _MOST_DISCRETE
-        found = [(0.0, 1.0)]
+        found = [(tuple(levels[most:]), 1.0)]
         for level in levels[:most]:
             up = 1 / (1 + math.exp(-level))
             found = [
-                (loss + sign * level, mass * share)
-                for loss, mass in found
+                ((*losses, sign * level), mass * share)
+                for losses, mass in found
                 for sign, share in ((1.0, up), (-1.0, 1 - up))
             ]
-        return 1 - kept, math.fsum(levels[most:]), tuple(found)
+        return 1 - kept, tuple(found)
 
     def _with_discrete_losses(self, epsilon: float) -> float:
         """The rest, averaged over the losses of the worst pairs of the pure and approximate parts."""
         if not any(isinstance(part, (Pure, Points)) for part in self.parts):
             return 1.0
-        missed, sure, found = self._discrete
-        remaining = math.fsum(mass * _tail(self._rest, epsilon - sure - loss) for loss, mass in found)
-        return min(1.0, (missed + (1 - missed) * remaining) * (1 + 1e-12))
+        missed, found = self._discrete
+        tails = [mass * _tail(self._rest, _left(epsilon, losses)) for losses, mass in found]
+        exact = missed + (1 - missed) * math.fsum(tails)
+        certain = (
+            missed == 0 and all(_left(epsilon, losses) >= 0 for losses, _ in found) and self._rest is None
+        )
+        return 0.0 if certain else min(1.0, exact * (1 + 1e-12) + TINY)
 
     def _by_renyi(self, epsilon: float) -> float:
         if any(isinstance(part, (Sampled, Truncated)) for part in self.parts):
@@ -168,6 +172,14 @@ def _loss_steps(part: Curve) -> tuple[Step, ...] | None:
         level, miss = _sharpest(part)
         return (Step("point", level, miss),)
     return None
+
+
+def _left(epsilon: float, losses: tuple[float, ...]) -> float:
+    """``ε − Σ losses``, rounded down unless it is zero."""
+    if math.inf in losses:
+        return -math.inf
+    rest = math.fsum((epsilon, *(-loss for loss in losses)))
+    return rest if rest == 0 or math.isinf(rest) else math.nextafter(rest, -math.inf)
 
 
 def _tail(curve: Curve | None, epsilon: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from private_mcmc.accounting.rounding import product_up
+from private_mcmc.accounting.rounding import up_last
 from private_mcmc.errors import DeclarationError
 
 _LOG_GAPS = tuple(-7 + 0.25 * step for step in range(85))
@@ -21,8 +21,8 @@ def check_order(alpha: float) -> float:
 
 def randomised_response(level: float, alpha: float) -> float:
     """Rényi divergence of losses ``±level``: what every ``level``-DP mechanism stays below."""
-    if level == math.inf:
-        return math.inf
+    if level in (0, math.inf):
+        return level
     log_high = -math.log1p(math.exp(-level))
     log_low = log_high - level
     first = alpha * log_high + (1 - alpha) * log_low
@@ -30,7 +30,7 @@ def randomised_response(level: float, alpha: float) -> float:
     value = (max(first, second) + math.log1p(math.exp(-abs(first - second)))) / (alpha - 1)
     # Cancellation for tiny levels: the general bound α level²/2 holds as well.
     closed = max(0.0, value) * (1 + 1e-12) + 1e-15 * alpha / (alpha - 1)
-    return min(level, product_up(alpha, level, level, 0.5), closed)
+    return min(level, up_last(alpha * level * level / 2), closed)
 
 
 def laplace(level: float, alpha: float) -> float:

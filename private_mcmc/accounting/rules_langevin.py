@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
+from private_mcmc.accounting import rules_sampled
+from private_mcmc.accounting.rules_run import (
+    Constants,
+    changes,
+    check_together,
+    ends,
+    exact_row,
+    pass_length,
+    rounding,
+    rows_summed,
+    step_sizes,
+    two_rows,
+    used_sizes,
+)
+
 Record = dict[str, Any]
-Constants = Mapping[str, Any]
 Line = tuple[float, float]
 
 _SLACK = 1e-9
@@ -16,12 +30,9 @@ _SLACK = 1e-9
 
 def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
     """Every curve that the recorded bounds justify."""
-    if not all(c[name] >= 1 for name in ("num_steps", "num_chains", "num_rows", "condition_number")):
-        raise ValueError("there is at least one step, chain and row")
-    if not all(value > 0 for value in (c["clip"], c["temper"], c["noise_ratio"], *_sizes(c))):
-        raise ValueError("clip, temper, noise and step sizes are positive")
-    change, row = _changes(adjacency, c)
-    if not math.isclose(_two_rows(adjacency) * _exact_row(c) + _rounding(c), c["sensitivity"], rel_tol=1e-12):
+    check_together(c)
+    change, row = changes(adjacency, c)
+    if not math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12):
         return []
     return [_curve(adjacency, c, change, row, record) for record in c["bounds"]]
 
@@ -33,11 +44,11 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapp
     if kind == "stretches":
         return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]))
     if kind == "sampled path":
-        return _sampled_path(adjacency, c, row, record)
+        return rules_sampled.sampled_path(adjacency, c, row, record)
     if kind == "truncated path":
-        return _truncated_path(c, row, record)
+        return rules_sampled.truncated_path(c, row, record)
     if kind == "sampled last":
-        return _sampled_last(adjacency, c, row, record)
+        return rules_sampled.sampled_last(adjacency, c, row, record)
     raise ValueError(f"unknown bound {kind!r}")
 
 
@@ -45,68 +56,15 @@ def _gaussian(square: float) -> Record:
     return {"kind": "gaussian", "m": math.sqrt(square) * (1 + _SLACK)}
 
 
-def _two_rows(adjacency: str) -> int:
-    return 2 if adjacency == "replace_one" else 1
-
-
-def _factor(c: Constants) -> float:
-    batch = c["batch"]
-    if batch is None:
-        return 1.0
-    return float(c["num_rows"] / batch["size"] if batch["rate"] is None else 1 / batch["rate"])
-
-
-def _summed(c: Constants) -> int:
-    batch = c["batch"]
-    sizes = [c["num_rows"]]
-    if batch is not None and batch["size"] is not None:
-        sizes.append(batch["size"])
-    return int(min(sizes))
-
-
-def _exact_row(c: Constants) -> float:
-    return float(c["temper"] * c["clip"] * _factor(c))
-
-
-def _rounding(c: Constants) -> float:
-    count, unit = _summed(c), 2.0**-53
-    return 2 * _exact_row(c) * count * math.sqrt(c["condition_number"]) * count * unit / (1 - count * unit)
-
-
-def _changes(adjacency: str, c: Constants) -> tuple[float, float]:
-    """Largest change of a step's gradient between adjacent data, and that of one present row."""
-    scheme = None if c["batch"] is None else c["batch"]["scheme"]
-    if scheme in ("fixed", "cyclic") and adjacency == "add_remove":
-        raise ValueError("refused: the slot of a removed row is refilled")
-    if scheme == "truncated_poisson" and adjacency != "add_remove":
-        raise ValueError("refused: truncated Poisson batches are certified under add_remove only")
-    change = _two_rows(adjacency) * _exact_row(c) + _rounding(c)
-    return change * (2 if scheme == "truncated_poisson" else 1), _exact_row(c) + _rounding(c)
-
-
-def _sizes(c: Constants) -> tuple[float, ...]:
-    given = c["step_size"]
-    return given if isinstance(given, tuple) else (given,) * c["num_steps"]
-
-
-def _ends(c: Constants) -> tuple[int, ...]:
-    release = c["release"]
-    if isinstance(release, tuple):
-        return release
-    if release not in ("last", "path"):
-        raise ValueError(f"release {release!r} is not a release of states")
-    return (c["num_steps"],)
-
-
-def _passes(c: Constants) -> int:
-    batch = c["batch"]
-    return int(c["num_rows"] // batch["size"]) if batch is not None and batch["scheme"] == "cyclic" else 1
-
-
 def _path_square(c: Constants, change: float) -> float:
-    passes = _passes(c)
+    passes = pass_length(c)
+    if passes == 1:
+        squares = (
+            (size * change) ** 2 / (2 * size * c["noise_ratio"]) * n for size, n in used_sizes(c).items()
+        )
+        return math.fsum(squares)
     totals = [0.0] * passes
-    for step, size in enumerate(_sizes(c)[: _ends(c)[-1]]):
+    for step, size in enumerate(step_sizes(c)[: ends(c)[-1]]):
         totals[step % passes] += (size * change) ** 2 / (2 * size * c["noise_ratio"])
     return max(totals)
 
@@ -122,7 +80,7 @@ def _lines(size: float, c: Constants, change: float) -> list[Line]:
     # Records older than the field say that K is convex by its strong convexity only.
     prior_convex = c.get("prior_convex") is True
     prior = _eigenvalues(c["prior_strong_convexity"], c["prior_smoothness"], prior_convex)
-    bound = min(c["gradient_bound"], _exact_row(c) * (1 + 1e-10) * _summed(c)) + _rounding(c) / 2
+    bound = min(c["gradient_bound"], exact_row(c) * (1 + 1e-10) * rows_summed(c)) + rounding(c) / 2
     found = [(whole, size * change), (prior, 2 * size * bound)]
     return [
         (max(abs(1 - size * low), abs(1 - size * high)), shift)
@@ -138,16 +96,15 @@ def _eigenvalues(strong_convexity: float, smoothness: float, convex: bool) -> tu
     return (strong_convexity if convex or strong_convexity > 0 else -smoothness), smoothness
 
 
-def _stretches_square(c: Constants, change: float, stretches: Iterable[Mapping[str, Any]]) -> float:
+def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[str, Any]]) -> float:
     if c["release"] == "path":
         raise ValueError("the path has no hidden states")
-    sizes, total, begin = _sizes(c), 0.0, 0
+    if tuple(accumulate(stretch["steps"] for stretch in stretches)) != ends(c):
+        raise ValueError("the stretches do not end at the released steps")
+    sizes, total, begin = step_sizes(c), 0.0, 0
     known: dict[Any, float] = {}
-    ends = iter(_ends(c))
     for stretch in stretches:
         end = begin + stretch["steps"]
-        if end != next(ends):
-            raise ValueError("the stretches do not end at the released steps")
         key = (
             sizes[begin:end],
             tuple(sorted((k, v) for k, v in stretch.items() if k != "shifts")),
@@ -157,19 +114,21 @@ def _stretches_square(c: Constants, change: float, stretches: Iterable[Mapping[s
             known[key] = _stretch_square(c, change, sizes[begin:end], stretch)
         total += known[key]
         begin = end
-    if next(ends, None) is not None:
-        raise ValueError("a released step has no stretch")
     return total
 
 
 def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Mapping[str, Any]) -> float:
-    steps, passes = len(sizes), _passes(c)
+    steps, passes = len(sizes), pass_length(c)
     table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (0, 1)}
     on = [int(stretch["used"] == "every step" or (steps - 1 - k) % passes == 0) for k in range(steps)]
     if stretch["used"] != "every step" and (passes == 1 or len(set(sizes)) > 1):
         raise ValueError("the row is used in every step")
     variances = [2 * size * c["noise_ratio"] for size in sizes]
     first = stretch["first"]
+    if not first < steps:
+        raise ValueError("the bound starts after the last step")
+    if stretch["from_diameter"] and not c["diameter"] < math.inf:
+        raise ValueError("there is no projection")
     start = c["diameter"] if stretch["from_diameter"] else 0.0
     maps = [table[size, used] for size, used in zip(sizes, on, strict=True)][first:]
     resting = [size * change * used for size, used in zip(sizes, on, strict=True)][first:]
@@ -242,82 +201,3 @@ def _straight(line: Sequence[Line], variances: Sequence[float], start: float) ->
         z[k] = gone if gone > 1e-12 * means[k] else 0.0
     z[0] = start
     return z
-
-
-def _row_ratio(c: Constants, row: float, size: float) -> float:
-    return math.sqrt(size / (2 * c["noise_ratio"])) * row * (1 + _SLACK)
-
-
-def _pair(adjacency: str, c: Constants) -> tuple[str, float]:
-    batch = c["batch"]
-    if batch["scheme"] == "fixed":
-        return "fixed", batch["size"] / c["num_rows"]
-    if batch["scheme"] != "poisson":
-        raise ValueError("no amplification is proved for these batches")
-    return ("replace_one" if adjacency == "replace_one" else "add_remove"), batch["rate"]
-
-
-def _sampled(pair: str, rate: float, ratio: float, steps: int) -> Record:
-    return {"kind": "sampled", "pair": pair, "rate": float(rate), "ratio": float(ratio), "steps": int(steps)}
-
-
-def _sampled_path(adjacency: str, c: Constants, row: float, record: Mapping[str, Any]) -> Record:
-    pair, rate = _pair(adjacency, c)
-    charged = _charged(c, row, record)
-    return _one([_sampled(pair, rate, ratio, count * c["num_chains"]) for ratio, count in charged])
-
-
-def _truncated_path(c: Constants, row: float, record: Mapping[str, Any]) -> Record:
-    batch = c["batch"]
-    if batch["scheme"] != "truncated_poisson":
-        raise ValueError("the batches are not truncated")
-    shared = {"kind": "truncated", "rate": float(batch["rate"]), "cap": int(batch["size"])}
-    return _one(
-        [
-            shared | {"ratio": float(ratio), "steps": int(count * c["num_chains"]), "max_rows": c["num_rows"]}
-            for ratio, count in _charged(c, row, record)
-        ]
-    )
-
-
-def _one(pieces: list[Record]) -> Record:
-    return pieces[0] if len(pieces) == 1 else {"kind": "product", "parts": tuple(pieces)}
-
-
-def _charged(c: Constants, row: float, record: Mapping[str, Any]) -> list[tuple[float, int]]:
-    """The recorded ratios and counts, if they charge every step at least its ratio."""
-    needed = Counter(_row_ratio(c, row, size) for size in _sizes(c)[: _ends(c)[-1]])
-    charged = list(record["steps"])
-    if sum(count for _, count in charged) != needed.total():
-        raise ValueError("the charged steps are not all steps")
-    for ratio in needed:
-        most = sum(count for other, count in needed.items() if other >= ratio)
-        if sum(count for other, count in charged if other >= ratio * (1 - 1e-12)) < most:
-            raise ValueError("some steps are charged below their ratio")
-    return charged
-
-
-def _sampled_last(adjacency: str, c: Constants, row: float, record: Mapping[str, Any]) -> Record:
-    pair, rate = _pair(adjacency, c)
-    size = _sizes(c)[0]
-    if pair == "fixed" or c["release"] != "last" or len(set(_sizes(c))) > 1 or not 0 < record["share"] < 1:
-        raise ValueError("only the last state of a Poisson-sampled chain with constant steps has this bound")
-    mu, smooth = c["strong_convexity"], c["smoothness"]
-    if not (c["convex"] or mu > 0) or not smooth <= 2 / size:
-        raise ValueError("the step is not known to be a contraction")
-    rho = max(1 - size * mu, size * smooth - 1)
-    variance, ratio = 2 * size * c["noise_ratio"], _row_ratio(c, row, size)
-    push = ratio * math.sqrt(variance) * (2 if pair == "replace_one" else 1)
-    distance = 0.0
-    for _ in range(record["first"]):
-        distance = min(rho * distance + push, c["diameter"])
-    togo, spread = c["num_steps"] - record["first"], 0.0
-    if togo < 1:
-        raise ValueError("the bound starts after the last step")
-    for _ in range(togo):
-        distance, spread = rho * distance, rho * rho * spread + variance
-    steps = _sampled(pair, rate, ratio / math.sqrt(record["share"]), togo * c["num_chains"])
-    square = distance**2 / spread / (1 - record["share"]) * c["num_chains"]
-    if square == 0:
-        return steps
-    return {"kind": "product", "parts": ({"kind": "gaussian", "m": math.sqrt(square)}, steps)}

@@ -48,13 +48,39 @@ def unplain(value: Any) -> Any:
     return value
 
 
+def taken(record: object, name: str, *kinds: type) -> Any:
+    """The field ``name`` of a record, if it is there and of one of these types.
+
+    Raises:
+        DeclarationError: otherwise.
+    """
+    if not isinstance(record, Mapping):
+        raise DeclarationError("the record of a statement is not a table of names and values.")
+    if name not in record or not isinstance(record[name], kinds):
+        raise DeclarationError(f"the record of a statement: {name!r} is missing or of the wrong type.")
+    return record[name]
+
+
 def curve_from_dict(record: Mapping[str, Any]) -> Curve:
     """The curve a ``to_dict`` described.
 
     Raises:
-        DeclarationError: for an unknown kind.
+        DeclarationError: for an unknown kind, or fields that it does not have.
     """
-    kind = record.get("kind")
+    kind = taken(record, "kind", str)
+    try:
+        return _curve(kind, record)
+    except RecursionError as error:
+        raise DeclarationError("the record of a privacy curve is nested too deeply.") from error
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, DeclarationError):
+            raise
+        raise DeclarationError(
+            f"the record of a {kind!r} curve is incomplete or invalid ({error!r})."
+        ) from error
+
+
+def _curve(kind: str, record: Mapping[str, Any]) -> Curve:
     values = {key: unplain(item) for key, item in record.items() if key != "kind"}
     if kind in _SIMPLE:
         return _SIMPLE[kind](**{key: float(item) for key, item in values.items()})  # type: ignore[call-arg]

@@ -213,7 +213,7 @@ def two_starts(
         last = square / resistance + spent if resistance > 0 else math.inf
         best = min(best, last)
     total = best if restart else last
-    return up(total * slack) + TINY if total > 0 else 0.0
+    return up(total * slack) + TINY if diameter > 0 or bool((hs > 0).any()) else 0.0
 
 
 def two_starts_constant(

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from private_mcmc.accounting.curves import Curve, Gaussian
-from private_mcmc.accounting.serial import curve_from_dict, plain, unplain
+from private_mcmc.accounting.serial import curve_from_dict, plain, taken, unplain
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -41,12 +41,16 @@ class Argument:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Argument:
-        """Inverse of ``to_dict``."""
+        """Inverse of ``to_dict``.
+
+        Raises:
+            DeclarationError: for a record that is none of an argument.
+        """
         return cls(
-            theorem=str(record["theorem"]),
-            assumptions=tuple(str(line) for line in record["assumptions"]),
-            constants=unplain(record["constants"]),
-            rule=str(record["rule"]),
+            theorem=taken(record, "theorem", str),
+            assumptions=tuple(_words(line) for line in taken(record, "assumptions", list, tuple)),
+            constants=unplain(taken(record, "constants", Mapping)),
+            rule=taken(record, "rule", str),
         )
 
 
@@ -136,13 +140,23 @@ class Statement:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Statement:
-        """Inverse of ``to_dict``."""
+        """Inverse of ``to_dict``.
+
+        Raises:
+            DeclarationError: for a record that is none of a statement. Whether its numbers are true is for
+                ``verify`` to say.
+        """
+        mechanism = taken(record, "mechanism", str, type(None))
+        try:
+            parts = tuple(cls.from_dict(part) for part in taken(record, "parts", list, tuple))
+        except RecursionError as error:
+            raise DeclarationError("the record of a statement is nested too deeply.") from error
         return cls(
-            adjacency=check_adjacency(record["adjacency"]),
-            curves=tuple(curve_from_dict(curve) for curve in record["curves"]),
-            argument=Argument.from_dict(record["argument"]),
-            parts=tuple(cls.from_dict(part) for part in record["parts"]),
-            mechanism=record["mechanism"],
+            adjacency=check_adjacency(taken(record, "adjacency", str)),
+            curves=tuple(curve_from_dict(curve) for curve in taken(record, "curves", list, tuple)),
+            argument=Argument.from_dict(taken(record, "argument", Mapping)),
+            parts=parts,
+            mechanism=mechanism,
         )
 
     def summary(self, delta: float = 1e-6) -> str:
@@ -171,6 +185,12 @@ class Statement:
 
     def __str__(self) -> str:
         return self.summary()
+
+
+def _words(line: object) -> str:
+    if not isinstance(line, str):
+        raise DeclarationError("the record of a statement: an assumption is not a text.")
+    return line
 
 
 def _short(value: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from private_mcmc.accounting import gdp
+from private_mcmc.accounting.assumptions import RELATION, STEPS_HOLD
 from private_mcmc.accounting.curves import Curve, Points, Pure
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
@@ -37,9 +38,8 @@ def stepwise(
     miss = min(1.0, _sum_up([miss for _, miss in steps.values()]))
     curve: Curve = Pure(total) if miss == 0 else Points(((total, miss),))
     constants = {"steps": {name: (float(level), float(part)) for name, (level, part) in steps.items()}}
-    return Statement(
-        check_adjacency(adjacency), (curve,), Argument(theorem, tuple(assumptions), constants, "stepwise")
-    )
+    quoted = (*assumptions, STEPS_HOLD, RELATION[check_adjacency(adjacency)])
+    return Statement(adjacency, (curve,), Argument(theorem, quoted, constants, "stepwise"))
 
 
 def _sum_up(values: list[float]) -> float:

@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass, replace
 
 from private_mcmc.accounting import gdp
+from private_mcmc.accounting.assumptions import TEST_AND_RUN, TESTED_MOVES, TESTED_SET
 from private_mcmc.accounting.curvature import Curvature
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.accounting.unless import Unless
@@ -98,11 +99,7 @@ def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
     """
     argument = Argument(
         "a private lower bound on the data's curvature, then a run that relies on it (Dwork, Lei 2009)",
-        (
-            "every state lies in the set on which the rows' curvature was tested",
-            "one row moves the tested eigenvalue by at most the noise's sensitivity",
-            "the guarantee is the mechanism's, test and run together; none is claimed for the posterior",
-        ),
+        (TESTED_SET, TESTED_MOVES, TEST_AND_RUN),
         {
             "released": floor.released,
             "margin": floor.margin,

@@ -51,6 +51,13 @@ class Account:
                 "dataset= that it was started with."
             )
 
+    def settled(self, reservation: str | None) -> bool:
+        """Whether the ledger knows of a release, or an end without one, of the run charged so."""
+        if self.ledger is None or reservation is None:
+            return False
+        charges = self.ledger.history(self.dataset)
+        return any(c.identity == reservation and c.outcome != "reserved" for c in charges)
+
     def settle(self, reservation: str | None) -> None:
         """Record that the run releases. Raises ``LedgerError`` the second time."""
         if reservation is not None and self.ledger is not None:

@@ -19,10 +19,15 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
+import struct
 import time
+import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +44,20 @@ from private_mcmc.kernels.chain import ChainState
 from private_mcmc.release.data_mark import data_mark
 
 _FORMAT = 1
+# What NumPy, zip and JSON raise at bytes that they cannot make sense of.
+_DAMAGED = (
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 _ARRAYS = ("u", "total", "kept", "start", "steps", "batches")
 
 
@@ -48,6 +67,9 @@ class Checkpoint:
 
     **The file is as secret as the rows**: it holds hidden states and the keys of the noise. It is readable
     by its owner only, is no pickle, and once the run has released, nothing but that fact is left in it.
+    A run that is killed while it writes leaves the half-written file beside it, ``NAME.….part``; the next
+    ``run``, ``resume`` or release on the same path removes it. A file that cannot be written (a full disk)
+    is found out before the charge if it can be; later it is a warning, and the run goes on.
     """
 
     path: str | os.PathLike[str]
@@ -63,8 +85,8 @@ class Saved:
     """What the file of an unfinished run holds."""
 
     header: Mapping[str, Any]
-    state: ChainState
-    streams: Streams
+    state: ChainState = field(repr=False)
+    streams: Streams = field(repr=False)
 
     @property
     def provenance(self) -> Provenance:
@@ -78,7 +100,7 @@ class Saver:
 
     checkpoint: Checkpoint
     header: Mapping[str, Any]
-    streams: Streams
+    streams: Streams = field(repr=False)
     _last: float = field(default_factory=time.monotonic)
 
     def due(self) -> bool:
@@ -86,23 +108,74 @@ class Saver:
         return time.monotonic() - self._last >= self.checkpoint.seconds
 
     def save(self, state: ChainState) -> None:
-        """Replace the file by one with this state."""
+        """Replace the file by one with this state; where that fails, warn and keep the older one."""
         keys = {
             name: np.zeros(0, np.uint32) if key is None else np.asarray(jax.random.key_data(key))
             for name, key in self.streams._asdict().items()
         }
         arrays = {"u": state.u, "total": state.total, "kept": state.kept}
-        _write(Path(self.checkpoint.path), {**self.header, "done": state.done}, {**arrays, **keys})
         self._last = time.monotonic()
+        try:
+            _write(Path(self.checkpoint.path), {**self.header, "done": state.done}, {**arrays, **keys})
+        except OSError as error:
+            # The run is paid for: its result is worth more than being able to take it up again.
+            warnings.warn(
+                f"{self.checkpoint.path}: the run could not be saved at step {state.done} "
+                f"({error.strerror}); it goes on, and would be resumed from an earlier step.",
+                stacklevel=2,
+            )
 
     def released(self) -> None:
-        """Leave nothing in the file but that its run has released."""
-        _write(Path(self.checkpoint.path), {"format": _FORMAT, "status": "released"}, {})
+        """Leave nothing in the file but that its run has released, and nothing beside it."""
+        forget(self.checkpoint)
+
+
+def forget(checkpoint: Checkpoint) -> None:
+    """Say in the file that its run has released, instead of all its secrets; a full disk cannot keep them."""
+    path = Path(checkpoint.path)
+    remove_leftovers(checkpoint)
+    try:
+        _write(path, {"format": _FORMAT, "status": "released"}, {})
+    except OSError as error:
+        try:
+            os.truncate(path, 0)
+        except FileNotFoundError:
+            return
+        except OSError:
+            warnings.warn(
+                f"{path}: the run has released, but its keys could not be removed from this file "
+                f"({error.strerror}): delete it.",
+                stacklevel=2,
+            )
+
+
+def remove_leftovers(checkpoint: Checkpoint) -> None:
+    """Remove what a run left that was killed while it wrote the file."""
+    path = Path(checkpoint.path)
+    part = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.part")
+    for other in path.parent.iterdir():
+        if part.fullmatch(other.name):
+            other.unlink(missing_ok=True)
+
+
+def try_writing(checkpoint: Checkpoint, size: int) -> None:
+    """Raise ``ReleaseError`` where a file of ``size`` bytes cannot be written and replaced later."""
+    path = Path(checkpoint.path)
+    try:
+        remove_leftovers(checkpoint)
+        with _draft(path) as (descriptor, _):
+            os.write(descriptor, b"nothing yet")
+            os.fsync(descriptor)
+        # Twice: the old file stays until the new one is complete.
+        if not shutil.disk_usage(path.parent).free >= 2 * size:
+            raise ReleaseError(f"{path}: too little space on the disk: up to {2 * size} bytes are needed.")
+    except OSError as error:
+        raise ReleaseError(f"{path}: the checkpoint cannot be written ({error.strerror}).") from error
 
 
 def refuse_existing(checkpoint: Checkpoint) -> None:
     """Raise ``ReleaseError`` where a file stands for an earlier run, finished or not."""
-    if Path(checkpoint.path).exists():
+    if os.path.lexists(checkpoint.path):
         raise ReleaseError(
             f"{checkpoint.path} is the checkpoint of an earlier run: resume() goes on with it. To start "
             "another run, which is charged again, move the file away."
@@ -122,9 +195,9 @@ def load(checkpoint: Checkpoint) -> Saved:
         raise ReleaseError(f"{path}: others may read it; it is as secret as the rows (chmod 600).")
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
+            header = dict(json.loads(file["header"].tobytes()))
             arrays = {name: file[name] for name in _ARRAYS if name in file}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         raise ReleaseError(f"{path}: this is no checkpoint, or it is damaged.") from error
     if header.get("status") == "released":
         raise ReleaseError(f"{path}: this run has released; it is never run on or released again.")
@@ -151,12 +224,7 @@ def check_same(saved: Saved, identity: Mapping[str, Any], columns: Mapping[str, 
         )
 
 
-def header(
-    identity: Mapping[str, Any],
-    columns: Mapping[str, Any],
-    provenance: Provenance,
-    reservation: str | None,
-) -> dict[str, Any]:
+def header(identity: Mapping[str, Any], columns: Mapping[str, Any], provenance: Provenance) -> dict[str, Any]:
     """What the file says of its run besides its state; the data by a hash with a key of its own."""
     key = secrets.token_bytes(32)
     return {
@@ -166,7 +234,6 @@ def header(
         "data_key": key.hex(),
         "data": data_mark(key, columns),
         "provenance": provenance.to_dict(),
-        "reservation": reservation,
     }
 
 
@@ -203,19 +270,26 @@ def _write(path: Path, record: Mapping[str, Any], arrays: Mapping[str, npt.NDArr
     content = io.BytesIO()
     text = np.frombuffer(json.dumps(record).encode(), np.uint8)
     np.savez(content, header=text, **arrays)  # type: ignore[arg-type]
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
+    with _draft(path) as (descriptor, fresh):
+        rest = content.getbuffer()
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
         os.replace(fresh, path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextmanager
+def _draft(path: Path) -> Iterator[tuple[int, Path]]:
+    """A new file beside ``path``, for its owner only, and removed at the end unless it was renamed."""
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        yield descriptor, fresh
+    finally:
+        os.close(descriptor)
+        fresh.unlink(missing_ok=True)

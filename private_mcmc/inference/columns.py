@@ -17,8 +17,8 @@ from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.modeling import Rows
 from private_mcmc.modeling.host import on_host
+from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.modeling.presence import PRESENT, blank, holds_person
-from private_mcmc.modeling.rows import numeric_column
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 

@@ -145,6 +145,7 @@ def decide(declared: Declaration, n: int) -> Decision:
     if test is not None and proposed is not None:
         both = accounting.compose(test.statement, statement)
         statement = accounting.unless_test_fails(both, test.reached(proposed.at_least))
+    statement = accounting.capped(statement, n)
     if not statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
     return Decision(reading, schedule, report, statement, priced, declared.layout, test)

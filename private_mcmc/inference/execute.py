@@ -27,7 +27,9 @@ from private_mcmc.kernels import (
     ChainRunner,
     Provenance,
     RunKeys,
+    Streams,
     clipped_share,
+    public_key,
 )
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.clipping import widened
@@ -71,44 +73,87 @@ class Outcome:
     curator: Curator | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A run that lacks nothing but its charge and its steps: what can fail before them has been tried.
+
+    ``run`` makes the steps; ``rows`` and ``present`` lie on the device, empty where rows are streamed.
+    """
+
+    run: Callable[..., ChainOutput]
+    rows: dict[str, jax.Array]
+    present: jax.Array
+
+
 @contextmanager
 def no_value_checks() -> Iterator[None]:
-    """Switch off JAX's optional NaN checks, whose errors would depend on private values."""
-    with jax.debug_nans(False), jax.debug_infs(False):
+    """Switch off checks of JAX and NumPy whose errors and warnings would depend on private values."""
+    with jax.debug_nans(False), jax.debug_infs(False), np.errstate(all="ignore"):
         yield
 
 
-def run_declared(
-    declared: Declaration, decision: Decision, columns: Mapping[str, Any], job: Job, session: Session
-) -> Outcome | None:
-    """Run the decided schedule once; one process releases what was declared, the others get ``None``."""
-    schedule, expectations = decision.schedule, decision.expectations
-    rows: dict[str, jax.Array] = {}
-    present = jnp.zeros(0, dtype=bool)
+def ready(
+    declared: Declaration, decision: Decision, columns: Mapping[str, Any], session: Session, generator: str
+) -> Ready:
+    """Bring the rows to where the run wants them and compile what it calls, before anything is charged.
+
+    Raises:
+        NotYetSupported, DataSchemaError: for rows that cannot be streamed, or cannot be read.
+    """
+    schedule = decision.schedule
+    streams, start = trial_streams(generator), checked_start(session.init_params, schedule)
     if any(isinstance(column, HostColumn) for column in columns.values()):
         blocks = blocks_of(columns, session.rows_on_device, schedule.num_rows)
-        output = _follow(schedule, partial(decision.streamed_runner.run, blocks=blocks), job, session)
+        decision.streamed_runner.try_out(blocks, start, streams)
+        found = Ready(partial(decision.streamed_runner.run, blocks=blocks), {}, jnp.zeros(0, dtype=bool))
     else:
         n, storage = schedule.num_rows, schedule.storage
         rows, present = on_device(declared.rows, dict(columns), n, declared.layout, storage)
-        _test_curvature(declared, decision, rows, present)
-        output = _follow(schedule, partial(decision.runner.run, columns=rows, present=present), job, session)
+        decision.runner.try_out(start, rows, present, streams)
+        found = Ready(partial(decision.runner.run, columns=rows, present=present), rows, present)
+    if decision.expectations is None:
+        with jax.enable_x64(True):
+            jax.eval_shape(decision.constrain, jnp.zeros((schedule.num_chains, 1, schedule.dim)))
+    return found
+
+
+def trial_streams(generator: str) -> Streams:
+    """Keys for trials, which everybody knows."""
+    key = public_key(generator)
+    return Streams(key, key, key)
+
+
+def run_declared(
+    declared: Declaration,
+    decision: Decision,
+    columns: Mapping[str, Any],
+    prepared: Ready,
+    job: Job,
+    session: Session,
+) -> Outcome | None:
+    """Run the decided schedule once; one process releases what was declared, the others get ``None``."""
+    schedule, expectations = decision.schedule, decision.expectations
+    _test_curvature(declared, decision, prepared.rows, prepared.present)
+    output = _follow(schedule, prepared.run, job, session)
     if not releases():
         return None
-    job.finish()
     statement = marked(decision.statement.of(run_name()), job)
-    if expectations is not None and output.average is not None:
-        released = expectations.release(output.average, job.provenance.to_dict())
-        return Outcome(
-            replace(released, statement=statement),
-            statement,
-            curator=_curator(session, declared.rows, columns, output, None),
-        )
-    states = _states(decision.constrain, schedule, output, statement, job.provenance, session.num_warmup)
+    released: ReleasedStates | ReleasedExpectations
     shares = None
-    if session.curator and output.states is not None:
-        shares = clipping_shares(decision.reading, schedule, widened(rows), present, output.states)
-    return Outcome(states, statement, curator=_curator(session, declared.rows, columns, output, shares))
+    if expectations is not None and output.average is not None:
+        found = expectations.release(output.average, job.provenance.to_dict())
+        released = replace(found, statement=statement)
+    else:
+        released = _states(
+            decision.constrain, schedule, output, statement, job.provenance, session.num_warmup
+        )
+        if session.curator and output.states is not None:
+            rows = widened(prepared.rows)
+            shares = clipping_shares(decision.reading, schedule, rows, prepared.present, output.states)
+    outcome = Outcome(released, statement, curator=_curator(session, declared.rows, columns, output, shares))
+    # Only now: a run that fails before can be taken up again.
+    job.finish()
+    return outcome
 
 
 def _test_curvature(

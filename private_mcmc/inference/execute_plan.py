@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -20,13 +20,15 @@ from private_mcmc.inference.execute import (
     Outcome,
     Session,
     chain,
+    checked_start,
     clipping_shares,
     marked,
     run_name,
+    trial_streams,
 )
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.modeling import RowModel
-from private_mcmc.plan import Bought, CountsStage, History, MomentsStage, PathStage, Plan
+from private_mcmc.plan import Bought, CountsStage, History, MomentsStage, PathStage, Plan, Stage
 from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_grid
 from private_mcmc.schedule import Schedule
 
@@ -35,7 +37,42 @@ Runners = dict[tuple[Schedule, RowModel], ChainRunner]
 Array = npt.NDArray[np.float64]
 
 
-def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> Outcome:
+@dataclass(frozen=True, eq=False)
+class ReadyPlan:
+    """Rows on the device and the first stage, compiled: what can fail before a stage is bought was tried."""
+
+    plan: Plan
+    columns: Columns
+    rows: Rows
+    present: jax.Array
+    first: Stage
+    runners: Runners
+
+
+def ready_plan(plan: Plan, columns: Columns, generator: str) -> ReadyPlan:
+    """Bring the rows to the device and compile the first stage, before anything is charged.
+
+    Raises:
+        DeclarationError: if the policy buys nothing, or a first stage that does not fit the plan.
+    """
+    first, runners = plan.policy.next(()), Runners()
+    if first is None:
+        raise DeclarationError("the plan's policy buys nothing.")
+    _admitted(plan, (), first)
+    rows, present = on_device(plan.rows, columns, plan.n)
+    if isinstance(first, PathStage):
+        runner, given = _runner(plan, first, runners), _with_derived(first, rows)
+        start = checked_start(first.start, first.schedule)
+        runner.try_out(start, given, present, trial_streams(generator))
+    else:
+        with jax.enable_x64(True):
+            jax.eval_shape(jax.vmap(first.vectors if isinstance(first, MomentsStage) else first.cell), rows)
+    with jax.enable_x64(True):
+        jax.eval_shape(constrainer(plan.reading), jnp.zeros((1, 1, plan.reading.dim)))
+    return ReadyPlan(plan, columns, rows, present, first, runners)
+
+
+def run_plan(prepared: ReadyPlan, keys: RunKeys, session: Session) -> Outcome:
     """Buy stage after stage until the policy concludes.
 
     Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
@@ -44,25 +81,34 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
     Raises:
         NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
     """
-    rows, present = on_device(plan.rows, columns, plan.n)
+    plan, rows, present = prepared.plan, prepared.rows, prepared.present
     paths = keys.take("steps")
     history: History = ()
     parts: tuple[Statement, ...] = ()
     states: list[Array] = []
-    runners: Runners = {}
-    while (stage := plan.policy.next(history)) is not None:
-        parts = (*parts, stage.statement.of(run_name()))
-        statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts)
+    stage: Stage | None = prepared.first
+    while stage is not None:
+        parts, statement = _admitted(plan, parts, stage)
         if isinstance(stage, PathStage):
             own = RunKeys(jax.random.fold_in(paths, len(history)), keys.provenance)
-            states.append(_path(plan, stage, runners, rows, present, own, session))
+            states.append(_path(plan, stage, prepared.runners, rows, present, own, session))
             released = state_grid(stage.schedule).round(states[-1])
             history = (*history, Bought(stage, released))
         else:
             history = (*history, _query(stage, rows, present))
-    if not history:
-        raise DeclarationError("the plan's policy buys nothing.")
-    return _outcome(plan, history, marked(statement, keys), keys, session, columns, rows, present, states)
+        stage = plan.policy.next(history)
+    return _outcome(
+        plan, history, marked(statement, keys), keys, session, prepared.columns, rows, present, states
+    )
+
+
+def _admitted(
+    plan: Plan, parts: tuple[Statement, ...], stage: Stage
+) -> tuple[tuple[Statement, ...], Statement]:
+    """The stages' statements with this one, and the plan's; raises where they do not fit the budget."""
+    parts = (*parts, stage.statement.of(run_name()))
+    statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts)
+    return parts, accounting.capped(statement, plan.n)
 
 
 def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) -> Bought:
@@ -88,16 +134,25 @@ def _path(
     session: Session,
 ) -> Array:
     """The states of one path before rounding, shape ``(steps, p)``; ``runners`` keeps compiled chains."""
+    runner, given = _runner(plan, stage, runners), _with_derived(stage, rows)
+    output = chain(runner, given, present, keys, replace(session, init_params=stage.start))
+    return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
+
+
+def _runner(plan: Plan, stage: PathStage, runners: Runners) -> ChainRunner:
     schedule, reading = stage.schedule, stage.reading or plan.reading
     if (schedule.num_rows, schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
     if (schedule, reading) not in runners:
         runners[schedule, reading] = chain_runner(langevin_program(reading, schedule), schedule)
-    if stage.derived is not None:
-        with jax.enable_x64(True):
-            rows = {**rows, **jax.vmap(stage.derived)(rows)}
-    output = chain(runners[schedule, reading], rows, present, keys, replace(session, init_params=stage.start))
-    return np.zeros((0, schedule.dim)) if output.states is None else output.states[0]
+    return runners[schedule, reading]
+
+
+def _with_derived(stage: PathStage, rows: Rows) -> Rows:
+    if stage.derived is None:
+        return rows
+    with jax.enable_x64(True):
+        return {**rows, **jax.vmap(stage.derived)(rows)}
 
 
 def _outcome(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Self
 
@@ -14,16 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc.accounting import released_steps
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.account import Account
 from private_mcmc.inference.checkpoint import (
     Checkpoint,
     Saver,
     check_same,
+    forget,
     header,
     load,
     program_mark,
     refuse_existing,
+    remove_leftovers,
+    try_writing,
 )
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.processes import shared
@@ -39,10 +43,10 @@ def _nothing() -> None:
 class Job:
     """The randomness of one run; ``finish`` is called once, before anything is released."""
 
-    streams: Streams
+    streams: Streams = field(repr=False)
     provenance: Provenance
     saver: Saver | None = None
-    state: ChainState | None = None
+    state: ChainState | None = field(default=None, repr=False)
     finish: Callable[[], None] = _nothing
 
     @classmethod
@@ -74,21 +78,30 @@ class SavedJobs:
                 "the ledger can tell that a copy of the checkpoint has released already."
             )
 
-    def begin(self, keys: RunKeys) -> Job:
-        """A new run: charged, then saved with its keys before its first step."""
+    def check_new(self) -> None:
+        """Refuse to begin where a run is saved already, or nothing can be; before anything is charged."""
         self.check()
         refuse_existing(self.checkpoint)
-        plain = Job.of(keys)
+        schedule = self.decision.schedule
+        kept = 0 if self.decision.expectations is not None else len(released_steps(schedule))
+        try_writing(self.checkpoint, 8 * schedule.num_chains * schedule.dim * (kept + 1))
+
+    def begin(self, keys: RunKeys) -> Job:
+        """A new run: charged, then saved with its keys before its first step."""
+        plain, about = Job.of(keys), header(self._identity(), self.columns, keys.provenance)
         reservation = self.account.reserve(self.decision.statement, self.declared, self.columns)
-        about = header(self._identity(), self.columns, keys.provenance, reservation)
-        return self._job(plain.streams, keys.provenance, about, None)
+        return self._job(plain.streams, keys.provenance, {**about, "reservation": reservation}, None)
 
     def resume(self) -> Job:
         """The run in the file, if it is this one and has not released."""
         self.check()
         saved = load(self.checkpoint)
+        if self.account.settled(saved.header["reservation"]):
+            # Killed between the two: what is left of it can only do harm.
+            forget(self.checkpoint)
         check_same(saved, self._identity(), self.columns)
         self.account.check_open(saved.header["reservation"])
+        remove_leftovers(self.checkpoint)
         return self._job(saved.streams, saved.provenance, saved.header, saved.state)
 
     def _job(

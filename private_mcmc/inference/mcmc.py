@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import jax
 import numpy as np
@@ -23,15 +24,17 @@ from private_mcmc.inference.columns import (
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
 from private_mcmc.inference.execute import (
     Outcome,
+    Ready,
     Session,
     checked_start,
     no_value_checks,
+    ready,
     run_declared,
 )
-from private_mcmc.inference.execute_plan import run_plan
+from private_mcmc.inference.execute_plan import ready_plan, run_plan
 from private_mcmc.inference.job import Job, SavedJobs
 from private_mcmc.inference.processes import charged_once, releases
-from private_mcmc.inference.streams import schema, streamed
+from private_mcmc.inference.streams import in_memory, schema, streamed
 from private_mcmc.kernels import Generator, LangevinKernel, PrivateULA, run_keys
 from private_mcmc.kernels.devices import ChainMethod, Devices, layout
 from private_mcmc.modeling import Rows
@@ -53,7 +56,8 @@ class PrivateMCMC:
     """Run a private kernel on private rows and release what was declared, if the target is met.
 
     Preflight decides from public declarations before any row is touched; the kernel then runs the very
-    schedule that was accounted for, and only the declared release comes out.
+    schedule that was accounted for, and only the declared release comes out. A driver shows its last run, or
+    nothing where that failed, and is run by one thread; its results may be read from any.
 
     **Guarantee**: what ``statement`` says of the release, for the target's adjacency.
     **Assumptions**: those quoted in the statement; ``Rows``, the model, ``model_args``, ``n`` and every
@@ -83,7 +87,8 @@ class PrivateMCMC:
         curvature: strong convexity of the data that the run relies on, behind a private test;
             see :class:`private_mcmc.ProposedCurvature`.
         checkpoint: save the run as it goes, in a secret file from which :meth:`resume` goes on.
-        ledger: charged before the run touches the data; see :class:`private_mcmc.Ledger`.
+        ledger: charged before the first step, once all that may fail has been tried; see
+            :class:`private_mcmc.Ledger`.
         dataset: the ledger's name for the data set.
         purpose: the owner's words for the ledger's history.
         progress_bar: show steps done.
@@ -156,6 +161,8 @@ class PrivateMCMC:
         self._generator: Generator = generator
         self._unsafe_seed = unsafe_seed
         self._outcome: Outcome | None = None
+        self._runner: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     @classmethod
     def from_plan(
@@ -206,9 +213,10 @@ class PrivateMCMC:
 
     def _decision(self, n: int) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""
-        if self._decided is None or self._decided[0] != n:
-            self._decided = n, decide(self._declared, n)
-        return self._decided[1]
+        decided = self._decided
+        if decided is None or decided[0] != n:
+            self._decided = decided = n, decide(self._declared, n)
+        return decided[1]
 
     def run(self, *args: Any, rng_key: Any = None, present: Any = None, **columns: Any) -> None:
         """Run on the private ``columns``: the model's row arguments, by position or by name.
@@ -218,33 +226,41 @@ class PrivateMCMC:
         is ignored: they add exactly 0 to every sum, and no other row moves.
 
         ``rng_key`` makes the run reproducible and therefore not private; it is refused without
-        ``unsafe_seed=True``. A second call is a new, independent run, charged again.
+        ``unsafe_seed=True``. A second call is a new, independent run, charged again. Everything that can fail
+        is tried before the charge: rows are brought to the device and the chain is compiled.
 
         Raises:
-            DataSchemaError: for missing columns, wrong shapes or types, a wrong number of rows; for
+            DataSchemaError: for missing columns, wrong shapes or types, masks, a wrong number of rows; for
                 ``present`` under an adjacency without holes.
             NotPrivate: if preflight or the run's own statement refuses; nothing was computed then. Also
                 where a declared test of curvature does not succeed: then nothing but the test was run.
             BudgetExceeded: if the ledger has too little left.
-            ReleaseError: for a seed given without ``unsafe_seed=True``.
+            ReleaseError: for a seed given without ``unsafe_seed=True``, or a driver that another thread runs.
         """
+        self._begin()
         declared = self._declared
         keys = run_keys(rng_key, self._generator)
         keys.provenance.check_releasable(self._unsafe_seed)
         checked, n = self._checked(args, columns, present)
-        self._outcome = None
-        if self._plan is not None:
-            with self._account.charge(self._plan.statement, declared, checked), no_value_checks():
-                self._outcome = run_plan(self._plan, checked, keys, self._session)
-            return
-        decision = self._decision(n)
-        start = checked_start(self._session.init_params, decision.schedule)
-        if self._checkpoint is not None:
-            self._run_saved(self._saved_jobs(decision, checked, start).begin(keys), decision, checked)
-            return
-        charge = self._account.charge(decision.statement, declared, checked)
-        with charged_once(charge), no_value_checks():
-            self._outcome = run_declared(declared, decision, checked, Job.of(keys), self._session)
+        generator = keys.provenance.generator
+        with no_value_checks():
+            if self._plan is not None:
+                bought = ready_plan(self._plan, checked, generator)
+                with self._account.charge(self._plan.statement, declared, checked):
+                    self._outcome = run_plan(bought, keys, self._session)
+                return
+            decision = self._decision(n)
+            start = checked_start(self._session.init_params, decision.schedule)
+            jobs = None if self._checkpoint is None else self._saved_jobs(decision, checked, start)
+            if jobs is not None:
+                jobs.check_new()
+            prepared = ready(declared, decision, checked, self._session, generator)
+            if jobs is not None:
+                self._run_saved(jobs.begin(keys), decision, checked, prepared)
+                return
+            job = Job.of(keys)
+            with charged_once(self._account.charge(decision.statement, declared, checked)):
+                self._outcome = run_declared(declared, decision, checked, prepared, job, self._session)
 
     def resume(self, *args: Any, present: Any = None, **columns: Any) -> None:
         """Go on with the run in the checkpoint, on the same rows: the same run, charged when it began.
@@ -253,16 +269,39 @@ class PrivateMCMC:
             ReleaseError: without a checkpoint, for one of another run or other rows, or of a run that has
                 released.
         """
+        self._begin()
+        if self._checkpoint is None or self._plan is not None:
+            raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
         checked, n = self._checked(args, columns, present)
-        self._outcome = None
-        decision = self._decision(n)
-        start = checked_start(self._session.init_params, decision.schedule)
-        self._run_saved(self._saved_jobs(decision, checked, start).resume(), decision, checked)
-
-    def _run_saved(self, job: Job, decision: Decision, columns: Mapping[str, Any]) -> None:
-        job.provenance.check_releasable(self._unsafe_seed)
         with no_value_checks():
-            self._outcome = run_declared(self._declared, decision, columns, job, self._session)
+            decision = self._decision(n)
+            start = checked_start(self._session.init_params, decision.schedule)
+            job = self._saved_jobs(decision, checked, start).resume()
+            prepared = ready(self._declared, decision, checked, self._session, job.provenance.generator)
+            self._run_saved(job, decision, checked, prepared)
+
+    def _begin(self) -> None:
+        """Forget the last run, whatever comes of this one; in the one thread that runs this driver."""
+        with self._lock:
+            if self._runner not in (None, threading.current_thread()):
+                raise ReleaseError(
+                    "another thread runs this driver, and a second run would take the place of its result: "
+                    "make a driver for each thread. Nothing was run or charged."
+                )
+            self._runner = threading.current_thread()
+        self._outcome = None
+
+    def _run_saved(self, job: Job, decision: Decision, columns: Mapping[str, Any], prepared: Ready) -> None:
+        job.provenance.check_releasable(self._unsafe_seed)
+        self._outcome = run_declared(self._declared, decision, columns, prepared, job, self._session)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise ReleaseError(
+            "a driver is never copied, pickled or sent to another process: it may hold the curator's side of "
+            "a run. Save .released, or make another driver from the same declarations."
+        )
+
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = __replace__ = _refuse
 
     def _saved_jobs(
         self, decision: Decision, columns: Mapping[str, Any], start: npt.NDArray[np.float64]
@@ -281,6 +320,8 @@ class PrivateMCMC:
         data |= presence_column(present)
         if self._plan is None:
             data = streamed(data, self._session.rows_on_device, declared.layout)
+        else:
+            data = in_memory(data)
         shapes = schema(data)
         n = number_of_rows(declared.rows, shapes, target, self._n)
         checked = checked_columns(declared.rows, shapes, target, n, declared.layout)

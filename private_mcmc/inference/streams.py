@@ -30,6 +30,13 @@ def streamed(data: Mapping[str, Any], rows_on_device: int | None, layout: Layout
     return {name: host_column(name, column) for name, column in data.items()}
 
 
+def in_memory(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns, those of files read whole: for runs that need all rows at once."""
+    return {
+        name: column.loaded() if isinstance(column, HostColumn) else column for name, column in data.items()
+    }
+
+
 def schema(columns: Mapping[str, Any]) -> dict[str, Any]:
     """What checks of the schema look at: columns on the host without their rows."""
     return {

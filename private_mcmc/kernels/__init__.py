@@ -6,7 +6,7 @@ from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.chain import ChainOutput, ChainRunner, Streams, chain_runner
 from private_mcmc.kernels.clip_share import clipped_share
 from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
-from private_mcmc.kernels.random_keys import Generator, Provenance, RunKeys, run_keys
+from private_mcmc.kernels.random_keys import Generator, Provenance, RunKeys, public_key, run_keys
 from private_mcmc.kernels.sgld import PrivateSGLD
 from private_mcmc.kernels.ula import PrivateULA
 
@@ -26,5 +26,6 @@ __all__ = [
     "chain_runner",
     "clipped_share",
     "langevin_program",
+    "public_key",
     "run_keys",
 ]

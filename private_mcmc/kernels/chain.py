@@ -115,14 +115,27 @@ class ChainRunner:
         with jax.enable_x64(True):
             rows = self.prepare(columns, present)
             if state is None:
-                start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
-                state = first_state(self.schedule, start, self.observable)
+                state = self._first(theta)
             keys = StepKeys(streams.steps, streams.batches)
 
             def advance(*now: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
                 return self.advance(*now, keys, rows)
 
             return follow(self.schedule, advance, state, Watch(on_progress, saving))
+
+    def try_out(self, theta: npt.ArrayLike, columns: Columns, present: jax.Array, streams: Streams) -> None:
+        """Call for no step all that ``run`` calls: it is compiled then, and what can fail has failed."""
+        with jax.enable_x64(True):
+            rows, state = self.prepare(columns, present), self._first(theta)
+            gaps = np.zeros(buffer_size(self.schedule), np.int64)
+            keys = StepKeys(streams.steps, streams.batches)
+            called = self.advance(jnp.asarray(state.u), 0, gaps, 0, jnp.asarray(state.total), keys, rows)
+            for array in called:
+                array.block_until_ready()
+
+    def _first(self, theta: npt.ArrayLike) -> ChainState:
+        start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
+        return first_state(self.schedule, start, self.observable)
 
 
 def first_state(schedule: Schedule, start: jax.Array, observable: Observable | None) -> ChainState:

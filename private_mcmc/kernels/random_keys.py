@@ -127,6 +127,13 @@ def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "cha
     return RunKeys(root, Provenance("caller", _name_of(root)))
 
 
+def public_key(generator: str) -> jax.Array:
+    """A key that everybody knows, of the kind that a run under ``generator`` uses: for trials."""
+    implementation: Any = CHACHA20 if generator == "chacha20" else generator
+    key: jax.Array = jax.random.key(0, impl=implementation)
+    return key
+
+
 def _one_key(rng_key: Any) -> jax.Array:
     """A typed key from a typed or legacy one; the message of a refusal never shows its value."""
     if isinstance(rng_key, (jax.Array, np.ndarray)):

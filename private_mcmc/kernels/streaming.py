@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
@@ -67,8 +68,7 @@ class StreamedRunner:
         """Run from ``θ_0`` of shape ``(p,)``, or on from ``state``; every step goes through ``blocks``."""
         with jax.enable_x64(True):
             if state is None:
-                start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
-                state = first_state(self.schedule, start, self.observable)
+                state = self._first(theta)
             keys = StepKeys(streams.steps, streams.batches)
             size = buffer_size(self.schedule)
 
@@ -85,6 +85,19 @@ class StreamedRunner:
                 return u, jnp.asarray(states), total
 
             return follow(self.schedule, advance, state, Watch(on_progress, saving))
+
+    def try_out(self, blocks: Iterable[Block], theta: npt.ArrayLike, streams: Streams) -> None:
+        """Make one step with the first block alone and throw it away: all is compiled and read then."""
+        with jax.enable_x64(True):
+            state, keys = self._first(theta), StepKeys(streams.steps, streams.batches)
+            u = jnp.asarray(state.u)
+            total = self._sum(u, 0, keys, islice(blocks, 1))
+            for array in self.move(u, 0, keys, total, jnp.asarray(state.total)):
+                array.block_until_ready()
+
+    def _first(self, theta: npt.ArrayLike) -> ChainState:
+        start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
+        return first_state(self.schedule, start, self.observable)
 
     def _sum(self, u: jax.Array, k: int, keys: StepKeys, blocks: Iterable[Block]) -> jax.Array:
         """The sum over all blocks; the next one is read while the device works on this one."""

@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DataSchemaError
+from private_mcmc.modeling.numeric import check_type, check_unmasked, native
+
+_LOADED = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +32,10 @@ class HostColumn(ABC):
         """An array of this shape and type that holds no row, for checks of the schema."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
+    def loaded(self) -> npt.NDArray[Any]:
+        """All rows, in memory."""
+        return np.concatenate([np.zeros((0, *self.shape[1:]), native(self.dtype)), *self.blocks(_LOADED)])
+
 
 @dataclass(frozen=True, eq=False)
 class ArrayColumn(HostColumn):
@@ -37,9 +44,10 @@ class ArrayColumn(HostColumn):
     values: npt.NDArray[Any]
 
     def blocks(self, size: int) -> Iterator[npt.NDArray[Any]]:
-        """Copies of consecutive rows."""
+        """Copies of consecutive rows, in native byte order."""
+        kind = native(self.dtype)
         for first in range(0, len(self.values), size):
-            yield np.array(self.values[first : first + size])
+            yield np.array(self.values[first : first + size], dtype=kind)
 
 
 def on_host(column: Any) -> bool:
@@ -51,13 +59,16 @@ def host_column(name: str, column: Any) -> HostColumn:
     """``column`` as one that is read block by block.
 
     Raises:
-        DataSchemaError: for something that is neither an array nor a source of this module.
+        DataSchemaError: for something that is neither an array nor a source of this module, a masked array,
+            or one that is not numeric.
     """
     if isinstance(column, HostColumn):
         return column
+    check_unmasked(name, column)
     if not isinstance(column, np.ndarray):
         raise DataSchemaError(
             f"column {name!r} is a {type(column).__name__}: rows are streamed from NumPy arrays, Parquet and "
             "Arrow files."
         )
+    check_type(name, column.dtype)
     return ArrayColumn(column.shape, column.dtype, column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -87,21 +88,31 @@ class _TableFile:
 
 
 @contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """pyarrow's errors without what they quote of the file."""
+    try:
+        yield
+    except _pyarrow().ArrowException as error:
+        raise DataSchemaError(f"{path}: {type(error).__name__}: the file cannot be read.") from None
+    except OSError as error:
+        raise DataSchemaError(f"{path}: {error.strerror or 'the file cannot be read'}.") from None
+
+
+@contextmanager
 def _parquet(path: Path) -> Iterator[Table]:
     pyarrow = _pyarrow()
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with _in_words(path), pyarrow.parquet.ParquetFile(path) as file:
 
         def batches(names: list[str], size: int) -> Iterator[Any]:
             yield from file.iter_batches(batch_size=size, columns=names)
 
-        types = {field.name: field.type for field in file.schema_arrow}
-        yield Table(int(file.metadata.num_rows), types, batches)
+        yield Table(int(file.metadata.num_rows), _types(path, file.schema_arrow), batches)
 
 
 @contextmanager
 def _arrow(path: Path) -> Iterator[Table]:
     pyarrow = _pyarrow()
-    with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as file:
+    with _in_words(path), pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as file:
 
         def batches(names: list[str], size: int) -> Iterator[Any]:
             for number in range(file.num_record_batches):
@@ -109,7 +120,14 @@ def _arrow(path: Path) -> Iterator[Table]:
                 for first in range(0, batch.num_rows, size):
                     yield batch.slice(first, size)
 
-        yield Table(int(file.count_rows()), {field.name: field.type for field in file.schema}, batches)
+        yield Table(int(file.count_rows()), _types(path, file.schema), batches)
+
+
+def _types(path: Path, fields: Any) -> dict[str, Any]:
+    twice = sorted(name for name, count in Counter(fields.names).items() if count > 1)
+    if twice:
+        raise DataSchemaError(f"{path}: several columns are called {twice}; rename them.")
+    return {field.name: field.type for field in fields}
 
 
 class Parquet(_TableFile):

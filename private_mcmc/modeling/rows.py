@@ -16,6 +16,7 @@ from jax.typing import DTypeLike
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling.domain import Domain
 from private_mcmc.modeling.domains import domain_from_dict, is_known
+from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.modeling.presence import PRESENT
 from private_mcmc.modeling.toml import read_toml
 
@@ -70,7 +71,8 @@ class Rows:
         (where it is private). Columns are NumPy or JAX arrays, or pandas Series and DataFrames.
 
         Raises:
-            DataSchemaError: missing or extra columns, not an array, not numeric, a wrong shape or length.
+            DataSchemaError: missing or extra columns, not an array, masked, not numeric, a wrong shape or
+                length.
         """
         missing = sorted(self.columns.keys() - data.keys())
         extra = sorted(data.keys() - self.columns.keys())
@@ -133,25 +135,3 @@ class Rows:
         """
         record = read_toml(path)
         return cls.from_dict(record)
-
-
-def numeric_column(name: str, column: Any) -> np.ndarray:
-    """A numeric array, chosen by type alone: a missing value must not change what happens.
-
-    Raises:
-        DataSchemaError: for what is no array, or not numeric.
-    """
-    types = getattr(column, "dtypes", None)
-    types = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
-    kinds = {getattr(dtype, "kind", None) for dtype in types}
-    if None in kinds:
-        raise DataSchemaError(
-            f"column {name!r} is a {type(column).__name__}: pass an array (NumPy, JAX) or a pandas object."
-        )
-    if not kinds <= set("biuf"):
-        raise DataSchemaError(f"column {name!r} is not numeric (its type is {types[0]}).")
-    if all(isinstance(dtype, np.dtype) for dtype in types) and len(kinds) == 1:
-        return np.asarray(column)
-    if hasattr(column, "to_numpy"):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(column, np.float64)

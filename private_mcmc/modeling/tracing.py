@@ -6,6 +6,7 @@ log-Jacobians are noted apart, so that they can never be mistaken for observatio
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,10 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.modeling.anatomy import Anatomy, Site, describe, masks, parameters, unwrap
 
 Model = Callable[..., Any]
+
+# NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
+# those that are meant for this one. Held by whoever runs a user's model.
+ONE_AT_A_TIME = threading.RLock()
 
 
 class _Whole(Messenger):  # type: ignore[misc]
@@ -82,7 +87,7 @@ def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any
     anatomy = Anatomy()
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        with _Feasible(None):
+        with ONE_AT_A_TIME, _Feasible(None):
             messages = _trace(model, columns, model_args, anatomy)
         describe(messages, anatomy)
 
@@ -109,7 +114,7 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
 
     def function(theta: jax.Array, **rows: jax.Array) -> dict[str, Any]:
         unconstrain = _Unconstrain(theta, by_name)
-        with unconstrain:
+        with ONE_AT_A_TIME, unconstrain:
             messages = _trace(model, rows, model_args, Anatomy())
         out: dict[str, Any] = {}
         for name, message in messages.items():

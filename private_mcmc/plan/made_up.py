@@ -21,6 +21,7 @@ from numpyro.distributions import biject_to
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.modeling import RowModel, Rows
+from private_mcmc.modeling.tracing import ONE_AT_A_TIME
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
@@ -81,7 +82,7 @@ def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[s
         row = rows.project(rows.synthetic(jax.random.key(0), 1))
 
         def draw(key: jax.Array) -> jax.Array:
-            with handlers.trace() as messages, handlers.seed(rng_seed=key):
+            with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
                 model(**row, **model_args)
             parts = []
             for site in reading.sites:

@@ -174,7 +174,7 @@ def plan(
         guarantee=guarantee,
         temper=temper,
         policy=policy,
-        statement=accounting.adaptive(budget, target.adjacency, ()),
+        statement=accounting.capped(accounting.adaptive(budget, target.adjacency, ()), n),
         certificate=certificate,
         prediction=prediction,
         make=make,

@@ -6,6 +6,7 @@ import math
 
 from private_mcmc.accounting import (
     Statement,
+    capped,
     posterior_bounded,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
@@ -50,9 +51,10 @@ def certificates(
         mu = known.convexity(temper * n)
         if mu > 0:
             sensitivity = _product(temper, row_sensitivity(known.gradient, 1.0, target.adjacency))
-            found.append(posterior_strongly_log_concave(sensitivity, mu, target.adjacency))
+            found.append(capped(posterior_strongly_log_concave(sensitivity, mu, target.adjacency), n))
         bound = _product(temper, n * known.gradient * (1 + 1e-12))
-        found.append(posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency))
+        gradient = posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency)
+        found.append(capped(gradient, n))
     if known.subject == "posterior":
         found += conjugate_certificates(row_model, n=n, temper=temper, target=target, whole_curve=whole_curve)
     return tuple(sorted(found, key=lambda statement: _rank(statement, target)))

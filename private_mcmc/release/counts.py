@@ -12,6 +12,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -63,7 +64,7 @@ class CountsPlan:
         Raises:
             DataSchemaError: for a wrong shape; never about values.
         """
-        where, given = np.asarray(cells), np.asarray(present, dtype=bool)
+        where, given = numeric_column("cells", cells), numeric_column("present", present).astype(bool)
         if where.ndim != 1 or where.shape != given.shape or not np.issubdtype(where.dtype, np.integer):
             raise DataSchemaError("one integer cell for each row is needed.")
         kept = np.clip(where[given], 0, self.cells - 1)

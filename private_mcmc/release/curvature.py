@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from private_mcmc.accounting import Curvature, Statement, gaussian
+from private_mcmc.accounting import Curvature, Statement, capped, gaussian
+from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.tested import CurvatureFloor
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.kernels.whitening import Whitening, whitening
@@ -121,12 +122,13 @@ class CurvatureTest:
     @property
     def statement(self) -> Statement:
         """The cost of the test."""
-        return gaussian(
+        noised = gaussian(
             adjacency=self.schedule.adjacency,
             sensitivity=self.noise.charged_sensitivity,
             scale=self.noise.gaussian_scale,
-            what="smallest eigenvalue of the rows' certified curvature",
+            what=TESTED_EIGENVALUE,
         )
+        return capped(noised, self.schedule.num_rows)
 
     @property
     def margin(self) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from private_mcmc.accounting import Statement, gdp, stepwise
+from private_mcmc.accounting import Statement, capped, gdp, stepwise
 from private_mcmc.accounting.noise import gaussian, laplace
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
@@ -62,7 +62,8 @@ def price(
         noise, statement = _gaussian(moved.l2 + math.sqrt(size) * ROUNDING_SHARE, size, target, what)
     stated = tuple(f.assumption for f in functions if f.assumption is not None)
     coupling = (COUPLING,) if len(assumed) < len(items) else ()
-    return Price(moved, noise, _quoting(statement, (*coupling, *stated)))
+    quoted = _quoting(statement, (*coupling, *stated))
+    return Price(moved, noise, capped(quoted, schedule.num_rows))
 
 
 def _moved(

@@ -245,17 +245,18 @@ class Ledger:
             head: an earlier return value, as text, kept where nobody could change it with the file.
 
         Raises:
-            LedgerError: for whatever is wrong.
+            LedgerError: for whatever is wrong; also for a charge whose statement lacks a sentence that is
+                asked for now, as those of earlier versions may. It stays charged.
         """
         with self._file.reading() as transaction:
             state = replay(transaction.entries)
-            for reservation in state.reservations.values():
-                recheck(self.path, state, reservation)
             if head is not None and not transaction.contains(head):
                 raise LedgerError(
                     f"{self.path}: entries that were recorded are gone: it was replaced by an older or "
                     "another file."
                 )
+            for reservation in state.reservations.values():
+                recheck(self.path, state, reservation)
             return transaction.head
 
     def _recognise(self, transaction: Transaction, found: DataSet, data: Mapping[str, Any] | None) -> None:

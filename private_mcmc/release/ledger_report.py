@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Statement, verify
 from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.release.ledger_state import DataSet, LedgerState, Reservation
 
@@ -89,10 +89,14 @@ def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
     try:
         statement = Statement.from_dict(reservation.statement)
         cost = state.dataset(reservation.dataset).filter.cost(statement)
-        sound = bool(statement.verify())
     except (KeyError, TypeError, ValueError, PrivateMCMCError) as error:
         raise LedgerError(f"{path}: the statement of charge {reservation.identity} is unreadable.") from error
-    if not sound or not reservation.cost >= cost:
+    found = verify(reservation.statement)
+    if not found:
+        raise LedgerError(
+            f"{path}: the statement of charge {reservation.identity} is not verified: {found.reason}"
+        )
+    if not reservation.cost >= cost:
         raise LedgerError(f"{path}: charge {reservation.identity} is less than its statement costs.")
 
 

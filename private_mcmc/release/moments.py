@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Statement, capped
 from private_mcmc.accounting.noise import second_moments, second_moments_noise, second_moments_sensitivity
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -87,9 +88,9 @@ class SecondMomentsPlan:
         """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side.
 
         Raises:
-            DataSchemaError: for a wrong shape or more rows than declared; never about values.
+            DataSchemaError: for a wrong shape or type, a mask, or too many rows; never about values.
         """
-        array = np.asarray(rows)
+        array = numeric_column("rows", rows)
         if array.ndim not in (2, 3) or array.shape[-1] != self.dim:
             raise DataSchemaError(f"rows of shape (n, {self.dim}) or (n, k, {self.dim}) are needed.")
         if array.ndim == 3 and array.shape[1] > self.vectors:
@@ -124,7 +125,7 @@ def plan_second_moments(
         exact / tau, exact + _rounding(radius, dim, num_rows, vectors), dim * (dim + 1) // 2
     )
     statement = second_moments(radius=radius, noise_sd=tau, dim=dim, adjacency=adjacency)
-    return SecondMomentsPlan(radius, dim, num_rows, noise, statement, vectors)
+    return SecondMomentsPlan(radius, dim, num_rows, noise, capped(statement, num_rows), vectors)
 
 
 def _rounding(radius: float, dim: int, num_rows: int, vectors: int = 1) -> float:

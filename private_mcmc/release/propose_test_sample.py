@@ -10,12 +10,29 @@ import numpy.typing as npt
 
 from private_mcmc.accounting import Statement, stepwise
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.release.grid import StateGrid
 from private_mcmc.release.noise import FloatArray, laplace_noise, opendp, power_of_two_below
 from private_mcmc.release.propose_test_release import LowerBound
-from private_mcmc.target import Adjacency, check_adjacency
+from private_mcmc.target import Adjacency, check_adjacency, is_number
 
 _UNIT = 2.0**-53
+# No data set has so many.
+_MOST_ROWS = 1e30
+# Posteriors so many sds apart share nothing.
+_TOO_FAR = 1e100
+# Within these no power of them that is needed overflows or vanishes.
+_RANGES = {
+    "epsilon": (1e-9, 1e6),
+    "delta": (1e-300, 0.5),
+    "x_low": (1e-12, 1e12),
+    "x_high": (1e-12, 1e12),
+    "prior_precision": (1e-30, 1e30),
+    "noise_precision": (1e-30, 1e30),
+    "rho1": (1.0, 1.5),
+    "rho2": (0.0, 0.5),
+    "gamma1": (0.0, 0.5),
+}
 _UP = 1 + 1e-9
 
 
@@ -59,12 +76,18 @@ class ProposeTestSample:
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if not (is_number(value) and least <= value <= most):
+                raise DeclarationError(
+                    f"ProposeTestSample needs a number in [{least:g}, {most:g}] for {name}, not {value!r}; "
+                    "choose units in which it is."
+                )
+            object.__setattr__(self, name, float(value))
         conditions = {
-            "0 < epsilon": 0 < self.epsilon < math.inf,
-            "0 < delta < 1/2": 0 < self.delta < 0.5,
-            "0 < x_low < x_high": 0 < self.x_low < self.x_high < math.inf,
-            "0 < prior_precision": 0 < self.prior_precision < math.inf,
-            "noise_precision >= 3/x_high²": 3 / self.x_high**2 <= self.noise_precision < math.inf,
+            "delta < 1/2": self.delta < 0.5,
+            "x_low < x_high": self.x_low < self.x_high,
+            "noise_precision >= 3/x_high²": 3 / self.x_high**2 <= self.noise_precision,
             "1 < rho1 < 3/2": 1 < self.rho1 < 1.5,
             "0 < rho2 < gamma1 < 1/2": 0 < self.rho2 < self.gamma1 < 0.5,
         }
@@ -93,7 +116,7 @@ class ProposeTestSample:
         """A posterior draw, or ``None`` for a refusal. ``x, y`` of shape ``(n,)`` are curator-side.
 
         Raises:
-            DataSchemaError: for wrong shapes; never about values.
+            DataSchemaError: for wrong shapes or types, or masks; never about values.
         """
         xs, ys = self._clipped(x, y)
         bound = LowerBound(self.epsilon, self.delta)
@@ -127,14 +150,14 @@ class ProposeTestSample:
         bounds = (
             1 + spread * 8 / e,
             1 + order * spread * (1 + 8 * (order - 1) / e),
-            (16 * order * b * self.x_high**4 / (0.9 * e * self.x_low**2)) ** (1 / (1 - 2 * g)),
+            _power(16 * order * b * self.x_high**4 / (0.9 * e * self.x_low**2), 1 / (1 - 2 * g)),
             (fourth * slope) ** (1 / (2 - g)),
             fourth ** (1 / (2 - 2 * g)),
             (4 * sixth) ** (1 / 3) * (2 * slope) ** (2 / 3),
             (16 * sixth) ** (1 / (3 - 2 * g)),
             1 + spread * 10 * order / b,
             1 + order * spread,
-            count ** (self.rho2 / g),
+            _power(count, self.rho2 / g),
         )
         return float(max(bounds))
 
@@ -144,7 +167,7 @@ class ProposeTestSample:
         high = size
         while not self.posterior_loss(high, count, slope) <= self.epsilon:
             size, high = high, 2 * high
-            if high > 1e300:
+            if high > _MOST_ROWS:
                 return math.inf
         for _ in range(60):
             middle = (size + high) / 2
@@ -172,12 +195,14 @@ class ProposeTestSample:
         moved = slope * a * b * top / least**2 + 3 * b * radius * top / least
         rounding = 64 * _UNIT * (slope + radius)
         shift = math.sqrt(a + b * size * top) * (moved + rounding) * _UP
+        if not shift < _TOO_FAR:
+            return math.inf
         tail = -float(ndtri(self.delta / 2)) * _UP
         spread = 0.5 * -math.log1p(-kappa) + 0.5 * kappa * tail**2
         return float(spread + (1 + kappa) * (shift * tail + shift**2 / 2)) * _UP
 
     def _clipped(self, x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-        xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        xs, ys = (numeric_column(name, column).astype(np.float64) for name, column in (("x", x), ("y", y)))
         if xs.ndim != 1 or xs.shape != ys.shape:
             raise DataSchemaError("x and y: two columns of the same length are needed.")
         xs = np.clip(np.where(np.isnan(xs), self.x_low, xs), self.x_low, self.x_high)
@@ -202,3 +227,11 @@ class ProposeTestSample:
         draw = dp.m.make_gaussian(*space, scale=1 / math.sqrt(precision))(mean)
         typical = 1 / math.sqrt(self.prior_precision + self.noise_precision * count * self.x_high**2)
         return float(StateGrid(power_of_two_below(typical) * 2.0**-24).round(draw))
+
+
+def _power(base: float, exponent: float) -> float:
+    """``base ** exponent`` for a base that is not negative, ``inf`` where it overflows."""
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return math.inf

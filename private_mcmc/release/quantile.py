@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import Statement, stepwise
+from private_mcmc.accounting import Statement, capped, stepwise
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.modeling import RowModel
 from private_mcmc.release.expectations import Bounds, Expectations, What
@@ -188,6 +188,5 @@ def plan_quantile(
             *(() if function.assumption is None else (function.assumption,)),
         ),
     )
-    return QuantilePlan(
-        observed(functions, moved.units, schedule, model.constrain), quantile, epsilon, sensitivity, statement
-    )
+    seen = observed(functions, moved.units, schedule, model.constrain)
+    return QuantilePlan(seen, quantile, epsilon, sensitivity, capped(statement, schedule.num_rows))

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from private_mcmc import accounting as acc
+from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
+from private_mcmc.accounting.conjugate_mean import posterior_normal_mean
+from private_mcmc.accounting.conjugate_normal import posterior_normal_regression
+from private_mcmc.accounting.posterior_conjugate import (
+    posterior_beta_binomial,
+    posterior_dirichlet_categorical,
+    posterior_gamma_poisson,
+)
 from private_mcmc.schedule import Batch, Schedule
 
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
@@ -35,6 +43,9 @@ SCHEDULES = {
     "last, preconditioned": schedule(release="last", preconditioner=((2.0, 0.5), (0.5, 1.0))),
     "last, anisotropic": schedule(release="last", noise=(1.0, 4.0)),
     "path, zero out": schedule(adjacency="zero_out"),
+    "path, float32 rows": schedule(storage="float32", num_chains=2),
+    "last, zero out": schedule(adjacency="zero_out", release="last"),
+    "last, add remove": schedule(adjacency="add_remove", release="last"),
     "path, add remove": schedule(adjacency="add_remove"),
     "cyclic path": schedule(batch=Batch(scheme="cyclic", size=10)),
     "cyclic last": schedule(batch=Batch(scheme="cyclic", size=10), release="last"),
@@ -44,7 +55,9 @@ SCHEDULES = {
     "cyclic last, projected": schedule(batch=Batch(scheme="cyclic", size=10), release="last", diameter=0.5),
     "poisson path": schedule(batch=Batch(scheme="poisson", rate=0.1), adjacency="add_remove"),
     "poisson path, replaced": schedule(batch=Batch(scheme="poisson", rate=0.1), num_chains=2),
-    "poisson path, varying": schedule(batch=Batch(scheme="poisson", rate=0.1), step_size=varying()),
+    "poisson path, varying": schedule(
+        batch=Batch(scheme="poisson", rate=0.1), step_size=varying(8), num_steps=8
+    ),
     "poisson last": schedule(
         batch=Batch(scheme="poisson", rate=0.1), release="last", num_steps=500, adjacency="zero_out"
     ),
@@ -68,9 +81,50 @@ def tested() -> acc.Statement:
         prior_smoothness=1.0,
         source="a lemma",
     )
-    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what="an eigenvalue")
+    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what=TESTED_EIGENVALUE)
     run = acc.run(schedule(release="last", diameter=4.0, num_steps=300), floor.strengthen(proved, 1.0))
     return acc.unless_test_fails(acc.adaptive(2.0, "replace_one", (test, run)), floor)
+
+
+def exact_posteriors() -> dict[str, acc.Statement]:
+    """Every conjugate rule, under a replaced row where it has that, and under both kinds of presence."""
+    found = {}
+    for adjacency in ("replace_one", "zero_out", "add_remove"):
+        rows = {"n": 30, "epsilons": (0.2,), "adjacency": adjacency}
+        found |= {
+            f"Beta-Bernoulli, {adjacency}": posterior_beta_binomial(2.0, 3.0, trials=1, temper=0.5, **rows),
+            f"Beta-Binomial, {adjacency}": posterior_beta_binomial(2.0, 3.0, trials=4, temper=0.1, **rows),
+            f"Dirichlet-categorical, {adjacency}": posterior_dirichlet_categorical(
+                (1.0, 2.0, 3.0), temper=0.3, **rows
+            ),
+            f"Gamma-Poisson, {adjacency}": posterior_gamma_poisson(3.0, 2.0, largest=4, temper=0.1, **rows),
+            f"Normal regression, {adjacency}": posterior_normal_regression(
+                20.0, 0.1, radius=1.0, response=2.0, **rows
+            ),
+        }
+        if adjacency != "replace_one":
+            found[f"Normal mean, {adjacency}"] = posterior_normal_mean(
+                4.0, 0.1, low=-1.0, high=2.0, center=0.3, slope=-1.5, **rows
+            )
+    return found
+
+
+def stages() -> dict[str, acc.Statement]:
+    """Steps and stages that follow one another."""
+    counted = acc.gaussian(adjacency="zero_out", sensitivity=1.0, scale=4.0, what="counts").of("counts")
+    path = acc.run(schedule(adjacency="zero_out")).of("path")
+    assumed = ("rows are clipped to the declared bounds before anything else",)
+    return {
+        "stages": acc.adaptive(1.5, "zero_out", (counted, path)),
+        "a budget without stages yet": acc.adaptive(0.7, "add_remove", ()),
+        "pure steps": acc.stepwise({"selection": (0.3, 0.0)}, adjacency="zero_out", theorem="a selection"),
+        "steps": acc.stepwise(
+            {"test": (0.5, 0.0), "release": (1.0, 1e-6), "miss": (0.0, 1e-7)},
+            adjacency="add_remove",
+            theorem="propose-test-release (Dwork, Lei 2009)",
+            assumptions=assumed,
+        ),
+    }
 
 
 def statements() -> dict[str, acc.Statement]:
@@ -93,6 +147,11 @@ def statements() -> dict[str, acc.Statement]:
     found["posterior, bounded"] = acc.posterior_bounded(0.7, "replace_one")
     found["posterior, concave"] = acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one")
     found["posterior, gradient"] = acc.posterior_bounded_gradient(0.6, 2.0, "add_remove")
+    for adjacency in ("add_remove", "zero_out"):
+        found[f"posterior, bounded, {adjacency}"] = acc.posterior_bounded(0.7, adjacency)
+        found[f"posterior, concave, {adjacency}"] = acc.posterior_strongly_log_concave(2.0, 5.0, adjacency)
+    found["posterior, gradient, zero out"] = acc.posterior_bounded_gradient(0.6, 2.0, "zero_out")
+    found |= exact_posteriors() | stages()
     found["composition"] = acc.compose(
         found["path"], found["laplace"], found["posterior, bounded"], found["poisson path, replaced"]
     )

@@ -64,7 +64,7 @@ def test_renyi_divergences_of_pure_mechanisms(level, alpha):
 @given(st.floats(1e-8, 30.0), st.floats(1.0001, 1e4))
 def test_pure_renyi_bound_holds_at_extremes(level, alpha):
     value = Pure(level).rdp(alpha)
-    assert 0 <= value <= min(level, alpha * level**2 / 2 * (1 + 1e-15))
+    assert 0 <= value <= min(level, alpha * level**2 / 2 * (1 + 1e-14))
 
 
 @pytest.mark.parametrize("rho", [1e-4, 0.02, 0.5, 4.0])
@@ -99,7 +99,9 @@ def test_pure_levels_add_at_delta_zero_and_compose_better_above():
     assert together.epsilon(0.0) == pytest.approx(1.0, rel=1e-12)
     many = combine((Pure(0.1),) * 10)
     assert many.epsilon(1e-6) < 1.0
-    assert many.delta(1.0) == 0.0
+    # Ten times the double nearest to 0.1 is above 1.
+    assert many.delta(many.epsilon(0.0)) == 0.0
+    assert many.delta(1.0) < 1e-18
 
 
 def test_randomised_response_composes_as_a_binomial():

@@ -1,16 +1,23 @@
 """An interrupted run that goes on is the same run: same numbers, one charge, one release."""
 
+import contextlib
+import errno
 import json
+import os
 import shutil
+import zipfile
 
 import jax
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.inference import checkpoint as checkpoint_module
 from private_mcmc.inference.checkpoint import program_mark
-from private_mcmc.kernels import PrivateSGLD, PrivateULA
+from private_mcmc.inference.job import Job
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
+from private_mcmc.kernels.chain import ChainState
 from tests.examples_of_models import logistic, normal_mean
 
 N = 30
@@ -219,3 +226,142 @@ def test_the_mark_of_a_function_sees_constants_wherever_they_are(make):
 def test_a_plan_is_not_resumed(tmp_path):
     with pytest.raises(pmc.ReleaseError, match="checkpoint="):
         driver(None).resume(X=np.zeros((N, 2)), y=np.zeros(N))
+
+
+@contextlib.contextmanager
+def killed_while_writing(monkeypatch):
+    """Save and then die between the write and the rename, as a killed process does: nothing is tidied up."""
+    kept = []
+
+    def killed(fresh, final):
+        kept.append((fresh, fresh.read_bytes(), fresh.stat().st_mode & 0o777))
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint_module.os, "replace", killed)
+        with pytest.raises(Crash):
+            yield
+    for fresh, content, mode in kept:
+        assert mode == 0o600
+        fresh.write_bytes(content)
+
+
+def key_words_in(folder):
+    """Files that hold the secret of a run: its keys are in none once it has released."""
+    found = []
+    for path in folder.iterdir():
+        if zipfile.is_zipfile(path):
+            with np.load(path, allow_pickle=False) as file:
+                found += [path] if "steps" in file.files else []
+    return found
+
+
+def test_a_kill_while_writing_leaves_nothing_that_survives_resume_and_release(data, monkeypatch, tmp_path):
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    path = folder / "run"
+    mcmc = driver(path)
+    # Killed at the very first write: there is no checkpoint yet, and another run may start ...
+    with killed_while_writing(monkeypatch):
+        mcmc.run(rng_key=3, **data)
+    assert len(key_words_in(folder)) == 1 and not path.exists()
+    interrupted(mcmc, monkeypatch, 2, rng_key=3, **data)
+    assert key_words_in(folder) == [path]
+    # ... and at a later one, when it is resumed.
+    with killed_while_writing(monkeypatch):
+        mcmc.resume(**data)
+    assert len(key_words_in(folder)) == 2
+    other = folder / "run.20240101"
+    other.write_text("another file of the same beginning")
+    mcmc.resume(**data)
+    assert key_words_in(folder) == [] and sorted(folder.iterdir()) == [path, other]
+
+
+def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypatch, tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(20.0, 1e-6))
+    mcmc = driver(tmp_path / "run", ledger=ledger, dataset="rows")
+
+    def killed(self):
+        raise Crash
+
+    with monkeypatch.context() as patched, pytest.raises(Crash):
+        patched.setattr(checkpoint_module.Saver, "released", killed)
+        mcmc.run(rng_key=3, **data)
+    assert key_words_in(tmp_path) == [tmp_path / "run"]
+    with pytest.raises(pmc.ReleaseError, match="has released"):
+        mcmc.resume(**data)
+    assert key_words_in(tmp_path) == []
+
+
+def test_a_checkpoint_that_cannot_be_written_is_found_out_before_the_charge(data, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(20.0, 1e-6))
+    # The last name fits, but not the one of the draft beside it.
+    for where in ("missing/run", "file/run", "folder", "dangling", "x" * 300, "x" * 250):
+        with pytest.raises(pmc.ReleaseError, match="check"):
+            driver(tmp_path / where, ledger=ledger, dataset="rows").run(**data)
+    assert ledger.history() == ()
+
+
+def test_a_disk_that_fills_up_ends_no_run_and_keeps_no_keys(data, monkeypatch, tmp_path):
+    path = tmp_path / "run"
+    mcmc, written = driver(path), []
+    real = checkpoint_module._write
+
+    def once(*args):
+        written.append(args)
+        if len(written) > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint_module, "_write", once)
+        with pytest.warns(UserWarning, match=r"No space left.*goes on"):
+            mcmc.run(rng_key=3, **data)
+    assert mcmc.get_samples()["w"].shape == (80, 2)
+    assert key_words_in(tmp_path) == [] and path.read_bytes() == b""
+    for again in (mcmc.resume, mcmc.run):
+        with pytest.raises(pmc.ReleaseError):
+            again(**data)
+
+
+def test_a_disk_without_the_space_is_refused_before_the_charge(data, monkeypatch, tmp_path):
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(checkpoint_module.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(pmc.ReleaseError, match="too little space"):
+        driver(tmp_path / "run").run(**data)
+
+
+def test_what_holds_the_keys_does_not_print_them():
+    keys = run_keys(1)
+    streams = Job.of(keys).streams
+    checkpoint = pmc.Checkpoint("run")
+    saver = checkpoint_module.Saver(checkpoint, {}, streams)
+    state = ChainState(1, np.ones((1, 2)), np.zeros((1, 0)), np.ones((1, 1, 2)))
+    saved = checkpoint_module.Saved({}, state, streams)
+    for thing in (saved, saver, Job(streams, keys.provenance, saver, state)):
+        assert "key<" not in repr(thing) and "streams" not in repr(thing) and "array" not in repr(thing)
+
+
+def test_whatever_happened_to_the_bytes_of_a_checkpoint_is_said_in_words(tmp_path):
+    path, keys = tmp_path / "run", run_keys(1)
+    checkpoint, state = (
+        pmc.Checkpoint(path),
+        ChainState(1, np.ones((1, 2)), np.zeros((1, 0)), np.ones((1, 1, 2))),
+    )
+    header = {"format": 1, "status": "running", "provenance": keys.provenance.to_dict()}
+    checkpoint_module.Saver(checkpoint, header, Job.of(keys).streams).save(state)
+    whole, random, damaged = path.read_bytes(), np.random.default_rng(0), 0
+    for case in range(400):
+        content = np.frombuffer(whole, np.uint8).copy()
+        content[random.integers(len(whole), size=1 + case % 4)] = random.integers(256)
+        path.write_bytes(content[: random.integers(len(whole)) if case % 5 == 0 else None].tobytes())
+        try:
+            checkpoint_module.load(checkpoint)
+        except pmc.ReleaseError:
+            damaged += 1
+    assert damaged > 200

@@ -284,20 +284,35 @@ def test_with_an_owners_key_nobody_else_can_forge_an_entry(tmp_path):
         Ledger.create(tmp_path / "third", b"short")
 
 
-def test_a_charge_below_its_statements_cost_is_found(filled):
+def charged(ledger, cost, statement):
+    """A charge as a file may hold it, whatever wrote it."""
     entry = {
         "kind": "reserve",
         "id": "0",
         "dataset": "people",
-        "cost": "1/1000000",
-        "statement": normal(0.5).to_dict(),
+        "cost": cost,
+        "statement": statement,
         "purpose": "",
         "model": "",
         "time": "",
     }
-    with LedgerFile(filled.path, None).writing() as transaction:
+    with LedgerFile(ledger.path, None).writing() as transaction:
         transaction.append(entry)
+
+
+def test_a_charge_below_its_statements_cost_is_found(filled):
+    charged(filled, "1/1000000", normal(0.5).to_dict())
     with pytest.raises(LedgerError, match="less than its statement"):
+        filled.verify()
+
+
+def test_a_charge_that_does_not_say_what_its_numbers_are_for_is_kept_and_named(filled):
+    record = normal(0.5).to_dict()
+    record["argument"]["assumptions"] = record["argument"]["assumptions"][:1]
+    spent = filled.balance("people").spent
+    charged(filled, "1/2", record)
+    assert filled.balance("people").spent == spent + Fraction(1, 2)
+    with pytest.raises(LedgerError, match=r"charge 0 is not verified.*cannot be verified"):
         filled.verify()
 
 

@@ -11,6 +11,7 @@ from scipy import integrate, stats
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.release import plan_counts, plan_second_moments
 from private_mcmc.release.noise import laplace_noise
 from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
 from private_mcmc.release.propose_test_sample import ProposeTestSample
@@ -187,3 +188,57 @@ def test_the_price_is_five_steps_and_two_failures():
 def test_parameters_outside_the_theorem_are_refused(bad):
     with pytest.raises(DeclarationError, match="needs"):
         sample(**bad)
+
+
+NUMBERS = (-1.0, 0.0, 1e-320, 1e-30, 1e-12, 1e-9, 0.1, 0.4999999, 0.9, 1.0, 1.4999999, 3.0, 1e6, 1e12, 1e30, 1e200,
+           math.inf, math.nan, 10**400, "1", None, True, 1j, np.float64(3.0))  # fmt: skip
+FIELDS = (
+    "epsilon",
+    "delta",
+    "x_low",
+    "x_high",
+    "prior_precision",
+    "noise_precision",
+    "rho1",
+    "rho2",
+    "gamma1",
+)
+
+
+@settings(max_examples=300)
+@given(
+    changes=st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(NUMBERS), min_size=1, max_size=3),
+    paper=st.booleans(),
+)
+def test_absurd_bounds_are_refused_in_words_or_work(changes, paper):
+    try:
+        mechanism = sample(**changes, paper_size=paper)
+    except DeclarationError:
+        return
+    for count, slope in ((1.0001, 0.0), (1e9, 1.0), (1e18, 1e150)):
+        assert mechanism.smallest_size(count, slope) >= 2
+    x, y = np.linspace(0.5, 1.0, 50), np.array([np.nan, np.inf, -np.inf, 1e308, -1e308] * 10)
+    for rows in ((x, 2 * x), (x, y), (x[:0], y[:0])):
+        assert mechanism.release(*rows) is None or mechanism.statement.verify()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [np.ma.masked_array([1.0, 2.0], [True, False]), np.array(["secret", "1"]), [1.0, 2.0],
+     np.array([1.0, 2.0], np.longdouble), np.array(["secret", 1.0], dtype=object)],
+)  # fmt: skip
+def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
+    moments = plan_second_moments(0.5, radius=1.0, dim=2, num_rows=9, adjacency="replace_one")
+    counts = plan_counts(0.5, cells=2, adjacency="replace_one")
+    good = np.ones(2)
+    table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
+    for release, given in (
+        (sample().release, (column, good)),
+        (sample().release, (good, column)),
+        (moments.release, (table,)),
+        (counts.release, (column, good)),
+        (counts.release, (np.ones(2, int), column)),
+    ):
+        with pytest.raises(DataSchemaError) as refused:
+            release(*given)
+        assert "secret" not in str(refused.value) and refused.value.__cause__ is None

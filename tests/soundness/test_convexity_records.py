@@ -9,6 +9,7 @@ import math
 import pytest
 
 from private_mcmc import accounting as acc
+from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.moduli import langevin
 from private_mcmc.accounting.modulus import Affine
 from private_mcmc.errors import DeclarationError
@@ -78,7 +79,7 @@ def test_without_convexity_the_step_expands_by_the_whole_of_the_smoothness() -> 
 def test_tested_curvature_is_not_added_to_a_prior_that_may_bend_down() -> None:
     floor = acc.CurvatureFloor(released=40.0, margin=33.0, rounding=1e-6, noise_sd=6.0, failure=1e-7)
     known = acc.Curvature(convex=True, smoothness=50.0, prior_smoothness=1.0, prior_convex=True)
-    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what="an eigenvalue")
+    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what=TESTED_EIGENVALUE)
     run = acc.run(schedule(num_steps=300, step_size=0.01), floor.strengthen(known, 1.0))
     found = acc.unless_test_fails(acc.adaptive(50.0, "replace_one", (test, run)), floor).to_dict()
     assert acc.verify(found)

@@ -1,0 +1,134 @@
+"""The sentences that statements quote, each written once: claims quote them, ``verify`` asks for them.
+
+A rule whose numbers do not show the adjacency that they are for quotes ``RELATION``, so that a record
+with another adjacency written into it lacks a sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from private_mcmc.target import Adjacency
+
+Constants = Mapping[str, Any]
+Line = re.Pattern[str]
+
+RELATION: Mapping[Adjacency, str] = {
+    "replace_one": "the numbers are for one row replaced by another; the number of rows is public",
+    "add_remove": "the numbers are for one row added or removed; the number of rows is private",
+    "zero_out": "the numbers are for one slot emptied: it keeps its place and adds exactly 0 to every sum",
+}
+
+EVERY_DATA_SET = "the constants hold for every data set of the row domain"
+EXACT_DRAW = "the draw is exact"
+CONJUGATE = "the posterior is conjugate"
+IN_DOMAIN = "every row obeys its domain"
+BOUNDED_PAIRS = "every row obeys |x| ≤ R, |y| ≤ Y"
+
+CLIPPED_ROWS = "data enter the potential only through the clipped rows"
+PUBLIC_START = "the start is drawn from a law that does not depend on the data"
+GAUSSIAN_NOISE = "the chain's noise is exactly Gaussian, independent of the data and never reused"
+NARROW = "rows are stored in float32 inside their bounds; products, sums, states and noise are float64"
+EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
+EVERY_BATCH = "the constants hold for the potential of every batch, up to all rows"
+NEAREST_POINT = "the projection is the nearest point in the norm ‖M^{-1/2}·‖"
+POISSON = "each row enters a batch independently with the declared probability"
+TRUNCATED = f"{POISSON}; a batch above the cap keeps a uniformly drawn subset"
+SUBSETS = "every batch is a uniformly drawn subset of the declared size, independent of the others"
+HIDDEN_BATCHES = "which rows were drawn stays hidden"
+CAPPED_ROWS = "the number of rows never exceeds the declared one"
+
+CLIPPED_RADIUS = "every row's norm is clipped at the radius"
+ONE_DRAW = "each entry pair carries one noise draw"
+INDEPENDENT = "the mechanisms use independent randomness and were fixed in advance"
+BUDGET_FIRST = "the budget was fixed before the first stage"
+STAGES_HOLD = "each stage holds for every earlier output"
+STEPS_HOLD = "each step obeys its (ε, δ) whatever the steps before it released"
+TESTED_SET = "every state lies in the set on which the rows' curvature was tested"
+TESTED_MOVES = "one row moves the tested eigenvalue by at most the noise's sensitivity"
+TESTED_EIGENVALUE = "smallest eigenvalue of the rows' certified curvature"
+TEST_AND_RUN = "the guarantee is the mechanism's, test and run together; none is claimed for the posterior"
+
+
+def moves(what: str, norm: str) -> str:
+    """What a noise statement rests on: ``norm`` is ``"L1"`` or ``"L2"``."""
+    return f"{what}: two values on adjacent data differ by at most the sensitivity in {norm}"
+
+
+def at_most_rows(rows: int) -> str:
+    """What group privacy rests on."""
+    return f"a person has at most {rows} rows"
+
+
+def no_more_rows(rows: int) -> str:
+    """What constants that name a number of rows rest on where the adjacency hides that number."""
+    return f"no data set has more than n = {rows} rows"
+
+
+def rounding(release: object, shown: str) -> str:
+    """How far rounding after the sum of rows may move a step: ``1e-9`` of its sensitivity.
+
+    ``shown`` is the bound of ``|θ|_∞ + 4γ|∇U|_∞`` at which that holds, and on a path the limit at which
+    the gradient is clamped to make it hold.
+    """
+    start = "rounding after the sum moves a step by at most 1e-09 of its sensitivity"
+    if release == "path":
+        return f"{start}, because every coordinate of the whitened gradient is clamped at {shown}"
+    return f"{start}, as it does while |θ|_∞ + 4γ|∇U|_∞ ≤ {shown} in whitened coordinates"
+
+
+def missing(needed: Iterable[Line], given: Iterable[str]) -> str | None:
+    """A sentence that a rule needs and a record does not quote."""
+    quoted = tuple(given)
+    for line in needed:
+        if not any(line.fullmatch(text) for text in quoted):
+            return line.pattern.replace("\\", "")
+    return None
+
+
+def exactly(*texts: str) -> tuple[Line, ...]:
+    """Each of these sentences, to the letter."""
+    return tuple(re.compile(re.escape(text)) for text in texts)
+
+
+def of_langevin(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
+    """What the bounds of a run rest on."""
+    lines = [CLIPPED_ROWS, PUBLIC_START, GAUSSIAN_NOISE]
+    if adjacency != "replace_one":
+        # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
+        lines.append(RELATION[adjacency])
+    if adjacency == "add_remove":
+        lines.append(no_more_rows(c["num_rows"]))
+    if c.get("storage", "float64") != "float64":
+        lines.append(NARROW)
+    drawn = {
+        "poisson": (POISSON, HIDDEN_BATCHES),
+        "fixed": (SUBSETS, HIDDEN_BATCHES),
+        "truncated_poisson": (TRUNCATED, HIDDEN_BATCHES, CAPPED_ROWS),
+    }
+    for bound in c["bounds"]:
+        if bound["kind"] == "stretches":
+            lines.append(EVERY_POTENTIAL)
+            lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
+        elif bound["kind"] == "sampled last":
+            lines += [POISSON, HIDDEN_BATCHES, EVERY_BATCH]
+        elif bound["kind"] != "path":
+            lines += drawn[c["batch"]["scheme"]]
+    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c))
+
+
+def _rounding_of(c: Constants) -> Line:
+    release = c["release"]
+    if "dim" not in c:
+        # Records that do not say the dimension do not determine the number.
+        before, after = rounding(release, "|").rsplit("|", 1)
+        return re.compile(re.escape(before) + r"[-+.e\d]+" + re.escape(after))
+    sizes = c["step_size"] if isinstance(c["step_size"], tuple) else (c["step_size"],)
+    box = 9e-10 * min(sizes) * c["sensitivity"] / (2 * 2.0**-53 * math.sqrt(c["dim"]))
+    number = box / (4 * max(sizes)) if release == "path" else box
+    # Two computations of one number may print it as neighbours.
+    texts = {rounding(release, f"{number * near:.3g}") for near in (1 - 1e-12, 1.0, 1 + 1e-12)}
+    return re.compile("|".join(map(re.escape, sorted(texts))))

@@ -1,0 +1,236 @@
+"""What the constants of each rule may hold. A record has these fields, all of them and no others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import BatchScheme, Storage
+from private_mcmc.target import Adjacency
+
+Check = Callable[[Any], bool]
+Fields = Mapping[str, Check]
+
+
+def check_fields(what: str, record: object, fields: Fields, optional: Fields | None = None) -> None:
+    """Raise ``DeclarationError`` unless ``record`` has exactly these fields, each as it must be."""
+    if not isinstance(record, Mapping):
+        raise DeclarationError(f"{what}: not a record.")
+    known = {**fields, **(optional or {})}
+    if lost := sorted(fields.keys() - record.keys()):
+        raise DeclarationError(f"{what}: without {lost[0]!r} it cannot be verified.")
+    if others := sorted(map(repr, record.keys() - known.keys())):
+        raise DeclarationError(f"{what}: {others[0]} is not a field of it.")
+    for name, value in record.items():
+        if not known[name](value):
+            raise DeclarationError(f"{what}: {name} is not what it must be.")
+
+
+def is_finite(value: object) -> bool:
+    """A number that is neither NaN nor infinite, and no truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+
+
+def is_positive(value: Any) -> bool:
+    """In ``(0, ∞)``."""
+    return is_finite(value) and value > 0
+
+
+def is_non_negative(value: Any) -> bool:
+    """In ``[0, ∞)``."""
+    return is_finite(value) and value >= 0
+
+
+def is_bound(value: Any) -> bool:
+    """In ``[0, ∞]``."""
+    return is_non_negative(value) or value == math.inf
+
+
+def is_distance(value: Any) -> bool:
+    """In ``(0, ∞]``."""
+    return is_positive(value) or value == math.inf
+
+
+def is_share(value: Any) -> bool:
+    """In ``[0, 1]``."""
+    return is_finite(value) and 0 <= value <= 1
+
+
+def is_whole(value: object) -> bool:
+    """0, 1, 2, …"""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def is_count(value: Any) -> bool:
+    """1, 2, …"""
+    return is_whole(value) and value >= 1
+
+
+def is_flag(value: object) -> bool:
+    """A truth value."""
+    return isinstance(value, bool)
+
+
+def is_text(value: object) -> bool:
+    """Words."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def is_string(value: object) -> bool:
+    """Any words, or none."""
+    return isinstance(value, str)
+
+
+def one_of(*values: str) -> Check:
+    """One of these words."""
+    return lambda value: isinstance(value, str) and value in values
+
+
+def none_or(check: Check) -> Check:
+    """Nothing, or what ``check`` accepts."""
+    return lambda value: value is None or check(value)
+
+
+def some(*checks: Check) -> Check:
+    """A list that is not empty; each entry is what ``checks`` accept, one check each where they are many."""
+
+    def pair(value: object) -> bool:
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(checks)
+            and all(check(item) for check, item in zip(checks, value, strict=True))
+        )
+
+    each = checks[0] if len(checks) == 1 else pair
+    return lambda value: isinstance(value, tuple) and bool(value) and all(map(each, value))
+
+
+def record_of(fields: Fields) -> Check:
+    """A record with exactly these fields."""
+
+    def check(value: object) -> bool:
+        return (
+            isinstance(value, Mapping)
+            and value.keys() == fields.keys()
+            and all(fields[name](item) for name, item in value.items())
+        )
+
+    return check
+
+
+def _is_steps(value: object) -> bool:
+    fine = some(is_bound, is_share)
+    return isinstance(value, Mapping) and bool(value) and fine(tuple(value.values()))
+
+
+def _is_release(value: Any) -> bool:
+    if not some(is_count)(value):
+        return value in ("last", "path")
+    return list(value) == sorted(set(value))
+
+
+def _is_bound_record(value: object) -> bool:
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    return isinstance(kind, str) and kind in BOUNDS and record_of(BOUNDS[kind])(value)
+
+
+_STRETCH: Fields = {
+    "steps": is_count,
+    "used": one_of("every step", "once in a pass"),
+    "first": is_whole,
+    "from_diameter": is_flag,
+    "shifts": none_or(some(is_non_negative)),
+}
+_CHARGED = some(is_positive, is_count)
+_PAIR = one_of("add_remove", "replace_one", "fixed")
+BOUNDS: Mapping[str, Fields] = {
+    "path": {"kind": is_text},
+    "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
+    "sampled path": {"kind": is_text, "pair": _PAIR, "steps": _CHARGED},
+    "truncated path": {"kind": is_text, "steps": _CHARGED},
+    "sampled last": {"kind": is_text, "first": is_whole, "share": is_share},
+}
+_BATCH: Fields = {
+    "scheme": one_of(*get_args(BatchScheme)),
+    "rate": none_or(is_share),
+    "size": none_or(is_count),
+}
+LANGEVIN: Fields = {
+    "step_size": lambda value: is_positive(value) or some(is_positive)(value),
+    "num_steps": is_count,
+    "num_chains": is_count,
+    "num_rows": is_count,
+    "release": _is_release,
+    "clip": is_positive,
+    "temper": is_positive,
+    "batch": none_or(record_of(_BATCH)),
+    "condition_number": lambda value: is_finite(value) and value >= 1,
+    "noise_ratio": is_positive,
+    "sensitivity": is_positive,
+    "diameter": is_distance,
+    "strong_convexity": is_non_negative,
+    "smoothness": is_bound,
+    "prior_strong_convexity": is_non_negative,
+    "prior_smoothness": is_bound,
+    "convex": is_flag,
+    "gradient_bound": is_bound,
+    "bounds": some(_is_bound_record),
+}
+# Fields that older records lack; what they do not say is not relied on.
+LANGEVIN_LATER: Fields = {"prior_convex": is_flag, "dim": is_count, "storage": one_of(*get_args(Storage))}
+
+_CONJUGATE: Fields = {"n": is_count, "temper": is_positive, "epsilons": some(is_non_negative)}
+BETA_BINOMIAL: Fields = {"a": is_positive, "b": is_positive, "trials": is_count, **_CONJUGATE}
+DIRICHLET_CATEGORICAL: Fields = {"concentration": some(is_positive), **_CONJUGATE}
+GAMMA_POISSON: Fields = {"shape": is_positive, "rate": is_positive, "largest": is_count, **_CONJUGATE}
+NORMAL_MEAN: Fields = {
+    "precision": is_positive,
+    "step": is_positive,
+    "low": is_finite,
+    "high": is_finite,
+    "center": is_finite,
+    "slope": lambda value: is_finite(value) and value != 0,
+    "n": is_count,
+    "epsilons": some(is_non_negative),
+}
+NORMAL_REGRESSION: Fields = {
+    "precision": is_positive,
+    "noise": is_positive,
+    "radius": is_positive,
+    "response": is_positive,
+    "n": is_count,
+    "epsilons": some(is_non_negative),
+}
+LAPLACE: Fields = {
+    "epsilon": is_positive,
+    "sensitivity": is_positive,
+    "scale": is_positive,
+    "grid": is_non_negative,
+    "dim": is_count,
+    "what": is_string,
+}
+GAUSSIAN: Fields = {
+    "sensitivity": is_positive,
+    "scale": is_positive,
+    "grid": none_or(is_non_negative),
+    "dim": is_count,
+    "what": is_string,
+}
+SECOND_MOMENTS: Fields = {
+    "radius": is_positive,
+    "noise_sd": is_positive,
+    "dim": is_count,
+    "adjacency": one_of(*get_args(Adjacency)),
+    "grid": none_or(is_non_negative),
+}
+STEPWISE: Fields = {"steps": _is_steps}
+COMPOSITION: Fields = {"choices": some(some(is_whole))}
+TESTED: Fields = {
+    "released": is_finite,
+    "margin": is_finite,
+    "rounding": is_non_negative,
+    "noise_sd": is_positive,
+    "failure": is_share,
+}

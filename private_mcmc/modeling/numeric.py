@@ -1,0 +1,102 @@
+"""Which arrays may hold private rows, decided by their type alone, and the one form they are brought into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.errors import DataSchemaError
+
+_KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+_TYPES = tuple(np.dtype(kind) for kind in _KINDS)
+_SHORT = (jax.dtypes.bfloat16,)
+_WORDS = {
+    "O": "objects",
+    "U": "text",
+    "S": "text",
+    "T": "text",
+    "M": "dates",
+    "m": "durations",
+    "c": "complex numbers",
+}
+_WHAT = "booleans, integers, or floats of 16, 32 or 64 bits"
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """``dtype`` in this machine's byte order, the only one that JAX takes."""
+    return dtype.newbyteorder("=")
+
+
+def check_type(name: str, dtype: Any) -> None:
+    """Raise ``DataSchemaError`` unless ``dtype`` is one of NumPy's, of booleans, integers or common floats.
+
+    Longer floats would be narrowed and shorter ones (``bfloat16``, …) are not NumPy's own: the caller says
+    by a cast what is meant.
+    """
+    if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and native(dtype) in _TYPES):
+        raise DataSchemaError(
+            f"column {name!r} is not numeric: it holds {_held(dtype)}. Columns are {_WHAT}; cast it, for "
+            "example by column.astype(np.float64)."
+        )
+
+
+def _held(dtype: Any) -> str:
+    """What a type is of; its own name could tell the longest text in a column."""
+    kind = str(getattr(dtype, "kind", ""))
+    return (
+        f"numbers of type {dtype}" if kind in "biuf" or dtype in _SHORT else _WORDS.get(kind, "other things")
+    )
+
+
+def check_unmasked(name: str, column: Any) -> None:
+    """Raise ``DataSchemaError`` for a masked array: what a mask hides would enter as data."""
+    if isinstance(column, np.ndarray) and hasattr(column, "mask"):
+        raise DataSchemaError(
+            f"column {name!r} is a masked array, and rows have no masks: fill it (column.filled(…)) with "
+            "what a missing value is to count as, whether or not anything is masked."
+        )
+
+
+def numeric_column(name: str, column: Any) -> npt.NDArray[Any]:
+    """``column``, a NumPy or JAX array or a pandas object, as a plain NumPy array in native byte order.
+
+    Its type alone decides what happens: a missing value must not change it. Columns of pandas whose types
+    are nullable or mixed become float64, missing values NaN.
+
+    Raises:
+        DataSchemaError: not an array, masked, not numeric, or not readable from here.
+    """
+    check_unmasked(name, column)
+    types = _types(name, column)
+    plain = all(isinstance(dtype, np.dtype) for dtype in types)
+    for dtype in types:
+        if isinstance(dtype, np.dtype) or getattr(dtype, "kind", "O") not in "biuf":
+            check_type(name, dtype)
+    try:
+        # A warning of a cast would tell of values.
+        with np.errstate(all="ignore"):
+            if not (plain and len({dtype.kind for dtype in types}) <= 1) and hasattr(column, "to_numpy"):
+                column = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            array = np.asarray(column)
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):
+        # Errors of a conversion may quote values.
+        raise DataSchemaError(
+            f"column {name!r}: this {type(column).__name__} cannot be read as an array here; pass a NumPy "
+            "array."
+        ) from None
+    check_type(name, array.dtype)
+    return array.astype(native(array.dtype), copy=False)
+
+
+def _types(name: str, column: Any) -> list[Any]:
+    """The type of an array, or of every column of a table."""
+    types = getattr(column, "dtypes", None)
+    found = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
+    if any(getattr(dtype, "kind", None) is None for dtype in found):
+        raise DataSchemaError(
+            f"column {name!r} is a {type(column).__name__}: pass an array (NumPy, JAX) or a pandas object."
+        )
+    return found

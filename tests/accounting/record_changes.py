@@ -1,0 +1,318 @@
+"""Every change of one field of a statement's record, and which of them leave a true statement."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.conjugate_mean import posterior_normal_mean
+from private_mcmc.accounting.conjugate_normal import posterior_normal_regression
+from private_mcmc.accounting.posterior_conjugate import (
+    posterior_beta_binomial,
+    posterior_dirichlet_categorical,
+    posterior_gamma_poisson,
+)
+from private_mcmc.accounting.record_fields import BOUNDS
+from private_mcmc.accounting.rules import RULES
+from private_mcmc.accounting.serial import curve_from_dict, unplain
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Batch, Schedule
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "adjacency": ("replace_one", "add_remove", "zero_out"),
+    "rule": tuple(RULES),
+    "kind": (
+        *("gaussian", "pure", "laplace", "concentrated", "points", "sampled", "truncated"),
+        *("product", "unless", *BOUNDS),
+    ),
+    "scheme": ("poisson", "truncated_poisson", "fixed", "cyclic"),
+    "pair": ("add_remove", "replace_one", "fixed"),
+    "used": ("every step", "once in a pass"),
+    "release": ("last", "path"),
+    "storage": ("float64", "float32"),
+}
+SMALLER = (
+    {"kind": "gaussian", "m": 0.0},
+    {"kind": "gaussian", "m": 1e-3},
+    {"kind": "pure", "level": 0.0},
+    {"kind": "laplace", "level": 1e-3},
+    {"kind": "concentrated", "rho": 0.0},
+    {"kind": "points", "points": [[0.0, 0.0]]},
+)
+# Lines that explain an assumption which the rule needs and the record quotes itself, or that a caller adds.
+EXPLANATIONS = ("the constants are proved by", "rows are clipped to the declared bounds")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: where, what was done, and the record after it."""
+
+    path: tuple[Any, ...]
+    done: str
+    record: Any
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.path))}: {self.done}"
+
+
+def changes(record: Mapping[str, Any]) -> Iterator[Change]:
+    """Every one of them; of long lists the entries at both ends and in the middle."""
+    for path, value in _nodes(record):
+        for done, other in _others(path, value):
+            if type(other) is type(value) and other == value:
+                continue
+            yield Change(path, done, _with(record, path, other))
+
+
+def _nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    yield path, value
+    if isinstance(value, Mapping):
+        for name in value:
+            yield from _nodes(value[name], (*path, name))
+    elif isinstance(value, list):
+        for index in _some(value):
+            yield from _nodes(value[index], (*path, index))
+
+
+def _some(values: list[Any]) -> list[int]:
+    return sorted({0, len(values) // 2, len(values) - 1}) if len(values) > 3 else list(range(len(values)))
+
+
+def _with(record: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    other = copy.deepcopy(record)
+    node = other
+    for name in path[:-1]:
+        node = node[name]
+    node[path[-1]] = value
+    return other
+
+
+def _others(path: tuple[Any, ...], value: Any) -> Iterator[tuple[str, Any]]:
+    """What may stand in the place of ``value``."""
+    if isinstance(value, bool):
+        yield from (("turned", not value), ("none", None), ("a word", "yes"), ("a number", float(value)))
+    elif isinstance(value, (int, float)):
+        yield from _numbers(value)
+    elif isinstance(value, str):
+        name = next((part for part in reversed(path) if isinstance(part, str)), "")
+        known = WORDS.get(name, (value + " perhaps", "nothing at all"))
+        yield from ((f"{other!r}", other) for other in ("", " ", *known) if other != value)
+        yield from (("a number", 1.0), ("none", None), ("a list", [value]))
+    elif value is None:
+        yield from (("a word", "some"), ("a number", 1.0), ("a list", []))
+    elif isinstance(value, list):
+        yield from _lists(path, value)
+    elif isinstance(value, Mapping):
+        for name in value:
+            yield f"without {name}", {key: item for key, item in value.items() if key != name}
+        yield from (("one field more", {**value, "extra": 1.0}), ("a list", [dict(value)]), ("none", None))
+
+
+def _numbers(value: float) -> Iterator[tuple[str, Any]]:
+    for factor in (0.5, 0.99, 1.01, 2, -1):
+        scaled = value * factor
+        yield f"times {factor}", round(scaled) if isinstance(value, int) else scaled
+        if isinstance(value, int) and scaled != round(scaled):
+            yield f"times {factor}, not whole", scaled
+    if isinstance(value, int):
+        yield from (("one less", value - 1), ("one more", value + 1), ("huge", 10**30), ("too huge", 10**400))
+    yield from (("nan", math.nan), ("inf", "inf"), ("-inf", -math.inf), ("zero", 0), ("huge", 1e300))
+    yield from (("tiny", 1e-300), ("true", True), ("a word", "1"), ("none", None), ("a list", [value]))
+
+
+def _lists(path: tuple[Any, ...], values: list[Any]) -> Iterator[tuple[str, Any]]:
+    for index in _some(values):
+        yield f"without entry {index}", values[:index] + values[index + 1 :]
+        yield f"entry {index} twice", [*values[: index + 1], *values[index:]]
+    yield from (("empty", []), ("none", None), ("a number", 1.0), ("reversed", values[::-1]))
+    yield from (("a record", {}), ("a word", "list"), ("one entry more", [*values, "extra"]))
+    if path and path[-1] == "curves":
+        yield from ((f"a smaller curve {curve}", [*values, curve]) for curve in SMALLER)
+        yield from ((f"only a smaller curve {curve}", [curve]) for curve in SMALLER)
+    if path and path[-1] == "parts":
+        # A part that has nothing to do with the rule.
+        yield "one part more", [*values, acc.posterior_bounded(0.1, "replace_one").to_dict()]
+
+
+def why_true(before: Mapping[str, Any], change: Change) -> str | None:
+    """Why the statement is still true though ``verify`` accepts it; ``None`` where nothing says so.
+
+    Both records are of the same mechanism. None of these reasons asks ``verify`` or its recomputations.
+    """
+    path, after = change.path, change.record
+    if path[:1] == ("parts",) and len(path) > 1:
+        # What the whole claims is unchanged, and so is what the part claims or what that follows from.
+        part = Change(path[2:], change.done, after["parts"][path[1]])
+        return why_true(before["parts"][path[1]], part)
+    if after["adjacency"] != before["adjacency"]:
+        return None
+    return (
+        _provenance(path)
+        or _fewer_curves(path, before, after)
+        or _same_assumptions(path, before, after)
+        or _same_parts(path, before, after)
+        or _after_the_last_release(path, after)
+        or _same_by_accountant(path, after)
+    )
+
+
+def _provenance(path: tuple[Any, ...]) -> str | None:
+    """Nothing is derived from these; a name that two parts share is refused."""
+    if path == ("argument", "theorem"):
+        return "the theorem's name is for readers: the rule says what was used"
+    return "the run's identity only keeps it from being counted twice" if path == ("mechanism",) else None
+
+
+def _fewer_curves(path: tuple[Any, ...], before: Any, after: Any) -> str | None:
+    holding = list(before["curves"])
+    holding += [curve | {"kind": "pure"} for curve in holding if curve["kind"] == "laplace"]
+    if path[:1] == ("curves",) and all(curve in holding for curve in after["curves"]):
+        return "the claim is a weaker one: some of the curves that hold, or ε-DP of a Laplace draw"
+    return None
+
+
+def _same_assumptions(path: tuple[Any, ...], before: Any, after: Any) -> str | None:
+    """All lines that the rule's theorem needs are there; lines that explain them may go, others may come."""
+    if path[:2] != ("argument", "assumptions"):
+        return None
+    lost = set(before["argument"]["assumptions"]) - set(after["argument"]["assumptions"])
+    if all(line.startswith(EXPLANATIONS) for line in lost):
+        return "the same assumptions, but for a line that explains one of them"
+    return None
+
+
+def _same_parts(path: tuple[Any, ...], before: Any, after: Any) -> str | None:
+    if path != ("parts",):
+        return None
+    if before["argument"]["rule"] == "adaptive" and all(part in before["parts"] for part in after["parts"]):
+        return "the claim is the budget, whichever stages were bought from it"
+    if sorted(map(str, before["parts"])) == sorted(map(str, after["parts"])):
+        return "the same parts in another order"
+    return None
+
+
+def _after_the_last_release(path: tuple[Any, ...], after: Any) -> str | None:
+    if path != ("argument", "constants", "num_steps"):
+        return None
+    released = after["argument"]["constants"]["release"]
+    if isinstance(released, list) and released[-1] <= after["argument"]["constants"]["num_steps"]:
+        return "steps after the last released state are not seen"
+    return None
+
+
+def _same_by_accountant(path: tuple[Any, ...], after: Any) -> str | None:
+    """With the changed constants the code that makes claims claims as much, or more."""
+    if path[:2] != ("argument", "constants"):
+        return None
+    try:
+        claimed = _claim(after)
+    except (DeclarationError, KeyError):
+        return None
+    curves = [curve_from_dict(curve) for curve in after["curves"]]
+    if all(any(_equal(curve, other) for other in claimed.curves) for curve in curves):
+        return "the accountant claims these very curves for the changed constants"
+    for curve in curves:
+        for epsilon in (0.0, 0.05, 0.1, 0.3, 0.5, 1.0, 3.0):
+            if not claimed.delta(epsilon) <= curve.delta(epsilon) * (1 + 1e-8):
+                return None
+    return "the accountant claims no more than this for the changed constants"
+
+
+def _equal(one: acc.Curve, other: acc.Curve) -> bool:
+    def near(first: Any, second: Any) -> bool:
+        if isinstance(first, dict):
+            return (
+                isinstance(second, dict)
+                and first.keys() == second.keys()
+                and all(near(first[key], second[key]) for key in first)
+            )
+        if isinstance(first, (list, tuple)):
+            return len(first) == len(second) and all(map(near, first, second))
+        if isinstance(first, float):
+            return first == second or math.isclose(first, second, rel_tol=1e-8)
+        return bool(first == second)
+
+    return near(one.to_dict(), other.to_dict())
+
+
+_BUILDERS: dict[str, Any] = {
+    "posterior.bounded": acc.posterior_bounded,
+    "posterior.strongly_log_concave": acc.posterior_strongly_log_concave,
+    "posterior.bounded_gradient": acc.posterior_bounded_gradient,
+    "posterior.beta_binomial": posterior_beta_binomial,
+    "posterior.dirichlet_categorical": posterior_dirichlet_categorical,
+    "posterior.gamma_poisson": posterior_gamma_poisson,
+    "posterior.normal_mean": posterior_normal_mean,
+    "posterior.normal_regression": posterior_normal_regression,
+    "noise.laplace": acc.laplace,
+    "noise.gaussian": acc.gaussian,
+    "noise.second_moments": acc.second_moments,
+}
+
+
+def _claim(after: Any) -> acc.Statement:
+    """What the package states for these constants."""
+    adjacency, c = after["adjacency"], unplain(after["argument"]["constants"])
+    rule = after["argument"]["rule"]
+    parts = tuple(acc.Statement.from_dict(part) for part in after["parts"])
+    if rule in _BUILDERS:
+        return _BUILDERS[rule](**{"adjacency": adjacency, **c})
+    if rule == "stepwise":
+        return acc.stepwise(c["steps"], adjacency=adjacency, theorem="steps")
+    if rule == "composition":
+        return acc.compose(*parts)
+    if rule == "curvature.tested":
+        return _tested(parts[0], acc.CurvatureFloor(**c))
+    if rule == "langevin":
+        return _run(adjacency, c)
+    raise KeyError(rule)
+
+
+def _tested(inner: acc.Statement, floor: acc.CurvatureFloor) -> acc.Statement:
+    """The floor still carries the run: what the test found is at least what the run relies on."""
+    todo = [inner]
+    while todo:
+        part = todo.pop()
+        todo += part.parts
+        known = part.argument.constants
+        if part.argument.rule == "langevin" and known["release"] != "path":
+            found = known["prior_strong_convexity"] + known["temper"] * floor.lower
+            if not known["strong_convexity"] <= found * (1 + 1e-9):
+                raise DeclarationError("the run relies on more")
+        if part.argument.rule == "noise.gaussian" and not known["scale"] <= floor.noise_sd * (1 + 1e-9):
+            raise DeclarationError("the test's noise is another")
+    return acc.unless_test_fails(inner, floor)
+
+
+def _run(adjacency: Any, c: Mapping[str, Any]) -> acc.Statement:
+    """The schedule that has these constants, in a metric with this condition number."""
+    dim = c.get("dim", 2)
+    metric = (c["condition_number"], *(1.0,) * (dim - 1))
+    schedule = Schedule(
+        adjacency=adjacency,
+        num_rows=c["num_rows"],
+        dim=dim,
+        step_size=c["step_size"],
+        num_steps=c["num_steps"],
+        num_chains=c["num_chains"],
+        clip=c["clip"],
+        temper=c["temper"],
+        preconditioner=metric,
+        noise=None if c["noise_ratio"] == 1 else tuple(c["noise_ratio"] * scale for scale in metric),
+        batch=None if c["batch"] is None else Batch(**c["batch"]),
+        diameter=c["diameter"],
+        storage=c.get("storage", "float64"),
+        release=c["release"],
+    )
+    proved = {key: c[key] for key in ("strong_convexity", "smoothness", "convex", "gradient_bound")}
+    of_prior = {key: c[key] for key in ("prior_strong_convexity", "prior_smoothness")}
+    of_prior["prior_convex"] = c.get("prior_convex", False)
+    # What follows from some of the facts is true; some bounds are only looked for next to few facts.
+    found = [acc.run(schedule, acc.Curvature(**facts)) for facts in (proved | of_prior, proved)]
+    return replace(found[0], curves=found[0].curves + found[1].curves)

@@ -1,0 +1,118 @@
+"""Under ``add_remove`` every statement whose numbers use a number of rows says that no data set has more."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.conjugate_mean import posterior_normal_mean
+from private_mcmc.accounting.conjugate_normal import posterior_normal_regression
+from private_mcmc.accounting.posterior_conjugate import (
+    posterior_beta_binomial,
+    posterior_dirichlet_categorical,
+    posterior_gamma_poisson,
+)
+from private_mcmc.kernels import PrivateSGLD, PrivateULA
+from private_mcmc.modeling import read
+from private_mcmc.preflight.certificates import certificates
+from private_mcmc.preflight.constants import constants
+from private_mcmc.release import Quantile, plan_second_moments
+from tests.accounting.every_statement import CONVEX, SCHEDULES
+from tests.examples_of_models import linear, logistic, normal_mean
+
+N = 100
+LINE = re.compile(r"no data set has more than n = (\d+) rows")
+TARGET = pmc.Target(8.0, 1e-6, "add_remove")
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+
+
+def all_of(statement):
+    """The statement and all that it is composed of."""
+    return [statement, *(inner for part in statement.parts for inner in all_of(part))]
+
+
+def quoted(statement):
+    """The bounds on the number of rows that a statement itself quotes."""
+    return [int(found[1]) for line in statement.argument.assumptions if (found := LINE.fullmatch(line))]
+
+
+def runs():
+    for name, schedule in SCHEDULES.items():
+        try:
+            yield name, acc.run(replace(schedule, adjacency="add_remove"), CONVEX)
+        except pmc.DeclarationError:
+            # A scheme for which nothing is proved where the number of rows is private.
+            assert schedule.batch is not None
+
+
+def posteriors():
+    at = dict(epsilons=(0.5,), adjacency="add_remove")
+    small = dict(n=N, temper=0.5) | at
+    yield "beta", posterior_beta_binomial(1.0, 1.0, trials=1, **small)
+    yield "dirichlet", posterior_dirichlet_categorical((1.0, 1.0), **small)
+    yield "gamma", posterior_gamma_poisson(1.0, 1.0, largest=3, **small)
+    yield "mean", posterior_normal_mean(1.0, 1.0, low=-1.0, high=1.0, center=0.0, slope=1.0, n=N, **at)
+    yield "regression", posterior_normal_regression(1.0, 1.0, radius=1.0, response=1.0, n=N, **at)
+
+
+def decided(release, kernel=None, rows=ROWS, target=TARGET, **changes):
+    kernel = kernel or PrivateULA(logistic, 0.01, 1.0, temper=0.05)
+    return pmc.PrivateMCMC(
+        kernel, rows=rows, target=target, n=N, release=release, num_steps=50, guarantee="run", **changes
+    ).decide()
+
+
+def everything_else():
+    reading = read(logistic, ROWS, n=N)
+    known = constants(reading, 1.0, None)
+    for certificate in certificates(reading, known, n=N, temper=0.01, target=TARGET):
+        if certificate.argument.rule != "posterior.bounded":
+            yield certificate.argument.rule, certificate
+    yield "moments", plan_second_moments(0.5, radius=1.0, dim=2, num_rows=N, adjacency="add_remove").statement
+    for release in ("path", "last", (10, 50), pmc.Expectations("w"), pmc.Expectations("w", noise="gaussian")):
+        yield f"driver, {release}", decided(release).statement
+    quantile = Quantile({"first": lambda s: s["w"][0]}, 0.5, (-3.0, 3.0))
+    yield "driver, quantile", decided(quantile).statement
+    for batch in (dict(rate=0.1), dict(scheme="truncated_poisson", rate=0.1, max_batch=20)):
+        yield f"driver, {batch}", decided("path", PrivateSGLD(logistic, 0.001, 1.0, **batch)).statement
+
+
+KINDS = {**dict(runs()), **dict(posteriors())}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_statements_whose_constants_hold_a_number_of_rows_quote_it(name):
+    for statement in all_of(KINDS[name]):
+        number = statement.argument.constants.get("num_rows", statement.argument.constants.get("n"))
+        assert number is None or quoted(statement) == [number]
+    assert quoted(KINDS[name])
+    assert KINDS[name].verify()
+
+
+def test_statements_whose_constants_only_rest_on_it_quote_it():
+    for name, statement in everything_else():
+        assert quoted(statement) == [N], name
+        assert statement.verify(), name
+
+
+def test_a_tested_run_and_a_plan_quote_it():
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-1, 1))
+    kernel = PrivateULA(linear, 8e-4, 2.6, radius=1.5)
+    target = pmc.Target(400.0, 1e-4, "add_remove")
+    test = pmc.ProposedCurvature(at_least=250.0, gdp=0.1, failure=1e-8)
+    tested = decided("last", kernel, rows, curvature=test, target=target).statement
+    assert all(quoted(part) == [N] for part in (tested, *tested.parts[0].parts))
+    plan = pmc.plan(normal_mean, pmc.Rows(y=pmc.Box(-1.0, 1.0)), TARGET, n=N, guarantee="run")
+    assert quoted(plan.statement) == [N]
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    mcmc.run(y=np.zeros(N - 3))
+    assert quoted(mcmc.statement) == [N] and mcmc.statement.verify()
+
+
+def test_where_the_number_is_public_nothing_is_quoted():
+    for adjacency in ("replace_one", "zero_out"):
+        statement = acc.run(replace(SCHEDULES["path"], adjacency=adjacency), CONVEX)
+        assert not quoted(statement) and acc.capped(statement, 7) is statement

@@ -1,0 +1,228 @@
+"""Change one field of any statement of any rule: it is not verified, or it is still true."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.assumptions import RELATION, moves
+from private_mcmc.accounting.record_fields import BOUNDS
+from private_mcmc.accounting.rules import RULES
+from private_mcmc.errors import DeclarationError
+from tests.accounting.every_statement import schedule, statements
+from tests.accounting.record_changes import changes, why_true
+
+ALL = {name: json.loads(json.dumps(item.to_dict())) for name, item in statements().items()}
+# One of every rule, of every bound of a run and of every scheme; the others are for the long tier.
+SHORT = (
+    "path",
+    "path, float32 rows",
+    "states",
+    "states, varying, projected",
+    "last, add remove",
+    "cyclic states",
+    "poisson path, varying",
+    "poisson last, replaced",
+    "fixed path, zero out",
+    "truncated path",
+    "laplace",
+    "gaussian, grid",
+    "second moments",
+    "posterior, bounded",
+    "posterior, concave, zero_out",
+    "posterior, gradient, zero out",
+    "Beta-Bernoulli, replace_one",
+    "Dirichlet-categorical, zero_out",
+    "Gamma-Poisson, replace_one",
+    "Normal regression, add_remove",
+    "Normal mean, add_remove",
+    "composition",
+    "group",
+    "stages",
+    "a budget without stages yet",
+    "pure steps",
+    "steps",
+    "curvature, tested",
+)
+
+
+def parts_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [record] + [inner for part in record["parts"] for inner in parts_of(part)]
+
+
+def test_there_is_an_example_of_every_rule_every_bound_and_every_adjacency():
+    found = [part for name in SHORT for part in parts_of(ALL[name])]
+    assert {part["argument"]["rule"] for part in found} == set(RULES)
+    runs = [part["argument"]["constants"] for part in found if part["argument"]["rule"] == "langevin"]
+    assert {bound["kind"] for run in runs for bound in run["bounds"]} == set(BOUNDS)
+    assert {part["adjacency"] for part in found} == set(RELATION)
+
+
+def accepted(name: str) -> list[str]:
+    """Changes of this record that are verified though nothing says why the statement is still true."""
+    record = ALL[name]
+    wrong, seen = [], 0
+    for change in changes(record):
+        seen += 1
+        with contextlib.suppress(DeclarationError):
+            acc.Statement.from_dict(change.record)
+        if acc.verify(change.record) and why_true(record, change) is None:
+            wrong.append(str(change))
+    assert seen > 150
+    return wrong
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_changed_field_is_found_or_the_statement_is_still_true(name):
+    assert accepted(name) == []
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", sorted(set(ALL) - set(SHORT)))
+def test_a_changed_field_of_any_other_statement_is_found_or_the_statement_is_still_true(name):
+    assert accepted(name) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_whole_record_under_another_adjacency_is_found(name):
+    for adjacency in RELATION:
+        other = copy.deepcopy(ALL[name])
+        if other["adjacency"] == adjacency:
+            continue
+        was = other["adjacency"]
+        for part in parts_of(other):
+            part["adjacency"] = adjacency
+            if "adjacency" in part["argument"]["constants"]:
+                part["argument"]["constants"]["adjacency"] = adjacency
+        # A sum of clipped rows moves by R² whether the row is absent from the list or from its slot.
+        same = name.startswith("second moments") and "replace_one" not in (was, adjacency)
+        assert bool(acc.verify(other)) == same
+
+
+def forged(name: str, **changed: Any) -> dict[str, Any]:
+    record = copy.deepcopy(ALL[name])
+    record["argument"]["constants"] |= changed
+    return record
+
+
+def test_steps_that_are_none_prove_nothing():
+    record = forged("pure steps", steps={}) | {"curves": [{"kind": "pure", "level": 0.0}]}
+    assert not acc.verify(record)
+
+
+def test_a_mechanism_of_its_own_has_no_parts():
+    record = copy.deepcopy(ALL["path"]) | {"parts": [ALL["laplace"]]}
+    found = acc.verify(record)
+    assert not found and "parts" in found.reason
+
+
+def test_a_record_without_curves_claims_nothing_and_is_not_verified():
+    assert not acc.verify(ALL["path"] | {"curves": []})
+
+
+def test_one_run_is_not_composed_with_itself():
+    path = acc.run(schedule()).of("a run")
+    other = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=3.0).of("a run")
+    record = acc.compose(path.of("first"), other.of("second")).to_dict()
+    assert acc.verify(record)
+    for part in record["parts"]:
+        part["mechanism"] = "a run"
+    found = acc.verify(record)
+    assert not found and "twice" in found.reason
+
+
+def test_steps_that_are_charged_a_negative_number_of_times_are_found():
+    record = copy.deepcopy(ALL["poisson path"])
+    (bound, *_) = record["argument"]["constants"]["bounds"]
+    ((ratio, count),) = bound["steps"]
+    bound["steps"] = [[ratio, count + 1], [ratio / 2, -1]]
+    record["curves"] = [
+        {"kind": "sampled", "pair": "add_remove", "rate": 0.1, "ratio": ratio / 2, "steps": -1}
+    ]
+    assert not acc.verify(record)
+
+
+@pytest.mark.parametrize("name", ["cyclic states", "path, zero out", "pure steps", "laplace"])
+def test_records_that_do_not_say_which_adjacency_their_numbers_are_for_cannot_be_verified(name):
+    record = copy.deepcopy(ALL[name])
+    quoted = record["argument"]["assumptions"]
+    record["argument"]["assumptions"] = [line for line in quoted if line not in RELATION.values()]
+    assert len(record["argument"]["assumptions"]) == len(quoted) - 1
+    found = acc.verify(record)
+    assert not found and "cannot be verified" in found.reason
+
+
+@pytest.mark.parametrize("name", ["path", "last", "states, varying, projected", "composition"])
+def test_records_of_replaced_rows_without_the_later_fields_are_verified_as_before(name):
+    record = copy.deepcopy(ALL[name])
+    for part in parts_of(record):
+        for later in ("dim", "storage", "prior_convex"):
+            part["argument"]["constants"].pop(later, None)
+    if name != "composition":
+        assert acc.verify(record)
+    assert acc.Statement.from_dict(record).to_dict() == record
+
+
+MALFORMED = (None, 3, "text", [], {}, {"adjacency": "replace_one"}, {"argument": None}, [[]])
+
+
+@pytest.mark.parametrize("record", MALFORMED)
+def test_what_is_no_record_is_our_own_error_and_not_verified(record):
+    assert not acc.verify(record)
+    with pytest.raises(DeclarationError, match="record of a statement"):
+        acc.Statement.from_dict(record)
+
+
+def test_records_nested_without_end_are_our_own_error_and_not_verified():
+    record = copy.deepcopy(ALL["pure steps"])
+    for _ in range(3000):
+        record = ALL["composition"] | {"parts": [record]}
+    assert "too deeply" in acc.verify(record).reason
+    with pytest.raises(DeclarationError, match="too deeply"):
+        acc.Statement.from_dict(record)
+
+
+def test_another_noised_value_does_not_stand_for_the_test_of_the_curvature():
+    record = copy.deepcopy(ALL["curvature, tested"])
+    (test,) = (part for part in parts_of(record) if part["argument"]["rule"] == "noise.gaussian")
+    test["argument"]["constants"]["what"] = "counts"
+    test["argument"]["assumptions"][0] = moves("counts", "L2")
+    assert acc.verify(test)
+    assert not acc.verify(record)
+
+
+def test_recomputations_use_nothing_that_makes_claims():
+    allowed = {
+        "private_mcmc.accounting.assumptions",
+        "private_mcmc.accounting.record_fields",
+        "private_mcmc.accounting.serial",
+        "private_mcmc.errors",
+        "private_mcmc.schedule",
+        "private_mcmc.target",
+    }
+    folder = Path(acc.__file__).parent
+    files = [*folder.glob("rules*.py"), *(folder / f"{name}.py" for name in ("verify", "assumptions"))]
+    own = {f"private_mcmc.accounting.{file.stem}" for file in files}
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                used = {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module == "private_mcmc.accounting":
+                used = {f"{node.module}.{name.name}" for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                used = {node.module or ""}
+            else:
+                continue
+            ours = {name for name in used if name.startswith("private_mcmc")}
+            assert ours <= allowed | own, (file.name, ours - allowed - own)
+    # What is shared with claims is sentences, and JSON types back to numbers.
+    verified = (folder / "verify.py").read_text(encoding="utf-8")
+    assert "from private_mcmc.accounting.serial import unplain\n" in verified

@@ -1,0 +1,215 @@
+"""One statement of every kind as plain JSON, with its curves read at several points.
+
+Runs are decided, not executed: no statement depends on data. Statements are made by the names that users
+have; those of ``tests.accounting.every_statement`` cover every rule, bound, scheme and adjacency.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+import private_mcmc as pmc
+from private_mcmc import accounting as acc
+from private_mcmc.accounting.serial import plain
+from private_mcmc.accounting.transfer import AverageByConvergence
+from private_mcmc.models.linear import linear
+from private_mcmc.models.logistic import logistic
+from private_mcmc.release import LowerBound, plan_counts, plan_second_moments
+from private_mcmc.schedule import Average
+from tests.accounting import every_statement
+
+FOLDER = Path(__file__).parent
+N = 2000
+TARGET = pmc.Target(1e4, 1e-6)
+LINEAR_ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-1, 1))
+LOGISTIC_ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+# Δ, μ and L of a contracting chain of the accountant's own numbers.
+CONTRACTING = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
+
+Json = dict[str, Any]
+
+
+def shown(statement: acc.Statement) -> Json:
+    """The record, whether it verifies, and what its curves say; less where that takes a loss distribution."""
+    gridded = any(kind in repr(statement.curves) for kind in ("Sampled", "Truncated", "Product"))
+    epsilons, deltas = ((2.0,), (1e-6,)) if gridded else ((0.0, 0.5, 2.0, 8.0), (0.0, 1e-6, 1e-2))
+    return {
+        "record": statement.to_dict(),
+        "verified": bool(acc.verify(statement.to_dict())),
+        "delta": {str(epsilon): statement.delta(epsilon) for epsilon in epsilons},
+        "epsilon": {str(delta): plain(statement.epsilon(delta)) for delta in deltas},
+        "rdp": {str(alpha): plain(statement.rdp(alpha)) for alpha in (2.0, 16.0)},
+        "gdp": statement.gdp,
+        "zcdp": plain(statement.zcdp),
+        "beta": None if gridded else statement.beta(0.05),
+        "summary": statement.summary().splitlines(),
+    }
+
+
+def accountant() -> Mapping[str, acc.Statement]:
+    """Every rule, every bound of a run, every scheme of batches, compositions and stages."""
+    return every_statement.statements()
+
+
+def runs() -> Mapping[str, acc.Statement]:
+    """What drivers decide: every kernel, every release of states, averages with every kind of sensitivity."""
+    ball = {"step_size": 8e-4, "clip": 2.6, "radius": 1.5}
+    kernels = {
+        "PrivateULA, path": (pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0), "path"),
+        "PrivateULA, last": (pmc.PrivateULA(linear, **ball), "last"),
+        "PrivateULA, steps": (pmc.PrivateULA(linear, **ball), (10, 40)),
+        "PrivateSGLD, path": (pmc.PrivateSGLD(logistic, step_size=1e-3, clip=1.0, batch_size=100), "path"),
+        "AnisotropicLangevin, path": (
+            pmc.AnisotropicLangevin(logistic, step_size=1e-3, clip=1.0, noise=(1.0, 4.0)),
+            "path",
+        ),
+    }
+    return {name: _decided(kernel, release) for name, (kernel, release) in kernels.items()}
+
+
+def releases() -> Mapping[str, acc.Statement]:
+    """Expectations, quantiles, moments, counts, tested curvature, propose-test-release and -sample."""
+    kernel = pmc.PrivateULA(linear, step_size=1e-4, clip=0.2, temper=0.05)
+    smooth = {"f": lambda sites: jnp.sin(sites["w"]).sum()}
+    converged = AverageByConvergence(accuracy=1e-4, failure=1e-8, posterior_change=1e-5)
+    expectations = {
+        "means, Laplace": pmc.Expectations("w", epsilon=0.5),
+        "means, Gaussian": pmc.Expectations("w", noise="gaussian"),
+        "a function, its constant stated": pmc.Expectations(smooth, lipschitz={"f": 1.5}, epsilon=0.5),
+        "a bounded function": pmc.Expectations(smooth, bounds={"f": (-0.5, 0.5)}, epsilon=0.5),
+        "a convergence bound, stated": pmc.Expectations("w", by_convergence=converged, epsilon=0.5),
+        "quantile": pmc.Quantile(lambda sites: sites["w"][0], 0.9, (-2.0, 2.0), epsilon=0.5),
+    }
+    found = {name: _decided(kernel, release) for name, release in expectations.items()}
+    proposed = pmc.ProposedCurvature(at_least=250.0, gdp=0.1, failure=1e-8)
+    on_ball = pmc.PrivateULA(linear, step_size=8e-4, clip=2.6, radius=1.5)
+    found["last state, tested curvature"] = _decided(on_ball, "last", curvature=proposed)
+    found["means, tested curvature"] = _decided(
+        on_ball, pmc.Expectations("w", epsilon=0.5, burn_in=20), curvature=proposed
+    )
+    for adjacency in ("replace_one", "add_remove", "zero_out"):
+        counts = plan_counts(0.3, cells=4, adjacency=adjacency)
+        moments = plan_second_moments(0.2, radius=1.5, dim=3, num_rows=N, adjacency=adjacency)
+        path = acc.run(every_statement.schedule(adjacency=adjacency, num_steps=20))
+        stages = (counts.statement.of("counts"), moments.statement.of("moments"), path.of("path"))
+        found |= {
+            f"counts, {adjacency}": counts.statement,
+            f"second moments, {adjacency}": moments.statement,
+            f"stages of a plan, {adjacency}": acc.adaptive(1.2, adjacency, stages),
+            f"a plan's budget, {adjacency}": acc.adaptive(1.2, adjacency, ()),
+            f"propose-test-release, {adjacency}": pmc.ProposeTestRelease(
+                100.0, LowerBound(0.5, 1e-6), 1.0, 1e-7, adjacency, "the number of rows"
+            ).statement,
+        }
+    found["propose-test-sample"] = pmc.ProposeTestSample(1.0, 1e-5, 0.9, 1.0, 1.0, 3.0).statement
+    return found
+
+
+def posteriors() -> Mapping[str, acc.Statement]:
+    """The certificates that preflight finds: for logistic regression, and for a conjugate model."""
+
+    def coin(y: Any) -> None:
+        chance = numpyro.sample("chance", dist.Beta(2.0, 3.0))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(probs=chance), obs=y)
+
+    found = {}
+    for adjacency in ("replace_one", "add_remove", "zero_out"):
+        target = pmc.Target(1.0, 1e-6, adjacency)
+        reports = (
+            pmc.preflight(logistic, LOGISTIC_ROWS, target, n=50, clip=0.1, temper=0.5),
+            pmc.preflight(coin, pmc.Rows(y=pmc.Binary()), target, n=50, temper=0.5),
+        )
+        certificates = [certificate for report in reports for certificate in report.certificates]
+        found |= {f"{item.argument.rule}, {adjacency}": item for item in certificates}
+    return found
+
+
+def ledger() -> Json:
+    """Balances and what is left after charges under every filter."""
+    noise = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=10.0, what="counts")
+    pure = acc.laplace(0.2, adjacency="replace_one", sensitivity=1.0, scale=5.0)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        book = pmc.Ledger.create(Path(folder) / "ledger.jsonl")
+        for kind in ("gdp", "rdp", "basic"):
+            book.declare(kind, pmc.Target(2.0, 1e-5), filter=kind)
+            for number, statement in enumerate((noise, pure) if kind != "gdp" else (noise, noise)):
+                with book.charge(kind, statement, purpose=f"release {number}"):
+                    pass
+            found[kind] = book.balance(kind).to_dict() | {
+                "charges": [
+                    {
+                        "outcome": charge.outcome,
+                        "cost": float(charge.cost),
+                        "statement": dict(charge.statement),
+                    }
+                    for charge in book.history(kind)
+                ]
+            }
+    return found
+
+
+def averages() -> Json:
+    """How far one row moves an average of states, for every way that rows enter steps."""
+    found = {}
+    for name, schedule in every_statement.SCHEDULES.items():
+        if schedule.release == "last" and schedule.noise is None:
+            averaged = every_statement.schedule(
+                adjacency=schedule.adjacency,
+                step_size=schedule.step_size,
+                num_steps=schedule.num_steps,
+                batch=schedule.batch,
+                diameter=schedule.diameter,
+                preconditioner=schedule.preconditioner,
+                release=Average(11),
+            )
+            found[name] = acc.average_sensitivity(averaged, CONTRACTING)
+    return found
+
+
+def _decided(kernel: Any, release: Any, **changes: Any) -> acc.Statement:
+    rows = LOGISTIC_ROWS if kernel.model is logistic else LINEAR_ROWS
+    driver = pmc.PrivateMCMC(
+        kernel,
+        rows=rows,
+        target=TARGET,
+        release=release,
+        num_steps=50,
+        guarantee="run",
+        progress_bar=False,
+        **changes,
+    )
+    return driver.decide(N).statement
+
+
+def _all(statements: Callable[[], Mapping[str, acc.Statement]]) -> Callable[[], Json]:
+    return lambda: {name: shown(statement) for name, statement in statements().items()}
+
+
+FILES: Mapping[str, Callable[[], Json]] = {
+    "accountant": _all(accountant),
+    "runs": _all(runs),
+    "releases": _all(releases),
+    "posteriors": _all(posteriors),
+    "ledger": ledger,
+    "averages": averages,
+}
+
+
+def built(name: str) -> Json:
+    """Today's content of a file, as JSON gives it back."""
+    return dict(json.loads(text(name)))
+
+
+def text(name: str) -> str:
+    """Today's content of a file."""
+    return json.dumps(FILES[name](), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

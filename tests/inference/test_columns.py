@@ -1,0 +1,229 @@
+"""Whatever is passed as a column: the run is what it would be on plain floats, or nothing is charged."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.kernels import PrivateULA
+from private_mcmc.modeling import read
+from private_mcmc.plan import Conclusion, PathStage, Plan, Prediction
+from tests.examples_of_models import normal_mean
+
+ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
+TARGET = pmc.Target(9.0, 1e-6)
+# Values that every numeric type holds.
+VALUES = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
+N = len(VALUES)
+KERNEL = PrivateULA(normal_mean, 0.02, 1.0)
+
+
+class Subclass(np.ndarray):
+    """An array of a class of its own."""
+
+
+def unaligned():
+    raw = np.zeros(8 * N + 1, np.uint8)
+    raw[1:] = np.frombuffer(VALUES.tobytes(), np.uint8)
+    return raw[1:].view(np.float64)
+
+
+def fixed(array):
+    array.flags.writeable = False
+    return array
+
+
+def mapped(folder, dtype=np.float64):
+    np.save(folder / "y.npy", VALUES.astype(dtype))
+    return np.load(folder / "y.npy", mmap_mode="r")
+
+
+def parquet(folder, kind="float64"):
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(
+        pyarrow.table({"y": pyarrow.array(VALUES).cast(kind)}), folder / "y.parquet"
+    )
+    return pmc.Parquet(folder / "y.parquet")["y"]
+
+
+def arrow(folder):
+    pyarrow, ipc = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.ipc")
+    table = pyarrow.table({"y": VALUES})
+    with ipc.new_file(folder / "y.arrow", table.schema) as file:
+        file.write_table(table)
+    return pmc.Arrow(folder / "y.arrow")["y"]
+
+
+NUMERIC = ["?", "i1", "<i2", ">i2", "i4", ">i4", "i8", ">i8", "u1", "u2", "u4", "u8", ">u8",
+           "<f2", ">f2", "f4", ">f4", "f8", ">f8"]  # fmt: skip
+OTHER = ["longdouble", "complex64", "complex128", ">c16", "object", "S3", "U3", "M8[s]", "m8[s]", "V8",
+         [("a", "f8")]]  # fmt: skip
+
+# Columns that NumPy holds, which every kind of run takes ...
+ARRAYS = {f"numpy {kind}": lambda _, kind=kind: VALUES.astype(kind) for kind in NUMERIC} | {
+    "read-only": lambda _: fixed(VALUES.copy()),
+    "not contiguous": lambda _: np.stack([VALUES, VALUES], axis=1)[:, 0],
+    "reversed": lambda _: VALUES[::-1].copy()[::-1],
+    "unaligned": lambda _: unaligned(),
+    "subclass": lambda _: VALUES.view(Subclass),
+    "memmap": mapped,
+    "memmap, big-endian": lambda folder: mapped(folder, ">f8"),
+    "Parquet": parquet,
+    "Parquet, int8": lambda folder: parquet(folder, "int8"),
+    "Parquet, bool": lambda folder: parquet(folder, "bool"),
+    "Arrow": arrow,
+}
+# ... others, which must be in memory ...
+IN_MEMORY = {
+    "JAX": lambda _: jnp.asarray(VALUES),
+    "JAX bool": lambda _: jnp.asarray(VALUES, bool),
+    "JAX float16": lambda _: jnp.asarray(VALUES, jnp.float16),
+    "pandas": lambda _: pandas.Series(VALUES),
+    "pandas Int64": lambda _: pandas.Series(VALUES).astype("Int64"),
+    "pandas boolean": lambda _: pandas.Series(VALUES == 1).astype("boolean"),
+    "pandas sparse": lambda _: pandas.Series(VALUES).astype(pandas.SparseDtype("float")),
+    "pandas index": lambda _: pandas.Index(VALUES),
+}
+# ... and what no run takes.
+REFUSED = {f"numpy {kind}": lambda _, kind=kind: np.zeros(N, kind) for kind in OTHER} | {
+    "numpy strings": lambda _: np.array(["1"] * N, np.dtypes.StringDType()),
+    "bfloat16": lambda _: jnp.asarray(VALUES, jnp.bfloat16),
+    "float8": lambda _: jnp.asarray(VALUES, jnp.float8_e5m2),
+    "int4": lambda _: jnp.asarray(VALUES, jnp.int4),
+    "numpy bfloat16": lambda _: VALUES.astype(jnp.bfloat16),
+    "deleted JAX": lambda _: deleted(),
+    "random keys": lambda _: jax.random.split(jax.random.key(0), N),
+    "masked": lambda _: np.ma.masked_array(VALUES, VALUES == 1),
+    "masked nowhere": lambda _: np.ma.masked_array(VALUES),
+    "masked memmap": lambda folder: np.ma.masked_array(mapped(folder), VALUES == 1),
+    "list": lambda _: VALUES.tolist(),
+    "tuple": lambda _: tuple(VALUES),
+    "number": lambda _: 1.0,
+    "none": lambda _: None,
+    "text": lambda _: "secret",
+    "bytes": lambda _: b"secret",
+    "memoryview": lambda _: memoryview(VALUES),
+    "generator": lambda _: (v for v in VALUES),
+    "dict": lambda _: {"y": VALUES},
+    "0-d": lambda _: np.array(1.0),
+    "0-d JAX": lambda _: jnp.asarray(1.0),
+    "NumPy scalar": lambda _: np.float64(1.0),
+    "two axes": lambda _: VALUES[:, None],
+    "no rows": lambda _: VALUES[:0],
+    "records": lambda _: np.rec.array([(1.0,)] * N),
+    "pandas text": lambda _: pandas.Series(["secret"] * N),
+    "pandas objects": lambda _: pandas.Series(["secret", 1.0, None, 2, 3], dtype=object),
+    "pandas category": lambda _: pandas.Series(["secret"] * N, dtype="category"),
+    "pandas dates": lambda _: pandas.Series(pandas.date_range("2020-01-01", periods=N)),
+    "pandas longdouble": lambda _: pandas.Series(VALUES.astype(np.longdouble)),
+    "pandas table": lambda _: pandas.DataFrame({"y": VALUES}),
+    "a table's column": lambda folder: pytest.importorskip("pyarrow").array(VALUES),
+}
+
+
+def deleted():
+    column = jnp.asarray(VALUES)
+    column.delete()
+    return column
+
+
+class OnePath:
+    """A policy that buys one path."""
+
+    def next(self, history):
+        schedule = KERNEL.schedule(
+            adjacency="replace_one", num_rows=N, dim=1, num_steps=2, num_chains=1, release="path"
+        )
+        return PathStage("path", schedule, np.zeros(1)) if not history else None
+
+    def conclude(self, history):
+        return Conclusion(np.asarray(history[0].value), Prediction(1.0, 0.0, 1.0, 0.0))
+
+
+def plan():
+    reading = read(normal_mean, ROWS, n=N)
+    budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
+    return Plan(
+        normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(),
+        accounting.adaptive(budget, "replace_one", ()), None, Prediction(1.0, 0.0, 1.0, 0.0), make=None,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    return pmc.Ledger.create(tmp_path_factory.mktemp("books") / "ledger")
+
+
+@pytest.fixture(scope="module")
+def drivers(ledger, tmp_path_factory):
+    """One driver of every kind, made once: declared, streamed, saved, planned."""
+    saved = tmp_path_factory.mktemp("saved") / "run"
+    common = dict(ledger=ledger, progress_bar=False, generator="threefry2x32", unsafe_seed=True)
+    options = {
+        "declared": {},
+        "streamed": dict(rows_on_device=2),
+        "saved": dict(checkpoint=pmc.Checkpoint(saved)),
+    }
+    found = {}
+    for name, more in options.items():
+        ledger.declare(name, pmc.Target(1000.0, 1e-3))
+        found[name] = pmc.PrivateMCMC(
+            KERNEL, rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run",
+            dataset=name, **common, **more,
+        )  # fmt: skip
+    ledger.declare("planned", pmc.Target(1000.0, 1e-3))
+    found["planned"] = pmc.PrivateMCMC.from_plan(plan(), dataset="planned", **common)
+    return found, saved
+
+
+def outcome(drivers, ledger, mode, column):
+    """The draws, or the refusal, after checking that charge and result go together."""
+    found, saved = drivers
+    mcmc = found[mode]
+    saved.unlink(missing_ok=True)
+    before = len(ledger.history(mode))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            mcmc.run(y=column, rng_key=3)
+        except (pmc.DataSchemaError, pmc.DeclarationError) as refused:
+            assert len(ledger.history(mode)) == before, "a refused run was charged"
+            with pytest.raises(pmc.ReleaseError):
+                _ = mcmc.released
+            assert "secret" not in str(refused) and refused.__cause__ is None
+            return refused
+    assert [c.outcome for c in ledger.history(mode)[before:]] == ["released"]
+    return mcmc.released.get_samples()["mu"]
+
+
+MODES = ("declared", "streamed", "saved", "planned")
+# Runs that are saved check columns as plain ones do, and plans compile anew every time: one of each sort.
+ONE_OF_EACH = (
+    "numpy ?", "numpy <f2", "numpy >f8", "memmap, big-endian", "Parquet", "Parquet, bool", "Arrow",
+    "JAX bool", "pandas Int64",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledger, mode, tmp_path):
+    wanted = outcome(drivers, ledger, mode, VALUES.copy())
+    assert isinstance(wanted, np.ndarray)
+    made = ARRAYS | IN_MEMORY
+    for name in made if mode in ("declared", "streamed") else ONE_OF_EACH:
+        found = outcome(drivers, ledger, mode, made[name](tmp_path))
+        if mode == "streamed" and name in IN_MEMORY:
+            assert isinstance(found, pmc.DataSchemaError), name
+        else:
+            assert isinstance(found, np.ndarray), (name, found)
+            np.testing.assert_allclose(found, wanted, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_no_column_of_numbers_is_refused_before_the_charge(drivers, ledger, mode, tmp_path):
+    for name, make in REFUSED.items():
+        assert isinstance(outcome(drivers, ledger, mode, make(tmp_path)), pmc.DataSchemaError), name

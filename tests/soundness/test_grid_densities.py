@@ -1,0 +1,288 @@
+"""The accountant never claims less than the exact divergence of small chains, computed without it.
+
+Chains in one dimension with nonlinear maps, batches by enumeration, projections, steps that vary, one or two
+released states, one or two chains; all adjacencies, every pair in both orders. A comparison is one ``ε`` of
+one ordered pair of data sets under one schedule.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from private_mcmc import accounting as acc
+from private_mcmc.schedule import Batch, Schedule
+from tests.soundness.exact_chains import Chain, Family, cdf, hockey_sticks
+
+SLACK = 1e-11  # of the quadrature; everything else errs to the safe side
+TWO_STATES = 1e-3  # the positive part is integrated over the first state by the nodes' rule
+
+FAMILIES = (
+    Family(  # log(1 + e^{dx}) on a Normal prior: strongly convex
+        "logistic",
+        lambda x: 0.7 * x,
+        0.7,
+        0.7,
+        lambda x, d: d / (1 + np.exp(-d * x)),
+        (-1.0, 0.3, 1.0),
+        1.0,
+        0.25,
+        True,
+    ),
+    Family(  # linear terms on a quadratic: the affine formula is exact
+        "linear", lambda x: 0.9 * x, 0.9, 0.9, lambda x, d: d + 0 * x, (-0.6, 0.0, 0.6), 0.6, 0.0, True
+    ),
+    Family(  # wells at the rows: smooth and bounded, not convex
+        "wells",
+        lambda x: 0.8 * x,
+        0.8,
+        0.8,
+        lambda x, d: 0.5 * (x - d) * np.exp(-0.5 * (x - d) ** 2),
+        (-1.5, 0.0, 1.5),
+        0.5 * math.exp(-0.5),
+        0.5,
+        False,
+    ),
+    Family(  # a Student prior, which is not convex, and waves
+        "waves on Student",
+        lambda x: 4 * x / (3 * 0.25 + x * x),
+        -4 / (8 * 0.75),
+        4 / 0.75,
+        lambda x, d: 0.4 * np.sin(2 * x + d),
+        (0.0, 1.6, 3.1),
+        0.4,
+        0.8,
+        False,
+    ),
+    Family(  # two wells apart, and convex rows
+        "logistic on two wells",
+        lambda x: (x - 1.5 * np.tanh(1.5 * x / 0.36)) / 0.36,
+        1 / 0.36 - 1.5**2 / 0.36**2,
+        1 / 0.36,
+        lambda x, d: d / (1 + np.exp(-d * x)),
+        (-1.0, 0.3, 1.0),
+        1.0,
+        0.25,
+        True,
+    ),
+    Family(  # log cosh: convex, no strong convexity, and a saturating robust loss
+        "robust on log cosh",
+        np.tanh,
+        0.0,
+        1.0,
+        lambda x, d: (x - d) / (1 + (x - d) ** 2),
+        (-1.0, 0.2, 1.0),
+        0.5,
+        1.0,
+        False,
+    ),
+)
+SCHEMES = {
+    "replace_one": ("full", "poisson", "fixed", "cyclic"),
+    "zero_out": ("full", "poisson", "fixed", "cyclic"),
+    "add_remove": ("full", "poisson", "truncated_poisson"),
+}
+
+
+def adjacent(family: Family, adjacency: str, slots: int) -> list[tuple[tuple, tuple]]:
+    """Pairs of data sets: any position and values of the row that differs, two kinds of others."""
+    low, high = family.values[0], family.values[-1]
+    found = []
+    for others, place in itertools.product(((low,) * slots, (low, high) * slots), range(slots)):
+        rows = list(others[:slots])
+        if adjacency == "replace_one":
+            options = [(low, high), (low, family.values[1])]
+        else:
+            options = [(None, low), (None, high)]
+        for here, there in options:
+            pair = []
+            for value in (here, there):
+                changed = [*rows[:place], value, *rows[place + 1 :]]
+                # Under add_remove there are no slots: the others move up.
+                pair.append(
+                    tuple(changed if adjacency != "add_remove" else [v for v in changed if v is not None])
+                )
+            found.append((pair[0], pair[1]))
+    return list(dict.fromkeys(found))
+
+
+def constants(family: Family, most: int, factor: float) -> acc.Curvature:
+    """What is true of every potential of every batch of at most ``most`` rows."""
+    bends, convex_prior = factor * most * family.bend, family.low >= 0
+    low = max(family.low, 0.0)
+    return acc.Curvature(
+        strong_convexity=low if family.convex else max(low - bends, 0.0),
+        smoothness=max(-family.low, family.high) + bends,
+        prior_strong_convexity=low,
+        prior_smoothness=max(-family.low, family.high),
+        convex=family.convex and convex_prior,
+        gradient_bound=factor * most * family.clip,
+        prior_convex=convex_prior,
+    )
+
+
+def draw(seed: int, sampled: bool):
+    """A schedule, its proved constants, and the chains of adjacent data."""
+    rng = np.random.default_rng(seed)
+    family = FAMILIES[rng.integers(len(FAMILIES))]
+    adjacency = list(SCHEMES)[rng.integers(3)]
+    kinds = [kind for kind in SCHEMES[adjacency] if (kind in ("full", "cyclic")) != sampled]
+    scheme = kinds[rng.integers(len(kinds))]
+    slots = 2 if scheme != "full" and rng.random() < 0.5 else 3
+    count = int(rng.choice([1, 2, 3, 6, 12]))
+    # Beyond 1.9/L_K the prior alone would throw states out; with the rows many steps are beyond 2/L.
+    size = min(float(rng.choice([0.03, 0.08, 0.2, 0.7])), 1.9 / family.high)
+    if family.steepest(size, 5.0 * slots) > 4:
+        count = min(count, 3)  # steps that stretch need many points
+    steps = (size,) * count
+    if not sampled and rng.random() < 0.4:
+        steps = tuple(size * float(value) for value in rng.uniform(0.4, 1.0, count))
+    rate, cap = float(rng.choice([0.2, 0.5, 0.8])), 0
+    batch, factor, most = None, 1.0, slots
+    if scheme in ("fixed", "cyclic"):
+        cap = 1 if scheme == "cyclic" or slots == 2 else 2
+        batch, factor, most = Batch(scheme=scheme, size=cap), slots / cap, cap
+    elif scheme == "poisson":
+        batch, factor = Batch(scheme="poisson", rate=rate), 1 / rate
+    elif scheme == "truncated_poisson":
+        cap = slots - 1
+        batch, factor, most = Batch(scheme=scheme, rate=rate, size=cap), 1 / rate, cap
+    half = float(rng.choice([0.4, 1.5])) if rng.random() < 0.3 else math.inf
+    release = "last"
+    if count > 1 and rng.random() < 0.2:
+        release = (int(rng.integers(1, count)), count)
+    public = Schedule(
+        adjacency=adjacency,
+        num_rows=slots,
+        dim=1,
+        step_size=steps if len(set(steps)) > 1 else size,
+        num_steps=count,
+        clip=family.clip,
+        num_chains=2 if release == "last" and rng.random() < 0.15 else 1,
+        batch=batch,
+        diameter=2 * half,
+        release=release,
+    )
+    start = float(rng.choice([0.0, 0.35]))
+    pairs = [
+        tuple(Chain(family, rows, steps, scheme, rate, cap, factor, half, start) for rows in pair)
+        for pair in adjacent(family, adjacency, slots)
+    ]
+    return public, constants(family, most, factor), pairs
+
+
+def law(chain: Chain, public: Schedule):
+    found = chain.last() if public.release == "last" else chain.two_states(public.release[0])
+    return np.multiply.outer(found, found) if public.num_chains == 2 else found
+
+
+def compared(seed: int, sampled: bool, levels: int) -> tuple[int, float]:
+    """Comparisons made, and the largest exact divergence over the one claimed."""
+    public, known, pairs = draw(seed, sampled)
+    claim = acc.run(public, known)
+    top = min(claim.epsilon(1e-7), 40.0)
+    at = np.linspace(0.0, top, levels)
+    ours = np.array([claim.delta(float(level)) for level in at])
+    laws: dict[tuple, np.ndarray] = {}
+    relative = TWO_STATES if public.release != "last" else 0.0
+    worst, count = 0.0, 0
+    for pair in pairs:
+        p, q = (laws.setdefault(chain.rows, law(chain, public)) for chain in pair)
+        for one, other in ((p, q), (q, p)):
+            exact = hockey_sticks(one, other, at)
+            assert (exact <= ours * (1 + relative) + SLACK).all(), (
+                seed,
+                sampled,
+                public,
+                pair[0].rows,
+                pair[1].rows,
+            )
+            worst = max(worst, float(np.max(exact / np.maximum(ours, 1e-6))))
+            count += levels
+    return count, worst
+
+
+def test_the_normal_distribution_of_the_exact_side_is_exact():
+    x = np.array([-30.0, -8.3, -1.0, -1e-3, 0.0, 0.7, 5.1])
+    assert cdf(x) == pytest.approx([0.5 * math.erfc(-value / math.sqrt(2)) for value in x], abs=2e-16)
+
+
+def totals(sampled: bool, first: int, seeds: int, levels: int) -> tuple[int, float]:
+    found = [compared(seed, sampled, levels) for seed in range(first, first + seeds)]
+    return sum(count for count, _ in found), max(worst for _, worst in found)
+
+
+def test_known_batches_never_exceed_the_claim(record_property):
+    count, worst = totals(False, 0, 15, 16)
+    record_property("comparisons", count)
+    assert count >= 3000
+    assert worst > 0.9  # the claims are close, so that the comparison could fail
+
+
+def test_sampled_batches_never_exceed_the_claim(record_property):
+    count, worst = totals(True, 0, 6, 16)
+    record_property("comparisons", count)
+    assert count >= 1000
+    assert worst > 0.5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("part", range(8))
+def test_a_hundred_thousand_comparisons(sampled, part, record_property):
+    count, worst = totals(sampled, 1000 * (part + 1), 20 if sampled else 40, 16)
+    record_property("comparisons", count)
+    record_property("largest exact/bound", worst)
+    assert count >= (4000 if sampled else 9000)  # eight parts of both: above 100,000
+
+
+def told_apart(first: Chain, second: Chain, claim: acc.Statement) -> bool:
+    """Whether the exact divergences of the last states exceed the claim somewhere."""
+    at = np.linspace(0.0, 2.0, 9)
+    ours = np.array([claim.delta(float(level)) for level in at])
+    p, q = first.last(), second.last()
+    return any((hockey_sticks(one, other, at) > ours + SLACK).any() for one, other in ((p, q), (q, p)))
+
+
+LINEAR = FAMILIES[1]
+
+
+def one_row(**changes) -> Schedule:
+    options = {
+        "adjacency": "replace_one",
+        "num_rows": 1,
+        "dim": 1,
+        "step_size": 0.2,
+        "num_steps": 12,
+        "clip": 0.6,
+    }
+    return Schedule(**(options | {"release": "last"} | changes))
+
+
+def test_a_wrong_modulus_is_found_out():
+    chains = [Chain(LINEAR, (value,), (0.2,) * 12) for value in (-0.6, 0.6)]
+    assert not told_apart(*chains, acc.run(one_row(), acc.Curvature(0.9, 0.9)))
+    assert told_apart(*chains, acc.run(one_row(), acc.Curvature(0.95, 0.95)))
+
+
+def test_a_wrong_pair_of_sampled_steps_is_found_out():
+    chains = [Chain(LINEAR, (value,), (0.2,) * 2, "poisson", 0.5, 0, 2.0) for value in (-0.6, 0.6)]
+    batch = Batch(scheme="poisson", rate=0.5)
+    assert not told_apart(*chains, acc.run(one_row(num_steps=2, batch=batch)))
+    assert told_apart(*chains, acc.run(one_row(num_steps=2, batch=batch, adjacency="zero_out")))
+
+
+def test_a_hole_that_later_rows_close_is_found_out():
+    """``zero_out`` with cyclic batches: with the gap closed every batch changes, not one in a pass."""
+    rows = (0.6, -0.6, 0.6, -0.6)
+    public = one_row(num_rows=4, num_steps=7, adjacency="zero_out", batch=Batch(scheme="cyclic", size=1))
+    claim = acc.run(public, acc.Curvature(0.9, 0.9))
+    whole, hole, packed = (
+        Chain(LINEAR, data, (0.2,) * 7, "cyclic", 1.0, 1, 4.0)
+        for data in (rows, (None, *rows[1:]), (*rows[1:], None))
+    )
+    assert not told_apart(whole, hole, claim)
+    assert told_apart(whole, packed, claim)
