@@ -29,8 +29,6 @@ from private_mcmc.modeling.rows import Rows
 _ROWS = 6
 _STEPS = (-30.0, -8.0, -3.0, -1.0, -0.1, 0.1, 1.0, 3.0, 8.0, 30.0)
 _TOLERANCE = 1e-6
-# Rounding of a potential from which another one has been taken away.
-_ROUNDING = 1e-12
 # Where NumPyro's own values differ by more than this between float32 and float64, it clamps or cancels.
 _ILL_CONDITIONED = 1e-2
 _FEWEST = 3
@@ -141,15 +139,13 @@ def _mistake(reading: Reading, values: _Values, of_loss: np.ndarray, of_prior: n
     latents = ", ".join(f"{site.name!r} ({site.family})" for site in reading.anatomy.latents)
     if not _same(values.own_prior[None], values.prior[None], of_prior[None]):
         return f"the prior of site {latents} differs from NumPyro's own log density"
-    rounding = _ROUNDING * np.abs(values.own_prior)
-    if not _same(values.own_loss, values.loss, of_loss, rounding):
+    if not _same(values.own_loss, values.loss, of_loss):
         return f"the likelihood of site {sites} differs from NumPyro's own log density"
     if reading.predictors is not None and np.max(np.sum(of_loss, axis=(1, 2)), initial=0) < _FEWEST:
         return f"the log density of site {sites} is not a number, so that it could not be compared"
     for index in np.ndindex(values.own_loss.shape[:2]):
         for speed, claim in _row_claims(reading, values, index):
-            line = values.own_loss[index], of_loss[index]
-            broken = broken_claim(claim, _STEPS, *line, speed, rounding[index])
+            broken = broken_claim(claim, _STEPS, values.own_loss[index], of_loss[index], speed)
             if broken:
                 return f"NumPyro's own log density of site {sites} breaks the claim that {broken}"
     for row in range(values.own_prior.shape[0]):
@@ -160,11 +156,11 @@ def _mistake(reading: Reading, values: _Values, of_loss: np.ndarray, of_prior: n
     return None
 
 
-def _same(own: np.ndarray, read: np.ndarray, usable: np.ndarray, rounding: np.ndarray | float = 0.0) -> bool:
+def _same(own: np.ndarray, read: np.ndarray, usable: np.ndarray) -> bool:
     """For every index of the first axis: ``own − read`` is one number."""
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = (own - read).reshape(len(own), -1)
-        sizes = (1 + np.abs(own) + np.abs(read)) * _TOLERANCE + rounding
+        sizes = (1 + np.abs(own) + np.abs(read)) * _TOLERANCE
     sizes, usable = sizes.reshape(len(own), -1), usable.reshape(len(own), -1)
     for gap, size, counts in zip(gaps, sizes, usable, strict=True):
         if not np.any(counts):
