@@ -26,11 +26,9 @@ from private_mcmc.modeling.predictor import MultiPredictor, Row
 from private_mcmc.modeling.prior import PriorConstants
 from private_mcmc.modeling.rows import Rows
 
-_ROWS = 6
+_ROWS, _FEWER_ROWS, _MANY_LATENTS = 6, 3, 256
 _STEPS = (-30.0, -8.0, -3.0, -1.0, -0.1, 0.1, 1.0, 3.0, 8.0, 30.0)
 _TOLERANCE = 1e-6
-# Rounding of a potential from which another one has been taken away.
-_ROUNDING = 1e-12
 # Where NumPyro's own values differ by more than this between float32 and float64, it clamps or cancels.
 _ILL_CONDITIONED = 1e-2
 _FEWEST = 3
@@ -69,14 +67,15 @@ def refuse_misread(reading: Reading, own: Potentials) -> None:
     Raises:
         NotYetSupported: where they differ, or a claim does not hold; made-up numbers alone decide.
     """
-    values = _evaluate(reading, own)
+    few = reading.anatomy.dim > _MANY_LATENTS
+    rows = made_up_rows(reading.rows, _FEWER_ROWS if few else _ROWS)
+    values = _evaluate(reading, own, rows)
     usable = np.isfinite(values.own_loss), np.isfinite(values.own_prior)
     if _mistake(reading, values, *usable) is None:
         return
     # Only now, since it compiles the model once more.
-    with jax.enable_x64(False):
-        rough = _evaluate(reading, own, values.theta)
-    usable = _stable(values.own_loss, rough.own_loss), _stable(values.own_prior, rough.own_prior)
+    rough_loss, rough_prior = _rough(own, rows, values.theta)
+    usable = _stable(values.own_loss, rough_loss), _stable(values.own_prior, rough_prior)
     mistake = _mistake(reading, values, *usable)
     if mistake is not None:
         raise NotYetSupported(
@@ -85,9 +84,9 @@ def refuse_misread(reading: Reading, own: Potentials) -> None:
         )
 
 
-def _evaluate(reading: Reading, own: Potentials, theta: np.ndarray | None = None) -> _Values:
+def _evaluate(reading: Reading, own: Potentials, rows: Row) -> _Values:
     several = reading.predictors
-    dim = reading.anatomy.dim
+    count = len(next(iter(rows.values())))
     steps = jnp.asarray(_STEPS)
 
     def points(row: Row, direction: jax.Array) -> jax.Array:
@@ -97,28 +96,32 @@ def _evaluate(reading: Reading, own: Potentials, theta: np.ndarray | None = None
         return jnp.stack([plain, jax.vmap(lambda step: _reaching(several, row, step))(steps)])
 
     def at(point: jax.Array, row: Row) -> tuple[jax.Array, ...]:
-        loss, prior = own(point, row)
         eta = jnp.zeros(0) if several is None else several.design(row) @ point + several.offset(row)
-        return loss, prior, reading.row_loss(point, row), reading.neg_log_prior(point), eta
+        return (*own(point, row), reading.row_loss(point, row), reading.neg_log_prior(point), point, eta)
 
-    def of_row(row: Row, where: jax.Array) -> tuple[jax.Array, ...]:
-        return (*jax.vmap(jax.vmap(at, (0, None)), (0, None))(where, row), where)
+    def of_row(row: Row, direction: jax.Array) -> tuple[jax.Array, ...]:
+        return _at_all(at, points(row, direction), row)
 
-    rows = made_up_rows(reading.rows, _ROWS)
-    if theta is None:
-        directions = np.cos(np.outer(0.7 + 0.37 * np.arange(_ROWS), np.arange(1.0, dim + 1)))
-        found = _once(jax.vmap(lambda row, line: of_row(row, points(row, line))), rows, directions)
-    else:
-        found = _once(jax.vmap(of_row), rows, theta)
-    own_loss, own_prior, loss, prior, eta, where = (np.asarray(part, np.float64) for part in found)
-    return _Values(own_loss, own_prior, loss, prior, where, eta)
+    turns = np.outer(0.7 + 0.37 * np.arange(count), np.arange(1.0, reading.anatomy.dim + 1))
+    return _Values(*_once(jax.vmap(of_row), rows, np.cos(turns)))
 
 
-def _once(function: Callable[..., tuple[jax.Array, ...]], *arguments: Any) -> tuple[jax.Array, ...]:
+def _rough(own: Potentials, rows: Row, theta: np.ndarray) -> tuple[np.ndarray, ...]:
+    """NumPyro's potentials in float32."""
+    with jax.enable_x64(False):
+        return _once(jax.vmap(lambda row, where: _at_all(own, where, row)), rows, theta)
+
+
+def _at_all(
+    function: Callable[..., tuple[jax.Array, ...]], points: jax.Array, row: Row
+) -> tuple[jax.Array, ...]:
+    return tuple(jax.vmap(jax.vmap(function, (0, None)), (0, None))(points, row))
+
+
+def _once(function: Callable[..., tuple[jax.Array, ...]], *arguments: Any) -> tuple[np.ndarray, ...]:
     """Compiled without optimisation, which would take longer than the run."""
-    return tuple(
-        jax.jit(function).lower(*arguments).compile({"xla_backend_optimization_level": "0"})(*arguments)
-    )
+    compiled = jax.jit(function).lower(*arguments).compile({"xla_backend_optimization_level": "0"})
+    return tuple(np.asarray(part, np.float64) for part in compiled(*arguments))
 
 
 def _reaching(several: MultiPredictor, row: Row, step: jax.Array) -> jax.Array:
@@ -141,15 +144,13 @@ def _mistake(reading: Reading, values: _Values, of_loss: np.ndarray, of_prior: n
     latents = ", ".join(f"{site.name!r} ({site.family})" for site in reading.anatomy.latents)
     if not _same(values.own_prior[None], values.prior[None], of_prior[None]):
         return f"the prior of site {latents} differs from NumPyro's own log density"
-    rounding = _ROUNDING * np.abs(values.own_prior)
-    if not _same(values.own_loss, values.loss, of_loss, rounding):
+    if not _same(values.own_loss, values.loss, of_loss):
         return f"the likelihood of site {sites} differs from NumPyro's own log density"
     if reading.predictors is not None and np.max(np.sum(of_loss, axis=(1, 2)), initial=0) < _FEWEST:
         return f"the log density of site {sites} is not a number, so that it could not be compared"
     for index in np.ndindex(values.own_loss.shape[:2]):
         for speed, claim in _row_claims(reading, values, index):
-            line = values.own_loss[index], of_loss[index]
-            broken = broken_claim(claim, _STEPS, *line, speed, rounding[index])
+            broken = broken_claim(claim, _STEPS, values.own_loss[index], of_loss[index], speed)
             if broken:
                 return f"NumPyro's own log density of site {sites} breaks the claim that {broken}"
     for row in range(values.own_prior.shape[0]):
@@ -160,11 +161,11 @@ def _mistake(reading: Reading, values: _Values, of_loss: np.ndarray, of_prior: n
     return None
 
 
-def _same(own: np.ndarray, read: np.ndarray, usable: np.ndarray, rounding: np.ndarray | float = 0.0) -> bool:
+def _same(own: np.ndarray, read: np.ndarray, usable: np.ndarray) -> bool:
     """For every index of the first axis: ``own − read`` is one number."""
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = (own - read).reshape(len(own), -1)
-        sizes = (1 + np.abs(own) + np.abs(read)) * _TOLERANCE + rounding
+        sizes = (1 + np.abs(own) + np.abs(read)) * _TOLERANCE
     sizes, usable = sizes.reshape(len(own), -1), usable.reshape(len(own), -1)
     for gap, size, counts in zip(gaps, sizes, usable, strict=True):
         if not np.any(counts):

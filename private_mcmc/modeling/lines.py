@@ -28,17 +28,12 @@ def broken_claim(
     values: np.ndarray,
     usable: np.ndarray,
     speed: float,
-    rounding: np.ndarray | float = 0.0,
 ) -> str | None:
-    """The claim that the values deny, in words.
-
-    ``speed`` is the length of the line per unit of ``steps``; ``rounding`` what the values may be off by,
-    beside a small share of their size.
-    """
+    """The claim that the values deny, in words; ``speed`` is the length of the line per unit of ``steps``."""
     at, found = np.asarray(steps)[usable], values[usable]
     if len(found) < 2:
         return None
-    errors = (_NOISE * (1 + np.abs(values)) + rounding)[usable]
+    errors = _NOISE * (1 + np.abs(found))
     noise = errors[1:] + errors[:-1]
     lengths = np.diff(at)
     slopes, blur = np.diff(found) / lengths, noise / lengths

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.infer.util import potential_energy
+from numpyro.infer.util import constrain_fn, log_density, potential_energy
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
@@ -154,14 +154,16 @@ def own_potentials(
     A way to the model's density apart from ``terms``, to check it by.
     """
     observed = [site.name for site in anatomy.observations]
+    latent = [site.name for site in anatomy.latents]
 
     def function(theta: jax.Array, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         free = {site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in anatomy.latents}
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
         with handlers.seed(rng_seed=0), _Whole(Anatomy()):
-            whole = potential_energy(model, (), given, free)
             prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
-        return whole - prior, prior
+            fixed = handlers.substitute(model, data=constrain_fn(model, (), given, free))
+            likelihood, _ = log_density(handlers.block(fixed, hide=latent), (), given, {})
+        return -likelihood, prior
 
     return function
 
