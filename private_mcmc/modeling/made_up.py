@@ -16,7 +16,10 @@ _FAR = 10.0
 
 
 def made_up_rows(rows: Rows, count: int) -> dict[str, npt.NDArray[Any]]:
-    """``count`` rows, the same at every call: every other one has each number at an end of its interval."""
+    """``count ≥ 3`` rows, the same at every call: every other one has each number at an end of its interval.
+
+    Each number is at either end in one of them.
+    """
     sizes = [int(np.prod(domain.event_shape, dtype=np.int64)) for _, domain in rows.items]
     starts = np.cumsum([1, *sizes])
     return {
@@ -31,6 +34,7 @@ def _column(domain: Domain, count: int, start: int) -> npt.NDArray[Any]:
     # Multiples of an irrational number spread over the interval; every element begins elsewhere.
     turns = (np.arange(1, count + 1)[:, None] * _GOLDEN + (np.arange(size) + start) * _SHIFT) % 1.0
     turns[::2] = np.round(turns[::2])
+    turns[2::4] = 1.0 - turns[:-2:4]
     turns = turns.reshape((count, *domain.event_shape))
     values: npt.NDArray[Any] = low + (high - low) * turns
     if np.issubdtype(domain.dtype, np.integer):

@@ -130,7 +130,7 @@ _FAMILIES: Mapping[str, _Family] = {
     "Pareto": {"scale": _positive, "alpha": _positive},
     "Levy": _LOCATION,
     **dict.fromkeys(("LKJ", "LKJCholesky", "Dirichlet"), _CONCENTRATION),
-    **dict.fromkeys(("Wishart", "WishartCholesky", "InverseWishart", "InverseWishartCholesky"), _WISHART),
+    **dict.fromkeys(("WishartCholesky", "InverseWishartCholesky"), _WISHART),
     "MultivariateNormal": {"loc": _real, "scale_tril": _triangular},
     "MultivariateStudentT": {"loc": _real, "scale_tril": _triangular, "df": _positive},
     "LowRankMultivariateNormal": {"loc": _real, "cov_factor": _real, "cov_diag": _positive},
