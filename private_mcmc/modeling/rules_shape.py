@@ -78,8 +78,11 @@ def _pad(operands: Operands, params: Params, shape: Shape) -> Value | None:
 
 
 def _reduce(function: Callable[..., np.ndarray]) -> Rule:
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Value | None:
         a, axes = operands[0], tuple(params["axes"])
+        # The extreme of no numbers is JAX's choice.
+        if not a.lo.size:
+            return None
         return between(function(a.lo, axis=axes), function(a.hi, axis=axes), whole=a.whole).with_norm(a.norm)
 
     return rule
