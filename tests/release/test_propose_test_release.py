@@ -190,19 +190,12 @@ def test_parameters_outside_the_theorem_are_refused(bad):
         sample(**bad)
 
 
-NUMBERS = (-1.0, 0.0, 1e-320, 1e-30, 1e-12, 1e-9, 0.1, 0.4999999, 0.9, 1.0, 1.4999999, 3.0, 1e6, 1e12, 1e30, 1e200,
-           math.inf, math.nan, 10**400, "1", None, True, 1j, np.float64(3.0))  # fmt: skip
-FIELDS = (
-    "epsilon",
-    "delta",
-    "x_low",
-    "x_high",
-    "prior_precision",
-    "noise_precision",
-    "rho1",
-    "rho2",
-    "gamma1",
-)
+NUMBERS = (
+    -1.0, 0.0, 1e-320, 1e-30, 1e-12, 1e-9, 0.1, 0.4999999, 0.9, 1.0, 1.4999999, 3.0, 1e6, 1e12, 1e30, 1e200,
+    math.inf, math.nan, 10**400, "1", None, True, 1j, np.float64(3.0),
+)  # fmt: skip
+LEVELS, BOUNDS = ("epsilon", "delta", "x_low", "x_high"), ("prior_precision", "noise_precision")
+FIELDS = (*LEVELS, *BOUNDS, "rho1", "rho2", "gamma1")
 
 
 @settings(max_examples=300)
@@ -232,7 +225,7 @@ def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
     counts = plan_counts(0.5, cells=2, adjacency="replace_one")
     good = np.ones(2)
     table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
-    for release, given in (
+    for release, columns in (
         (sample().release, (column, good)),
         (sample().release, (good, column)),
         (moments.release, (table,)),
@@ -240,5 +233,5 @@ def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
         (counts.release, (np.ones(2, int), column)),
     ):
         with pytest.raises(DataSchemaError) as refused:
-            release(*given)
+            release(*columns)
         assert "secret" not in str(refused.value) and refused.value.__cause__ is None
