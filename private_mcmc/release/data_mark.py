@@ -10,16 +10,21 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.modeling.host import HostColumn
+from private_mcmc.modeling.numeric import numeric_column
 
 _ROWS = 2**16
 
 
 def data_mark(key: bytes, data: Mapping[str, Any]) -> str:
-    """A keyed hash of the columns: names, shapes and values, block by block."""
+    """A keyed hash of the columns: names, shapes and values, block by block.
+
+    Raises:
+        DataSchemaError: for what is no column of numbers; never about values.
+    """
     mark = hmac.new(key, b"data", hashlib.sha256)
     for name in sorted(data):
         column = data[name]
-        values = column if isinstance(column, HostColumn) else np.asarray(column)
+        values = column if isinstance(column, HostColumn) else numeric_column(name, column)
         mark.update(f"\n{name} {values.shape}\n".encode())
         for block in _blocks(values):
             # One type for all numbers, so that a narrower copy of the same data is recognised.

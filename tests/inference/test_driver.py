@@ -1,6 +1,8 @@
 """Nothing fails after the charge that could fail before; no result is lost, stale, or another thread's."""
 
 import copy
+import errno
+import io
 import pickle
 import sys
 import threading
@@ -270,3 +272,24 @@ def test_a_result_may_be_read_in_another_thread_than_it_was_run_in():
     with pytest.raises(pmc.ReleaseError, match="thread"):
         mcmc.run(y=Y)
     assert mcmc.get_samples()["mu"].shape == (2,)
+
+
+class Closed(io.TextIOBase):
+    """Standard output whose reader is gone."""
+
+    def write(self, text):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    def flush(self):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    def isatty(self):
+        return True
+
+
+def test_a_bar_that_cannot_be_drawn_loses_no_result(ledger, monkeypatch):
+    mcmc = driver(ledger, progress_bar=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", Closed())
+        mcmc.run(y=Y)
+    assert mcmc.get_samples()["mu"].shape == (2,) and ledger.history("rows")[0].outcome == "released"

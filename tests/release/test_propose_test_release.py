@@ -12,6 +12,7 @@ from scipy import integrate, stats
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import plan_counts, plan_second_moments
+from private_mcmc.release.data_mark import data_mark
 from private_mcmc.release.noise import laplace_noise
 from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
 from private_mcmc.release.propose_test_sample import ProposeTestSample
@@ -231,6 +232,7 @@ def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
         (moments.release, (table,)),
         (counts.release, (column, good)),
         (counts.release, (np.ones(2, int), column)),
+        (lambda given: data_mark(b"key", {"y": given}), (column,)),
     ):
         with pytest.raises(DataSchemaError) as refused:
             release(*columns)
