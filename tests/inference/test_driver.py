@@ -235,6 +235,21 @@ def test_without_the_lock_threads_are_inside_models_together(eager_switching, mo
     assert most[0] > 1
 
 
+def test_a_model_of_numpyros_own_in_another_thread_is_noticed():
+    def other():
+        numpyro.sample("intruder", dist.Normal(0, 1), rng_key=jax.random.key(0))
+
+    def model(y=None):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        normal_mean(y)
+
+    with pytest.raises(pmc.DoThisInstead, match="another thread"):
+        read(model, ROWS, n=6)
+    assert read(normal_mean, ROWS, n=6).names == ("mu",)
+
+
 def test_preflights_and_first_runs_in_threads_are_those_alone(eager_switching):
     target = pmc.Target(9.0, 1e-6)
     reports = together(3, lambda _: pmc.preflight(normal_mean, ROWS, target, n=6))
