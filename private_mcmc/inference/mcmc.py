@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
 import jax
-import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
@@ -161,7 +160,7 @@ class PrivateMCMC:
         self._generator: Generator = generator
         self._unsafe_seed = unsafe_seed
         self._outcome: Outcome | None = None
-        self._runner: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -250,15 +249,13 @@ class PrivateMCMC:
                     self._outcome = run_plan(bought, keys, self._session)
                 return
             decision = self._decision(n)
-            start = checked_start(self._session.init_params, decision.schedule)
-            jobs = None if self._checkpoint is None else self._saved_jobs(decision, checked, start)
-            if jobs is not None:
+            if self._checkpoint is not None:
+                jobs = self._saved_jobs(self._checkpoint, decision, checked)
                 jobs.check_new()
-            prepared = ready(declared, decision, checked, self._session, generator)
-            if jobs is not None:
+                prepared = ready(declared, decision, checked, self._session, generator)
                 self._run_saved(jobs.begin(keys), decision, checked, prepared)
                 return
-            job = Job.of(keys)
+            prepared, job = ready(declared, decision, checked, self._session, generator), Job.of(keys)
             with charged_once(self._account.charge(decision.statement, declared, checked)):
                 self._outcome = run_declared(declared, decision, checked, prepared, job, self._session)
 
@@ -275,20 +272,19 @@ class PrivateMCMC:
         checked, n = self._checked(args, columns, present)
         with no_value_checks():
             decision = self._decision(n)
-            start = checked_start(self._session.init_params, decision.schedule)
-            job = self._saved_jobs(decision, checked, start).resume()
+            job = self._saved_jobs(self._checkpoint, decision, checked).resume()
             prepared = ready(self._declared, decision, checked, self._session, job.provenance.generator)
             self._run_saved(job, decision, checked, prepared)
 
     def _begin(self) -> None:
         """Forget the last run, whatever comes of this one; in the one thread that runs this driver."""
         with self._lock:
-            if self._runner not in (None, threading.current_thread()):
+            if self._thread not in (None, threading.current_thread()):
                 raise ReleaseError(
                     "another thread runs this driver, and a second run would take the place of its result: "
                     "make a driver for each thread. Nothing was run or charged."
                 )
-            self._runner = threading.current_thread()
+            self._thread = threading.current_thread()
         self._outcome = None
 
     def _run_saved(self, job: Job, decision: Decision, columns: Mapping[str, Any], prepared: Ready) -> None:
@@ -304,12 +300,11 @@ class PrivateMCMC:
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = __replace__ = _refuse
 
     def _saved_jobs(
-        self, decision: Decision, columns: Mapping[str, Any], start: npt.NDArray[np.float64]
+        self, checkpoint: Checkpoint, decision: Decision, columns: Mapping[str, Any]
     ) -> SavedJobs:
-        if self._checkpoint is None or self._plan is not None:
-            raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
+        start = checked_start(self._session.init_params, decision.schedule)
         rows = self._session.rows_on_device
-        return SavedJobs(self._checkpoint, self._account, self._declared, decision, columns, start, rows)
+        return SavedJobs(checkpoint, self._account, self._declared, decision, columns, start, rows)
 
     def _checked(
         self, args: tuple[Any, ...], columns: Mapping[str, Any], present: Any

@@ -25,7 +25,10 @@ def _working_dtype() -> Any:
 
 
 def _storage_dtype(dtype: DTypeLike | None) -> Any:
-    chosen = jax.dtypes.canonicalize_dtype(np.float64 if dtype is None else dtype)
+    try:
+        chosen = jax.dtypes.canonicalize_dtype(np.float64 if dtype is None else dtype)
+    except TypeError as error:
+        raise DeclarationError(f"dtype={dtype!r}: no type of numbers.") from error
     if chosen not in (np.float16, np.float32, np.float64):
         raise DeclarationError(f"dtype={chosen}: real columns are stored as float16, float32 or float64.")
     return chosen

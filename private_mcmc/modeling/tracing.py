@@ -29,13 +29,21 @@ ONE_AT_A_TIME = threading.RLock()
 
 
 class _Whole(Messenger):  # type: ignore[misc]
-    """Reads a subsampled plate as the whole plate: the batches of a run are drawn by its kernel."""
+    """Reads a subsampled plate as the whole plate: the batches of a run are drawn by its kernel.
+
+    It also notes whether another thread, which does not hold the lock, runs a model of its own meanwhile.
+    """
 
     def __init__(self, anatomy: Anatomy) -> None:
         super().__init__(None)
         self.anatomy = anatomy
+        self.thread = threading.get_ident()
+        self.disturbed = False
 
     def process_message(self, msg: dict[str, Any]) -> None:
+        if threading.get_ident() != self.thread:
+            self.disturbed = True
+            return
         if msg["type"] == "plate":
             size = msg["args"][0]
             self.anatomy.plates[msg["name"]] = size
@@ -171,10 +179,11 @@ def own_potentials(
 def _trace(
     model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any], anatomy: Anatomy
 ) -> dict[str, dict[str, Any]]:
-    count = next(iter(rows.values())).shape[0]
+    count, whole = next(iter(rows.values())).shape[0], _Whole(anatomy)
     try:
-        with handlers.trace() as messages, handlers.seed(rng_seed=0), _Whole(anatomy):
+        with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:
             model(**rows, **model_args)
+        _check_undisturbed(whole)
     except UnsupportedModel:
         raise
     except jax.errors.ConcretizationTypeError as error:
@@ -183,12 +192,21 @@ def _trace(
             f"write it with jnp.where or jax.lax.cond. JAX said: {_first_line(error)}"
         ) from error
     except Exception as error:
+        _check_undisturbed(whole)
         fixed = {name: size for name, size in anatomy.plates.items() if size != count}
         hint = f" Plates whose size is not the number of rows: {fixed}; use X.shape[0]." if fixed else ""
         raise DoThisInstead(
             f"the model cannot be run on {count} row(s): {type(error).__name__}: {_first_line(error)}{hint}"
         ) from error
     return dict(messages)
+
+
+def _check_undisturbed(whole: _Whole) -> None:
+    if whole.disturbed:
+        raise DoThisInstead(
+            "another thread ran a NumPyro model while this one was read, and NumPyro's handlers are the "
+            "process's: read, run or plan while no other thread samples with NumPyro."
+        )
 
 
 def _first_line(error: Exception) -> str:

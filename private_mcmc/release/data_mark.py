@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.modeling.host import HostColumn
+from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.modeling.presence import PRESENT, blank, holds_person
 
 _ROWS = 2**16
@@ -19,10 +20,13 @@ def data_mark(key: bytes, data: Mapping[str, Any]) -> str:
     """A keyed hash of the columns: names, shapes and values, block by block, and the numbers of the holes.
 
     What lies in a hole does not matter, and without holes it does not matter how their absence was told.
+
+    Raises:
+        DataSchemaError: for what is no column of numbers; never about values.
     """
     mark = hmac.new(key, b"data", hashlib.sha256)
     values = {
-        name: column if isinstance(column, HostColumn) else np.asarray(column)
+        name: column if isinstance(column, HostColumn) else numeric_column(name, column)
         for name, column in data.items()
     }
     flags = values.pop(PRESENT, None)

@@ -1,6 +1,8 @@
 """Nothing fails after the charge that could fail before; no result is lost, stale, or another thread's."""
 
 import copy
+import errno
+import io
 import pickle
 import sys
 import threading
@@ -233,6 +235,21 @@ def test_without_the_lock_threads_are_inside_models_together(eager_switching, mo
     assert most[0] > 1
 
 
+def test_a_model_of_numpyros_own_in_another_thread_is_noticed():
+    def other():
+        numpyro.sample("intruder", dist.Normal(0, 1), rng_key=jax.random.key(0))
+
+    def model(y=None):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        normal_mean(y)
+
+    with pytest.raises(pmc.DoThisInstead, match="another thread"):
+        read(model, ROWS, n=6)
+    assert read(normal_mean, ROWS, n=6).names == ("mu",)
+
+
 def test_preflights_and_first_runs_in_threads_are_those_alone(eager_switching):
     target = pmc.Target(9.0, 1e-6)
     reports = together(3, lambda _: pmc.preflight(normal_mean, ROWS, target, n=6))
@@ -270,3 +287,24 @@ def test_a_result_may_be_read_in_another_thread_than_it_was_run_in():
     with pytest.raises(pmc.ReleaseError, match="thread"):
         mcmc.run(y=Y)
     assert mcmc.get_samples()["mu"].shape == (2,)
+
+
+class Closed(io.TextIOBase):
+    """Standard output whose reader is gone."""
+
+    def write(self, text):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    def flush(self):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    def isatty(self):
+        return True
+
+
+def test_a_bar_that_cannot_be_drawn_loses_no_result(ledger, monkeypatch):
+    mcmc = driver(ledger, progress_bar=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", Closed())
+        mcmc.run(y=Y)
+    assert mcmc.get_samples()["mu"].shape == (2,) and ledger.history("rows")[0].outcome == "released"

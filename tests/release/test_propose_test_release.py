@@ -12,6 +12,7 @@ from scipy import integrate, stats
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import plan_counts, plan_second_moments
+from private_mcmc.release.data_mark import data_mark
 from private_mcmc.release.noise import laplace_noise
 from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
 from private_mcmc.release.propose_test_sample import ProposeTestSample
@@ -190,19 +191,12 @@ def test_parameters_outside_the_theorem_are_refused(bad):
         sample(**bad)
 
 
-NUMBERS = (-1.0, 0.0, 1e-320, 1e-30, 1e-12, 1e-9, 0.1, 0.4999999, 0.9, 1.0, 1.4999999, 3.0, 1e6, 1e12, 1e30, 1e200,
-           math.inf, math.nan, 10**400, "1", None, True, 1j, np.float64(3.0))  # fmt: skip
-FIELDS = (
-    "epsilon",
-    "delta",
-    "x_low",
-    "x_high",
-    "prior_precision",
-    "noise_precision",
-    "rho1",
-    "rho2",
-    "gamma1",
-)
+NUMBERS = (
+    -1.0, 0.0, 1e-320, 1e-30, 1e-12, 1e-9, 0.1, 0.4999999, 0.9, 1.0, 1.4999999, 3.0, 1e6, 1e12, 1e30, 1e200,
+    math.inf, math.nan, 10**400, "1", None, True, 1j, np.float64(3.0),
+)  # fmt: skip
+LEVELS, BOUNDS = ("epsilon", "delta", "x_low", "x_high"), ("prior_precision", "noise_precision")
+FIELDS = (*LEVELS, *BOUNDS, "rho1", "rho2", "gamma1")
 
 
 @settings(max_examples=300)
@@ -232,13 +226,14 @@ def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
     counts = plan_counts(0.5, cells=2, adjacency="replace_one")
     good = np.ones(2)
     table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
-    for release, given in (
+    for release, columns in (
         (sample().release, (column, good)),
         (sample().release, (good, column)),
         (moments.release, (table,)),
         (counts.release, (column, good)),
         (counts.release, (np.ones(2, int), column)),
+        (lambda given: data_mark(b"key", {"y": given}), (column,)),
     ):
         with pytest.raises(DataSchemaError) as refused:
-            release(*given)
+            release(*columns)
         assert "secret" not in str(refused.value) and refused.value.__cause__ is None
