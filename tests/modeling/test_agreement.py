@@ -114,6 +114,29 @@ def test_either_parametrisation_is_read_as_what_it_is(name):
     assert differs(row_model, model, rows) <= 1e-9
 
 
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        lambda eta: {"logits": eta},
+        lambda eta: {"logits": jax.nn.log_softmax(eta)},
+        lambda eta: {"probs": jax.nn.softmax(eta)},
+    ],
+)
+def test_counts_that_do_not_sum_to_the_trials_tell_the_multinomials_apart(parameter):
+    """Where NumPyro does not check them: ``N log Σ e^η`` of logits, ``Σ y log Σ e^η`` of probabilities."""
+
+    def model(X, a, b, c):
+        w = weights(3, 3)
+        with numpyro.plate("rows", X.shape[0]):
+            likelihood = dist.Multinomial(6, **parameter(X @ w))
+            numpyro.sample("y", likelihood, obs=jnp.stack([a, b, c], -1))
+
+    with numpyro.validation_enabled(False):
+        row_model = read(model, THREE, n=10)
+        assert row_model.predictors.family.name == "Multinomial"
+        assert differs(row_model, model, THREE) <= 1e-9
+
+
 NOT_KNOWN = {
     "softmax of logits": (classes(lambda eta: dist.Categorical(logits=jax.nn.softmax(eta))), CLASSES),
     "affine probabilities": (classes(lambda eta: dist.Categorical(probs=5 + eta)), CLASSES),
