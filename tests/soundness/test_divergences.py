@@ -29,7 +29,7 @@ def test_the_grid_gives_the_known_divergence_of_two_normals():
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
 def test_no_pair_of_data_sets_contradicts_a_certificate(start):
     certified = check(range(start, start + CHUNK), every=4)
-    assert certified >= 3
+    assert certified >= 2
 
 
 @pytest.mark.long
