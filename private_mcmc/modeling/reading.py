@@ -85,7 +85,8 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
 
     Raises:
         DeclarationError: the arguments do not fit the model.
-        UnsupportedModel: the model has no such form, or it is not recognised; the message names the site.
+        UnsupportedModel: the model has no such form, or it is not recognised, or what was read differs from
+            NumPyro's own density at made-up rows and parameters; the message names the site.
     """
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
