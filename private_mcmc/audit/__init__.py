@@ -1,7 +1,7 @@
 """Attacks on our own claims: empirical lower bounds on privacy loss, with confidence."""
 
 from private_mcmc.audit.auditing import audit
-from private_mcmc.audit.chains import Machinery, chain_mechanism
+from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.mechanism import Mechanism, Pair
 from private_mcmc.audit.one_run import OneRunResult, audit_one_run, one_run_epsilon
 from private_mcmc.audit.pairs import pair_of_rows, refutation_pair, worst_pairs
@@ -13,7 +13,6 @@ __all__ = [
     "AuditResult",
     "Comparison",
     "LowerBounds",
-    "Machinery",
     "Mechanism",
     "OneRunResult",
     "Pair",

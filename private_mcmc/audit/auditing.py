@@ -165,7 +165,7 @@ def _worst(mechanism: Mechanism, num_runs: int, seed: np.random.SeedSequence) ->
         raise DeclarationError("pair: this mechanism knows no worst pair; give two adjacent data sets.")
 
     def separation(pair: Pair, child: np.random.SeedSequence) -> float:
-        scored = _scored({}, *_outputs(mechanism, pair, num_runs, child))
+        scored = _scored(mechanism.scores(pair), *_outputs(mechanism, pair, num_runs, child))
         found = (lower_bounds(s, delta=0.0, epsilon=0.0, failure=0.05) for s in scored.values())
         return max(bounds.gdp for bounds in found)
 
