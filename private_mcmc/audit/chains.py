@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,16 +13,19 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to
 
 from private_mcmc.audit.confidence import FloatArray
-from private_mcmc.audit.mechanism import DataSet, Mechanism, Pair
+from private_mcmc.audit.mechanism import DataSet, Mechanism, Pair, length
+from private_mcmc.audit.noised import noised
 from private_mcmc.audit.pairs import worst_pairs
 from private_mcmc.audit.scores import ChainAttacks
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import PrivateMCMC
+from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import Generator, LangevinKernel
 from private_mcmc.kernels.chacha import CHACHA20
 from private_mcmc.modeling import RowModel, Rows
-from private_mcmc.release import Expectations, ProposedCurvature, ReleasedStates
+from private_mcmc.modeling.presence import PRESENT
+from private_mcmc.release import CurvatureTest, Expectations, ProposedCurvature, ReleasedStates
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
@@ -56,14 +60,14 @@ def chain_mechanism(
     Many outputs come from one call of ``run`` with many chains, cut apart and held against the claim of
     ``num_chains`` chains: the library claims that chains are independent, so a refutation is a fault of it
     in any case. ``chains_per_run`` is their number; ``num_chains`` makes every output a run of its own, as
-    it always is for ``Expectations`` and behind a test of curvature.
+    it always is for ``Expectations``.
 
     Raises:
         DeclarationError: for declarations that make no sense.
     """
     priced = isinstance(release, Expectations)
 
-    def driver(chains: int) -> PrivateMCMC:
+    def driver(chains: int, tested: bool = False) -> PrivateMCMC:
         return PrivateMCMC(
             kernel,
             rows=rows,
@@ -75,32 +79,55 @@ def chain_mechanism(
             n=n,
             model_args=model_args,
             init_params=init_params,
-            curvature=curvature,
+            curvature=curvature if tested else None,
             chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
             progress_bar=False,
             generator=generator,
             unsafe_seed=True,
         )
 
-    decision = driver(num_chains).decide(n)
+    decision = driver(num_chains, True).decide(n)
     reading, schedule = decision.reading, decision.schedule
     start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
     if start.shape != (reading.dim,):
         raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
-    alone = priced or curvature is not None
-    runs = DriverRuns(driver, decision, generator, num_chains if alone else chains_per_run)
+    runs = DriverRuns(driver, decision, generator, num_chains if priced else chains_per_run)
     attacks: Callable[[Pair], Mapping[str, Any]] = (
         ChainAttacks(reading, schedule, start)
-        if not alone and all(site.constraint is not None for site in reading.sites)
+        if not priced and all(site.constraint is not None for site in reading.sites)
         else lambda pair: {}
     )
-    return Mechanism(
+    found = Mechanism(
         f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}",
         decision.statement,
         runs.draw,
         scores=attacks,
         pairs=lambda: worst_pairs(reading, schedule),
     )
+    test = decision.curvature_test
+    return found if test is None or curvature is None else _behind(test, curvature.at_least, found, decision)
+
+
+def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision: Decision) -> Mechanism:
+    """``mechanism`` where ``test`` finds what was proposed; all that the test found is an output as well.
+
+    A run shows less: what was found only where it is refused. The chain runs without the test, in bulk.
+    """
+    reading, n = decision.reading, decision.schedule.num_rows
+
+    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+        inside = dict(in_slots(data, decision.schedule))
+        least = test.smallest_eigenvalue(*on_device(reading.rows, inside, n))
+        found = noised(test.noise, np.full((count, 1), least))
+        passed = [[test.floor_of(float(value)).lower >= at_least] for value in found[:, 0]]
+        outputs = np.where(passed, mechanism.draw(data, count, seed), 0.0)
+        return np.concatenate([found, passed, outputs], axis=1)
+
+    return replace(mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=_none)
+
+
+def _none(pair: Pair) -> Mapping[str, Any]:
+    return {}
 
 
 class DriverRuns:
@@ -120,28 +147,16 @@ class DriverRuns:
         width = _width(self._decision.schedule, count) if self._width is None else self._width
         if width not in self._drivers:
             self._drivers[width] = self._driver(width * self._chains)
-        driver = self._drivers[width]
-        runs = [
-            self._released(driver, data, key, width)
-            for key in keys(seed, -(-count // width), self._generator)
-        ]
-        return np.concatenate(runs)[:count]
+        driver, slots = self._drivers[width], in_slots(data, self._decision.schedule)
+        drawn = keys(seed, -(-count // width), self._generator)
+        return np.concatenate([self._released(driver, slots, key, width) for key in drawn])[:count]
 
     def _released(self, driver: PrivateMCMC, data: DataSet, key: jax.Array, width: int) -> FloatArray:
-        decision = self._decision
-        try:
-            driver.run(rng_key=key, **data)
-        except NotPrivate:
-            # A private test refused the run: an output like any other.
-            return np.zeros((1, 1 + (decision.expectations is None) * _numbers(decision.schedule)))
+        driver.run(rng_key=key, **data)
         released = driver.released
         if isinstance(released, ReleasedStates):
-            states = unconstrained(decision.reading, released.samples).reshape(width, -1)
-        else:
-            states = np.concatenate([np.ravel(value.value) for value in released.values])[None]
-        if decision.curvature_test is None:
-            return states
-        return np.concatenate([np.ones((1, 1)), states], axis=1)
+            return unconstrained(self._decision.reading, released.samples).reshape(width, -1)
+        return np.concatenate([np.ravel(value.value) for value in released.values])[None]
 
 
 def check_inside(rows: Rows, data: DataSet) -> None:
@@ -159,6 +174,16 @@ def check_inside(rows: Rows, data: DataSet) -> None:
                 f"column {name!r}: values outside {domain}; a run would map them inside, so the data sets "
                 "would not be the ones you mean."
             )
+
+
+def in_slots(data: DataSet, schedule: Schedule) -> DataSet:
+    """Under ``zero_out``, a data set of fewer rows than slots with the slots after them empty."""
+    n, count = schedule.num_rows, length(data)
+    if schedule.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
+        return data
+    filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
+    slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
+    return {**slots, PRESENT: np.arange(n) < count}
 
 
 def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[Any]]) -> FloatArray:
@@ -181,12 +206,6 @@ def keys(seed: np.random.SeedSequence, count: int, generator: Generator = "chach
     words, kind = (8, CHACHA20) if generator == "chacha20" else (2, generator)
     drawn = seed.generate_state(count * words, np.uint32).reshape(count, words)
     return [jax.random.wrap_key_data(jnp.asarray(one), impl=kind) for one in drawn]
-
-
-def _numbers(schedule: Schedule) -> int:
-    release = schedule.release
-    kept = {"last": 1, "path": schedule.num_steps}.get(release, 0) if isinstance(release, str) else 0
-    return schedule.num_chains * schedule.dim * (kept or (len(release) if isinstance(release, tuple) else 0))
 
 
 def _width(schedule: Schedule, count: int) -> int:

@@ -12,14 +12,12 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement
 from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.errors import DeclarationError
+from private_mcmc.modeling.presence import PRESENT, holds_person
 from private_mcmc.target import Adjacency
 
 DataSet = Mapping[str, npt.NDArray[Any]]
 Score = Callable[[FloatArray], FloatArray]
 Mask = npt.NDArray[np.bool_]
-
-# The column that says which slots hold a row; left out, every slot does.
-PRESENT = "present"
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +135,7 @@ def length(data: DataSet) -> int:
 def present_slots(data: DataSet, slots: int) -> Mask:
     """Which of ``slots`` slots hold a row."""
     found = np.zeros(slots, dtype=bool)
-    found[: length(data)] = np.asarray(data.get(PRESENT, True), dtype=bool)
+    found[: length(data)] = holds_person(np.asarray(data.get(PRESENT, True)))
     return found
 
 

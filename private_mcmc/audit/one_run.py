@@ -18,6 +18,7 @@ from private_mcmc.audit.mechanism import DataSet
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.modeling import RowModel, Rows, read
+from private_mcmc.modeling.presence import PRESENT
 from private_mcmc.target import Target
 
 _BISECTIONS = 60
@@ -119,7 +120,9 @@ def audit_one_run(
     included = np.random.default_rng(coins).random(count) < 0.5
     if not included.any():
         raise DeclarationError("no canary was included: use more canaries, or another seed.")
-    data = {name: np.asarray(column)[included] for name, column in canaries.items()}
+    data: DataSet = {**canaries, PRESENT: included}
+    if target.adjacency == "add_remove":
+        data = {name: np.asarray(column)[included] for name, column in canaries.items()}
     model = read(kernel.model, rows, n=count, model_args=declared.get("model_args"))
     score = _advantages(model, canaries, mechanism.draw(data, 1, chain).reshape(-1, model.dim))
     order = np.argsort(score)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -16,6 +17,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel
+from private_mcmc.modeling.presence import PRESENT
 from private_mcmc.preflight.extremes import PublicRow, extreme_rows
 from private_mcmc.preflight.pairs import DataSet as PublicDataSet
 from private_mcmc.preflight.records import Refutation
@@ -44,18 +46,20 @@ def worst_pairs(model: RowModel, schedule: Schedule, most: int = 3) -> tuple[Pai
     if presence and n < 2:
         raise DeclarationError("n=1: an audit under add_remove or zero_out needs at least 2 rows.")
     best = _apart_most(model, schedule, rows, most, presence)
-    found = [pair_of_rows(silent, n - 1, *ends) for ends in best]
+    among = partial(pair_of_rows, count=n - 1, holes=schedule.adjacency == "zero_out")
+    found = [among(silent, first=one, second=two) for one, two in best]
     if n > 1:
-        loud = best[0][0]
-        found.append(pair_of_rows(loud, n - 1, *best[0]))
-        found += [pair_of_rows(silent, n - 1, *best[0], place) for place in sorted({0, n // 2} - {n - 1})]
+        one, two = best[0]
+        found.append(among(one, first=one, second=two))
+        places = sorted({0, n // 2} - {n - 1})
+        found += [among(silent, first=one, second=two, place=place) for place in places]
     quiet = _quiet(model, schedule, rows, silent)
     if quiet:
-        calm = _apart_most(model, schedule, quiet, 1, presence)[0]
-        found.append(pair_of_rows(silent, n - 1, *calm))
+        one, two = _apart_most(model, schedule, quiet, 1, presence)[0]
+        found.append(among(silent, first=one, second=two))
         if not presence:
             # Opposite and small, and of one direction but different size.
-            found.append(pair_of_rows(silent, n - 1, best[0][0], calm[0]))
+            found.append(among(silent, first=best[0][0], second=one))
     return tuple(found)
 
 
@@ -65,17 +69,22 @@ def pair_of_rows(
     first: PublicRow | None,
     second: PublicRow | None,
     place: int | None = None,
+    holes: bool = False,
 ) -> Pair:
-    """``count`` copies of ``others``, and ``first`` or ``second`` (``None``: absent) in slot ``place``, the last.
+    """``count`` copies of ``others``, and ``first`` or ``second`` (``None``: absent) in slot ``place``.
 
-    An absent row that is not in the last slot is left out, or marked where the other row stands.
+    The slot is the last one if left out. An absent row leaves its slot empty with ``holes``, and otherwise
+    none.
     """
     slot = count if place is None else place
-    example = first if first is not None else second
 
     def columns(one: PublicRow | None) -> dict[str, npt.NDArray[Any]]:
-        listed = [others] * slot + ([one] if one is not None else []) + [others] * (count - slot)
-        return {name: np.stack([np.asarray(row[name]) for row in listed]) for name in example or others}
+        filling = [others] if holes else []
+        listed = [others] * slot + (filling if one is None else [one]) + [others] * (count - slot)
+        found = {name: np.stack([np.asarray(row[name]) for row in listed]) for name in others}
+        if holes and one is None:
+            found[PRESENT] = np.arange(len(listed)) != slot
+        return found
 
     where = "" if slot == count else f" in slot {slot}"
     return Pair(
@@ -131,7 +140,7 @@ def _gradients(model: RowModel, schedule: Schedule, rows: list[PublicRow]) -> Fl
 def _apart_most(
     model: RowModel, schedule: Schedule, rows: list[PublicRow], most: int, presence: bool
 ) -> list[tuple[PublicRow, PublicRow | None]]:
-    """Pairs of ``rows``, or single ones where the other data set lacks it, by difference of their gradients."""
+    """Pairs of ``rows`` whose gradients differ most; single ones where the other data set lacks the row."""
     gradients = _gradients(model, schedule, rows)
     if presence:
         return [(rows[int(i)], None) for i in np.argsort(-_sizes(gradients))[:most]]

@@ -16,6 +16,7 @@ from private_mcmc.audit.mechanism import DataSet, Pair, Score, length, present_s
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.modeling import RowModel
+from private_mcmc.modeling.presence import blank
 from private_mcmc.schedule import Schedule
 
 # Steps this far apart are compared for noise that was used twice.
@@ -23,7 +24,7 @@ _MOST_LAGS = 64
 
 
 class Side(NamedTuple):
-    """One hypothesis: the slots of a data set, which of them hold a row, and which do but for the differing one."""
+    """One hypothesis: rows in their slots, which slots hold one, and which do besides the differing row's."""
 
     columns: dict[str, jax.Array]
     present: jax.Array
@@ -31,7 +32,10 @@ class Side(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """``−|x_{k+1} − E x_{k+1}|²/(4γ)`` of every step, without and with the differing row: ``(steps, 2)``."""
+    """Of every step, ``−|x_{k+1} − E x_{k+1}|²/(4γ)`` without and with the differing row, and the residual.
+
+    The residual ``(x_{k+1} − E x_{k+1})/√(2γ)`` is with the row.
+    """
 
     without: jax.Array
     including: jax.Array
@@ -54,10 +58,13 @@ class ChainAttacks:
         """Scores by name, larger where the second data set is likelier."""
         sides = self._sides(pair)
         rows = [self._row(side) for side in sides]
+
+        def of_path(name: str) -> Score:
+            return self._on_states(lambda theta: self._of_paths(theta, *sides)[name])
+
         scores = {"loss of the row": self._on_states(lambda theta: self._of_losses(theta, *rows))}
         if self._schedule.release == "path":
-            for name in self._path_names():
-                scores[name] = self._on_states(lambda theta, name=name: self._of_paths(theta, *sides)[name])
+            scores |= {name: of_path(name) for name in self._path_names()}
         return scores
 
     def _sides(self, pair: Pair) -> tuple[Side, Side]:
@@ -192,7 +199,10 @@ def _side(model: RowModel, slots: int, data: DataSet, place: int | None) -> Side
         return np.concatenate([column, np.zeros((missing, *column.shape[1:]), column.dtype)])
 
     with jax.enable_x64(True):
-        columns = {name: jnp.asarray(filled(np.asarray(data[name]))) for name, _ in model.rows.items}
+        columns = {
+            name: jnp.asarray(filled(blank(np.asarray(data[name]), present[: length(data)])))
+            for name, _ in model.rows.items
+        }
         projected = model.rows.project(columns)
         return Side(projected, jnp.asarray(present), jnp.asarray(others))
 

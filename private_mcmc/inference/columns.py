@@ -16,6 +16,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.modeling import Rows
+from private_mcmc.modeling.host import on_host
+from private_mcmc.modeling.presence import PRESENT, blank, holds_person
+from private_mcmc.modeling.rows import numeric_column
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
@@ -39,6 +42,17 @@ def bind_columns(
     return {**dict(zip(names, args, strict=True)), **kwargs}
 
 
+def presence_column(present: Any) -> dict[str, Any]:
+    """The flags of the slots, to lie with the other columns; nothing where none are given.
+
+    Raises:
+        DataSchemaError: for what is neither a numeric array nor a column of a file.
+    """
+    if present is None:
+        return {}
+    return {PRESENT: present if on_host(present) else numeric_column(PRESENT, present)}
+
+
 def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared: int | None) -> int:
     """The public number of rows: the data's own under ``replace_one``, the declared one otherwise.
 
@@ -47,6 +61,10 @@ def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared
     """
     if declared is not None:
         return declared
+    if target.adjacency == "zero_out":
+        raise DeclarationError(
+            "adjacency='zero_out': give PrivateMCMC the public number of slots, empty ones included, n=…."
+        )
     if target.adjacency != "replace_one":
         raise DeclarationError(
             f"adjacency={target.adjacency!r} hides how many rows there are: give PrivateMCMC a public "
@@ -62,17 +80,42 @@ def checked_columns(
 ) -> Columns:
     """The columns after every check of their schema; no value is looked at.
 
+    ``data`` may hold a column of presence, which is checked and kept.
+
     Raises:
-        DataSchemaError: for missing columns, wrong shapes or types, or a wrong number of rows.
+        DataSchemaError: for missing columns, wrong shapes or types, or a wrong number of rows; for a column
+            of presence under an adjacency without holes.
     """
-    here = layout.local_rows(n)
+    adjacency, here = target.adjacency, layout.local_rows(n)
     wanted = here.stop - here.start
-    if target.adjacency == "replace_one":
-        return rows.validate(data, wanted)
-    columns = rows.validate(data, None)
-    if len(next(iter(columns.values()))) > wanted:
+    given = {name: column for name, column in data.items() if name != PRESENT}
+    if PRESENT in data and adjacency != "zero_out":
+        instead = "no row is absent" if adjacency == "replace_one" else "pass the rows there are"
+        raise DataSchemaError(
+            f"{PRESENT}=…: slots may be empty under adjacency='zero_out' only; under {adjacency!r} {instead}."
+        )
+    if adjacency == "replace_one":
+        return rows.validate(given, wanted)
+    columns = rows.validate(given, None)
+    count = len(next(iter(columns.values())))
+    if adjacency == "zero_out" and count != wanted:
+        raise DataSchemaError(
+            f"adjacency='zero_out' has n={n} public slots ({wanted} here), and the columns another number of "
+            f"rows. Give every slot a row, whoever is absent, and {PRESENT}=…, false where a slot is empty: "
+            "what such a row holds is ignored. Leaving rows out would move the others to other slots."
+        )
+    if count > wanted:
         raise DataSchemaError(f"there are more rows than the declared n={n} leaves room for ({wanted}).")
+    if PRESENT in data:
+        columns[PRESENT] = _checked_presence(data[PRESENT], count)
     return columns
+
+
+def _checked_presence(present: Any, count: int) -> npt.NDArray[Any]:
+    flags = numeric_column(PRESENT, present)
+    if flags.shape != (count,):
+        raise DataSchemaError(f"{PRESENT}=…: shape {flags.shape}; one flag for every slot, ({count},).")
+    return flags
 
 
 def on_device(
@@ -80,16 +123,19 @@ def on_device(
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     """Rows padded to ``layout.slots(n)`` and mapped into their domains, and which are present.
 
-    Over several devices each gets its share, and no device ever holds all rows.
+    Without a column of presence all are. Holes are zeros before anything else sees them. Over several
+    devices each gets its share, and no device ever holds all rows.
     """
     count = len(next(iter(columns.values())))
     slots = layout.slots(n) // (1 if layout.mesh is None else jax.process_count())
-    padded = {name: _padded(value, slots) for name, value in columns.items()}
+    flags = columns.get(PRESENT, np.ones(count, dtype=bool))
+    padded = {name: _padded(blank(value, flags), slots) for name, value in columns.items() if name != PRESENT}
+    there = _padded(holds_person(flags), slots)
     project = _projection(rows, storage)
     with jax.enable_x64(True):
         if layout.mesh is None:
             whole = {name: jnp.asarray(value) for name, value in padded.items()}
-            return project(whole), jnp.arange(slots) < count
+            return project(whole), jnp.asarray(there)
         sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
         def spread(local: npt.NDArray[Any]) -> jax.Array:
@@ -97,7 +143,7 @@ def on_device(
             whole: jax.Array = make(sharding, local)
             return whole
 
-        present = spread(np.arange(slots) < count)
+        present = spread(there)
         return project({name: spread(local) for name, local in padded.items()}), present
 
 

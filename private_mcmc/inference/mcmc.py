@@ -14,7 +14,12 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.account import Account
 from private_mcmc.inference.checkpoint import Checkpoint
-from private_mcmc.inference.columns import bind_columns, checked_columns, number_of_rows
+from private_mcmc.inference.columns import (
+    bind_columns,
+    checked_columns,
+    number_of_rows,
+    presence_column,
+)
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee, decide
 from private_mcmc.inference.execute import (
     Outcome,
@@ -66,8 +71,8 @@ class PrivateMCMC:
         guarantee: ``"posterior"``: preflight must certify the posterior at the target, and the run must
             meet it too. ``"run"``: the run's own statement decides.
         num_warmup: states of the first steps are released like the others but left out of samples.
-        n: the number of rows, checked against the data; needed where the adjacency hides it, and then
-            an upper bound.
+        n: the number of rows, checked against the data. Under ``add_remove`` an upper bound, under
+            ``zero_out`` the number of slots, empty ones included; needed under both.
         model_args: the model's other arguments, public.
         init_params: public start, flat and unconstrained; zero if left out.
         chain_method: ``"vectorized"``, ``"parallel"`` (chains over devices) or ``"sequential"``.
@@ -205,14 +210,19 @@ class PrivateMCMC:
             self._decided = n, decide(self._declared, n)
         return self._decided[1]
 
-    def run(self, *args: Any, rng_key: Any = None, **columns: Any) -> None:
+    def run(self, *args: Any, rng_key: Any = None, present: Any = None, **columns: Any) -> None:
         """Run on the private ``columns``: the model's row arguments, by position or by name.
+
+        Under ``zero_out`` the columns have a row for every one of the ``n`` slots, and ``present`` of shape
+        ``(n,)`` tells which slots hold a person (true or 1; left out: all of them). What lies in the others
+        is ignored: they add exactly 0 to every sum, and no other row moves.
 
         ``rng_key`` makes the run reproducible and therefore not private; it is refused without
         ``unsafe_seed=True``. A second call is a new, independent run, charged again.
 
         Raises:
-            DataSchemaError: for missing columns, wrong shapes or types, a wrong number of rows.
+            DataSchemaError: for missing columns, wrong shapes or types, a wrong number of rows; for
+                ``present`` under an adjacency without holes.
             NotPrivate: if preflight or the run's own statement refuses; nothing was computed then. Also
                 where a declared test of curvature does not succeed: then nothing but the test was run.
             BudgetExceeded: if the ledger has too little left.
@@ -221,7 +231,7 @@ class PrivateMCMC:
         declared = self._declared
         keys = run_keys(rng_key, self._generator)
         keys.provenance.check_releasable(self._unsafe_seed)
-        checked, n = self._checked(args, columns)
+        checked, n = self._checked(args, columns, present)
         self._outcome = None
         if self._plan is not None:
             with self._account.charge(self._plan.statement, declared, checked), no_value_checks():
@@ -236,14 +246,14 @@ class PrivateMCMC:
         with charged_once(charge), no_value_checks():
             self._outcome = run_declared(declared, decision, checked, Job.of(keys), self._session)
 
-    def resume(self, *args: Any, **columns: Any) -> None:
+    def resume(self, *args: Any, present: Any = None, **columns: Any) -> None:
         """Go on with the run in the checkpoint, on the same rows: the same run, charged when it began.
 
         Raises:
             ReleaseError: without a checkpoint, for one of another run or other rows, or of a run that has
                 released.
         """
-        checked, n = self._checked(args, columns)
+        checked, n = self._checked(args, columns, present)
         self._outcome = None
         decision = self._decision(n)
         start = checked_start(self._session.init_params, decision.schedule)
@@ -262,10 +272,13 @@ class PrivateMCMC:
         rows = self._session.rows_on_device
         return SavedJobs(self._checkpoint, self._account, self._declared, decision, columns, start, rows)
 
-    def _checked(self, args: tuple[Any, ...], columns: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    def _checked(
+        self, args: tuple[Any, ...], columns: Mapping[str, Any], present: Any
+    ) -> tuple[dict[str, Any], int]:
         """The columns after every check of their schema, and the public number of rows."""
         declared, target = self._declared, self._declared.target
         data = bind_columns(declared.model, args, columns, declared.rows)
+        data |= presence_column(present)
         if self._plan is None:
             data = streamed(data, self._session.rows_on_device, declared.layout)
         shapes = schema(data)

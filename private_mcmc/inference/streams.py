@@ -9,6 +9,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.streaming import Blocks
 from private_mcmc.modeling.host import HostColumn, host_column, on_host
+from private_mcmc.modeling.presence import PRESENT
 
 _BLOCK_BYTES = 2**26
 
@@ -44,4 +45,5 @@ def blocks_of(columns: Mapping[str, HostColumn], rows_on_device: int | None, n: 
         width = sum(column.schema[:1].size * 8 for column in columns.values())
         size = _BLOCK_BYTES // max(width, 1)
     number = len(next(iter(columns.values())).schema)
-    return Blocks({name: column.blocks for name, column in columns.items()}, number, max(1, min(size, n)))
+    readers = {name: column.blocks for name, column in columns.items()}
+    return Blocks(readers, number, max(1, min(size, n)), readers.pop(PRESENT, None))

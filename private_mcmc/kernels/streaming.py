@@ -22,6 +22,7 @@ from private_mcmc.kernels.chain import ChainOutput, ChainState, Saving, Streams,
 from private_mcmc.kernels.langevin import LangevinProgram, Observable, Place
 from private_mcmc.kernels.segments import buffer_size
 from private_mcmc.modeling import Rows
+from private_mcmc.modeling.presence import blank, holds_person
 from private_mcmc.schedule import Average, Schedule
 
 # Drawing a batch costs time in proportion to it, for every block, unless it is a large share of the rows.
@@ -31,7 +32,8 @@ _LARGE_SHARE = 0.125
 class Block(NamedTuple):
     """Rows ``first, first + 1, …`` of ``number`` as they are outside.
 
-    All blocks have one shape, ``present`` tells what only fills the last one up.
+    All blocks have one shape; ``present`` is false where there is no row: in holes, whose columns are zeros,
+    and in what only fills the last block up.
     """
 
     first: int
@@ -129,22 +131,35 @@ def streamed_runner(
     return StreamedRunner(schedule, program, observable, jax.jit(add), jax.jit(move))
 
 
+Reader = Callable[[int], Iterator[npt.NDArray[Any]]]
+
+
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """``number`` rows in blocks of ``size``; ``columns`` gives every column's parts in order, always anew."""
+    """``number`` rows in blocks of ``size``; ``columns`` gives every column's parts in order, always anew.
 
-    columns: Mapping[str, Callable[[int], Iterator[npt.NDArray[Any]]]]
+    ``present`` gives the flags of the rows in the same way; left out, every row is present.
+    """
+
+    columns: Mapping[str, Reader]
     number: int
     size: int
+    present: Reader | None = None
 
     def __iter__(self) -> Iterator[Block]:
         parts = [column(self.size) for column in self.columns.values()]
-        for index, values in enumerate(zip(*parts, strict=True)):
-            count = len(values[0])
+        for index, (flags, *values) in enumerate(zip(self._flags(), *parts, strict=True)):
             filled = {
-                name: _filled(value, self.size) for name, value in zip(self.columns, values, strict=True)
+                name: _filled(blank(value, flags), self.size)
+                for name, value in zip(self.columns, values, strict=True)
             }
-            yield Block(index * self.size, filled, np.arange(self.size) < count, self.number)
+            yield Block(index * self.size, filled, _filled(holds_person(flags), self.size), self.number)
+
+    def _flags(self) -> Iterator[npt.NDArray[Any]]:
+        if self.present is not None:
+            return self.present(self.size)
+        sizes = (min(self.size, self.number - first) for first in range(0, self.number, self.size))
+        return (np.ones(size, dtype=bool) for size in sizes)
 
 
 def _filled(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:

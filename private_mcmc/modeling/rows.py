@@ -17,6 +17,10 @@ from jax.typing import DTypeLike
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.modeling.domain import Domain
 from private_mcmc.modeling.domains import domain_from_dict, is_known
+from private_mcmc.modeling.presence import PRESENT
+
+# Arguments of a run that are no columns.
+_RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the randomness"}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -26,7 +30,8 @@ class Rows:
     The names are the model's row arguments. The declaration is enforced on every row, not trusted.
 
     Raises:
-        DeclarationError: without columns, or for a column that is not a domain.
+        DeclarationError: without columns, for a column that is not a domain, or that has the name of an
+            argument of ``run``.
     """
 
     items: tuple[tuple[str, Domain], ...]
@@ -38,6 +43,11 @@ class Rows:
         if not columns:
             raise DeclarationError("Rows(): declare at least one column, for example Rows(y=Binary()).")
         for name, domain in columns.items():
+            if name in _RESERVED:
+                raise DeclarationError(
+                    f"Rows({name}=…): run(…, {name}=…) {_RESERVED[name]}; give the model's row argument "
+                    "another name."
+                )
             if not is_known(domain):
                 raise DeclarationError(
                     f"Rows({name}=…): {type(domain).__name__} is not a row domain; "
@@ -68,7 +78,7 @@ class Rows:
             raise DataSchemaError(
                 f"columns: missing {missing}, not declared {extra}; Rows declares {sorted(self.columns)}."
             )
-        arrays = {name: _numeric(name, data[name]) for name, _ in self.items}
+        arrays = {name: numeric_column(name, data[name]) for name, _ in self.items}
         lengths = {}
         for name, domain in self.items:
             shape = arrays[name].shape
@@ -128,8 +138,12 @@ class Rows:
         return cls.from_dict(record)
 
 
-def _numeric(name: str, column: Any) -> np.ndarray:
-    """A numeric array, chosen by type alone: a missing value must not change what happens."""
+def numeric_column(name: str, column: Any) -> np.ndarray:
+    """A numeric array, chosen by type alone: a missing value must not change what happens.
+
+    Raises:
+        DataSchemaError: for what is no array, or not numeric.
+    """
     types = getattr(column, "dtypes", None)
     types = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
     kinds = {getattr(dtype, "kind", None) for dtype in types}

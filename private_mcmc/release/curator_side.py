@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.modeling import Rows
+from private_mcmc.modeling.presence import PRESENT, holds_person
 from private_mcmc.release.curator import Curator
 from private_mcmc.release.noise import FloatArray
 
@@ -25,10 +26,10 @@ def curator_side(
 ) -> Curator:
     """What the curator may look at after a run.
 
-    ``moved_rows``: number of rows that the domains changed. ``states``: unconstrained states before rounding,
-    ``(chains, kept, p)``, and their ``effective_sample_size``; ``averages``: without noise, in units of their
-    sensitivity; ``clipped_shares``: of the rows at every chain's last state. What the run did not keep is
-    left out.
+    ``moved_rows``: number of present rows that the domains changed. ``states``: unconstrained states before
+    rounding, ``(chains, kept, p)``, and their ``effective_sample_size``; ``averages``: without noise, in
+    units of their sensitivity; ``clipped_shares``: of the rows at every chain's last state. What the run did
+    not keep is left out.
     """
     values: dict[str, Any] = {"moved_rows": _moved_rows(rows, columns)}
     if averages is not None:
@@ -49,7 +50,9 @@ def _moved_rows(rows: Rows, columns: Mapping[str, npt.NDArray[Any]]) -> int:
     with jax.enable_x64(True):
         projected = {name: np.asarray(column) for name, column in rows.project(columns).items()}
     moved = np.zeros(len(next(iter(columns.values()))), dtype=bool)
-    for name, column in columns.items():
-        same = projected[name] == np.asarray(column)
+    for name in projected:
+        same = projected[name] == np.asarray(columns[name])
         moved |= ~same.reshape(len(same), -1).all(axis=1)
+    if PRESENT in columns:
+        moved &= holds_person(columns[PRESENT])
     return int(moved.sum())

@@ -10,21 +10,39 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.modeling.host import HostColumn
+from private_mcmc.modeling.presence import PRESENT, blank, holds_person
 
 _ROWS = 2**16
 
 
 def data_mark(key: bytes, data: Mapping[str, Any]) -> str:
-    """A keyed hash of the columns: names, shapes and values, block by block."""
+    """A keyed hash of the columns: names, shapes and values, block by block, and the numbers of the holes.
+
+    What lies in a hole does not matter, and without holes it does not matter how their absence was told.
+    """
     mark = hmac.new(key, b"data", hashlib.sha256)
-    for name in sorted(data):
-        column = data[name]
-        values = column if isinstance(column, HostColumn) else np.asarray(column)
-        mark.update(f"\n{name} {values.shape}\n".encode())
-        for block in _blocks(values):
+    values = {
+        name: column if isinstance(column, HostColumn) else np.asarray(column)
+        for name, column in data.items()
+    }
+    flags = values.pop(PRESENT, None)
+    for name in sorted(values):
+        mark.update(f"\n{name} {values[name].shape}\n".encode())
+        blocks = _blocks(values[name])
+        for block in blocks if flags is None else map(blank, blocks, _blocks(flags)):
             # One type for all numbers, so that a narrower copy of the same data is recognised.
             mark.update(np.ascontiguousarray(block, dtype=np.float64).tobytes())
+    for holes in [] if flags is None else _holes(flags):
+        mark.update(holes.astype("<i8").tobytes())
     return mark.hexdigest()
+
+
+def _holes(flags: Any) -> Iterator[np.ndarray[Any, Any]]:
+    """The numbers of the empty slots, in order."""
+    first = 0
+    for block in _blocks(flags):
+        yield first + np.flatnonzero(~holds_person(block))
+        first += len(block)
 
 
 def _blocks(values: Any) -> Iterator[np.ndarray[Any, Any]]:
