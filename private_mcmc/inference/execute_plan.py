@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -31,7 +32,6 @@ from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_
 from private_mcmc.schedule import Schedule
 
 Rows = dict[str, jax.Array]
-Runners = dict[tuple[Schedule, RowModel], ChainRunner]
 Array = npt.NDArray[np.float64]
 
 
@@ -49,13 +49,12 @@ def run_plan(plan: Plan, columns: Columns, keys: RunKeys, session: Session) -> O
     history: History = ()
     parts: tuple[Statement, ...] = ()
     states: list[Array] = []
-    runners: Runners = {}
     while (stage := plan.policy.next(history)) is not None:
         parts = (*parts, stage.statement.of(run_name()))
         statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts)
         if isinstance(stage, PathStage):
             own = RunKeys(jax.random.fold_in(paths, len(history)), keys.provenance)
-            states.append(_path(plan, stage, runners, rows, present, own, session))
+            states.append(_path(plan, stage, rows, present, own, session))
             released = state_grid(stage.schedule).round(states[-1])
             history = (*history, Bought(stage, released))
         else:
@@ -81,23 +80,27 @@ def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[A
 def _path(
     plan: Plan,
     stage: PathStage,
-    runners: Runners,
     rows: Rows,
     present: jax.Array,
     keys: RunKeys,
     session: Session,
 ) -> Array:
-    """The states of one path before rounding, shape ``(steps, p)``; ``runners`` keeps compiled chains."""
+    """The states of one path before rounding, shape ``(steps, p)``."""
     schedule, reading = stage.schedule, stage.reading or plan.reading
     if (schedule.num_rows, schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
-    if (schedule, reading) not in runners:
-        runners[schedule, reading] = chain_runner(langevin_program(reading, schedule), schedule)
     if stage.derived is not None:
         with jax.enable_x64(True):
             rows = {**rows, **jax.vmap(stage.derived)(rows)}
-    output = chain(runners[schedule, reading], rows, present, keys, replace(session, init_params=stage.start))
+    runner = _runner(schedule, reading)
+    output = chain(runner, rows, present, keys, replace(session, init_params=stage.start))
     return np.zeros((0, schedule.dim)) if output.states is None else output.states[0]
+
+
+@lru_cache(maxsize=8)
+def _runner(schedule: Schedule, reading: RowModel) -> ChainRunner:
+    """A compiled chain, which holds no data: stages, and runs of one plan, of equal schedules share it."""
+    return chain_runner(langevin_program(reading, schedule), schedule)
 
 
 def _outcome(
