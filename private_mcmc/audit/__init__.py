@@ -5,6 +5,7 @@ from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.mechanism import Mechanism, Pair
 from private_mcmc.audit.one_run import OneRunResult, audit_one_run, one_run_epsilon
 from private_mcmc.audit.pairs import pair_of_rows, refutation_pair, worst_pairs
+from private_mcmc.audit.plans import plan_mechanism
 from private_mcmc.audit.result import AttackResult, AuditResult, Comparison
 from private_mcmc.audit.threshold import LowerBounds
 
@@ -21,6 +22,7 @@ __all__ = [
     "chain_mechanism",
     "one_run_epsilon",
     "pair_of_rows",
+    "plan_mechanism",
     "refutation_pair",
     "worst_pairs",
 ]

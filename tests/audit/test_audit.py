@@ -184,7 +184,7 @@ def test_numbers_out_of_range_are_refused_before_anything_runs(given, said):
     [
         (PrivateULA(normal_mean, step_size=0.1, clip=1.0), {"rows": ONE_NUMBER}, "missing.*'target'"),
         (PrivateULA(normal_mean, step_size=0.1, clip=1.0), {"steps": 3, **DECLARED}, "'steps'"),
-        (normal_mean, {}, "a private kernel or a Mechanism, not a function"),
+        (normal_mean, {}, "a private kernel, a plan or a Mechanism, not a function"),
     ],
 )
 def test_declarations_that_are_missing_or_unknown_are_named(given, declared, said):
