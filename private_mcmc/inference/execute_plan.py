@@ -103,6 +103,9 @@ def _runner(schedule: Schedule, reading: RowModel) -> ChainRunner:
     return chain_runner(langevin_program(reading, schedule), schedule)
 
 
+_constrain = lru_cache(maxsize=8)(constrainer)
+
+
 def _outcome(
     plan: Plan,
     history: History,
@@ -142,7 +145,7 @@ def _finest(paths: list[Bought]) -> StateGrid:
 def _released(
     plan: Plan, states: Array, statement: Statement, keys: RunKeys, num_warmup: int, grid: StateGrid
 ) -> ReleasedStates:
-    constrain: Any = constrainer(plan.reading)
+    constrain: Any = _constrain(plan.reading)
     with jax.enable_x64(True):
         samples = {name: np.asarray(value) for name, value in constrain(jnp.asarray(states[None])).items()}
     return ReleasedStates(

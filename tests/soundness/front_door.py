@@ -155,7 +155,7 @@ class Fixed:
         return Conclusion(np.zeros((1, 1)), Prediction(1.0, 0.0, 1.0, 0.0))
 
 
-_STAGE_STEPS = 4
+_STAGE_STEPS = 2
 
 
 def path_stage(clip: float) -> PathStage:
@@ -202,18 +202,21 @@ def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.nda
 
 
 def plan_within_its_budget() -> Attempt:
-    """Four stages that cost 1.6 times the budget together: whatever runs is refuted, or nothing runs."""
-    plan = stages_of((5.0,) * 4, 1.25 * path_stage(5.0).statement.gdp)
-    mechanism = Mechanism("plan", plan.statement, plan_runs(plan))
-    pair = Pair({"y": np.array([50.0, 0.0])}, {"y": np.array([-50.0, 0.0])})
-    return audited(mechanism, pair, num_runs=200)
+    """Twelve stages that cost three times the budget together: what would run is refuted, or nothing runs."""
+    clips = (1.0,) * 12
+    plan = stages_of(clips, 1.1 * path_stage(1.0).statement.gdp)
+
+    def ends(outputs: np.ndarray) -> np.ndarray:
+        return -outputs.reshape(len(outputs), len(clips), _STAGE_STEPS)[:, :, -1].sum(axis=1)
+
+    mechanism = Mechanism("plan", plan.statement, plan_runs(plan), lambda pair: {"ends of stages": ends})
+    return audited(mechanism, _far_apart(1, 2), num_runs=240)
 
 
 def stages_have_noise_of_their_own() -> Attempt:
     """Two stages with different clips: equal noise in both would leave the difference of gradients bare."""
-    clips = 1.0, 3.0
+    clips = 0.5, 1.0
     plan = stages_of(clips, 8.0)
-    pair = Pair({"y": np.array([50.0, 0.0])}, {"y": np.array([-50.0, 0.0])})
 
     def implied(outputs: np.ndarray, data: Any) -> np.ndarray:
         paths = outputs.reshape(len(outputs), len(clips), _STAGE_STEPS, 1)
@@ -235,7 +238,7 @@ def stages_have_noise_of_their_own() -> Attempt:
     mechanism = Mechanism("plan", plan.statement, plan_runs(plan), scores)
     # The budget is far from spent: what is claimed is what the two stages cost.
     cost = accounting.compose(*(stage.statement.of(str(j)) for j, stage in enumerate(plan.policy.stages)))
-    return audited(replace(mechanism, statement=cost), pair, num_runs=300)
+    return audited(replace(mechanism, statement=cost), _far_apart(0, 2), num_runs=160)
 
 
 # Resumed runs -----------------------------------------------------------------------------------------
