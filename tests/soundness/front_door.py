@@ -67,9 +67,10 @@ _LINE = {"X": _PEOPLE["X"], "y": np.array([30.0, -3.0, 0.05, 8.0])}
 _LINEAR_ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-50.0, 50.0))
 
 
-def path_replayed(model: Any, rows: pmc.Rows, data: Any, clip: float) -> Callable[[], Attempt]:
+def path_replayed(
+    model: Any, rows: pmc.Rows, data: Any, clip: float, step: float = 0.3
+) -> Callable[[], Attempt]:
     """Two coefficients, 128 chains of 16 steps."""
-    step = 0.3
 
     def make() -> Attempt:
         mcmc = driver(PrivateULA(model, step_size=step, clip=clip), rows, 4, num_steps=16, num_chains=128)
@@ -415,7 +416,7 @@ def path_of_a_resumed_run() -> Attempt:
 
 CHECKS = (
     Check("replay: linear path", path_replayed(line, _LINEAR_ROWS, _LINE, 1.0)),
-    Check("replay: logistic path", path_replayed(_LOGISTIC.model, _LOGISTIC.rows, _PEOPLE, 0.6)),
+    Check("replay: logistic path", path_replayed(_LOGISTIC.model, _LOGISTIC.rows, _PEOPLE, 0.6, 1.0)),
     Check("replay: grid", states_on_the_grid),
     Check("replay: batches", batches_drawn_anew),
     Check("replay: holes", holes_stay_in_their_slots),
