@@ -70,14 +70,22 @@ _LINEAR_ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-50.0, 50.0))
 def path_replayed(
     model: Any, rows: pmc.Rows, data: Any, clip: float, step: float = 0.3
 ) -> Callable[[], Attempt]:
-    """Two coefficients, 128 chains of 16 steps."""
+    """Two coefficients, 128 chains of 16 steps; not from 0, where NumPyro's Bernoulli density has a kink."""
+    start = np.array([0.1, 0.2])
 
     def make() -> Attempt:
-        mcmc = driver(PrivateULA(model, step_size=step, clip=clip), rows, 4, num_steps=16, num_chains=128)
+        mcmc = driver(
+            PrivateULA(model, step_size=step, clip=clip),
+            rows,
+            4,
+            num_steps=16,
+            num_chains=128,
+            init_params=start,
+        )
 
         def attempt(seed: int) -> list[str]:
             mcmc.run(rng_key=seeded(seed), **data)
-            noise = implied_noise(model, "w", data, states(mcmc, "w"), step_size=step, clip=clip)
+            noise = implied_noise(model, "w", data, states(mcmc, "w"), step_size=step, clip=clip, start=start)
             return not_standard(noise, FAILURE) + repeated(noise.reshape(-1, 2))
 
         return attempt
