@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-long audit lint bench bench-utility peers docs clean
+.PHONY: demo test test-long audit faults lint bench bench-utility peers docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,9 @@ test-long: $(VENV)/.installed
 audit: $(VENV)/.installed
 	mkdir -p build
 	$(BIN)/private-mcmc audit sweep --html build/audit.html
+
+faults: $(VENV)/.installed
+	$(BIN)/python -m tests.soundness.faults --attempts 20
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

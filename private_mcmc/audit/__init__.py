@@ -2,10 +2,11 @@
 
 from private_mcmc.audit.audited import AuditResult
 from private_mcmc.audit.auditing import audit
-from private_mcmc.audit.chains import Machinery, chain_mechanism
+from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.mechanism import Mechanism, Pair
 from private_mcmc.audit.one_run import OneRunResult, audit_one_run, one_run_epsilon
 from private_mcmc.audit.pairs import pair_of_rows, refutation_pair, worst_pairs
+from private_mcmc.audit.plans import plan_mechanism
 from private_mcmc.audit.result import AttackResult, Comparison
 from private_mcmc.audit.threshold import LowerBounds
 
@@ -14,7 +15,6 @@ __all__ = [
     "AuditResult",
     "Comparison",
     "LowerBounds",
-    "Machinery",
     "Mechanism",
     "OneRunResult",
     "Pair",
@@ -23,6 +23,7 @@ __all__ = [
     "chain_mechanism",
     "one_run_epsilon",
     "pair_of_rows",
+    "plan_mechanism",
     "refutation_pair",
     "worst_pairs",
 ]

@@ -13,17 +13,19 @@ from private_mcmc.audit.audited import AuditResult
 from private_mcmc.audit.chains import chain_mechanism
 from private_mcmc.audit.confidence import FloatArray
 from private_mcmc.audit.mechanism import Mechanism, Pair, Score
+from private_mcmc.audit.plans import plan_mechanism
 from private_mcmc.audit.result import AttackResult, compared
 from private_mcmc.audit.threshold import Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
+from private_mcmc.plan import Plan
 
 _PILOT_RUNS = 2_000
 _LEAST_RUNS = 40
 
 
 def audit(
-    kernel_or_mechanism: LangevinKernel | Mechanism,
+    kernel_or_mechanism: LangevinKernel | Plan | Mechanism,
     pair: Pair | None = None,
     *,
     delta: float = 1e-5,
@@ -43,7 +45,9 @@ def audit(
 
     Args:
         kernel_or_mechanism: a private kernel, with the driver's declarations as further arguments (``rows``,
-            ``target``, ``release``, ``num_steps``, ``n``, …: see :func:`chain_mechanism`), or a mechanism.
+            ``target``, ``release``, ``num_steps``, ``n``, …: see :func:`chain_mechanism`); a plan (see
+            :func:`plan_mechanism`); or a mechanism of your own. Of the first two, every output comes out of
+            ``PrivateMCMC.run``.
         pair: two adjacent data sets; without one, the worst of a few extreme pairs, found by pilot runs.
         delta: where ``ε`` is compared.
         epsilon: where ``δ`` is compared.
@@ -112,15 +116,16 @@ def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pa
         raise DeclarationError("pair: give a private_mcmc.Pair(first, second), or none.")
 
 
-def _mechanism(given: LangevinKernel | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
-    if isinstance(given, Mechanism):
+def _mechanism(given: LangevinKernel | Plan | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
+    if isinstance(given, Mechanism | Plan):
         if declared:
-            raise DeclarationError(f"{sorted(declared)}: a mechanism brings its own declarations.")
-        return given
+            kind = "plan" if isinstance(given, Plan) else "mechanism"
+            raise DeclarationError(f"{sorted(declared)}: a {kind} brings its own declarations.")
+        return plan_mechanism(given) if isinstance(given, Plan) else given
     if not isinstance(given, LangevinKernel):
         raise DeclarationError(
-            f"audit takes a private kernel or a Mechanism, not a {type(given).__name__}: for a driver, "
-            "audit(its kernel, rows=…, target=…, release=…, num_steps=…, n=…)."
+            f"audit takes a private kernel, a plan or a Mechanism, not a {type(given).__name__}: for a "
+            "driver, audit(its kernel, rows=…, target=…, release=…, num_steps=…, n=…)."
         )
     try:
         signature(chain_mechanism).bind(given, **declared)
@@ -166,7 +171,7 @@ def _worst(mechanism: Mechanism, num_runs: int, seed: np.random.SeedSequence) ->
         raise DeclarationError("pair: this mechanism knows no worst pair; give two adjacent data sets.")
 
     def separation(pair: Pair, child: np.random.SeedSequence) -> float:
-        scored = _scored({}, *_outputs(mechanism, pair, num_runs, child))
+        scored = _scored(mechanism.scores(pair), *_outputs(mechanism, pair, num_runs, child))
         found = (lower_bounds(s, delta=0.0, epsilon=0.0, failure=0.05) for s in scored.values())
         return max(bounds.gdp for bounds in found)
 

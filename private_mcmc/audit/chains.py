@@ -1,69 +1,41 @@
-"""A kernel's run as a mechanism under attack: thousands of independent chains in one compiled program."""
+"""A declared run under attack, through the front door: ``PrivateMCMC.run`` called again and again."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from numpyro.distributions import biject_to
 
-from private_mcmc import accounting
 from private_mcmc.audit.confidence import FloatArray
-from private_mcmc.audit.mechanism import DataSet, Mechanism
+from private_mcmc.audit.mechanism import DataSet, Mechanism, Pair, length
 from private_mcmc.audit.noised import noised
 from private_mcmc.audit.pairs import worst_pairs
-from private_mcmc.audit.scores import chain_scores
+from private_mcmc.audit.scores import ChainAttacks
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.columns import checked_columns, on_device
-from private_mcmc.kernels import ChainRunner, LangevinKernel, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.batches import StepKeys
-from private_mcmc.kernels.chain import first_state
-from private_mcmc.kernels.devices import ONE_DEVICE, Layout, layout
-from private_mcmc.kernels.langevin import LangevinProgram
-from private_mcmc.kernels.segments import buffer_size, segments
-from private_mcmc.modeling import RowModel, Rows, read
+from private_mcmc.inference import PrivateMCMC
+from private_mcmc.inference.columns import on_device
+from private_mcmc.inference.decision import Decision
+from private_mcmc.kernels import Generator, LangevinKernel
+from private_mcmc.kernels.chacha import CHACHA20
+from private_mcmc.modeling import RowModel, Rows
 from private_mcmc.modeling.presence import PRESENT
-from private_mcmc.preflight.curvature import curvature as public_curvature
-from private_mcmc.release import (
-    CurvatureTest,
-    Expectations,
-    ProposedCurvature,
-    ReleasedExpectations,
-    plan_curvature_test,
-    plan_expectations,
-)
+from private_mcmc.release import CurvatureTest, Expectations, ProposedCurvature, ReleasedStates
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
-# Rows × chains of one block: its predictors stay in a core's cache.
-_BLOCK_PREDICTORS = 2**17
-_BLOCK_STATES = 2**22
+# Rows × chains of one run: its predictors stay in a core's cache.
+_RUN_PREDICTORS = 2**17
+_RUN_STATES = 2**22
+# A target that every run meets: an audit asks what is claimed, not whether it is little.
+_ANY_EPSILON, _ANY_DELTA = 1e6, 1.0 - 1e-6
 
-Loader = Callable[..., tuple[dict[str, jax.Array], jax.Array]]
-
-
-class _Noised(Protocol):
-    """What a plan of noised averages does in the chain and after it."""
-
-    @property
-    def observable(self) -> Callable[[jax.Array], jax.Array]: ...
-
-    def release(self, averages: FloatArray, provenance: Mapping[str, str]) -> ReleasedExpectations: ...
-
-
-@dataclass(frozen=True)
-class Machinery:
-    """The functions that build and run chains: the library's own, or mutants of them."""
-
-    program: Callable[[RowModel, Schedule], LangevinProgram] = langevin_program
-    runner: Callable[..., ChainRunner] = chain_runner
+Drivers = Callable[[int], PrivateMCMC]
 
 
 def chain_mechanism(
@@ -78,60 +50,122 @@ def chain_mechanism(
     model_args: Mapping[str, Any] | None = None,
     init_params: npt.ArrayLike | None = None,
     curvature: ProposedCurvature | None = None,
-    machinery: Machinery | None = None,
+    generator: Generator = "chacha20",
+    chains_per_run: int | None = None,
 ) -> Mechanism:
-    """A kernel's run as the driver would run it, ready to be repeated; arguments as for ``PrivateMCMC``.
+    """A declared run, ready to be repeated by its own driver; arguments as for ``PrivateMCMC``.
 
-    Of ``target`` the adjacency counts, and for ``Expectations`` the price. States are attacked before they
-    are rounded to the release's grid, which can only hide.
+    Of ``target`` the adjacency counts, and for ``Expectations`` the price.
+
+    Many outputs come from one call of ``run`` with many chains, cut apart and held against the claim of
+    ``num_chains`` chains: the library claims that chains are independent, so a refutation is a fault of it
+    in any case. ``chains_per_run`` is their number; ``num_chains`` makes every output a run of its own, as
+    it always is for ``Expectations``.
 
     Raises:
         DeclarationError: for declarations that make no sense.
     """
-    parts = machinery or Machinery()
-    reading = read(kernel.model, rows, n=n, model_args=model_args)
-    kept = release.average(num_steps) if isinstance(release, Expectations) else release
-    schedule = kernel.schedule(
-        adjacency=target.adjacency,
-        num_rows=n,
-        dim=reading.dim,
-        num_steps=num_steps,
-        num_chains=num_chains,
-        release=kept,
-        sites=reading.sites,
-    )
-    proved, test = public_curvature(reading, schedule), None
-    if curvature is not None:
-        test = plan_curvature_test(reading, schedule, gdp=curvature.gdp, failure=curvature.failure)
-        proved = test.reached(curvature.at_least).strengthen(proved, schedule.temper)
+    priced = isinstance(release, Expectations)
+
+    def driver(chains: int, tested: bool = False) -> PrivateMCMC:
+        return PrivateMCMC(
+            kernel,
+            rows=rows,
+            target=target if priced else Target(_ANY_EPSILON, _ANY_DELTA, target.adjacency),
+            release=release,
+            num_steps=num_steps,
+            num_chains=chains,
+            guarantee="run",
+            n=n,
+            model_args=model_args,
+            init_params=init_params,
+            curvature=curvature if tested else None,
+            chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
+            progress_bar=False,
+            generator=generator,
+            unsafe_seed=True,
+        )
+
+    decision = driver(num_chains, True).decide(n)
+    reading, schedule = decision.reading, decision.schedule
     start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
     if start.shape != (reading.dim,):
         raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
-    load = partial(_loaded, rows, target, n)
-    name = f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}"
-    if isinstance(release, Expectations):
-        plan = plan_expectations(release, reading, schedule, proved, target)
-        noisy = _Repeated(parts, reading, schedule, load, start, plan)
-        found = Mechanism(name, plan.statement, noisy.draw, pairs=lambda: worst_pairs(reading, schedule))
-    else:
-        many = _Repeated(parts, reading, schedule, load, start)
-        found = Mechanism(
-            name,
-            accounting.run(schedule, proved),
-            many.draw,
-            scores=lambda pair: chain_scores(reading, schedule, start, pair),
-            pairs=lambda: worst_pairs(reading, schedule),
-        )
-    if test is None or curvature is None:
-        return found
-    return _behind(test, curvature, found, load)
+    runs = DriverRuns(driver, decision, generator, num_chains if priced else chains_per_run)
+    attacks: Callable[[Pair], Mapping[str, Any]] = (
+        ChainAttacks(reading, schedule, start)
+        if not priced and all(site.constraint is not None for site in reading.sites)
+        else lambda pair: {}
+    )
+    found = Mechanism(
+        f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}",
+        decision.statement,
+        runs.draw,
+        scores=attacks,
+        pairs=lambda: worst_pairs(reading, schedule),
+    )
+    test = decision.curvature_test
+    return found if test is None or curvature is None else _behind(test, curvature.at_least, found, decision)
 
 
-def _loaded(
-    rows: Rows, target: Target, n: int, data: DataSet, where: Layout = ONE_DEVICE
-) -> tuple[dict[str, jax.Array], jax.Array]:
-    """A made-up data set on the device; it is public, so its values may be refused, unlike those of a run."""
-    columns = checked_columns(rows, _in_slots(data, target, n), target, n)
+def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision: Decision) -> Mechanism:
+    """``mechanism`` where ``test`` finds what was proposed; all that the test found is an output as well.
+
+    A run shows less: what was found only where it is refused. The chain runs without the test, in bulk.
+    """
+    reading, n = decision.reading, decision.schedule.num_rows
+
+    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+        inside = dict(in_slots(data, decision.schedule))
+        least = test.smallest_eigenvalue(*on_device(reading.rows, inside, n))
+        found = noised(test.noise, np.full((count, 1), least))
+        passed = [[test.floor_of(float(value)).lower >= at_least] for value in found[:, 0]]
+        outputs = np.where(passed, mechanism.draw(data, count, seed), 0.0)
+        return np.concatenate([found, passed, outputs], axis=1)
+
+    return replace(mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=_none)
+
+
+def _none(pair: Pair) -> Mapping[str, Any]:
+    return {}
+
+
+class DriverRuns:
+    """Outputs of a driver's runs: what it releases, and nothing that stays on the curator's side."""
+
+    def __init__(
+        self, driver: Drivers, decision: Decision, generator: Generator, chains_per_run: int | None = None
+    ) -> None:
+        self._driver, self._decision, self._generator = driver, decision, generator
+        self._chains = decision.schedule.num_chains
+        self._width = None if chains_per_run is None else max(1, chains_per_run // self._chains)
+        self._drivers: dict[int, PrivateMCMC] = {}
+
+    def draw(self, data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+        """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
+        check_inside(self._decision.reading.rows, data)
+        width = _width(self._decision.schedule, count) if self._width is None else self._width
+        if width not in self._drivers:
+            self._drivers[width] = self._driver(width * self._chains)
+        driver, slots = self._drivers[width], in_slots(data, self._decision.schedule)
+        drawn = keys(seed, -(-count // width), self._generator)
+        return np.concatenate([self._released(driver, slots, key, width) for key in drawn])[:count]
+
+    def _released(self, driver: PrivateMCMC, data: DataSet, key: jax.Array, width: int) -> FloatArray:
+        driver.run(rng_key=key, **data)
+        released = driver.released
+        if isinstance(released, ReleasedStates):
+            return unconstrained(self._decision.reading, released.samples).reshape(width, -1)
+        return np.concatenate([np.ravel(value.value) for value in released.values])[None]
+
+
+def check_inside(rows: Rows, data: DataSet) -> None:
+    """Refuse made-up data that a run would move into its domain: an attack would be on others than meant.
+
+    The data are public, so their values may be refused, unlike those of a run.
+    """
+    known = {name: data[name] for name in data if name in rows.columns}
+    columns = rows.validate(known, None)
     with jax.enable_x64(True):
         inside = rows.project({name: jnp.asarray(column) for name, column in columns.items()})
     for name, domain in rows.items:
@@ -140,133 +174,47 @@ def _loaded(
                 f"column {name!r}: values outside {domain}; a run would map them inside, so the data sets "
                 "would not be the ones you mean."
             )
-    return on_device(rows, columns, n, where)
 
 
-def _in_slots(data: DataSet, target: Target, n: int) -> DataSet:
-    """Under ``zero_out``, a data set of fewer than ``n`` rows with the slots after them empty."""
-    count = len(next(iter(data.values()))) if data else n
-    if target.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
+def in_slots(data: DataSet, schedule: Schedule) -> DataSet:
+    """Under ``zero_out``, a data set of fewer rows than slots with the slots after them empty."""
+    n, count = schedule.num_rows, length(data)
+    if schedule.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
         return data
     filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
     slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
     return {**slots, PRESENT: np.arange(n) < count}
 
 
-def _behind(
-    test: CurvatureTest, proposed: ProposedCurvature, mechanism: Mechanism, load: Loader
-) -> Mechanism:
-    """``mechanism`` where ``test`` finds what was proposed; what the test found is an output as well."""
-    both = accounting.compose(test.statement, mechanism.statement)
+def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[Any]]) -> FloatArray:
+    """Released states ``(chains, kept, p)`` on the unconstrained space, whose image every site is.
 
-    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        columns, present = load(data)
-        least = test.smallest_eigenvalue(columns, present)
-        found = noised(test.noise, np.full((count, 1), least))
-        passed = [[test.floor_of(float(value)).lower >= proposed.at_least] for value in found[:, 0]]
-        outputs = np.where(passed, mechanism.draw(data, count, seed), 0.0)
-        return np.concatenate([found, passed, outputs], axis=1)
-
-    return Mechanism(
-        f"{mechanism.name}, behind a test of curvature",
-        accounting.unless_test_fails(both, test.reached(proposed.at_least)),
-        draw,
-        pairs=mechanism.pairs,
-    )
+    A site whose support is not known beforehand stays as it was released.
+    """
+    found = []
+    with jax.enable_x64(True):
+        for site in reading.sites:
+            value = jnp.asarray(samples[site.name])
+            if site.constraint is not None:
+                value = biject_to(site.constraint).inv(value)
+            found.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
+    return np.concatenate(found, axis=-1)
 
 
-class _Repeated:
-    """Runs of one schedule as one wide run of many independent chains, block by block."""
-
-    def __init__(
-        self,
-        parts: Machinery,
-        reading: RowModel,
-        schedule: Schedule,
-        load: Loader,
-        start: FloatArray,
-        plan: _Noised | None = None,
-    ) -> None:
-        self._schedule, self._load, self._start, self._plan = schedule, load, start, plan
-        self._parts, self._reading = parts, reading
-        self._runners: dict[int, ChainRunner] = {}
-
-    def draw(self, data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
-        block, blocks = _blocks(self._schedule, count)
-        runner, where = self._runner(block), _layout(block * self._chains)
-        columns, present = self._load(data, where)
-
-        def one(streams: Streams) -> FloatArray:
-            if self._plan is None:
-                states = runner.run(self._start, columns, present, streams, lambda done: None).states
-                return np.asarray(states, dtype=np.float64).reshape(block, -1)
-            averages = self._averages(runner, columns, present, streams)
-            return np.asarray(averages.reshape(block, self._chains, -1).mean(axis=1), dtype=np.float64)
-
-        outputs = _in_threads(one, [_streams(child) for child in seed.spawn(blocks)])[:count]
-        return outputs if self._plan is None else _released(self._plan, outputs)
-
-    @property
-    def _chains(self) -> int:
-        return self._schedule.num_chains
-
-    def _runner(self, block: int) -> ChainRunner:
-        if block not in self._runners:
-            wide = replace(self._schedule, num_chains=block * self._chains)
-            observable = None if self._plan is None else self._plan.observable
-            program = self._parts.program(self._reading, wide)
-            self._runners[block] = self._parts.runner(program, wide, observable, _layout(wide.num_chains))
-        return self._runners[block]
-
-    def _averages(
-        self, runner: ChainRunner, columns: Any, present: jax.Array, streams: Streams
-    ) -> FloatArray:
-        """Every chain's own average of the observable, ``(chains, d)``."""
-        wide = runner.schedule
-        with jax.enable_x64(True):
-            rows, keys = runner.prepare(columns, present), StepKeys(streams.steps, streams.batches)
-            start = runner.program.whitening.from_parameter(jnp.asarray(self._start))
-            state = first_state(wide, start, runner.observable)
-            u, total, size = jnp.asarray(state.u), jnp.asarray(state.total), buffer_size(wide)
-            for segment in segments(wide):
-                count = len(segment.gaps)
-                gaps = np.pad(segment.gaps, (0, size - count))
-                u, _, total = runner.advance(u, segment.first, gaps, count, total, keys, rows)
-            kept = wide.num_steps - wide.release.first + 1  # type: ignore[union-attr]
-            return np.asarray(total, dtype=np.float64) / kept
+def keys(seed: np.random.SeedSequence, count: int, generator: Generator = "chacha20") -> list[jax.Array]:
+    """``count`` keys with all their bits, so that an audit is reproducible."""
+    words, kind = (8, CHACHA20) if generator == "chacha20" else (2, generator)
+    drawn = seed.generate_state(count * words, np.uint32).reshape(count, words)
+    return [jax.random.wrap_key_data(jnp.asarray(one), impl=kind) for one in drawn]
 
 
-def _released(plan: _Noised, averages: FloatArray) -> FloatArray:
-    released = (plan.release(average, {}) for average in averages)
-    return np.stack([np.concatenate([np.ravel(v.value) for v in one.values]) for one in released])
-
-
-def _layout(chains: int) -> Layout:
-    """Chains spread over all devices there are."""
-    return layout("parallel", num_chains=chains) if len(jax.devices()) > 1 else layout()
-
-
-def _blocks(schedule: Schedule, count: int) -> tuple[int, int]:
-    """Runs of one block and number of blocks, the blocks as equal as can be, whole on every device."""
+def _width(schedule: Schedule, count: int) -> int:
+    """Outputs of one run: as many as there is room for, whole on every device."""
     devices = len(jax.devices())
     steps = 1 if schedule.release == "last" else schedule.num_steps
-    most = min(_BLOCK_PREDICTORS // schedule.num_rows, _BLOCK_STATES // (steps * schedule.dim))
-    block = min(count, max(devices * most // schedule.num_chains, 64))
-    block = -(-block // devices) * devices
-    return block, -(-count // block)
-
-
-def _in_threads(one: Callable[[Streams], FloatArray], work: list[Streams]) -> FloatArray:
-    """The first block by itself, so that it is compiled once; the others side by side on one device."""
-    workers = (os.cpu_count() or 1) if len(jax.devices()) == 1 else 1
-    with ThreadPoolExecutor(workers) as pool:
-        return np.concatenate([one(work[0]), *pool.map(one, work[1:])])
-
-
-def _streams(seed: np.random.SeedSequence) -> Streams:
-    words = seed.generate_state(6, np.uint32).reshape(3, 2)
-    return Streams(*(jax.random.wrap_key_data(jnp.asarray(pair), impl="threefry2x32") for pair in words))
+    most = min(_RUN_PREDICTORS // schedule.num_rows, _RUN_STATES // (steps * schedule.dim))
+    width = min(count, max(devices * most // schedule.num_chains, 64))
+    return -(-width // devices) * devices
 
 
 def _release_name(release: Release | Expectations) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -33,7 +34,6 @@ from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_
 from private_mcmc.schedule import Schedule
 
 Rows = dict[str, jax.Array]
-Runners = dict[tuple[Schedule, RowModel], ChainRunner]
 Array = npt.NDArray[np.float64]
 
 
@@ -46,7 +46,6 @@ class ReadyPlan:
     rows: Rows
     present: jax.Array
     first: Stage
-    runners: Runners
 
 
 def ready_plan(plan: Plan, columns: Columns, generator: str) -> ReadyPlan:
@@ -55,13 +54,13 @@ def ready_plan(plan: Plan, columns: Columns, generator: str) -> ReadyPlan:
     Raises:
         DeclarationError: if the policy buys nothing, or a first stage that does not fit the plan.
     """
-    first, runners = plan.policy.next(()), Runners()
+    first = plan.policy.next(())
     if first is None:
         raise DeclarationError("the plan's policy buys nothing.")
     _admitted(plan, (), first)
     rows, present = on_device(plan.rows, columns, plan.n)
     if isinstance(first, PathStage):
-        runner, given = _runner(plan, first, runners), _with_derived(first, rows)
+        runner, given = _runner(plan, first), _with_derived(first, rows)
         start = checked_start(first.start, first.schedule)
         runner.try_out(start, given, present, trial_streams(generator))
     else:
@@ -69,7 +68,7 @@ def ready_plan(plan: Plan, columns: Columns, generator: str) -> ReadyPlan:
             jax.eval_shape(jax.vmap(first.vectors if isinstance(first, MomentsStage) else first.cell), rows)
     with jax.enable_x64(True):
         jax.eval_shape(constrainer(plan.reading), jnp.zeros((1, 1, plan.reading.dim)))
-    return ReadyPlan(plan, columns, rows, present, first, runners)
+    return ReadyPlan(plan, columns, rows, present, first)
 
 
 def run_plan(prepared: ReadyPlan, keys: RunKeys, session: Session) -> Outcome:
@@ -91,7 +90,7 @@ def run_plan(prepared: ReadyPlan, keys: RunKeys, session: Session) -> Outcome:
         parts, statement = _admitted(plan, parts, stage)
         if isinstance(stage, PathStage):
             own = RunKeys(jax.random.fold_in(paths, len(history)), keys.provenance)
-            states.append(_path(plan, stage, prepared.runners, rows, present, own, session))
+            states.append(_path(plan, stage, rows, present, own, session))
             released = state_grid(stage.schedule).round(states[-1])
             history = (*history, Bought(stage, released))
         else:
@@ -127,25 +126,21 @@ def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[A
 def _path(
     plan: Plan,
     stage: PathStage,
-    runners: Runners,
     rows: Rows,
     present: jax.Array,
     keys: RunKeys,
     session: Session,
 ) -> Array:
-    """The states of one path before rounding, shape ``(steps, p)``; ``runners`` keeps compiled chains."""
-    runner, given = _runner(plan, stage, runners), _with_derived(stage, rows)
+    """The states of one path before rounding, shape ``(steps, p)``."""
+    runner, given = _runner(plan, stage), _with_derived(stage, rows)
     output = chain(runner, given, present, keys, replace(session, init_params=stage.start))
     return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
-def _runner(plan: Plan, stage: PathStage, runners: Runners) -> ChainRunner:
-    schedule, reading = stage.schedule, stage.reading or plan.reading
-    if (schedule.num_rows, schedule.dim) != (plan.n, plan.reading.dim):
+def _runner(plan: Plan, stage: PathStage) -> ChainRunner:
+    if (stage.schedule.num_rows, stage.schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
-    if (schedule, reading) not in runners:
-        runners[schedule, reading] = chain_runner(langevin_program(reading, schedule), schedule)
-    return runners[schedule, reading]
+    return _compiled(stage.schedule, stage.reading or plan.reading)
 
 
 def _with_derived(stage: PathStage, rows: Rows) -> Rows:
@@ -153,6 +148,15 @@ def _with_derived(stage: PathStage, rows: Rows) -> Rows:
         return rows
     with jax.enable_x64(True):
         return {**rows, **jax.vmap(stage.derived)(rows)}
+
+
+@lru_cache(maxsize=8)
+def _compiled(schedule: Schedule, reading: RowModel) -> ChainRunner:
+    """A compiled chain, which holds no data: stages, and runs of one plan, of equal schedules share it."""
+    return chain_runner(langevin_program(reading, schedule), schedule)
+
+
+_constrain = lru_cache(maxsize=8)(constrainer)
 
 
 def _outcome(
@@ -194,7 +198,7 @@ def _finest(paths: list[Bought]) -> StateGrid:
 def _released(
     plan: Plan, states: Array, statement: Statement, keys: RunKeys, num_warmup: int, grid: StateGrid
 ) -> ReleasedStates:
-    constrain: Any = constrainer(plan.reading)
+    constrain: Any = _constrain(plan.reading)
     with jax.enable_x64(True):
         samples = {name: np.asarray(value) for name, value in constrain(jnp.asarray(states[None])).items()}
     return ReleasedStates(

@@ -140,7 +140,8 @@ class ChainRunner:
 
 def first_state(schedule: Schedule, start: jax.Array, observable: Observable | None) -> ChainState:
     """All chains at the whitened ``start`` of shape ``(p,)``."""
-    shape = () if observable is None else jax.eval_shape(observable, jnp.zeros(schedule.dim)).shape
+    # Through a lambda: JAX describes what it traces, and a callable object by the text of all its fields.
+    shape = jax.eval_shape(lambda u: observable(u), jnp.zeros(schedule.dim)).shape if observable else ()
     chains, dim = schedule.num_chains, schedule.dim
     total = np.zeros((chains, *shape) if observable is not None else (chains, 0))
     return ChainState(0, np.broadcast_to(np.asarray(start), (chains, dim)), total, np.zeros((0, chains, dim)))

@@ -167,7 +167,7 @@ def own_potentials(
     def function(theta: jax.Array, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         free = {site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in anatomy.latents}
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
-        with handlers.seed(rng_seed=0), _Whole(Anatomy()):
+        with ONE_AT_A_TIME, handlers.seed(rng_seed=0), _Whole(Anatomy()):
             prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
             fixed = handlers.substitute(model, data=constrain_fn(model, (), given, free))
             likelihood, _ = log_density(handlers.block(fixed, hide=latent), (), given, {})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from private_mcmc.audit import Machinery
+from private_mcmc.inference import decision, execute_plan
 from private_mcmc.kernels import (
     batches,
     chain,
@@ -30,8 +30,11 @@ class Change:
     new: str
 
 
-def machinery(*changes: Change) -> Machinery:
-    """The kernels' modules compiled again from their source, with ``changes``."""
+Patch = tuple[Any, str, Any]
+
+
+def patches(*changes: Change) -> tuple[Patch, ...]:
+    """What makes every driver run the kernels' modules as they are with ``changes``: owner, name, value."""
     changed_affine = _compiled(gradient_affine, changes)
     changed_layers = _compiled(gradient_layers, changes)
     changed_general = _compiled(gradient_general, changes, layered=changed_layers.layered)
@@ -54,7 +57,14 @@ def machinery(*changes: Change) -> Machinery:
     changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)
     unused = {change.module for change in changes} - _MUTABLE
     assert not unused, unused
-    return Machinery(changed_langevin.langevin_program, changed_chain.chain_runner)
+    return tuple(
+        (driver, name, value)
+        for driver in (decision, execute_plan)
+        for name, value in (
+            ("langevin_program", changed_langevin.langevin_program),
+            ("chain_runner", changed_chain.chain_runner),
+        )
+    )
 
 
 def changed_module(module: ModuleType, *changes: Change, **rebound: Any) -> ModuleType:

@@ -11,10 +11,11 @@ import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.accounting import conjugate, tested
-from private_mcmc.audit import chains, guarded, noised, posteriors
+from private_mcmc.audit import guarded, noised, posteriors
 from private_mcmc.audit.mechanism import Mechanism
 from private_mcmc.audit.noised import edge_pair, of_rows, one_by_one
 from private_mcmc.audit.settings import settings
+from private_mcmc.inference import decision
 from private_mcmc.release import (
     expectations_plan,
     ledger_filter,
@@ -183,7 +184,7 @@ SCENARIOS = {
     "noise of a curvature test halved": Scenario(
         (
             Swap(
-                chains,
+                decision,
                 "plan_curvature_test",
                 "gaussian_noise(gdp, cap + allowance)",
                 "gaussian_noise(gdp, (cap + allowance) / 2)",

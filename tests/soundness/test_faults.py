@@ -1,0 +1,60 @@
+"""Every planted fault is caught through the driver alone; a library without faults is not spoken against.
+
+Of a library without faults one attempt of one check is wrong with probability at most 1e-6. The default tier
+tries each fault once, with the check that is cheapest for it; the long tier tries each check that is listed
+for a fault 20 times, and asks for 19.
+"""
+
+import pytest
+
+from tests.soundness.faults import caught
+from tests.soundness.front_door import CHECKS
+from tests.soundness.planted import FAULTS, UNBROKEN
+
+BY_NAME = {fault.name: fault for fault in FAULTS}
+CHECK = {check.name: check for check in CHECKS}
+
+# The cheapest check of every fault first, then the others that the issue of statistical power is about.
+CAUGHT_BY = {
+    "first row never clipped": ("replay: linear path", "audit: first row"),
+    "batch redrawn every fourth step": ("replay: batches", "audit: batches"),
+    "noise used for two steps": ("replay: logistic path", "audit: below the clip"),
+    "rows packed into the first slots": ("replay: holes", "audit: holes"),
+    "keys of a plan's stages used again": ("audit: plan's noise",),
+    "noise used again after resuming": ("replay: resumed", "audit: resumed"),
+    "only the last stage charged": ("audit: plan's budget",),
+    "family: a prior's curvature 1/s for 1/s²": ("audit: last state",),
+    "family: logits squashed once more": ("replay: logistic path",),
+    "modulus: twice the contraction": ("audit: last state",),
+    "rounding skipped": ("replay: grid",),
+}
+
+FIRST = {fault: checks[0] for fault, checks in CAUGHT_BY.items()}
+EVERY = [(fault, check) for fault, checks in CAUGHT_BY.items() for check in checks]
+
+
+def test_every_fault_has_a_check():
+    assert set(CAUGHT_BY) == set(BY_NAME)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_fault_is_caught(name):
+    assert caught(BY_NAME[name], CHECK[FIRST[name]], range(1)) == 1
+
+
+@pytest.mark.parametrize("name", sorted(set(FIRST.values())))
+def test_a_library_without_faults_passes(name):
+    assert caught(UNBROKEN, CHECK[name], range(1)) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "check"), EVERY)
+def test_the_fault_is_caught_in_nineteen_of_twenty_attempts(name, check):
+    assert caught(BY_NAME[name], CHECK[check], range(100, 120)) >= 0.95
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CHECK)
+def test_a_library_without_faults_passes_twenty_times(name):
+    """One of all these attempts is wrong with probability at most 3e-4."""
+    assert caught(UNBROKEN, CHECK[name], range(100, 120)) == 0
