@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from private_mcmc import Ball, Binary, Box, PrivateULA, Rows, Target
-from private_mcmc.audit import Pair, audit, chain_mechanism
-from private_mcmc.audit.zoo import line, logistic, mean
+from private_mcmc.auditing import Pair, audit, chain_mechanism
+from tests.soundness.sweep.zoo import line, logistic, mean
 
 CHAINS, STEPS, ROWS, DIM = 10_000, 1_000, 1_000, 10
 

@@ -16,8 +16,8 @@ import numpy as np
 from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians
 
 import private_mcmc as pmc
-from private_mcmc.kernels.batches import BatchDraw, batch_sum
-from private_mcmc.kernels.gradient import AffineRows, ClippedGradient
+from private_mcmc.kernels.gradient.clipped import AffineRows, ClippedGradient
+from private_mcmc.kernels.randomness.batches import BatchDraw, batch_sum
 
 
 def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
@@ -127,9 +127,9 @@ def peak_memory(n: int, p: int) -> float:
 def _measure_peak(n: int, p: int) -> float:
     from kernels_problems import network
 
-    from private_mcmc.kernels.gradient import clipped_gradient
+    from private_mcmc.kernels.gradient.clipped import clipped_gradient
     from private_mcmc.kernels.whitening import whitening
-    from private_mcmc.modeling import read
+    from private_mcmc.model import read
 
     jax.config.update("jax_enable_x64", True)
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=p), y=pmc.Binary())

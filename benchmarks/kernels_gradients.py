@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_of
 
 import private_mcmc as pmc
-from private_mcmc.kernels import gradient_affine
-from private_mcmc.kernels.gradient import AffineBlocks, clipped_gradient
+from private_mcmc.kernels.gradient import affine as gradient_affine
+from private_mcmc.kernels.gradient.clipped import AffineBlocks, clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 
 

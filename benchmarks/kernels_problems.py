@@ -17,8 +17,8 @@ from numpyro.infer.util import potential_energy
 
 import private_mcmc as pmc
 from private_mcmc.kernels import StepKeys, langevin_program
-from private_mcmc.kernels.chacha import CHACHA20
-from private_mcmc.modeling import RowModel, read
+from private_mcmc.kernels.randomness.chacha import CHACHA20
+from private_mcmc.model import RowModel, read
 
 Timed = Callable[[], Any]
 CLIP = 0.4

@@ -29,7 +29,8 @@ from benchmarks.peers.ours import Rehearsed
 from benchmarks.utility import DELTA
 from benchmarks.utility_metrics import Summary, score, summarise
 from benchmarks.utility_reference import Reference, reference
-from private_mcmc.plan import affine, reach
+from private_mcmc.planning import affine
+from private_mcmc.planning import row_influence as reach
 
 FACTORS = (0.5, 0.7, 1.4, 2.0)
 # What a target ratio of at most this asks of the planner.

@@ -19,12 +19,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from private_mcmc.accounting import gdp, moduli, shifts
-from private_mcmc.accounting.curves import Curve, Gaussian
-from private_mcmc.accounting.last_state import last_state, path
-from private_mcmc.accounting.modulus import Affine
-from private_mcmc.accounting.papers import bfg, bjrd
-from private_mcmc.accounting.sampled import SampledChain, plain, tightest
+from benchmarks.papers.bounds import bfg, bjrd
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.curves.curve import Curve, Gaussian
+from private_mcmc.accounting.langevin import shifts
+from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin.last_state import last_state, path
+from private_mcmc.accounting.langevin.modulus_shapes import Affine
+from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, tightest
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 

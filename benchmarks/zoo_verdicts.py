@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from private_mcmc.errors import UnsupportedModel
-from private_mcmc.models import ZOO, Entry
 from private_mcmc.preflight import preflight
 from private_mcmc.report import number
+from tests.zoo import ZOO, Entry
 
 
 def examine(entry: Entry) -> tuple[str, str, float]:

@@ -1,16 +1,50 @@
-"""Ready NumPyro models: each with its row domain, what preflight says of it, and numbers that say so."""
+"""NumPyro models to copy: each with the domain of its rows and a paragraph on what makes it private.
 
-from private_mcmc.models.bounded import ENTRIES as _BOUNDED
-from private_mcmc.models.categories import ENTRIES as _CATEGORIES
-from private_mcmc.models.counts import ENTRIES as _COUNTS
-from private_mcmc.models.entry import Entry as Entry
-from private_mcmc.models.entry import Pair as Pair
-from private_mcmc.models.grouped import ENTRIES as _GROUPED
-from private_mcmc.models.linear import ENTRIES as _LINEAR
-from private_mcmc.models.logistic import ENTRIES as _LOGISTIC
-from private_mcmc.models.positive import ENTRIES as _POSITIVE
-from private_mcmc.models.refused import ENTRIES as _REFUSED
-from private_mcmc.models.structured import ENTRIES as _STRUCTURED
+``from private_mcmc.models import logistic, logistic_rows``
+"""
 
-_READ = (*_LOGISTIC, *_LINEAR, *_COUNTS, *_CATEGORIES, *_POSITIVE, *_BOUNDED, *_GROUPED, *_STRUCTURED)
-ZOO = (*_READ, *_REFUSED)
+from private_mcmc.models.categories import ordinal, ordinal_rows, softmax, softmax_rows
+from private_mcmc.models.curves import network, network_rows, spline, spline_rows
+from private_mcmc.models.groups import groups, groups_rows, item_response, item_response_rows
+from private_mcmc.models.proportions import ab_test, ab_test_rows, bounded_mean, bounded_mean_rows, mixture
+from private_mcmc.models.regression import (
+    counts_rows,
+    linear,
+    linear_rows,
+    logistic,
+    logistic_rows,
+    negative_binomial,
+    poisson,
+    robust,
+)
+from private_mcmc.models.survival import survival, survival_rows
+
+__all__ = [
+    "ab_test",
+    "ab_test_rows",
+    "bounded_mean",
+    "bounded_mean_rows",
+    "counts_rows",
+    "groups",
+    "groups_rows",
+    "item_response",
+    "item_response_rows",
+    "linear",
+    "linear_rows",
+    "logistic",
+    "logistic_rows",
+    "mixture",
+    "negative_binomial",
+    "network",
+    "network_rows",
+    "ordinal",
+    "ordinal_rows",
+    "poisson",
+    "robust",
+    "softmax",
+    "softmax_rows",
+    "spline",
+    "spline_rows",
+    "survival",
+    "survival_rows",
+]

@@ -1,304 +1,40 @@
-"""Categories and binary outcomes: softmax, ordered, probit, and the conjugate families."""
+"""Outcomes with several categories, unordered and ordered."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.special import ndtr
-from scipy.special import log_ndtr
 
-from private_mcmc.modeling import Ball, Binary, Categories, Rows
-from private_mcmc.models.entry import Array, Entry, Pair, log_sigmoid, normal
-from private_mcmc.target import Target
-
-CLASSES = Rows(X=Ball(1.0, dim=2), y=Categories(3))
-OUTCOMES = Rows(X=Ball(1.0, dim=2), y=Binary())
-COINS = Rows(y=Binary())
-TARGET = Target(1.0, 1e-6)
-CUTS = jnp.array([-1.0, 1.0])
+from private_mcmc.domains import Ball, Categories, Rows
 
 
-def softmax(X: Any, y: Any = None, sd: float = 1.0) -> None:
-    """Three classes, one weight vector each."""
-    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1], 3]).to_event(2))
+def softmax_rows(dim: int, classes: int, radius: float = 1.0) -> Rows:
+    """``dim`` covariates of norm at most ``radius``, and one of ``classes`` categories."""
+    return Rows(X=Ball(radius, dim=dim), y=Categories(classes))
+
+
+def softmax(X: jax.Array, y: jax.Array | None = None, classes: int = 3, sd: float = 1.0) -> None:
+    """Multinomial regression: ``P(y_i = k) ∝ e^{x_i·W_k}``, one weight vector a class, ``W ~ N(0, sd²I)``.
+
+    One row's gradient is at most ``√2·radius`` and the potential is strongly convex.
+    """
+    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1], classes]).to_event(2))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Categorical(logits=X @ w), obs=y)
 
 
-def softmax_probs(X: Any, y: Any = None, sd: float = 1.0) -> None:
-    """The same through probabilities."""
-    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1], 3]).to_event(2))
+def ordinal_rows(dim: int, classes: int = 3, radius: float = 1.0) -> Rows:
+    """As :func:`softmax_rows`; the categories are numbered in their order."""
+    return softmax_rows(dim, classes, radius)
+
+
+def ordinal(X: jax.Array, y: jax.Array | None = None, sd: float = 1.0) -> None:
+    """Ordered categories: a latent ``x_i·w`` with logistic error, cut at −1 and 1.
+
+    Cut points are known here, which bounds one row's gradient and keeps the potential convex.
+    """
+    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Categorical(probs=jax.nn.softmax(X @ w, axis=-1)), obs=y)
-
-
-def ordered(X: Any, y: Any = None) -> None:
-    """Three ordered classes with known cut points."""
-    w = numpyro.sample("w", dist.Normal(0, 0.1).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.OrderedLogistic(X @ w, CUTS), obs=y)
-
-
-def probit(X: Any, y: Any = None) -> None:
-    """A probit link: convex, but its score grows with the predictor."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=ndtr(X @ w)), obs=y)
-
-
-def coin(y: Any = None, a: float = 1.0, b: float = 1.0) -> None:
-    """One probability under a Beta prior: conjugate."""
-    p = numpyro.sample("p", dist.Beta(a, b))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
-
-
-def die(y: Any = None, alpha: float = 1.0) -> None:
-    """Probabilities of three categories under a Dirichlet prior: conjugate."""
-    p = numpyro.sample("p", dist.Dirichlet(alpha * jnp.ones(3)))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Categorical(probs=p), obs=y)
-
-
-def randomised_response(y: Any = None) -> None:
-    """Every answer is random with probability one half: likelihoods between 1/4 and 3/4."""
-    p = numpyro.sample("p", dist.Beta(1.0, 1.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=0.25 + 0.5 * p), obs=y)
-
-
-def bounded_coin(y: Any = None) -> None:
-    """A probability between 0.4 and 0.6."""
-    p = numpyro.sample("p", dist.Uniform(0.4, 0.6))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
-
-
-def _beta_pair(a: float, b: float, n: int, low: float, high: float) -> Pair:
-    """The log odds; all outcomes 0 but one, which is 1 or 0."""
-    return Pair(
-        "outcomes 0, and one of 1 or 0",
-        lambda t: (a + 1) * log_sigmoid(t) + (b + n - 1) * log_sigmoid(-t),
-        lambda t: a * log_sigmoid(t) + (b + n) * log_sigmoid(-t),
-        low,
-        high,
-    )
-
-
-def _two_classes(sd: float, temper: float) -> Pair:
-    """``t = w_0 − w_1`` of the first feature, the third class's weight integrated out by a fixed rule."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    spread = sd * np.sqrt(1.5)
-
-    def law(sign: float) -> Any:
-        def log_density(t: Array) -> Array:
-            # u = w_2 − (w_0 + w_1)/2 has sd √1.5·sd and is independent of t = w_0 − w_1.
-            u = spread * nodes[:, None]
-            total = np.logaddexp(np.logaddexp(t / 2, -t / 2)[None, :], u)
-            inner = temper * (sign * t[None, :] / 2 - total)
-            peak = inner.max(axis=0)
-            mixed: Array = peak + np.log(weights @ np.exp(inner - peak))
-            return normal(t, sd * np.sqrt(2)) + mixed
-
-        return log_density
-
-    return Pair(
-        "rows without features, one with first feature 1 and class 0 or 1",
-        law(1.0),
-        law(-1.0),
-        -17 * sd,
-        17 * sd,
-    )
-
-
-def _ordered_pair() -> Pair:
-    def low(t: Array) -> Array:
-        return normal(t, 0.1) + log_sigmoid(-1 - t)
-
-    def high(t: Array) -> Array:
-        return normal(t, 0.1) + log_sigmoid(t - 1)
-
-    return Pair("rows without features, and one with first feature 1 and class 0 or 2", low, high, -1.2, 1.2)
-
-
-def _probit_pair(clip: float | None) -> Pair:
-    def loss(t: Array) -> Array:
-        """``−log Φ(t)``; its slope ``−φ/Φ`` clipped at ``−clip``."""
-        plain: Array = -log_ndtr(t)
-        if clip is None:
-            return plain
-        # Where φ/Φ equals the clip, by bisection: the ratio falls with t.
-        low, high = -50.0, 50.0
-        for _ in range(200):
-            middle = (low + high) / 2
-            ratio = np.exp(-(middle**2) / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(middle))
-            low, high = (middle, high) if ratio > clip else (low, middle)
-        inner = np.maximum(t, low)
-        huber: Array = -log_ndtr(inner) - clip * (t - inner)
-        return huber
-
-    return Pair(
-        "rows without features, and one with first feature 1 and outcome 1 or 0",
-        lambda t: normal(t, 1.0) - loss(t),
-        lambda t: normal(t, 1.0) - loss(-t),
-        -12.0,
-        12.0,
-    )
-
-
-def _answers(t: Array, ones: float, zeros: float) -> Array:
-    p = np.exp(log_sigmoid(t))
-    return ones * np.log(0.25 + 0.5 * p) + zeros * np.log(0.75 - 0.5 * p)
-
-
-def _bounded(t: Array, ones: float, zeros: float) -> Array:
-    p = 0.4 + 0.2 * np.exp(log_sigmoid(t))
-    return ones * np.log(p) + zeros * np.log1p(-p)
-
-
-_SOFTMAX: dict[str, Any] = {
-    "n": 500,
-    "target": TARGET,
-    "verdict": "private",
-    "why": "convex rows of gradient at most √2·0.07 under a prior of precision 1: 0.198-GDP",
-    "witness": _two_classes(1.0, 0.07),
-    "temper": 0.07,
-}
-
-ENTRIES = (
-    Entry("softmax_tempered", softmax, CLASSES, **_SOFTMAX),
-    Entry("softmax_probs", softmax_probs, CLASSES, **_SOFTMAX, same_as="softmax_tempered"),
-    Entry(
-        "softmax",
-        softmax,
-        CLASSES,
-        500,
-        TARGET,
-        "not private",
-        "one row's class moves the weights of prior sd 3 by their whole scale",
-        _two_classes(3.0, 1.0),
-        model_args={"sd": 3.0},
-    ),
-    Entry(
-        "ordered",
-        ordered,
-        CLASSES,
-        500,
-        TARGET,
-        "private",
-        "convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP",
-        _ordered_pair(),
-    ),
-    Entry(
-        "probit",
-        probit,
-        OUTCOMES,
-        500,
-        TARGET,
-        "not private",
-        "the probit score grows with the predictor",
-        _probit_pair(None),
-    ),
-    Entry(
-        "probit_clipped",
-        probit,
-        OUTCOMES,
-        500,
-        TARGET,
-        "private",
-        "clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP",
-        _probit_pair(0.1),
-        clip=0.1,
-    ),
-    Entry(
-        "coin_uniform",
-        coin,
-        COINS,
-        100,
-        Target(0.5, 1e-3),
-        "not private",
-        "among 99 zeros a single one shows under a uniform prior",
-        _beta_pair(1.0, 1.0, 100, -45.0, 5.0),
-    ),
-    Entry(
-        "coin_strong_prior",
-        coin,
-        COINS,
-        100,
-        Target(0.5, 1e-6),
-        "private",
-        "a Beta(200, 200) prior hides one outcome: the exact divergence is small",
-        _beta_pair(200.0, 200.0, 100, -2.0, 1.5),
-        model_args={"a": 200.0, "b": 200.0},
-    ),
-    Entry(
-        "die_strong_prior",
-        die,
-        Rows(y=Categories(3)),
-        100,
-        TARGET,
-        "private",
-        "a Dirichlet(200, 200, 200) prior hides one outcome: the exact divergence is small",
-        Pair(
-            "all outcomes in the third category, and one in the first or the second",
-            lambda t: 201 * log_sigmoid(t) + 200 * log_sigmoid(-t),
-            lambda t: 200 * log_sigmoid(t) + 201 * log_sigmoid(-t),
-            -1.5,
-            1.5,
-        ),
-        model_args={"alpha": 200.0},
-    ),
-    Entry(
-        "die_uniform",
-        die,
-        Rows(y=Categories(3)),
-        100,
-        TARGET,
-        "not private",
-        "an outcome in one of two otherwise empty categories shows",
-        Pair(
-            "all outcomes in the third category, and one in the first or the second",
-            lambda t: 2 * log_sigmoid(t) + log_sigmoid(-t),
-            lambda t: log_sigmoid(t) + 2 * log_sigmoid(-t),
-            -45.0,
-            45.0,
-        ),
-    ),
-    Entry(
-        "randomised_response",
-        randomised_response,
-        COINS,
-        1000,
-        Target(2.2, 0.0),
-        "private",
-        "no likelihood ratio exceeds 3, so ε = 2 log 3 without any δ",
-        Pair(
-            "outcomes 0, and one of 1 or 0",
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _answers(t, 1.0, 999.0),
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _answers(t, 0.0, 1000.0),
-            -45.0,
-            20.0,
-        ),
-    ),
-    Entry(
-        "bounded_coin",
-        bounded_coin,
-        COINS,
-        1000,
-        Target(0.9, 0.0),
-        "private",
-        "no likelihood ratio exceeds 1.5, so ε = 2 log 1.5 without any δ",
-        Pair(
-            "outcomes 0, and one of 1 or 0",
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _bounded(t, 1.0, 999.0),
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _bounded(t, 0.0, 1000.0),
-            -45.0,
-            20.0,
-        ),
-    ),
-)
+        numpyro.sample("y", dist.OrderedLogistic(X @ w, jnp.array([-1.0, 1.0])), obs=y)

@@ -1,6 +1,7 @@
 from . import accounting
 from .accounting import Statement
-from .audit import Mechanism, Pair, audit, audit_one_run, refutation_pair
+from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
+from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .errors import (
     BudgetExceeded,
     DataSchemaError,
@@ -17,8 +18,7 @@ from .errors import (
 )
 from .inference import Checkpoint, PrivateMCMC
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
-from .modeling import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
-from .plan import Plan, plan
+from .planning import Plan, plan
 from .preflight import PreflightReport, preflight
 from .release import (
     Expectations,

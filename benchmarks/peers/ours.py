@@ -9,10 +9,10 @@ import numpy as np
 from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs
 from private_mcmc import NotPrivate, NotYetSupported, PrivateMCMC, Target, plan
-from private_mcmc.accounting import gdp
-from private_mcmc.modeling import read
-from private_mcmc.plan.affine import affine_policy
-from private_mcmc.plan.affine_pilot import rehearse
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.model import read
+from private_mcmc.planning.affine import affine_policy
+from private_mcmc.planning.simulate_affine import rehearse
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from private_mcmc.accounting.curves import Curve, Gaussian
-from private_mcmc.accounting.serial import curve_from_dict, plain, taken, unplain
+from private_mcmc.accounting.curves.curve import Curve, Gaussian
+from private_mcmc.accounting.curves.serial import curve_from_dict, plain, taken, unplain
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -124,7 +124,7 @@ class Statement:
 
     def verify(self) -> bool:
         """Recompute the curves from the constants by independent code, starting from the JSON."""
-        from private_mcmc.accounting.verify import verify
+        from private_mcmc.accounting.recompute.verify import verify
 
         return bool(verify(self.to_dict()))
 

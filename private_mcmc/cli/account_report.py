@@ -45,7 +45,7 @@ def report(statement: Statement, delta: float | None, epsilon: float | None, as_
 
 def _gdp(statement: Statement, epsilon: float, delta: float) -> float | None:
     """``m`` where the numbers reported are those of ``m``-GDP; ``None`` where another curve is smaller."""
-    from private_mcmc.accounting import gdp
+    from private_mcmc.accounting.curves import gdp
 
     m = statement.gdp
     if m is None or not gdp.delta(m, epsilon) <= delta * (1 + 1e-9):

@@ -20,12 +20,12 @@ from private_mcmc.accounting import Statement
 from private_mcmc.cli.demo_report import DemoResults, demo_report
 from private_mcmc.cli.reference import nuts_reference
 from private_mcmc.data import ADULT_COLUMNS, load_adult
+from private_mcmc.domains import Ball, Binary, Real, Rows
 from private_mcmc.errors import NotPrivate
 from private_mcmc.files import check_writable
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.modeling import Ball, Binary, Real, Rows
-from private_mcmc.plan import plan
+from private_mcmc.planning import plan
 from private_mcmc.preflight import PreflightReport, preflight
 from private_mcmc.release import Expectations, ReleasedExpectations
 from private_mcmc.target import Target

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.papers.experiments.commands import batch_size, hf, noise
 from private_mcmc.cli.account_chain import released_states
-from private_mcmc.cli.audit_experiments import batch_size, hf, noise
 from private_mcmc.cli.audit_finish import finish
 from private_mcmc.cli.declared import (
     AdjacencyOption,
@@ -58,7 +58,7 @@ def run(
 
     Exit code: 0 sound, 1 claim refuted, 3 error.
     """
-    from private_mcmc.audit import audit
+    from private_mcmc.auditing import audit
     from private_mcmc.kernels import PrivateULA
 
     found = audit(
@@ -90,9 +90,9 @@ def sweep(
 
     Exit code: 0 sound, 1 a claim was refuted, 3 error.
     """
-    from private_mcmc.audit.settings import settings
-    from private_mcmc.audit.sweep import sweep as run_sweep
     from private_mcmc.inference.progress import progress
+    from tests.soundness.sweep.settings import settings
+    from tests.soundness.sweep.sweep import sweep as run_sweep
 
     chosen = list(settings())[:: max(every, 1)]
     done = 0

@@ -10,7 +10,7 @@ import typer
 from private_mcmc.files import check_writable
 
 if TYPE_CHECKING:
-    from private_mcmc.modeling import Rows
+    from private_mcmc.domains import Rows
 
 ModelArgument = Annotated[str, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION")]
 RowsOption = Annotated[Path, typer.Option("--rows", help="TOML file: a domain for every column of a row")]
@@ -36,6 +36,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 def read_rows(path: Path) -> Rows:
     """The row domains of a TOML file."""
-    from private_mcmc.modeling import Rows
+    from private_mcmc.domains import Rows
 
     return Rows.from_toml(path)

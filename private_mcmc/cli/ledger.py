@@ -67,7 +67,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Every charge: when, what for, how much, how it ended."""
-    from private_mcmc.release.ledger_report import record
+    from private_mcmc.release.ledger.report import record
 
     with _errors(as_json):
         ledger = _opened(path, key)

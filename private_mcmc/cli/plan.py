@@ -23,7 +23,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
-    from private_mcmc.plan import Plan
+    from private_mcmc.planning import Plan
 
 
 def plan(
@@ -42,7 +42,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
-    from private_mcmc.plan import plan as make
+    from private_mcmc.planning import plan as make
 
     target = Target(epsilon, delta, check_adjacency(adjacency))
     if guarantee not in ("posterior", "run"):

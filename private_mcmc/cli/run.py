@@ -62,7 +62,7 @@ def run(
     """Run a planned private path on a CSV file and save what was released (guarantee='run')."""
     from private_mcmc.cli.table import Missing, read_columns
     from private_mcmc.inference import PrivateMCMC
-    from private_mcmc.plan import plan
+    from private_mcmc.planning import plan
     from private_mcmc.release import Ledger
 
     target = Target(epsilon, delta, check_adjacency(adjacency))

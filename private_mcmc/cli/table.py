@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc.domains import Rows
+from private_mcmc.domains.presence import PRESENT, blank
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.modeling import Rows
-from private_mcmc.modeling.presence import PRESENT, blank
 
 _NO_NUMBER = math.nan
 

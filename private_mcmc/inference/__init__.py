@@ -1,6 +1,6 @@
 """The driver: preflight decides, the ledger is charged, the chain runs, and only releases come out."""
 
 from private_mcmc.inference.checkpoint import Checkpoint
-from private_mcmc.inference.mcmc import PrivateMCMC
+from private_mcmc.inference.driver import PrivateMCMC
 
 __all__ = ["Checkpoint", "PrivateMCMC"]

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from jax.sharding import NamedSharding, PartitionSpec
 
+from private_mcmc.domains import Rows
+from private_mcmc.domains.host_columns import on_host
+from private_mcmc.domains.numeric import numeric_column
+from private_mcmc.domains.presence import PRESENT, blank, holds_person
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.kernels.devices import ONE_DEVICE, Layout
-from private_mcmc.modeling import Rows
-from private_mcmc.modeling.host import on_host
-from private_mcmc.modeling.numeric import numeric_column
-from private_mcmc.modeling.presence import PRESENT, blank, holds_person
+from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 

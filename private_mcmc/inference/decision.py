@@ -12,11 +12,12 @@ import jax
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
+from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
-from private_mcmc.kernels.devices import ONE_DEVICE, Layout
-from private_mcmc.kernels.streaming import StreamedRunner, streamed_runner
-from private_mcmc.modeling import RowModel, Rows, read
+from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.placement.streaming import StreamedRunner, streamed_runner
+from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test

@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.domains import Rows
+from private_mcmc.domains.host_columns import HostColumn
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Constrain, Decision, Declaration
@@ -32,11 +34,10 @@ from private_mcmc.kernels import (
     public_key,
 )
 from private_mcmc.kernels.chain import ChainOutput
-from private_mcmc.kernels.clipping import widened
+from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.kernels.whitening import whitening
-from private_mcmc.modeling import RowModel, Rows
-from private_mcmc.modeling.host import HostColumn
-from private_mcmc.plan import Conclusion, History
+from private_mcmc.model import RowModel
+from private_mcmc.planning import Conclusion, History
 from private_mcmc.release import (
     Curator,
     ReleasedExpectations,

@@ -28,8 +28,8 @@ from private_mcmc.inference.execute import (
     trial_streams,
 )
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
-from private_mcmc.modeling import RowModel
-from private_mcmc.plan import Bought, CountsStage, History, MomentsStage, PathStage, Plan, Stage
+from private_mcmc.model import RowModel
+from private_mcmc.planning import Bought, CountsStage, History, MomentsStage, PathStage, Plan, Stage
 from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_grid
 from private_mcmc.schedule import Schedule
 

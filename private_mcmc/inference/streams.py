@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from private_mcmc.domains.host_columns import HostColumn, host_column, on_host
+from private_mcmc.domains.presence import PRESENT
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.devices import Layout
-from private_mcmc.kernels.streaming import Blocks
-from private_mcmc.modeling.host import HostColumn, host_column, on_host
-from private_mcmc.modeling.presence import PRESENT
+from private_mcmc.kernels.placement.devices import Layout
+from private_mcmc.kernels.placement.streaming import Blocks
 
 _BLOCK_BYTES = 2**26
 

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.mcmc import MCMCKernel
 
+from private_mcmc.domains import Binary, Domain, Real, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.by_site import BySite
-from private_mcmc.kernels.langevin import LangevinProgram, langevin_program
-from private_mcmc.modeling import Binary, Domain, Real, RowModel, Rows, Site, read
+from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.step import LangevinProgram, langevin_program
+from private_mcmc.model import RowModel, Site, read
 from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage
 from private_mcmc.target import Adjacency
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.modeling import Site
+from private_mcmc.model import Site
 from private_mcmc.schedule import Matrix
 
 

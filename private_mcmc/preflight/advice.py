@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from private_mcmc.accounting import Statement, gdp, row_sensitivity
-from private_mcmc.modeling import RowModel
-from private_mcmc.preflight.certificates import meets
-from private_mcmc.preflight.constants import Constants
-from private_mcmc.preflight.curvature import times
+from private_mcmc.accounting import Statement, row_sensitivity
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.model import RowModel
+from private_mcmc.preflight.certify.certificates import meets
+from private_mcmc.preflight.certify.constants import Constants
 from private_mcmc.preflight.records import Advice
-from private_mcmc.preflight.tighter import shrunk
+from private_mcmc.preflight.schedule_constants import times
+from private_mcmc.preflight.tighter_domains import shrunk
 from private_mcmc.report import number
 from private_mcmc.target import Target
 

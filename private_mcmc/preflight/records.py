@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from private_mcmc.accounting import Statement
-from private_mcmc.preflight.pairs import DataSet
+from private_mcmc.preflight.refute.pairs import DataSet
 
 VerdictWord = Literal["private", "not private", "unknown"]
 

@@ -9,20 +9,20 @@ from private_mcmc.release.curvature import (
     ReleasedCurvature,
     plan_curvature_test,
 )
-from private_mcmc.release.expectations import Expectations
-from private_mcmc.release.expectations_plan import ExpectationsPlan, plan_expectations
+from private_mcmc.release.expectations.declared import Expectations
+from private_mcmc.release.expectations.priced import ExpectationsPlan, plan_expectations
+from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan
+from private_mcmc.release.expectations.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.expectations.variance import mean_and_square, variance
 from private_mcmc.release.grid import StateGrid, state_grid
-from private_mcmc.release.ledger import Ledger
-from private_mcmc.release.ledger_filter import Filter
-from private_mcmc.release.ledger_state import Balance, Reservation
+from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger.ledger import Ledger
+from private_mcmc.release.ledger.state import Balance, Reservation
 from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
 from private_mcmc.release.propose_test_sample import ProposeTestSample
-from private_mcmc.release.quantile import Quantile, QuantilePlan
-from private_mcmc.release.released import ReleasedStates
-from private_mcmc.release.released_expectations import ReleasedExpectations, ReleasedValue
-from private_mcmc.release.variance import mean_and_square, variance
+from private_mcmc.release.released_states import ReleasedStates
 
 __all__ = [
     "Balance",

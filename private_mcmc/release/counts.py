@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.domains.numeric import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.modeling.numeric import numeric_column
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.target import Adjacency, check_adjacency
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.modeling import Rows
-from private_mcmc.modeling.presence import PRESENT, holds_person
+from private_mcmc.domains import Rows
+from private_mcmc.domains.presence import PRESENT, holds_person
 from private_mcmc.release.curator import Curator
 from private_mcmc.release.noise import FloatArray
 

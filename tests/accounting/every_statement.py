@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
-from private_mcmc.accounting.conjugate_mean import posterior_normal_mean
-from private_mcmc.accounting.conjugate_normal import posterior_normal_regression
-from private_mcmc.accounting.posterior_conjugate import (
+from private_mcmc.accounting.posterior.conjugate_statements import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
+from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
+from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
 from private_mcmc.schedule import Batch, Schedule
 
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")

@@ -12,8 +12,8 @@ from scipy.integrate import quad_vec
 from scipy.linalg import expm
 from scipy.special import ndtr
 
-from private_mcmc.accounting import anisotropic
-from private_mcmc.accounting.papers import bkpp
+from benchmarks.papers import anisotropic
+from benchmarks.papers.bounds import bkpp
 from private_mcmc.errors import DeclarationError
 
 

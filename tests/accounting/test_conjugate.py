@@ -14,17 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from private_mcmc.accounting import Statement, conjugate, gdp
-from private_mcmc.accounting.conjugate_normal import (
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.posterior import conjugate
+from private_mcmc.accounting.posterior.conjugate_statements import (
+    posterior_beta_binomial,
+    posterior_dirichlet_categorical,
+    posterior_gamma_poisson,
+)
+from private_mcmc.accounting.posterior.normal_regression import (
     extremes,
     normal_regression,
     posterior_normal_regression,
     scale_divergence,
-)
-from private_mcmc.accounting.posterior_conjugate import (
-    posterior_beta_binomial,
-    posterior_dirichlet_categorical,
-    posterior_gamma_poisson,
 )
 from private_mcmc.errors import DeclarationError
 

@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from private_mcmc.accounting import Statement, conjugate_presence
-from private_mcmc.accounting.conjugate_mean import NormalMean, gaussian_pair, posterior_normal_mean
-from private_mcmc.accounting.posterior_conjugate import (
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting.posterior import conjugate_presence
+from private_mcmc.accounting.posterior.conjugate_statements import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
+from private_mcmc.accounting.posterior.normal_mean import NormalMean, gaussian_pair, posterior_normal_mean
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = st.floats(0.01, 2.0)

@@ -6,9 +6,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from private_mcmc.accounting import conjugate_presence
-from private_mcmc.accounting.conjugate import beta_pair, gamma_pair
-from private_mcmc.accounting.posterior_conjugate import (
+from private_mcmc.accounting.posterior import conjugate_presence
+from private_mcmc.accounting.posterior.conjugate import beta_pair, gamma_pair
+from private_mcmc.accounting.posterior.conjugate_statements import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,

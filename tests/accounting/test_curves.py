@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from private_mcmc.accounting import gdp, rdp
-from private_mcmc.accounting.curves import Concentrated, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.product import Product, combine
+from private_mcmc.accounting.curves import gdp, rdp
+from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.curves.product import Product, combine
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = (0.0, 0.1, 0.4, 0.9, 1.5, 3.0)

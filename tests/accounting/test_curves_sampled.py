@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from private_mcmc.accounting import gdp, mixtures, rdp
-from private_mcmc.accounting.curves import Concentrated, Gaussian, Pure
-from private_mcmc.accounting.product import combine
-from private_mcmc.accounting.sampled_pairs import Sampled
-from private_mcmc.accounting.truncated import Truncated
+from private_mcmc.accounting.curves import gdp, mixtures, rdp
+from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Pure
+from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.sampled_pairs import Sampled
+from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.errors import DeclarationError
 
 TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import DeclarationError
 
 CASES = json.loads((Path(__file__).parent.parent / "cases" / "gdp.json").read_text())

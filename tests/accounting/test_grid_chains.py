@@ -10,10 +10,11 @@ import pytest
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
-from private_mcmc.accounting import gdp, moduli
-from private_mcmc.accounting.last_state import declared_states, last_state
-from private_mcmc.accounting.modulus import Affine, Root
-from private_mcmc.accounting.sampled import SampledChain, plain, split, tightest
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin.last_state import declared_states, last_state
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Root
+from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, split, tightest
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 CELL = GRID[1] - GRID[0]

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchmarks.papers.mean_loss import MeanForm, to_mean, to_sum
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.mean_loss import MeanForm, to_mean, to_sum
-from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, rounding_box
+from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, rounding_box
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Batch, Schedule
 

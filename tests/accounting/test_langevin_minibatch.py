@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting import gdp
-from private_mcmc.accounting.sampled_pairs import Sampled
-from private_mcmc.accounting.steps import period
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.curves.sampled_pairs import Sampled
+from private_mcmc.accounting.langevin.steps import period
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Batch, Schedule
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import mixing, moduli, shifts
+from benchmarks.papers import mixing
+from private_mcmc.accounting.langevin import shifts
+from private_mcmc.accounting.langevin import step_moduli as moduli
 from private_mcmc.errors import DeclarationError
 
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import moduli, noise_metric
-from private_mcmc.accounting.last_state import last_state
-from private_mcmc.accounting.modulus import Affine, Minimum, Point
+from benchmarks.papers import noise_metric
+from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin.last_state import last_state
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point
 from private_mcmc.errors import DeclarationError
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())

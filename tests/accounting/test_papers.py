@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import gdp, moduli
-from private_mcmc.accounting.last_state import last_state, path
-from private_mcmc.accounting.papers import Printed, bfg, bjrd, hf
+from benchmarks.papers.bounds import Printed, bfg, bjrd, hf
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.errors import DeclarationError
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())

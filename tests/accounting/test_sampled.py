@@ -6,9 +6,15 @@ import math
 
 import pytest
 
-from private_mcmc.accounting.modulus import Affine, Minimum, Root
-from private_mcmc.accounting.papers import bfg
-from private_mcmc.accounting.sampled import SampledChain, plain, proposals, split, tightest
+from benchmarks.papers.bounds import bfg
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Root
+from private_mcmc.accounting.langevin.poisson_last_state import (
+    SampledChain,
+    plain,
+    proposals,
+    split,
+    tightest,
+)
 from private_mcmc.errors import DeclarationError
 
 CHAIN = {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting.modulus import Affine, Minimum, Point, Root, per_step, saddle
-from private_mcmc.accounting.shifts import certify
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point, Root, per_step, saddle
+from private_mcmc.accounting.langevin.shifts import certify
 from private_mcmc.errors import DeclarationError
 
 PHI = Affine(0.1, 0.2)

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import gdp, shifts
-from private_mcmc.accounting.last_state import declared_states, last_state, path
-from private_mcmc.accounting.modulus import Affine, Root
-from private_mcmc.accounting.papers import bfg
+from benchmarks.papers.bounds import bfg
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.langevin import shifts
+from private_mcmc.accounting.langevin.last_state import declared_states, last_state, path
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Root
 from private_mcmc.errors import DeclarationError
 
 CASES = Path(__file__).parent.parent / "cases"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import shifts
-from private_mcmc.accounting.last_state import last_state
-from private_mcmc.accounting.modulus import Affine, Minimum, Root, saddle
-from private_mcmc.accounting.shift_optimiser import affine_shifts, optimise
-from private_mcmc.accounting.shifts import certify
+from private_mcmc.accounting.langevin import shifts
+from private_mcmc.accounting.langevin.last_state import last_state
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Root, saddle
+from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, optimise
+from private_mcmc.accounting.langevin.shifts import certify
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())
 

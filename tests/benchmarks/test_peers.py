@@ -20,7 +20,7 @@ from benchmarks.peers.output_perturbation import OutputPerturbation
 from benchmarks.utility_metrics import score
 from benchmarks.utility_reference import Reference, reference
 from private_mcmc import Counts
-from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import gdp
 
 ENVIRONMENTS = Path("build/peers")
 PLENTY = Budget(1e4, 1e-6)

@@ -1,11 +1,13 @@
 import pytest
 
 from benchmarks.planner_grid import SETTINGS, Setting
-from private_mcmc.accounting import gdp
-from private_mcmc.modeling import Ball, Binary, Rows, read
-from private_mcmc.plan import affine, reach
-from private_mcmc.plan.affine_pilot import make_up, rehearse
-from private_mcmc.plan.stages import PathStage
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.domains import Ball, Binary, Rows
+from private_mcmc.model import read
+from private_mcmc.planning import affine
+from private_mcmc.planning import row_influence as reach
+from private_mcmc.planning.simulate_affine import make_up, rehearse
+from private_mcmc.planning.stages import PathStage
 from tests.examples_of_models import logistic
 
 

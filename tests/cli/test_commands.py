@@ -8,7 +8,7 @@ import pytest
 from private_mcmc import Statement
 from private_mcmc.cli.main import COMMANDS, main
 from private_mcmc.cli.table import read_columns
-from private_mcmc.modeling import Rows
+from private_mcmc.domains import Rows
 
 MODEL = """
 import numpyro, numpyro.distributions as dist

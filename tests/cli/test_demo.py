@@ -4,7 +4,7 @@ import numpy as np
 from rich.console import Console
 
 from private_mcmc import preflight
-from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.cli.adult_demo import ROWS, AdultDemo, model
 from private_mcmc.data import load_adult
 from private_mcmc.target import Target

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc.audit.experiments.images import read_idx
-from private_mcmc.audit.experiments.store import ChunkStore
+from benchmarks.papers.experiments.images import read_idx
+from benchmarks.papers.experiments.store import ChunkStore
 from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.cli.table import Missing, read_columns
+from private_mcmc.domains import Ball, Binary, Rows, domain_from_dict
 from private_mcmc.errors import LedgerError, PrivateMCMCError
-from private_mcmc.modeling import Ball, Binary, Rows, domain_from_dict
 from private_mcmc.release import Ledger
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc.cli.table import Missing, read_columns
+from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.modeling import Ball, Binary, Rows
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 TOTAL = Missing({"a": -1.0, "b": -2.0, "y": -3.0})

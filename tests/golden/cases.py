@@ -18,13 +18,13 @@ import numpyro.distributions as dist
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.serial import plain
+from private_mcmc.accounting.curves.serial import plain
 from private_mcmc.accounting.transfer import AverageByConvergence
-from private_mcmc.models.linear import linear
-from private_mcmc.models.logistic import logistic
 from private_mcmc.release import LowerBound, plan_counts, plan_second_moments
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement
+from tests.zoo.linear import linear
+from tests.zoo.logistic import logistic
 
 FOLDER = Path(__file__).parent
 N = 2000

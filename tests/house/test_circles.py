@@ -11,7 +11,7 @@ def sources():
     found = {}
     for folder, package in (
         (ROOT / "private_mcmc", "private_mcmc"),
-        (ROOT / "models", "private_mcmc.models"),
+        (ROOT / "models", "tests.zoo"),
     ):
         for path in (ROOT / folder).rglob("*.py"):
             parts = path.relative_to(ROOT / folder).with_suffix("").parts

@@ -66,11 +66,11 @@ def test_every_name_that_is_quoted_is_there():
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("give a private_mcmc.audit.Pair(first, second)", ["private_mcmc.audit.Pair"]),
+        ("give a private_mcmc.auditing.Pair(first, second)", ["private_mcmc.auditing.Pair"]),
         ("`pmc.Rows.from_tml`", ["private_mcmc.Rows.from_tml"]),
-        ("from private_mcmc.audit import Pair, Pear", ["private_mcmc.audit.Pear"]),
-        ("from private_mcmc.audit import (\n    Pair,\n    Mechanism,\n)", []),
-        ("see `pmc.PrivateMCMC.from_plan` and private_mcmc.accounting.papers.", []),
+        ("from private_mcmc.auditing import Pair, Pear", ["private_mcmc.auditing.Pear"]),
+        ("from private_mcmc.auditing import (\n    Pair,\n    Mechanism,\n)", []),
+        ("see `pmc.PrivateMCMC.from_plan` and benchmarks.papers.bounds.", []),
     ],
 )
 def test_a_name_that_is_not_there_is_seen(text, names):
@@ -80,7 +80,7 @@ def test_a_name_that_is_not_there_is_seen(text, names):
 def test_functions_named_like_their_packages_stay_functions():
     # A package that is imported becomes an attribute of its parent, where it would hide the function.
     code = (
-        "from private_mcmc.audit import Pair\nfrom private_mcmc.plan import Plan\n"
+        "from private_mcmc.auditing import Pair\nfrom private_mcmc.planning import Plan\n"
         "from private_mcmc.preflight import PreflightReport\nimport private_mcmc as pmc\n"
         "kinds = {type(f).__name__ for f in (pmc.audit, pmc.plan, pmc.preflight)}\n"
         "raise SystemExit(kinds != {'function'})"

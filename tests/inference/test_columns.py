@@ -11,8 +11,8 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.modeling import read
-from private_mcmc.plan import Conclusion, PathStage, Plan, Prediction
+from private_mcmc.model import read
+from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction
 from tests.examples_of_models import normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))

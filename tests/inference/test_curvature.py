@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.models.linear import linear
-from private_mcmc.models.logistic import logistic
+from tests.zoo.linear import linear
+from tests.zoo.logistic import logistic
 
 N = 2000
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-1, 1))

@@ -21,7 +21,7 @@ from numpyro import handlers, primitives
 import private_mcmc as pmc
 from private_mcmc.inference import execute
 from private_mcmc.kernels import ChainRunner, PrivateSGLD, PrivateULA
-from private_mcmc.modeling import read, tracing
+from private_mcmc.model import read, tracing
 from tests.examples_of_models import normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))

@@ -9,7 +9,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference import execute_plan
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.plan import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
+from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
 from private_mcmc.release import plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.domains.host_columns import ArrayColumn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
-from private_mcmc.kernels.streaming import Blocks
-from private_mcmc.modeling.host import ArrayColumn
+from private_mcmc.kernels.placement.streaming import Blocks
 from tests.examples_of_models import logistic
 
 N = 53

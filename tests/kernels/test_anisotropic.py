@@ -7,9 +7,10 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from private_mcmc import accounting
+from private_mcmc.domains import Ball, Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import AnisotropicLangevin, PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.modeling import Ball, Box, Rows, read
+from private_mcmc.model import read
 from tests.examples_of_models import linear
 
 METRICS = {"identity": None, "diagonal": (2.0, 0.5), "full": ((1.0, 0.3), (0.3, 0.6))}

@@ -7,9 +7,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.domains import Ball, Binary, Box, Real, Rows
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
-from private_mcmc.modeling import Ball, Binary, Box, Real, Rows, read
+from private_mcmc.model import read
 
 P = 400
 

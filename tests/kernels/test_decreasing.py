@@ -10,8 +10,9 @@ from numpyro.infer import MCMC
 
 import private_mcmc as pmc
 from private_mcmc import accounting
+from private_mcmc.domains import Box, Rows
 from private_mcmc.kernels import AnisotropicLangevin, PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.modeling import Box, Rows, read
+from private_mcmc.model import read
 from tests.examples_of_models import normal_mean
 
 N, ROWS = 9, Rows(y=Box(-5.0, 5.0))

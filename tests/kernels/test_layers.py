@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from private_mcmc.accounting import Curvature
-from private_mcmc.accounting.sensitivity import CLIP_SLACK
-from private_mcmc.accounting.steps import gradient_bound
+from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
+from private_mcmc.accounting.langevin.steps import gradient_bound
+from private_mcmc.domains import Ball, Binary, Box, Categories, Real, Rows
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.kernels.gradient import clipped_gradient
-from private_mcmc.kernels.gradient_general import _program
-from private_mcmc.kernels.layers import find_layers
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.general import _program
+from private_mcmc.kernels.gradient.program_layers import find_layers
 from private_mcmc.kernels.whitening import whitening
-from private_mcmc.modeling import Ball, Binary, Box, Categories, Real, Rows, read
-from private_mcmc.preflight.curvature import curvature
+from private_mcmc.model import read
+from private_mcmc.preflight.schedule_constants import curvature
 
 N, P = 30, 4
 X = Ball(2.0, dim=P)

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from private_mcmc.domains import Box, Rows
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, langevin_program
-from private_mcmc.modeling import Box, Rows, read
+from private_mcmc.model import read
 from tests.examples_of_models import normal_mean
 
 ROWS = Rows(y=Box(-5.0, 5.0))

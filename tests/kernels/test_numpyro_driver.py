@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpyro.infer import MCMC
 
+from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.modeling import Ball, Binary, Rows
 from tests.examples_of_models import logistic, normal_mean
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpyro.infer import MCMC, NUTS
 
+from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels import PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.langevin import LangevinProgram
-from private_mcmc.modeling import Ball, Binary, Box, Rows, read
+from private_mcmc.kernels.step import LangevinProgram
+from private_mcmc.model import read
 from private_mcmc.schedule import Average
 from tests.examples_of_models import linear, logistic, normal_mean
 

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.accounting.sensitivity import CLIP_SLACK
+from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
+from private_mcmc.domains import Ball, Binary, Box, Real, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.clipping import widened
-from private_mcmc.kernels.gradient import clipped_gradient
-from private_mcmc.kernels.storage import narrowed, stored
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.clipping import widened
+from private_mcmc.kernels.placement.storage import narrowed, stored
 from private_mcmc.kernels.whitening import whitening
-from private_mcmc.modeling import Ball, Binary, Box, Real, Rows, read
+from private_mcmc.model import read
 from tests.examples_of_models import bent, logistic
 
 N = 700

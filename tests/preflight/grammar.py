@@ -17,7 +17,7 @@ from numpyro import handlers
 from scipy import stats
 from scipy.special import expit, gammaln
 
-from private_mcmc.modeling import Binary, Box, Counts, Rows
+from private_mcmc.domains import Binary, Box, Counts, Rows
 
 
 @dataclass(frozen=True)

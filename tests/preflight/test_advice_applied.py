@@ -13,13 +13,14 @@ from numpyro import handlers
 from numpyro.infer.reparam import TransformReparam
 from numpyro.primitives import Messenger
 
+from private_mcmc.domains import Ball, Box, Domain, Real, Rows
 from private_mcmc.errors import UnsupportedModel
-from private_mcmc.modeling import Ball, Box, Domain, Real, RowModel, Rows, read
-from private_mcmc.models import ZOO, Entry
+from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import posterior_advice
-from private_mcmc.preflight.certificates import certificates, meets
-from private_mcmc.preflight.constants import constants
+from private_mcmc.preflight.certify.certificates import certificates, meets
+from private_mcmc.preflight.certify.constants import constants
 from private_mcmc.preflight.records import Advice
+from tests.zoo import ZOO, Entry
 
 BY_NAME = {entry.name: entry for entry in ZOO}
 # Every kind of refusal: unbounded or nonconvex rows, flat, weak and conjugate priors, several predictors.

@@ -9,10 +9,11 @@ import numpyro
 import numpyro.distributions as dist
 from scipy import stats
 
-from private_mcmc.modeling import Box, Rows, read
-from private_mcmc.preflight.lines import lines
-from private_mcmc.preflight.refutation import refute
-from private_mcmc.preflight.search import search
+from private_mcmc.domains import Box, Rows
+from private_mcmc.model import read
+from private_mcmc.preflight.refute.reduce_1d import lines
+from private_mcmc.preflight.refute.refutation import refute
+from private_mcmc.preflight.refute.search import search
 from private_mcmc.target import Target
 
 N = 8

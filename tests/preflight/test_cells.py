@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from private_mcmc.accounting import gdp
-from private_mcmc.preflight.cells import Frame, cell_masses, compare, framed, holds_the_mass, tabulate
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.preflight.refute.quadrature_nd import (
+    Frame,
+    cell_masses,
+    compare,
+    framed,
+    holds_the_mass,
+    tabulate,
+)
 
 
 def shifted(dim: int, shift: float):

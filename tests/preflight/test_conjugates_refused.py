@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.modeling import Binary, Box, Counts, Rows
+from private_mcmc.domains import Binary, Box, Counts, Rows
 from private_mcmc.preflight import preflight
 from private_mcmc.target import Target
 

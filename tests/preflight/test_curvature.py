@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from private_mcmc.modeling import read
+from private_mcmc.model import read
 from private_mcmc.preflight import curvature
-from private_mcmc.preflight.curvature import largest_eigenvalue
+from private_mcmc.preflight.schedule_constants import largest_eigenvalue
 from private_mcmc.schedule import Batch, Schedule
 from tests.preflight import zoo_small as small
 

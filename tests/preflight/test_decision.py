@@ -12,14 +12,15 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from private_mcmc import accounting
+from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.modeling import Ball, Binary, Rows, read
-from private_mcmc.models import ZOO
+from private_mcmc.model import read
 from private_mcmc.preflight import preflight
-from private_mcmc.preflight.refutation import refute
+from private_mcmc.preflight.refute.refutation import refute
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 from tests.preflight import zoo_small as small
+from tests.zoo import ZOO
 
 TARGET = Target(3.0, 1e-6)
 ADULT = {"n": 32_561}

@@ -11,14 +11,15 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.errors import PrivateMCMCError
-from private_mcmc.modeling import Binary, Box, Rows, read
+from private_mcmc.model import read
 from private_mcmc.preflight import PreflightReport, preflight
 from private_mcmc.preflight.advice import posterior_advice
-from private_mcmc.preflight.certificates import certificates
-from private_mcmc.preflight.constants import constants
-from private_mcmc.preflight.runs import time_budget
+from private_mcmc.preflight.certify.certificates import certificates
+from private_mcmc.preflight.certify.constants import constants
+from private_mcmc.preflight.run_statement import time_budget
 from private_mcmc.target import Target
 
 COUNTS = (1, 2, 10**9)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_expit, ndtr
 
-from private_mcmc.accounting import gdp
-from private_mcmc.preflight.quadrature import violation
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.preflight.refute.quadrature_1d import violation
 
 
 def normal(mean: float, sd: float):

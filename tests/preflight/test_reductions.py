@@ -9,11 +9,12 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.modeling import Ball, Binary, Box, Categories, Counts, Real, Rows, read
-from private_mcmc.preflight.active import activity
-from private_mcmc.preflight.extremes import extreme_rows
-from private_mcmc.preflight.patches import patches
-from private_mcmc.preflight.refutation import refute
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
+from private_mcmc.model import read
+from private_mcmc.preflight.refute.active import activity
+from private_mcmc.preflight.refute.extremes import extreme_rows
+from private_mcmc.preflight.refute.reduce_nd import patches
+from private_mcmc.preflight.refute.refutation import refute
 from private_mcmc.target import Target
 
 DOMAINS = {

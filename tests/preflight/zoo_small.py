@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
-from private_mcmc.modeling import Ball, Binary, Box, Counts, Real, Rows
+from private_mcmc.domains import Ball, Binary, Box, Counts, Real, Rows
 
 
 def logistic(X, y=None, sd=2.0):

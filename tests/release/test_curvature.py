@@ -18,16 +18,17 @@ from scipy.stats import binom, norm
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
+from private_mcmc.domains import Ball, Binary, Box, Counts, Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
-from private_mcmc.modeling import Ball, Binary, Box, Counts, Rows, read
-from private_mcmc.models.counts import poisson
-from private_mcmc.models.linear import linear
-from private_mcmc.models.logistic import logistic
+from private_mcmc.model import read
 from private_mcmc.release.curvature import plan_curvature_test
-from private_mcmc.release.ledger_filter import filter_for
+from private_mcmc.release.ledger.filter import filter_for
 from private_mcmc.schedule import Schedule
+from tests.zoo.counts import poisson
+from tests.zoo.linear import linear
+from tests.zoo.logistic import logistic
 
 N = 6
 MODELS = {

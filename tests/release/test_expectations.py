@@ -15,12 +15,13 @@ from scipy import stats
 
 from private_mcmc.accounting import Curvature, Statement, average_sensitivity
 from private_mcmc.accounting.transfer import AverageByConvergence
+from private_mcmc.domains import Binary, Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.modeling import Binary, Rows, read
+from private_mcmc.model import read
 from private_mcmc.release import Expectations, plan_expectations
-from private_mcmc.release.functions import bind_functions
-from private_mcmc.release.monte_carlo import monte_carlo_sd
-from private_mcmc.release.sensitivities import Lipschitz
+from private_mcmc.release.expectations.functions import bind_functions
+from private_mcmc.release.expectations.monte_carlo import monte_carlo_sd
+from private_mcmc.release.expectations.sensitivities import Lipschitz
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 

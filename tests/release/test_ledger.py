@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import gaussian, gdp, laplace
+from private_mcmc.accounting import gaussian, laplace
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
-from private_mcmc.release.ledger_file import LedgerFile
+from private_mcmc.release.ledger.file import LedgerFile
 from private_mcmc.target import Target
 
 TARGET = Target(3.0, 1e-6)

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from private_mcmc.accounting import Concentrated, Statement, compose, gaussian, gdp, laplace
+from private_mcmc.accounting import Concentrated, Statement, compose, gaussian, laplace
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.statement import Argument
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.release.ledger_filter import filter_for
+from private_mcmc.release.ledger.filter import filter_for
 from private_mcmc.target import Target
 
 targets = st.builds(Target, st.floats(0.01, 20), st.floats(1e-12, 0.1))

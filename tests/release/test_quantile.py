@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from private_mcmc.accounting import Curvature, average_sensitivity
+from private_mcmc.domains import Binary, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.modeling import Binary, Rows, read
+from private_mcmc.model import read
 from private_mcmc.release import Quantile, plan_expectations
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target

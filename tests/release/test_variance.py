@@ -7,8 +7,9 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc.accounting import Curvature
+from private_mcmc.domains import Binary, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.modeling import Binary, Rows, read
+from private_mcmc.model import read
 from private_mcmc.release import Expectations, mean_and_square, plan_expectations, variance
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from private_mcmc.errors import UnsupportedModel
-from private_mcmc.modeling import read
-from private_mcmc.preflight import decision
+from private_mcmc.model import read
+from private_mcmc.preflight import verdict as decision
 from private_mcmc.target import Target
 from tests.soundness.divergence import Posteriors, worst
 from tests.soundness.grammar import Written, write

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.modeling import Ball, Box, RowModel, Rows
+from private_mcmc.domains import Ball, Box, Rows
+from private_mcmc.model import RowModel
 from tests.soundness.grammar import Written
 from tests.soundness.oracle import draw_rows, terms
 

@@ -17,16 +17,16 @@ import numpy as np
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.audit import Mechanism, Pair, audit, chain_mechanism
-from private_mcmc.audit.chains import keys, unconstrained
-from private_mcmc.audit.scores import ChainAttacks
-from private_mcmc.audit.zoo import ZOO, line, mean
+from private_mcmc.auditing import Mechanism, Pair, audit, chain_mechanism
+from private_mcmc.auditing.chains import keys, unconstrained
+from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.inference.checkpoint import Saver
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
-from private_mcmc.modeling import read
-from private_mcmc.plan import Conclusion, PathStage, Plan, Prediction
+from private_mcmc.model import read
+from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, repeated
+from tests.soundness.sweep.zoo import ZOO, line, mean
 
 # Probability that a check speaks against a library without faults.
 FAILURE = 1e-6

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from private_mcmc.errors import UnsupportedModel
-from private_mcmc.modeling import RowModel, read
+from private_mcmc.model import RowModel, read
 from tests.soundness.grammar import Written, write
 from tests.soundness.oracle import compare, draw_rows
 

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 
-from private_mcmc.modeling import Ball, Binary, Box, Categories, Counts, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Rows
 from tests.soundness.draft import Draft
 from tests.soundness.latents import BOUNDED, COEFFICIENTS, POSITIVE, REAL
 from tests.soundness.observations import AROUND, SPECIAL, observation

@@ -14,7 +14,8 @@ import numpy as np
 from numpyro import handlers
 from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
 
-from private_mcmc.modeling import Ball, Binary, Box, Categories, Counts, Domain, RowModel, Rows, Site
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Rows
+from private_mcmc.model import RowModel, Site
 
 Data = Mapping[str, Any]
 Model = Callable[..., Any]

@@ -11,16 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting import moduli
-from private_mcmc.inference import execute, execute_plan, mcmc
-from private_mcmc.kernels import batches, chain, gradient_affine, langevin
-from private_mcmc.kernels.ahead import Grouped
-from private_mcmc.modeling import site_terms
-from private_mcmc.modeling.presence import PRESENT, holds_person
-from private_mcmc.modeling.prior import PriorConstants
+from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.domains.presence import PRESENT, holds_person
+from private_mcmc.inference import driver as mcmc
+from private_mcmc.inference import execute, execute_plan
+from private_mcmc.kernels import chain
+from private_mcmc.kernels import step as langevin
+from private_mcmc.kernels.gradient import affine as gradient_affine
+from private_mcmc.kernels.randomness import batches
+from private_mcmc.kernels.randomness.predrawn import Grouped
+from private_mcmc.model.likelihoods import terms as site_terms
+from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.release.grid import StateGrid
-from tests.audit.mutants import Change, patches
-from tests.audit.release_mutants import Swap
+from tests.auditing.mutants import Change, patches
+from tests.auditing.release_mutants import Swap
 
 # What is changed (an object's attribute or a dictionary's entry), its name, and what it becomes.
 Patch = tuple[Any, Any, Any]

@@ -19,8 +19,9 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.steps import largest_change, modulus
-from private_mcmc.modeling import Binary, Box, Counts, RowModel, Rows, read
+from private_mcmc.accounting.langevin.steps import largest_change, modulus
+from private_mcmc.domains import Binary, Box, Counts, Rows
+from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import curvature
 from private_mcmc.schedule import Average, Schedule
 

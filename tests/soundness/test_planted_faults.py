@@ -6,8 +6,8 @@ import jax
 import pytest
 
 from private_mcmc.errors import UnsupportedModel
-from private_mcmc.modeling import read
-from private_mcmc.preflight import decision
+from private_mcmc.model import read
+from private_mcmc.preflight import verdict as decision
 from tests.soundness.certified import judge, small
 from tests.soundness.fuzz import fault_of
 from tests.soundness.grammar import write

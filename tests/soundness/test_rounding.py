@@ -13,13 +13,17 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from mpmath import mpf
 
+from benchmarks.papers.anisotropic import path_square
 from private_mcmc import accounting as acc
-from private_mcmc.accounting import gdp, moduli, rdp, shifts, transfer
-from private_mcmc.accounting.anisotropic import path_square
-from private_mcmc.accounting.curves import Concentrated, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.mixtures import poisson_orders, renyi
-from private_mcmc.accounting.modulus import Affine, saddle
-from private_mcmc.accounting.product import combine
+from private_mcmc.accounting import transfer
+from private_mcmc.accounting.curves import gdp, rdp
+from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.curves.mixtures import poisson_orders, renyi
+from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.sampled_pairs import Sampled
+from private_mcmc.accounting.langevin import shifts
+from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, saddle
 from private_mcmc.accounting.rounding import (
     TINY,
     norm_up,
@@ -29,7 +33,6 @@ from private_mcmc.accounting.rounding import (
     root_up,
     sum_up,
 )
-from private_mcmc.accounting.sampled_pairs import Sampled
 from private_mcmc.errors import NotPrivate
 from private_mcmc.schedule import Average, Schedule
 

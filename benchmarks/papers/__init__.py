@@ -1,0 +1,1 @@
+"""The papers' own bounds, laws and experiments; not part of the package."""

@@ -1,0 +1,112 @@
+"""SGLD of many networks side by side, on a data set and on its neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.papers.experiments.images import Images
+from benchmarks.papers.experiments.networks import Network
+from private_mcmc.accounting import Curvature, Statement, run
+from private_mcmc.kernels.randomness.subsets import distinct
+from private_mcmc.schedule import Batch, Schedule
+
+
+class Neighbour(NamedTuple):
+    """The row in which ``D'`` differs from ``D``: its number, image and label in ``D'``."""
+
+    row: jax.Array
+    image: jax.Array
+    label: jax.Array
+
+
+@dataclass(frozen=True)
+class SGLD:
+    """``θ' = θ − γ(θ + w(n/b) Σ_{i in batch} ∇v_i) + N(0, 2γ)``, prior ``N(0, 1)``, batches of fixed size.
+
+    Attributes:
+        num_rows: ``n``.
+        batch_size: ``b``; a uniform subset at every step, drawn anew.
+        learning_rate: ``γwn/b``, what multiplies the sum over the batch: HF's effective learning rate.
+        clip: bound on each ``‖∇v_i‖``; ``None``: no clipping, and then no certificate.
+        temper: ``w``, the weight of the likelihood.
+    """
+
+    num_rows: int
+    batch_size: int
+    learning_rate: float
+    clip: float | None
+    temper: float = 1.0
+
+    @property
+    def step_size(self) -> float:
+        """``γ``."""
+        return self.learning_rate * self.batch_size / (self.temper * self.num_rows)
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return self.num_rows // self.batch_size
+
+    def statement(self, dim: int, epochs: int) -> Statement | None:
+        """What is claimed of the network after ``epochs`` epochs; ``None`` without clipping.
+
+        The network is not convex, so hidden states gain nothing: the path's amplification by batches of
+        fixed size is what is certified. In real arithmetic; the experiment trains in float32.
+        """
+        if self.clip is None:
+            return None
+        schedule = Schedule(
+            adjacency="replace_one",
+            num_rows=self.num_rows,
+            dim=dim,
+            step_size=self.step_size,
+            num_steps=self.steps * epochs,
+            clip=self.clip,
+            temper=self.temper,
+            batch=Batch(scheme="fixed", size=self.batch_size),
+            release="last",
+        )
+        return run(schedule, Curvature())
+
+
+Epoch = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+def epoch(sgld: SGLD, network: Network, images: Images, neighbour: Neighbour) -> Epoch:
+    """``(thetas (models, p), keys (models,), member (models,)) ↦`` networks one epoch later.
+
+    ``member`` tells which networks are trained on ``D'``. Each has its own batches and its own noise.
+    """
+    pixels, labels = jnp.asarray(images.pixels), jnp.asarray(images.labels)
+    factor, gamma = sgld.temper * sgld.num_rows / sgld.batch_size, sgld.step_size
+    bound, size = jnp.asarray(sgld.num_rows), sgld.batch_size
+
+    def gradient(theta: jax.Array, image: jax.Array, label: jax.Array) -> jax.Array:
+        found: jax.Array = jax.grad(network.loss)(theta, image, label)
+        if sgld.clip is None:
+            return found
+        return found * jnp.minimum(1.0, sgld.clip / jnp.maximum(jnp.linalg.norm(found), 1e-30))
+
+    def step(theta: jax.Array, key: jax.Array, member: jax.Array) -> jax.Array:
+        for_batch, for_noise = jax.random.split(key)
+        index = distinct(for_batch, size, bound, jnp.asarray(size))
+        changed = (index == neighbour.row) & member
+        image = jnp.where(changed[:, None, None], neighbour.image, pixels[index])
+        label = jnp.where(changed, neighbour.label, labels[index])
+        total = jax.vmap(gradient, in_axes=(None, 0, 0))(theta, image, label).sum(axis=0)
+        noise = jax.random.normal(for_noise, theta.shape, theta.dtype)
+        moved: jax.Array = theta - gamma * (theta + factor * total) + (2 * gamma) ** 0.5 * noise
+        return moved
+
+    def one(theta: jax.Array, key: jax.Array, member: jax.Array) -> jax.Array:
+        done: jax.Array = jax.lax.fori_loop(
+            0, sgld.steps, lambda k, now: step(now, jax.random.fold_in(key, k), member), theta
+        )
+        return done
+
+    return jax.jit(jax.vmap(one))

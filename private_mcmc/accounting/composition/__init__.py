@@ -1,0 +1,1 @@
+"""Statements put together: composition, filters, groups, tests that may fail, release noise."""

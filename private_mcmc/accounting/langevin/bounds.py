@@ -1,0 +1,250 @@
+"""Every bound this library proves for the states a schedule releases, each with its record."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.accounting import assumptions
+from private_mcmc.accounting.curves.curve import Curve, Gaussian
+from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.sampled_pairs import Sampled
+from private_mcmc.accounting.langevin import poisson_last_state as sampled
+from private_mcmc.accounting.langevin import shifts
+from private_mcmc.accounting.langevin.curvature import Curvature
+from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
+from private_mcmc.accounting.langevin.metric import noise_ratio
+from private_mcmc.accounting.langevin.modulus_shapes import Affine
+from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, row_change
+from private_mcmc.accounting.langevin.steps import largest_change, modulus, noise_sd, period
+from private_mcmc.accounting.langevin.truncated_poisson import Truncated
+from private_mcmc.accounting.rounding import product_up, root_up, sum_up
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Average, Batch, Schedule
+
+_MOST_RATIOS = 64
+
+PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
+SHIFT = "shifted interpolation (Bok, Su, Altschuler 2024) with a modulus of the Langevin map"
+SAMPLED_PATH = {
+    "add_remove": "Poisson-sampled Gaussian steps, composed by their privacy loss",
+    "replace_one": "Poisson-sampled Gaussian steps under replacement, composed by their privacy loss",
+    "fixed": "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018), composed by "
+    "their privacy loss",
+}
+TRUNCATED_PATH = "Poisson-sampled Gaussian steps with a cap, the worst number of rows, composed by their loss"
+SAMPLED_LAST = "Poisson-sampled steps and shifts with a split noise (after Bravo, Flores-Mella, Guzmán, §5)"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One curve, why it holds, and the record from which ``verify`` recomputes it."""
+
+    curve: Curve
+    theorem: str
+    assumptions: tuple[str, ...]
+    record: Mapping[str, Any]
+
+
+def released_steps(schedule: Schedule) -> tuple[int, ...]:
+    """The steps whose states leave the curator's side, in order.
+
+    Raises:
+        DeclarationError: for an average, which is a release of its own.
+    """
+    check_states(schedule)
+    if isinstance(schedule.release, tuple):
+        return schedule.release
+    if schedule.release == "last":
+        return (schedule.num_steps,)
+    return tuple(range(1, schedule.num_steps + 1))
+
+
+def check_states(schedule: Schedule) -> None:
+    """Raise ``DeclarationError`` for an average, which is a release of its own."""
+    if isinstance(schedule.release, Average):
+        raise DeclarationError(
+            "an average of hidden states is private only with noise: use average_sensitivity and laplace."
+        )
+
+
+def last_released(schedule: Schedule) -> int:
+    """The last step that is released."""
+    return schedule.release[-1] if isinstance(schedule.release, tuple) else schedule.num_steps
+
+
+def for_chains(square: float, chains: int) -> Gaussian:
+    """The curve of ``chains`` independent chains, with the slack for rounding after the sum."""
+    return Gaussian(product_up(root_up(product_up(square, float(chains))), 1 + ROUNDING_SLACK))
+
+
+def whole_path(schedule: Schedule) -> Bound:
+    """All states up to the last released one, as if the batches were known: ``m² = Σ (γΔ/σ)²``.
+
+    With cyclic batches only the steps that use the row count; the worst position is charged.
+    """
+    sizes = np.asarray(schedule.step_sizes[: last_released(schedule)])
+    change, passes = largest_change(schedule), period(schedule)
+    # The largest sum, rounded up: correctly rounded sums are at most half a unit below.
+    time = max(math.fsum(sizes[start::passes]) for start in range(min(passes, len(sizes))))
+    square = product_up(math.nextafter(time, math.inf), change, change, 0.5, over=(noise_ratio(schedule)[0],))
+    return Bound(for_chains(square, schedule.num_chains), PATH, (), {"kind": "path"})
+
+
+def sampled_path(schedule: Schedule) -> list[Bound]:
+    """All states up to the last released one, with amplification by the sampling of batches."""
+    batch = schedule.batch
+    if batch is None or batch.scheme == "cyclic":
+        return []
+    if batch.scheme == "truncated_poisson":
+        return [_truncated_path(schedule, batch)]
+    rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
+    pair = "fixed" if batch.scheme == "fixed" else sampled_pair(schedule)
+    counts: Counter[float] = Counter()
+    for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
+        counts[row_ratio(schedule, size)] += count
+    steps = _coarsened(counts)
+    parts = tuple(
+        Sampled(pair, rate, ratio, count * schedule.num_chains) for ratio, count in sorted(steps.items())
+    )
+    drawn = assumptions.POISSON if batch.scheme == "poisson" else assumptions.SUBSETS
+    record = {"kind": "sampled path", "pair": pair, "steps": tuple(sorted(steps.items()))}
+    return [Bound(combine(parts), SAMPLED_PATH[pair], (drawn, assumptions.HIDDEN_BATCHES), record)]
+
+
+def _truncated_path(schedule: Schedule, batch: Batch) -> Bound:
+    counts: Counter[float] = Counter()
+    for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
+        counts[row_ratio(schedule, size)] += count
+    steps = tuple(sorted(_coarsened(counts).items()))
+    rate, cap = float(batch.rate or 0.0), int(batch.size or 0)
+    parts = tuple(
+        Truncated(rate, cap, ratio, count * schedule.num_chains, schedule.num_rows) for ratio, count in steps
+    )
+    rests_on = (assumptions.TRUNCATED, assumptions.HIDDEN_BATCHES, assumptions.CAPPED_ROWS)
+    record = {"kind": "truncated path", "steps": steps}
+    return Bound(combine(parts), TRUNCATED_PATH, rests_on, record)
+
+
+def sampled_pair(schedule: Schedule) -> str:
+    """The dominating pair of one Poisson step: ``zero_out`` has that of ``add_remove``."""
+    return "replace_one" if schedule.adjacency == "replace_one" else "add_remove"
+
+
+def row_ratio(schedule: Schedule, step_size: float) -> float:
+    """``r/σ``: what one present row, with the rounding of two sums, moves a step, over its noise."""
+    change, noise = row_change(schedule), noise_sd(schedule, step_size)
+    return product_up(step_size, change, 1 + ROUNDING_SLACK, over=(noise,))
+
+
+def _coarsened(counts: Counter[float]) -> Counter[float]:
+    """At most a few dozen different ratios, each rounded up by at most 2 %."""
+    if len(counts) <= _MOST_RATIOS:
+        return counts
+    coarse: Counter[float] = Counter()
+    top = max(counts)
+    for ratio, count in counts.items():
+        steps = math.floor(math.log(top / ratio) / math.log(1.02))
+        coarse[max(ratio, top * 1.02**-steps)] += count
+    return coarse
+
+
+def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
+    """The shift bound, stretch by stretch between released states, as if the batches were known."""
+    if not noise_ratio(schedule)[1] or schedule.release == "path":
+        return None
+    edges, all_sizes = (0, *released_steps(schedule)), schedule.step_sizes
+    known: dict[tuple[float, ...], tuple[ShiftBound, str]] = {}
+    squares, records = [], []
+    for early, late in pairwise(edges):
+        sizes = all_sizes[early:late]
+        if sizes not in known:
+            known[sizes] = _stretch(schedule, curvature, sizes)
+        bound, form = known[sizes]
+        squares.append(bound.m_squared)
+        records.append(
+            {
+                "steps": late - early,
+                "used": form,
+                "first": bound.first,
+                "from_diameter": _from_diameter(bound, schedule.diameter),
+                "shifts": bound.shifts,
+            }
+        )
+    proved = [f"the constants are proved by {curvature.source}"] if curvature.source else []
+    if math.isfinite(schedule.diameter):
+        proved.append(assumptions.NEAREST_POINT)
+    record = {"kind": "stretches", "stretches": tuple(records)}
+    curve = for_chains(sum_up(squares), schedule.num_chains)
+    return Bound(curve, SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)
+
+
+def _from_diameter(bound: ShiftBound, diameter: float) -> bool:
+    if not math.isfinite(diameter):
+        return False
+    return bound.shifts[0] == diameter if bound.shifts else bound.method.endswith("from the diameter")
+
+
+def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...]) -> tuple[ShiftBound, str]:
+    """The shift bound between two releases, and in which steps the row is used."""
+    change, passes, steps = largest_change(schedule), period(schedule), len(sizes)
+    if len(set(sizes)) > 1:
+        # Cyclic batches with varying steps are charged as if the row were used in every step.
+        maps = [modulus(schedule, curvature, size, change) for size in sizes]
+        noises = [noise_sd(schedule, size) for size in sizes]
+        return last_state(maps, noises, steps, diameter=schedule.diameter), "every step"
+    noise = noise_sd(schedule, sizes[0])
+    used = modulus(schedule, curvature, sizes[0], change)
+    if passes == 1:
+        return last_state(used, noise, steps, diameter=schedule.diameter), "every step"
+    # The worst row is one used in the last step: later steps that do not use it are post-processing.
+    if isinstance(used, Affine) and float(used.gap) >= 0 and not math.isfinite(schedule.diameter):
+        value = shifts.cyclic(product_up(float(used.offset), over=(noise,)), float(used.gap), passes, steps)
+        return ShiftBound(value, "cyclic, closed form"), "once in a pass"
+    idle = modulus(schedule, curvature, sizes[0], 0.0)
+    pattern = [used if (steps - 1 - step) % passes == 0 else idle for step in range(steps)]
+    return last_state(pattern, noise, steps, diameter=schedule.diameter), "once in a pass"
+
+
+def sampled_last(schedule: Schedule, curvature: Curvature, delta: float | None) -> list[Bound]:
+    """Last state of a Poisson-sampled chain with constant steps: every proposed split is a bound."""
+    batch = schedule.batch
+    constant = len(set(schedule.step_sizes)) == 1
+    if batch is None or batch.scheme != "poisson" or not constant or schedule.release != "last":
+        return []
+    if not noise_ratio(schedule)[1]:
+        return []
+    size = schedule.step_sizes[0]
+    phi = modulus(schedule, curvature, size, 0.0)
+    if not (isinstance(phi, Affine) and float(phi.offset) == 0 and float(phi.gap) >= 0):
+        return []
+    noise = noise_sd(schedule, size)
+    chain = sampled.SampledChain(
+        pair=sampled_pair(schedule),
+        rate=float(batch.rate or 0.0),
+        row_shift=row_ratio(schedule, size) * noise,
+        noise=noise,
+        steps=schedule.num_steps,
+        modulus=phi,
+        diameter=schedule.diameter,
+    )
+    splits = sampled.proposals(chain)[:-1]
+    if delta is not None:
+        splits = (sampled.tightest(chain, delta), *splits)
+    rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
+    return [
+        Bound(
+            combine((item.curve,) * schedule.num_chains),
+            SAMPLED_LAST,
+            rests_on,
+            {"kind": "sampled last", "first": item.first, "share": item.share},
+        )
+        for item in splits
+        if item.share < 1
+    ]

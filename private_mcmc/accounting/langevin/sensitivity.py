@@ -1,0 +1,101 @@
+"""How far one row moves the gradient of a schedule, with the float64 rounding of the sums."""
+
+from __future__ import annotations
+
+import math
+
+from private_mcmc.accounting.langevin.metric import condition_number
+from private_mcmc.accounting.rounding import product_up, root_up, sum_up
+from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Adjacency, check_adjacency
+
+UNIT_ROUNDOFF = 2.0**-53
+ROUNDING_SLACK = 1e-9
+# The part of it that is left to rows of several predictors: a clip at their proved bound then never acts.
+CLIP_SLACK = 1e-10
+
+
+def row_sensitivity(clip: float, temper: float, adjacency: Adjacency) -> float:
+    """``Δ = 2wC`` (``replace_one``) or ``wC`` (``add_remove``, ``zero_out``), rounded up."""
+    if not (clip > 0 and temper > 0):
+        raise DeclarationError(f"clip={clip}, temper={temper}: both must be positive.")
+    return product_up(2.0 if check_adjacency(adjacency) == "replace_one" else 1.0, temper, clip)
+
+
+def rows_summed(schedule: Schedule) -> int:
+    """The most rows that one gradient of the schedule can sum."""
+    batch = schedule.batch
+    if batch is None or batch.scheme == "poisson" or batch.size is None:
+        return schedule.num_rows
+    return min(schedule.num_rows, batch.size)
+
+
+def batch_factor(schedule: Schedule) -> float:
+    """The public factor of a minibatch sum: ``1/q`` or ``n/b``; 1 for the full sum."""
+    batch = schedule.batch
+    if batch is None:
+        return 1.0
+    if batch.rate is not None:
+        return 1.0 / batch.rate
+    if batch.size is None:
+        raise DeclarationError(f"batch scheme {batch.scheme!r}: needs a size or a rate.")
+    return schedule.num_rows / batch.size
+
+
+def rounding_allowance(schedule: Schedule) -> float:
+    """Largest difference, in ``|·|_*``, that float64 rounding adds between two sums of clipped rows.
+
+    Each sum of ``s`` terms of norm ``C`` is off by at most ``s C · s u/(1 − s u)`` in the norm the
+    sum is accumulated in (Higham 2002, §4.2).
+    """
+    count = rows_summed(schedule)
+    load = count * UNIT_ROUNDOFF
+    if not load < 0.5:
+        raise DeclarationError(f"num_rows={count}: float64 sums of so many rows carry no useful bound.")
+    spread = root_up(condition_number(schedule))
+    weight = product_up(schedule.temper, batch_factor(schedule), schedule.clip)
+    return product_up(2 * (1 + 2.0**-50), weight, count, spread, load, over=(1 - load,))
+
+
+def rounding_box(schedule: Schedule) -> float:
+    """Largest ``|θ|_∞ + 4γ|∇U|_∞`` (whitened coordinates) at which a run's rounding slack is enough.
+
+    Rounding ``θ − γM∇U`` in float64 moves two steps apart by at most ``2u√p`` times that number, which
+    must stay below ``ROUNDING_SLACK · γΔ``, less the part that clips may use.
+    """
+    step = min(schedule.step_sizes) if isinstance(schedule.step_size, tuple) else schedule.step_size
+    allowed = (ROUNDING_SLACK - CLIP_SLACK) * step * sensitivity(schedule)
+    return allowed / (2 * UNIT_ROUNDOFF * math.sqrt(schedule.dim))
+
+
+def gradient_limit(schedule: Schedule) -> float:
+    """The bound ``G`` at which a kernel clamps every coordinate of the whitened gradient; ``inf``: none.
+
+    With ``4γG`` inside ``rounding_box`` the slack of a path release is enforced, not assumed: a clamp does
+    not increase the sensitivity. Where states are hidden no clamp is made, since contraction needs
+    the gradient itself.
+    """
+    if schedule.release != "path":
+        return math.inf
+    return rounding_box(schedule) / (4 * max(schedule.step_sizes))
+
+
+def row_change(schedule: Schedule) -> float:
+    """The most that one present row adds to the computed gradient of a step, in ``|·|_*``.
+
+    ``wC`` times the public factor of a minibatch, plus the rounding difference of two float64 sums.
+    """
+    exact = product_up(schedule.temper, schedule.clip, batch_factor(schedule))
+    return product_up(sum_up((exact, rounding_allowance(schedule))), 1 + 8 * UNIT_ROUNDOFF)
+
+
+def sensitivity(schedule: Schedule) -> float:
+    """``Δ``: the most that one row changes the computed gradient of the data term, in ``|·|_*``.
+
+    ``2wC`` (``replace_one``) or ``wC``, times the public factor ``n/b`` or ``1/q`` of a minibatch,
+    plus the rounding difference of two float64 sums.
+    """
+    row = row_sensitivity(schedule.clip, schedule.temper, schedule.adjacency)
+    exact = product_up(row, batch_factor(schedule))
+    return product_up(sum_up((exact, rounding_allowance(schedule))), 1 + 4 * UNIT_ROUNDOFF)

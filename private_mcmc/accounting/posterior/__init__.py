@@ -1,0 +1,1 @@
+"""The posterior itself: certificates from proved constants, exact divergences of conjugate families."""

@@ -1,0 +1,203 @@
+"""Recomputation of Langevin statements from their constants: plain recursions, no shared formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from private_mcmc.accounting.recompute import sampled as rules_sampled
+from private_mcmc.accounting.recompute.runs import (
+    Constants,
+    changes,
+    check_together,
+    ends,
+    exact_row,
+    pass_length,
+    rounding,
+    rows_summed,
+    step_sizes,
+    two_rows,
+    used_sizes,
+)
+
+Record = dict[str, Any]
+Line = tuple[float, float]
+
+_SLACK = 1e-9
+
+
+def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """Every curve that the recorded bounds justify."""
+    check_together(c)
+    change, row = changes(adjacency, c)
+    if not math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12):
+        return []
+    return [_curve(adjacency, c, change, row, record) for record in c["bounds"]]
+
+
+def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapping[str, Any]) -> Record:
+    kind = record["kind"]
+    if kind == "path":
+        return _gaussian(c["num_chains"] * _path_square(c, change))
+    if kind == "stretches":
+        return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]))
+    if kind == "sampled path":
+        return rules_sampled.sampled_path(adjacency, c, row, record)
+    if kind == "truncated path":
+        return rules_sampled.truncated_path(c, row, record)
+    if kind == "sampled last":
+        return rules_sampled.sampled_last(adjacency, c, row, record)
+    raise ValueError(f"unknown bound {kind!r}")
+
+
+def _gaussian(square: float) -> Record:
+    return {"kind": "gaussian", "m": math.sqrt(square) * (1 + _SLACK)}
+
+
+def _path_square(c: Constants, change: float) -> float:
+    passes = pass_length(c)
+    if passes == 1:
+        squares = (
+            (size * change) ** 2 / (2 * size * c["noise_ratio"]) * n for size, n in used_sizes(c).items()
+        )
+        return math.fsum(squares)
+    totals = [0.0] * passes
+    for step, size in enumerate(step_sizes(c)[: ends(c)[-1]]):
+        totals[step % passes] += (size * change) ** 2 / (2 * size * c["noise_ratio"])
+    return max(totals)
+
+
+def _lines(size: float, c: Constants, change: float) -> list[Line]:
+    """``(ρ, s)`` of every line ``ρz + s`` that the constants put above the cross modulus.
+
+    ``x − γ∇F(x)`` is ``ρ``-Lipschitz with ``ρ = sup |1 − γh|`` over the eigenvalues ``h`` that the Hessian of
+    ``F`` may have. ``Φ_D(x) − Φ_{D'}(y)`` is that of ``F = U_D`` and a change of data at one point, or that
+    of ``F = K`` and two data gradients of norm at most ``B``.
+    """
+    whole = _eigenvalues(c["strong_convexity"], c["smoothness"], c["convex"] is True)
+    # Records older than the field say that K is convex by its strong convexity only.
+    prior_convex = c.get("prior_convex") is True
+    prior = _eigenvalues(c["prior_strong_convexity"], c["prior_smoothness"], prior_convex)
+    bound = min(c["gradient_bound"], exact_row(c) * (1 + 1e-10) * rows_summed(c)) + rounding(c) / 2
+    found = [(whole, size * change), (prior, 2 * size * bound)]
+    return [
+        (max(abs(1 - size * low), abs(1 - size * high)), shift)
+        for (low, high), shift in found
+        if high < math.inf and shift < math.inf
+    ]
+
+
+def _eigenvalues(strong_convexity: float, smoothness: float, convex: bool) -> tuple[float, float]:
+    """The interval of a Hessian's eigenvalues: from ``−L`` where nothing says that the function is convex."""
+    if not 0 <= strong_convexity <= smoothness:
+        raise ValueError("need 0 ≤ μ ≤ L")
+    return (strong_convexity if convex or strong_convexity > 0 else -smoothness), smoothness
+
+
+def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[str, Any]]) -> float:
+    if c["release"] == "path":
+        raise ValueError("the path has no hidden states")
+    if tuple(accumulate(stretch["steps"] for stretch in stretches)) != ends(c):
+        raise ValueError("the stretches do not end at the released steps")
+    sizes, total, begin = step_sizes(c), 0.0, 0
+    known: dict[Any, float] = {}
+    for stretch in stretches:
+        end = begin + stretch["steps"]
+        key = (
+            sizes[begin:end],
+            tuple(sorted((k, v) for k, v in stretch.items() if k != "shifts")),
+            stretch["shifts"],
+        )
+        if key not in known:
+            known[key] = _stretch_square(c, change, sizes[begin:end], stretch)
+        total += known[key]
+        begin = end
+    return total
+
+
+def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Mapping[str, Any]) -> float:
+    steps, passes = len(sizes), pass_length(c)
+    table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (0, 1)}
+    on = [int(stretch["used"] == "every step" or (steps - 1 - k) % passes == 0) for k in range(steps)]
+    if stretch["used"] != "every step" and (passes == 1 or len(set(sizes)) > 1):
+        raise ValueError("the row is used in every step")
+    variances = [2 * size * c["noise_ratio"] for size in sizes]
+    first = stretch["first"]
+    if not first < steps:
+        raise ValueError("the bound starts after the last step")
+    if stretch["from_diameter"] and not c["diameter"] < math.inf:
+        raise ValueError("there is no projection")
+    start = c["diameter"] if stretch["from_diameter"] else 0.0
+    maps = [table[size, used] for size, used in zip(sizes, on, strict=True)][first:]
+    resting = [size * change * used for size, used in zip(sizes, on, strict=True)][first:]
+    given = stretch["shifts"]
+    if given is not None:
+        if first > 0 and not stretch["from_diameter"]:
+            start = given[0]
+            if any(_reach(lines, math.inf, start) > start * (1 + 1e-12) for lines in table.values()):
+                raise ValueError("the chains may be further apart than the first shift says")
+        return _certified(maps, resting, variances[first:], given, start)
+    if first > 0 and not stretch["from_diameter"]:
+        raise ValueError("only the diameter bounds the distance of hidden states here")
+    candidates = [_certified(maps, resting, variances[first:], _path_shifts(len(maps), start), start)]
+    idle = next((k for k, rest in enumerate(resting) if rest > 0 or start > 0), len(maps))
+    for index in range(min((len(lines) for lines in maps), default=0)):
+        line = [lines[index] for lines in maps]
+        for split in (len(line), len(line) - 1):
+            moving = _straight(line[idle:split], variances[first + idle :], start)
+            z = [0.0] * idle + moving + [0.0] * (len(line) - split)
+            candidates.append(_certified([[item] for item in line], resting, variances[first:], z, start))
+    return min(candidates)
+
+
+def _path_shifts(steps: int, start: float) -> list[float]:
+    return [start] + [0.0] * steps
+
+
+def _reach(lines: Sequence[Line], resting: float, distance: float) -> float:
+    lowest = min((rho * distance + shift for rho, shift in lines), default=math.inf)
+    return min(lowest, resting) if distance == 0 else lowest
+
+
+def _certified(
+    maps: Sequence[Sequence[Line]],
+    resting: Sequence[float],
+    variances: Sequence[float],
+    z: Sequence[float],
+    start: float,
+) -> float:
+    """``Σ (φ_k(z_{k−1}) − z_k)²/σ_k²`` of feasible shifts; ``inf`` for shifts that are not."""
+    total, slack = 0.0, 1e-12
+    if len(z) != len(maps) + 1 or z[0] < start or z[-1] != 0:
+        return math.inf
+    for lines, rest, variance, before, after in zip(maps, resting, variances, z, z[1:], strict=False):
+        reach = _reach(lines, rest, before)
+        if not (after >= 0 and reach * (1 + slack) >= after):
+            return math.inf
+        total += max(reach - after, 0.0) ** 2 / variance
+    return total
+
+
+def _straight(line: Sequence[Line], variances: Sequence[float], start: float) -> list[float]:
+    """Shifts of the linear chain ``e ← ρe + s`` whose remainder is removed as its own variance grows.
+
+    The best linear prediction: ``z_k = e_k − v_k Π_{j>k}ρ_j · e_T/v_T`` with ``e``, ``v`` the mean and
+    the variance of the chain, which is the exact Gaussian case.
+    """
+    means, spreads = [start], [0.0]
+    for (rho, shift), variance in zip(line, variances, strict=False):
+        means.append(rho * means[-1] + shift)
+        spreads.append(rho * rho * spreads[-1] + variance)
+    if not (line and math.isfinite(means[-1]) and math.isfinite(spreads[-1])):
+        return [start]
+    pull, later = means[-1] / spreads[-1], 1.0
+    z = [0.0] * len(means)
+    for k in range(len(line) - 1, -1, -1):
+        later *= line[k][0]
+        gone = means[k] - spreads[k] * later * pull
+        # Rounding, or a stretch at the start in which nothing has happened yet.
+        z[k] = gone if gone > 1e-12 * means[k] else 0.0
+    z[0] = start
+    return z

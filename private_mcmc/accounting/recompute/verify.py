@@ -1,0 +1,141 @@
+"""Checking a statement: its numbers recomputed from its constants alone, by code that did not produce it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from private_mcmc.accounting.assumptions import missing
+from private_mcmc.accounting.curves.serial import unplain
+from private_mcmc.accounting.recompute.record_fields import (
+    check_fields,
+    is_string,
+    is_text,
+    none_or,
+    one_of,
+    some,
+)
+from private_mcmc.accounting.recompute.rules import RULES, Record
+from private_mcmc.errors import DeclarationError
+
+_TOLERANCE = 1e-9
+_TINY = 1e-290
+_STATEMENT = {
+    "adjacency": one_of("replace_one", "add_remove", "zero_out"),
+    "curves": some(lambda curve: isinstance(curve, Mapping)),
+    "argument": lambda argument: isinstance(argument, Mapping),
+    "parts": lambda parts: isinstance(parts, tuple),
+    "mechanism": none_or(is_text),
+}
+_ARGUMENT = {
+    "theorem": is_text,
+    "assumptions": some(is_string),
+    "constants": lambda constants: isinstance(constants, Mapping),
+    "rule": is_text,
+}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether the numbers of a statement follow from its constants; truthy if they do."""
+
+    ok: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def verify(record: Mapping[str, Any]) -> Verification:
+    """Check ``Statement.to_dict()`` output, also after a JSON round trip; never raises.
+
+    The record has the fields of its rule, quotes every assumption that the rule's theorem needs, word by
+    word, and each of its curves follows from its constants and parts under its adjacency. Records that an
+    earlier version wrote without a field or sentence that is needed now are not verified; the reason says
+    which.
+
+    The assumptions themselves (that the constants are right, that the chain ran as declared) are
+    not something numbers can show; they are part of the claim.
+    """
+    try:
+        read = unplain(record)
+        _check(read)
+        _check_mechanisms(read)
+    except RecursionError:
+        return Verification(False, "the record is nested too deeply.")
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        return Verification(False, str(error))
+    return Verification(True, f"rule {read['argument']['rule']!r}: every curve follows from the constants.")
+
+
+def _check(record: Any) -> None:
+    """Raise ``DeclarationError`` with the reason unless the record, which is ``unplain``, is sound."""
+    check_fields("the statement", record, _STATEMENT)
+    argument, adjacency, parts = record["argument"], record["adjacency"], record["parts"]
+    check_fields("the argument", argument, _ARGUMENT)
+    name, constants = argument["rule"], argument["constants"]
+    if name not in RULES:
+        raise DeclarationError(f"no recomputation is known for the rule {name!r}.")
+    rule = RULES[name]
+    check_fields(f"rule {name!r}", constants, rule.constants, rule.later)
+    if not rule.parts[0] <= len(parts) <= rule.parts[1]:
+        raise DeclarationError(f"rule {name!r}: {len(parts)} parts.")
+    for index, part in enumerate(parts):
+        try:
+            _check(part)
+        except DeclarationError as error:
+            raise DeclarationError(f"part {index}: {error}") from error
+        if part["adjacency"] != adjacency:
+            raise DeclarationError(f"part {index} speaks of adjacency {part['adjacency']!r}.")
+    try:
+        lost = missing(rule.lines(adjacency, constants), argument["assumptions"])
+        wanted = [] if lost is not None else _quietly(rule.curves, adjacency, constants, parts)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise DeclarationError(
+            f"rule {name!r}: the constants are incomplete or contradict each other ({error!r})."
+        ) from error
+    if lost is not None:
+        raise DeclarationError(f"rule {name!r}: without the assumption {lost!r} it cannot be verified.")
+    for curve in record["curves"]:
+        if not any(_same(curve, candidate) for candidate in wanted):
+            raise DeclarationError(f"rule {name!r}: the constants do not give the curve {curve}.")
+
+
+def _quietly(recompute: Any, *arguments: Any) -> list[Record]:
+    """Extreme constants may overflow on the way; what comes out is compared all the same."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found: list[Record] = recompute(*arguments)
+        return found
+
+
+def _check_mechanisms(record: Any) -> None:
+    names = _mechanisms(record)
+    if len(set(names)) < len(names):
+        raise DeclarationError("one run is counted twice: its statements do not compose.")
+
+
+def _mechanisms(record: Any) -> list[str]:
+    own = [] if record["mechanism"] is None else [record["mechanism"]]
+    return own + [name for part in record["parts"] for name in _mechanisms(part)]
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return False
+    if isinstance(wanted, Mapping):
+        return (
+            isinstance(found, Mapping)
+            and found.keys() == wanted.keys()
+            and all(_same(found[key], wanted[key]) for key in wanted)
+        )
+    if isinstance(wanted, tuple):
+        return isinstance(found, tuple) and len(found) == len(wanted) and all(map(_same, found, wanted))
+    if isinstance(wanted, float) and isinstance(found, (int, float)):
+        # Next to the smallest floats a bound is rounded up by more than the tolerance.
+        tiny = 0 <= wanted <= found <= _TINY
+        return found == wanted or tiny or math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=0.0)
+    return bool(found == wanted)

@@ -1,0 +1,179 @@
+"""The audit: run on two adjacent data sets, attack, compare lower bounds with the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.auditing.attacks import LEARNED
+from private_mcmc.auditing.audited import AuditResult
+from private_mcmc.auditing.chains import chain_mechanism
+from private_mcmc.auditing.confidence import FloatArray
+from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
+from private_mcmc.auditing.plans import plan_mechanism
+from private_mcmc.auditing.result import AttackResult, compared
+from private_mcmc.auditing.threshold import Scores, candidate_thresholds, errors_at, lower_bounds
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels import LangevinKernel
+from private_mcmc.planning import Plan
+
+_PILOT_RUNS = 2_000
+_LEAST_RUNS = 40
+
+
+def audit(
+    kernel_or_mechanism: LangevinKernel | Plan | Mechanism,
+    pair: Pair | None = None,
+    *,
+    delta: float = 1e-5,
+    epsilon: float = 1.0,
+    num_runs: int = 20_000,
+    failure_probability: float = 1e-6,
+    seed: int = 0,
+    **declared: Any,
+) -> AuditResult:
+    """Attack a mechanism's privacy claim: lower bounds on ``ε``, ``δ`` and ``m`` beside the claimed ones.
+
+    The mechanism runs ``num_runs`` times on each data set of ``pair``. On one half of the runs every attack
+    is fitted and its thresholds are chosen; on the other half its errors are counted.
+
+    **Guarantee**: see :class:`AuditResult`. **Assumptions**: the data sets are made up and public; the
+    chains' random numbers are as good as independent.
+
+    Args:
+        kernel_or_mechanism: a private kernel, with the driver's declarations as further arguments (``rows``,
+            ``target``, ``release``, ``num_steps``, ``n``, …: see :func:`chain_mechanism`); a plan (see
+            :func:`plan_mechanism`); or a mechanism of your own. Of the first two, every output comes out of
+            ``PrivateMCMC.run``.
+        pair: two adjacent data sets; without one, the worst of a few extreme pairs, found by pilot runs.
+        delta: where ``ε`` is compared.
+        epsilon: where ``δ`` is compared.
+        num_runs: runs on each data set.
+        failure_probability: that any of all these lower bounds is too large.
+        seed: of the audit's randomness; the audit is reproducible.
+
+    Raises:
+        DeclarationError: for numbers out of range, declarations that are missing, or data sets that are not
+            adjacent or leave the declared domain.
+        DataSchemaError: for data sets with other columns, shapes or numbers of rows than declared.
+
+    Source: Heller, Fetaya 2023, (11)-(12); Dong, Roth, Su 2022, Definition 2.6.
+    """
+    _check(num_runs, failure_probability, epsilon, delta, pair)
+    mechanism = _mechanism(kernel_or_mechanism, declared)
+    pilot, final = np.random.SeedSequence(seed).spawn(2)
+    if pair is None:
+        pair = _worst(mechanism, min(_PILOT_RUNS, num_runs), pilot)
+    point = (epsilon, delta)
+    return audit_at(mechanism, pair, (point,), num_runs=num_runs, failure=failure_probability, seed=final)[0]
+
+
+def audit_at(
+    mechanism: Mechanism,
+    pair: Pair,
+    points: Sequence[tuple[float, float]],
+    *,
+    num_runs: int,
+    failure: float,
+    seed: np.random.SeedSequence,
+) -> tuple[AuditResult, ...]:
+    """One result for each ``(ε, δ)`` of ``points``, all from the same runs, each with ``failure``."""
+    pair.check(mechanism.statement.adjacency)
+    outputs = _outputs(mechanism, pair, num_runs, seed)
+    scored = _scored(mechanism.scores(pair), *outputs)
+    share = failure / len(scored)
+
+    def at(epsilon: float, delta: float) -> AuditResult:
+        attacks = tuple(_attack(name, scores, delta, epsilon, share) for name, scores in scored.items())
+        return AuditResult(
+            mechanism=mechanism.name,
+            pair=pair.name,
+            statement=mechanism.statement,
+            epsilon=epsilon,
+            delta=delta,
+            num_runs=num_runs,
+            failure_probability=failure,
+            attacks=attacks,
+            comparisons=compared(attacks, mechanism.statement, epsilon=epsilon, delta=delta),
+        )
+
+    return tuple(at(epsilon, delta) for epsilon, delta in points)
+
+
+def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pair | None) -> None:
+    if not (isinstance(num_runs, int | np.integer) and num_runs >= _LEAST_RUNS):
+        raise DeclarationError(f"num_runs={num_runs}: a whole number, at least {_LEAST_RUNS}, is needed.")
+    if not 0 < failure < 1:
+        raise DeclarationError(f"failure_probability={failure}: must lie in (0, 1).")
+    if not 0 <= epsilon < np.inf:
+        raise DeclarationError(f"epsilon={epsilon}: must be non-negative and finite.")
+    if not 0 <= delta < 1:
+        raise DeclarationError(f"delta={delta}: must lie in [0, 1).")
+    if not (pair is None or isinstance(pair, Pair)):
+        raise DeclarationError("pair: give a private_mcmc.Pair(first, second), or none.")
+
+
+def _mechanism(given: LangevinKernel | Plan | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
+    if isinstance(given, Mechanism | Plan):
+        if declared:
+            kind = "plan" if isinstance(given, Plan) else "mechanism"
+            raise DeclarationError(f"{sorted(declared)}: a {kind} brings its own declarations.")
+        return plan_mechanism(given) if isinstance(given, Plan) else given
+    if not isinstance(given, LangevinKernel):
+        raise DeclarationError(
+            f"audit takes a private kernel, a plan or a Mechanism, not a {type(given).__name__}: for a "
+            "driver, audit(its kernel, rows=…, target=…, release=…, num_steps=…, n=…)."
+        )
+    try:
+        signature(chain_mechanism).bind(given, **declared)
+    except TypeError as error:
+        raise DeclarationError(f"audit({type(given).__name__}, …): {error}.") from error
+    return chain_mechanism(given, **declared)
+
+
+def _outputs(
+    mechanism: Mechanism, pair: Pair, num_runs: int, seed: np.random.SeedSequence
+) -> tuple[FloatArray, FloatArray]:
+    one, two = seed.spawn(2)
+    first = mechanism.draw(pair.first, num_runs, one)
+    second = mechanism.draw(pair.second, num_runs, two)
+    # What is not finite is an output like any other, and may tell the data sets apart.
+    first, second = (np.nan_to_num(side, nan=1e15, posinf=1e15, neginf=-1e15) for side in (first, second))
+    return np.clip(first, -1e15, 1e15), np.clip(second, -1e15, 1e15)
+
+
+def _scored(known: Mapping[str, Score], first: FloatArray, second: FloatArray) -> dict[str, Scores]:
+    half = len(first) // 2
+    learned = {name: fit(first[:half], second[:half]) for name, fit in LEARNED.items()}
+    scored = {}
+    for name, score in {**dict(known), **learned}.items():
+        one, two = score(first), score(second)
+        scored[name] = Scores((one[:half], two[:half]), (one[half:], two[half:]))
+    return scored
+
+
+def _attack(name: str, scores: Scores, delta: float, epsilon: float, failure: float) -> AttackResult:
+    counts = errors_at(scores.test, candidate_thresholds(scores.choose))
+    return AttackResult(
+        name,
+        lower_bounds(scores, delta=delta, epsilon=epsilon, failure=failure),
+        tuple((counts.false_positives / counts.negatives).tolist()),
+        tuple((counts.false_negatives / counts.positives).tolist()),
+    )
+
+
+def _worst(mechanism: Mechanism, num_runs: int, seed: np.random.SeedSequence) -> Pair:
+    pairs = mechanism.pairs()
+    if not pairs:
+        raise DeclarationError("pair: this mechanism knows no worst pair; give two adjacent data sets.")
+
+    def separation(pair: Pair, child: np.random.SeedSequence) -> float:
+        scored = _scored(mechanism.scores(pair), *_outputs(mechanism, pair, num_runs, child))
+        found = (lower_bounds(s, delta=0.0, epsilon=0.0, failure=0.05) for s in scored.values())
+        return max(bounds.gdp for bounds in found)
+
+    tried = [separation(pair, child) for pair, child in zip(pairs, seed.spawn(len(pairs)), strict=True)]
+    return pairs[int(np.argmax(tried))]

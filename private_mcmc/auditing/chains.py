@@ -1,0 +1,224 @@
+"""A declared run under attack, through the front door: ``PrivateMCMC.run`` called again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from numpyro.distributions import biject_to
+
+from private_mcmc.auditing.confidence import FloatArray
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, length
+from private_mcmc.auditing.pairs import worst_pairs
+from private_mcmc.auditing.scores import ChainAttacks
+from private_mcmc.domains import Rows
+from private_mcmc.domains.presence import PRESENT
+from private_mcmc.errors import DeclarationError
+from private_mcmc.inference import PrivateMCMC
+from private_mcmc.inference.columns import on_device
+from private_mcmc.inference.decision import Decision
+from private_mcmc.kernels import Generator, LangevinKernel
+from private_mcmc.kernels.randomness.chacha import CHACHA20
+from private_mcmc.model import RowModel
+from private_mcmc.release import CurvatureTest, Expectations, ProposedCurvature, ReleasedStates
+from private_mcmc.schedule import Release, Schedule
+from private_mcmc.target import Target
+from tests.soundness.sweep.noised import noised
+
+# Rows × chains of one run: its predictors stay in a core's cache.
+_RUN_PREDICTORS = 2**17
+_RUN_STATES = 2**22
+# A target that every run meets: an audit asks what is claimed, not whether it is little.
+_ANY_EPSILON, _ANY_DELTA = 1e6, 1.0 - 1e-6
+
+Drivers = Callable[[int], PrivateMCMC]
+
+
+def chain_mechanism(
+    kernel: LangevinKernel,
+    *,
+    rows: Rows,
+    target: Target,
+    release: Release | Expectations,
+    num_steps: int,
+    n: int,
+    num_chains: int = 1,
+    model_args: Mapping[str, Any] | None = None,
+    init_params: npt.ArrayLike | None = None,
+    curvature: ProposedCurvature | None = None,
+    generator: Generator = "chacha20",
+    chains_per_run: int | None = None,
+) -> Mechanism:
+    """A declared run, ready to be repeated by its own driver; arguments as for ``PrivateMCMC``.
+
+    Of ``target`` the adjacency counts, and for ``Expectations`` the price.
+
+    Many outputs come from one call of ``run`` with many chains, cut apart and held against the claim of
+    ``num_chains`` chains: the library claims that chains are independent, so a refutation is a fault of it
+    in any case. ``chains_per_run`` is their number; ``num_chains`` makes every output a run of its own, as
+    it always is for ``Expectations``.
+
+    Raises:
+        DeclarationError: for declarations that make no sense.
+    """
+    priced = isinstance(release, Expectations)
+
+    def driver(chains: int, tested: bool = False) -> PrivateMCMC:
+        return PrivateMCMC(
+            kernel,
+            rows=rows,
+            target=target if priced else Target(_ANY_EPSILON, _ANY_DELTA, target.adjacency),
+            release=release,
+            num_steps=num_steps,
+            num_chains=chains,
+            guarantee="run",
+            n=n,
+            model_args=model_args,
+            init_params=init_params,
+            curvature=curvature if tested else None,
+            chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
+            progress_bar=False,
+            generator=generator,
+            unsafe_seed=True,
+        )
+
+    decision = driver(num_chains, True).decide(n)
+    reading, schedule = decision.reading, decision.schedule
+    start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
+    if start.shape != (reading.dim,):
+        raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
+    runs = DriverRuns(driver, decision, generator, num_chains if priced else chains_per_run)
+    attacks: Callable[[Pair], Mapping[str, Any]] = (
+        ChainAttacks(reading, schedule, start)
+        if not priced and all(site.constraint is not None for site in reading.sites)
+        else lambda pair: {}
+    )
+    found = Mechanism(
+        f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}",
+        decision.statement,
+        runs.draw,
+        scores=attacks,
+        pairs=lambda: worst_pairs(reading, schedule),
+    )
+    test = decision.curvature_test
+    return found if test is None or curvature is None else _behind(test, curvature.at_least, found, decision)
+
+
+def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision: Decision) -> Mechanism:
+    """``mechanism`` where ``test`` finds what was proposed; all that the test found is an output as well.
+
+    A run shows less: what was found only where it is refused. The chain runs without the test, in bulk.
+    """
+    reading, n = decision.reading, decision.schedule.num_rows
+
+    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+        inside = dict(in_slots(data, decision.schedule))
+        least = test.smallest_eigenvalue(*on_device(reading.rows, inside, n))
+        found = noised(test.noise, np.full((count, 1), least))
+        passed = [[test.floor_of(float(value)).lower >= at_least] for value in found[:, 0]]
+        outputs = np.where(passed, mechanism.draw(data, count, seed), 0.0)
+        return np.concatenate([found, passed, outputs], axis=1)
+
+    return replace(mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=_none)
+
+
+def _none(pair: Pair) -> Mapping[str, Any]:
+    return {}
+
+
+class DriverRuns:
+    """Outputs of a driver's runs: what it releases, and nothing that stays on the curator's side."""
+
+    def __init__(
+        self, driver: Drivers, decision: Decision, generator: Generator, chains_per_run: int | None = None
+    ) -> None:
+        self._driver, self._decision, self._generator = driver, decision, generator
+        self._chains = decision.schedule.num_chains
+        self._width = None if chains_per_run is None else max(1, chains_per_run // self._chains)
+        self._drivers: dict[int, PrivateMCMC] = {}
+
+    def draw(self, data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+        """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
+        check_inside(self._decision.reading.rows, data)
+        width = _width(self._decision.schedule, count) if self._width is None else self._width
+        if width not in self._drivers:
+            self._drivers[width] = self._driver(width * self._chains)
+        driver, slots = self._drivers[width], in_slots(data, self._decision.schedule)
+        drawn = keys(seed, -(-count // width), self._generator)
+        return np.concatenate([self._released(driver, slots, key, width) for key in drawn])[:count]
+
+    def _released(self, driver: PrivateMCMC, data: DataSet, key: jax.Array, width: int) -> FloatArray:
+        driver.run(rng_key=key, **data)
+        released = driver.released
+        if isinstance(released, ReleasedStates):
+            return unconstrained(self._decision.reading, released.samples).reshape(width, -1)
+        return np.concatenate([np.ravel(value.value) for value in released.values])[None]
+
+
+def check_inside(rows: Rows, data: DataSet) -> None:
+    """Refuse made-up data that a run would move into its domain: an attack would be on others than meant.
+
+    The data are public, so their values may be refused, unlike those of a run.
+    """
+    known = {name: data[name] for name in data if name in rows.columns}
+    columns = rows.validate(known, None)
+    with jax.enable_x64(True):
+        inside = rows.project({name: jnp.asarray(column) for name, column in columns.items()})
+    for name, domain in rows.items:
+        if not np.allclose(inside[name], columns[name], rtol=1e-9, atol=1e-12):
+            raise DeclarationError(
+                f"column {name!r}: values outside {domain}; a run would map them inside, so the data sets "
+                "would not be the ones you mean."
+            )
+
+
+def in_slots(data: DataSet, schedule: Schedule) -> DataSet:
+    """Under ``zero_out``, a data set of fewer rows than slots with the slots after them empty."""
+    n, count = schedule.num_rows, length(data)
+    if schedule.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
+        return data
+    filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
+    slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
+    return {**slots, PRESENT: np.arange(n) < count}
+
+
+def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[Any]]) -> FloatArray:
+    """Released states ``(chains, kept, p)`` on the unconstrained space, whose image every site is.
+
+    A site whose support is not known beforehand stays as it was released.
+    """
+    found = []
+    with jax.enable_x64(True):
+        for site in reading.sites:
+            value = jnp.asarray(samples[site.name])
+            if site.constraint is not None:
+                value = biject_to(site.constraint).inv(value)
+            found.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
+    return np.concatenate(found, axis=-1)
+
+
+def keys(seed: np.random.SeedSequence, count: int, generator: Generator = "chacha20") -> list[jax.Array]:
+    """``count`` keys with all their bits, so that an audit is reproducible."""
+    words, kind = (8, CHACHA20) if generator == "chacha20" else (2, generator)
+    drawn = seed.generate_state(count * words, np.uint32).reshape(count, words)
+    return [jax.random.wrap_key_data(jnp.asarray(one), impl=kind) for one in drawn]
+
+
+def _width(schedule: Schedule, count: int) -> int:
+    """Outputs of one run: as many as there is room for, whole on every device."""
+    devices = len(jax.devices())
+    steps = 1 if schedule.release == "last" else schedule.num_steps
+    most = min(_RUN_PREDICTORS // schedule.num_rows, _RUN_STATES // (steps * schedule.dim))
+    width = min(count, max(devices * most // schedule.num_chains, 64))
+    return -(-width // devices) * devices
+
+
+def _release_name(release: Release | Expectations) -> str:
+    if isinstance(release, Expectations):
+        return f"expectations of {', '.join(name for name, _ in release.items)}"
+    return release if isinstance(release, str) else f"steps {release}"

@@ -1,0 +1,22 @@
+"""What one row can be: public facts of its columns, enforced by a silent map."""
+
+from private_mcmc.domains.domain import Domain
+from private_mcmc.domains.host_tables import Arrow, Parquet
+from private_mcmc.domains.named import domain_from_dict
+from private_mcmc.domains.real import Ball, Box, Real
+from private_mcmc.domains.rows import Rows
+from private_mcmc.domains.whole import Binary, Categories, Counts
+
+__all__ = [
+    "Arrow",
+    "Ball",
+    "Binary",
+    "Box",
+    "Categories",
+    "Counts",
+    "Domain",
+    "Parquet",
+    "Real",
+    "Rows",
+    "domain_from_dict",
+]

@@ -1,0 +1,172 @@
+"""Columns of Parquet and Arrow files, read block by block."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.domains.host_columns import HostColumn
+from private_mcmc.errors import DataSchemaError
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """An open file: its number of rows, its columns' types, and ``batches(names, size)`` of rows in order."""
+
+    num_rows: int
+    types: Mapping[str, Any]
+    batches: Callable[[list[str], int], Iterator[Any]]
+
+
+Opener = Callable[[Path], AbstractContextManager[Table]]
+
+
+@dataclass(frozen=True, eq=False)
+class TableColumn(HostColumn):
+    """One column of a file, or several side by side, as float64; missing values are NaN."""
+
+    path: Path
+    names: tuple[str, ...]
+    opened: Opener
+
+    def blocks(self, size: int) -> Iterator[npt.NDArray[Any]]:
+        """Consecutive rows, whatever the groups of rows in the file."""
+        waiting: list[npt.NDArray[Any]] = []
+        with self.opened(self.path) as table:
+            self._check_unchanged(table)
+            for batch in table.batches(list(self.names), size):
+                waiting.append(self._numbers(batch))
+                while sum(map(len, waiting)) >= size:
+                    rows = np.concatenate(waiting)
+                    waiting = [rows[size:]]
+                    yield rows[:size]
+        if rest := [part for part in waiting if len(part)]:
+            yield np.concatenate(rest)
+
+    def _check_unchanged(self, table: Table) -> None:
+        """Refuse what the checks of the schema did not see; errors of a conversion would quote values."""
+        numeric = all(name in table.types and _numeric(table.types[name]) for name in self.names)
+        if not numeric or table.num_rows != self.shape[0]:
+            raise DataSchemaError(f"{self.path}: the file is another one than when its columns were taken.")
+
+    def _numbers(self, batch: Any) -> npt.NDArray[np.float64]:
+        # One type whatever is missing: an integer column with gaps must not look different from one without.
+        parts = [
+            batch.column(name).cast("float64", safe=False).to_numpy(zero_copy_only=False).astype(np.float64)
+            for name in self.names
+        ]
+        return np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
+
+
+class _TableFile:
+    def __init__(self, path: str | os.PathLike[str], opened: Opener) -> None:
+        self._path, self._opened = Path(path), opened
+        with opened(self._path) as table:
+            self._rows, self._types = table.num_rows, table.types
+
+    def __getitem__(self, names: str | Sequence[str]) -> TableColumn:
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        missing = [name for name in wanted if name not in self._types]
+        if missing or not wanted:
+            raise DataSchemaError(f"{self._path}: no columns {missing}; it has {sorted(self._types)}.")
+        for name in wanted:
+            if not _numeric(self._types[name]):
+                raise DataSchemaError(f"{self._path}: column {name!r} is {self._types[name]}, not numeric.")
+        shape = (self._rows,) if isinstance(names, str) else (self._rows, len(wanted))
+        return TableColumn(shape, np.dtype(np.float64), self._path, wanted, self._opened)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._path)!r})"
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """pyarrow's errors without what they quote of the file."""
+    try:
+        yield
+    except _pyarrow().ArrowException as error:
+        raise DataSchemaError(f"{path}: {type(error).__name__}: the file cannot be read.") from None
+    except OSError as error:
+        raise DataSchemaError(f"{path}: {error.strerror or 'the file cannot be read'}.") from None
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Table]:
+    pyarrow = _pyarrow()
+    with _in_words(path), pyarrow.parquet.ParquetFile(path) as file:
+
+        def batches(names: list[str], size: int) -> Iterator[Any]:
+            yield from file.iter_batches(batch_size=size, columns=names)
+
+        yield Table(int(file.metadata.num_rows), _types(path, file.schema_arrow), batches)
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[Table]:
+    pyarrow = _pyarrow()
+    with _in_words(path), pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as file:
+
+        def batches(names: list[str], size: int) -> Iterator[Any]:
+            for number in range(file.num_record_batches):
+                batch = file.get_batch(number).select(names)
+                for first in range(0, batch.num_rows, size):
+                    yield batch.slice(first, size)
+
+        yield Table(int(file.count_rows()), _types(path, file.schema), batches)
+
+
+def _types(path: Path, fields: Any) -> dict[str, Any]:
+    twice = sorted(name for name, count in Counter(fields.names).items() if count > 1)
+    if twice:
+        raise DataSchemaError(f"{path}: several columns are called {twice}; rename them.")
+    return {field.name: field.type for field in fields}
+
+
+class Parquet(_TableFile):
+    """A Parquet file as a source of columns: ``Parquet(path)[["x1", "x2"]]`` for ``X``, ``["y"]`` for ``y``.
+
+    Only the schema and the number of rows are read until a run asks for the rows. Needs ``pyarrow``
+    (``pip install 'private-mcmc[scale]'``).
+
+    Raises:
+        DataSchemaError: for a name that is not in the file, or a column that is not numeric.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, _parquet)
+
+
+class Arrow(_TableFile):
+    """A file in Arrow's IPC format (Feather), mapped into memory; otherwise as :class:`Parquet`.
+
+    Raises:
+        DataSchemaError: as for :class:`Parquet`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, _arrow)
+
+
+def _numeric(kind: Any) -> bool:
+    types = _pyarrow().types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataSchemaError(
+            "Parquet and Arrow files need pyarrow: pip install 'private-mcmc[scale]', or pass arrays "
+            "(np.memmap)."
+        ) from error
+    return pyarrow

@@ -1,0 +1,218 @@
+"""Row domains of real numbers: balls, boxes, and the unbounded line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+
+from private_mcmc.domains.domain import Domain, every_other, number, whole
+from private_mcmc.errors import DeclarationError
+
+Bounds: TypeAlias = float | tuple[Any, ...]
+
+_SMALLEST, _LARGEST = 1e-30, 1e30
+_HUGE = 1e32
+
+
+def _working_dtype() -> Any:
+    """The widest float of the current JAX mode: float64 under ``enable_x64``, float32 otherwise."""
+    return jax.dtypes.canonicalize_dtype(np.float64)
+
+
+def _storage_dtype(dtype: DTypeLike | None) -> Any:
+    try:
+        chosen = jax.dtypes.canonicalize_dtype(np.float64 if dtype is None else dtype)
+    except TypeError as error:
+        raise DeclarationError(f"dtype={dtype!r}: no type of numbers.") from error
+    if chosen not in (np.float16, np.float32, np.float64):
+        raise DeclarationError(f"dtype={chosen}: real columns are stored as float16, float32 or float64.")
+    return chosen
+
+
+@dataclass(frozen=True)
+class Ball(Domain):
+    """Vectors of ``dim`` numbers with Euclidean norm at most ``radius``; longer ones are scaled down.
+
+    A row with a NaN or an infinity becomes the zero vector. ``dim`` is 1 for a column of single numbers
+    in a matrix; a column of plain numbers is a ``Box``.
+
+    Raises:
+        DeclarationError: unless ``1e-30 ≤ radius ≤ 1e30`` and ``dim ≥ 1``.
+    """
+
+    radius: float
+    dim: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", number("radius", self.radius))
+        if not _SMALLEST <= self.radius <= _LARGEST:
+            raise DeclarationError(
+                f"Ball radius={self.radius}: choose units in which it is in [1e-30, 1e30]."
+            )
+        object.__setattr__(self, "dim", whole("Ball dim", self.dim, 1))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return (self.dim,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    @property
+    def norm_bound(self) -> float:
+        """``radius``."""
+        return self.radius
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``±radius`` in every coordinate."""
+        return np.full(self.dim, -self.radius), np.full(self.dim, self.radius)
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Scale rows longer than ``radius`` down, to a float64 norm that is at most ``radius``."""
+        storage, working = _storage_dtype(dtype), _working_dtype()
+        rows = jnp.asarray(column).astype(storage).astype(working)
+        finite = jnp.all(jnp.isfinite(rows), axis=-1, keepdims=True)
+        # Beyond this, XLA's reciprocals are subnormal and flushed to zero.
+        rows = jnp.clip(jnp.where(finite, rows, 0.0), -_HUGE, _HUGE)
+        # Dividing by the largest entry first keeps the squares from overflowing.
+        largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)
+        safe = jnp.where(largest > 0, largest, 1.0)
+        length = safe * jnp.sqrt(jnp.sum(jnp.square(rows / safe), axis=-1, keepdims=True))
+        # The margins cover the rounding of the norm (in any order of summation) and of the narrowing.
+        inside = self.radius * (1 - (self.dim + 16) * float(np.finfo(working).eps))
+        target = inside - self.radius * 2 * float(np.finfo(storage).eps)
+        scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
+        return jnp.where(length <= inside, rows, scaled).astype(storage)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows on the sphere (some along an axis), half inside."""
+        directions, kinds, axes, lengths = jax.random.split(key, 4)
+        vectors = jax.random.normal(directions, (n, self.dim))
+        axis = jax.nn.one_hot(jax.random.randint(axes, (n,), 0, self.dim), self.dim)
+        axis = axis * jnp.sign(vectors[:, :1] + 0.5)
+        vectors = jnp.where(jax.random.bernoulli(kinds, 0.3, (n, 1)), axis, vectors)
+        vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+        inner = jax.random.uniform(lengths, (n, 1))
+        return self.project(vectors * self.radius * every_other(n, jnp.ones((n, 1)), inner))
+
+
+@dataclass(frozen=True)
+class Box(Domain):
+    """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
+
+    NaN becomes the point of the box nearest to zero. ``lo`` and ``hi`` are numbers or arrays.
+
+    Raises:
+        DeclarationError: unless the bounds are finite and ``lo ≤ hi``.
+    """
+
+    lo: Bounds
+    hi: Bounds
+
+    def __post_init__(self) -> None:
+        try:
+            lo, hi = np.broadcast_arrays(np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64))
+        except (TypeError, ValueError) as error:
+            raise DeclarationError(f"Box(lo, hi): numbers or arrays of one shape ({error}).") from error
+        if lo.size == 0 or not np.all(np.isfinite(lo) & np.isfinite(hi) & (lo <= hi)):
+            raise DeclarationError("Box(lo, hi): bounds must be finite with lo <= hi in every coordinate.")
+        if not np.all(np.maximum(np.abs(lo), np.abs(hi)) <= _LARGEST):
+            raise DeclarationError("Box(lo, hi): choose units in which the bounds are at most 1e30.")
+        object.__setattr__(self, "lo", _freeze(lo))
+        object.__setattr__(self, "hi", _freeze(hi))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return np.shape(self.lo)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """The box itself."""
+        return np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64)
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Clip to the box, to bounds that the storage type can hold."""
+        storage = _storage_dtype(dtype)
+        lo, hi = self._stored_bounds(storage)
+        values = jnp.asarray(column).astype(storage)
+        nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(storage)
+        return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows at corners, half uniform."""
+        lo, hi = self.interval()
+        where, corner = jax.random.split(key)
+        inner = jax.random.uniform(where, (n, *self.event_shape))
+        corners = jax.random.bernoulli(corner, 0.5, (n, *self.event_shape)).astype(inner.dtype)
+        share = every_other(n, corners, inner)
+        return self.project(lo * (1 - share) + hi * share)
+
+    def _stored_bounds(self, storage: Any) -> tuple[np.ndarray, np.ndarray]:
+        lo, hi = self.interval()
+        narrow_lo, narrow_hi = lo.astype(storage), hi.astype(storage)
+        narrow_lo = np.where(narrow_lo < lo, np.nextafter(narrow_lo, storage.type(np.inf)), narrow_lo)
+        narrow_hi = np.where(narrow_hi > hi, np.nextafter(narrow_hi, storage.type(-np.inf)), narrow_hi)
+        if not np.all(narrow_lo <= narrow_hi):
+            raise DeclarationError(f"Box(lo, hi): no {storage} lies between the bounds; widen the box.")
+        return narrow_lo, narrow_hi
+
+
+@dataclass(frozen=True)
+class Real(Domain):
+    """Unbounded numbers (``dim=None``) or vectors of ``dim`` numbers; NaN and infinities become 0.
+
+    Nothing bounds such a column: a row that enters a predictor through it needs clipping.
+
+    Raises:
+        DeclarationError: unless ``dim`` is ``None`` or at least 1.
+    """
+
+    dim: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dim is not None:
+            object.__setattr__(self, "dim", whole("Real dim", self.dim, 1))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return () if self.dim is None else (self.dim,)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float64."""
+        return np.dtype(np.float64)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(−∞, ∞)``."""
+        return np.full(self.event_shape, -np.inf), np.full(self.event_shape, np.inf)
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Replace what is not finite in the storage type by 0."""
+        values = jnp.asarray(column).astype(_storage_dtype(dtype))
+        return jnp.where(jnp.isfinite(values), values, 0.0)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Normal rows of scales from 0.1 to 100."""
+        values, scales = jax.random.split(key)
+        spread = 10.0 ** jax.random.uniform(scales, (n,) + (1,) * len(self.event_shape), minval=-1, maxval=2)
+        return self.project(jax.random.normal(values, (n, *self.event_shape)) * spread)
+
+
+def _freeze(values: np.ndarray) -> Bounds:
+    if values.ndim == 0:
+        return float(values)
+    return tuple(_freeze(entry) for entry in values)

@@ -1,0 +1,1 @@
+"""Clipped gradients of the data term."""

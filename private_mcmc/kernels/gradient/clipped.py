@@ -1,0 +1,47 @@
+"""Clipped gradients of the data term: ``Σ_i clip_C(Aᵀ∇v(θ, d_i))``, one row at most ``C``.
+
+Rows that enter through one affine predictor are clipped in closed form; other models by the layers of a
+row's program where their gradients factor, and by per-row gradients in blocks otherwise.
+"""
+
+from __future__ import annotations
+
+from private_mcmc.kernels.gradient.affine import MANY, AffineBlocks, AffineRows, affine_blocks, affine_rows
+from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns
+from private_mcmc.kernels.gradient.general import GeneralRows, Route, general_rows
+from private_mcmc.kernels.whitening import Whitening
+from private_mcmc.model import RowModel
+from private_mcmc.schedule import Storage
+
+__all__ = [
+    "AffineBlocks",
+    "AffineRows",
+    "ClippedGradient",
+    "Columns",
+    "GeneralRows",
+    "Route",
+    "clipped_gradient",
+]
+
+
+def clipped_gradient(
+    model: RowModel,
+    whitening: Whitening,
+    clip: float,
+    states: int | None = None,
+    route: Route | None = None,
+    storage: Storage = "float64",
+    sums: int = MANY,
+) -> ClippedGradient:
+    """The clipped data gradient of ``model`` in whitened coordinates.
+
+    ``states``: how many states share every sum over all rows, which are then stored in the layout that is
+    fastest for them; ``None`` where rows are selected for each sum. ``route``: how rows are clipped that do
+    not enter through one affine predictor; the fastest that is exact if left out. ``storage``: what the rows
+    are held in between sums, by ``stored``. ``sums``: how many are taken, which decides what pays.
+    """
+    if model.predictor is not None and route is None:
+        if states is None:
+            return affine_rows(model.predictor, whitening, clip)
+        return affine_blocks(model.predictor, whitening, clip, states, storage, sums)
+    return general_rows(model, whitening, clip, states or 1, route)

@@ -1,0 +1,68 @@
+"""What every clipped gradient is, and the guards that keep each row's term inside the clip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
+
+Columns = Mapping[str, jax.Array]
+
+# Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
+UNDERFLOW = 1e-140
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedGradient:
+    """``prepare(columns, present)`` once a run, then ``total(u, prepared)`` at every step.
+
+    **Guarantee**: for every ``u`` (NaN included) and every row, present or not, that row's term in
+    ``total`` has Euclidean norm at most ``C`` in the whitened coordinates, i.e. dual norm at most ``C``;
+    at most ``C(1 + CLIP_SLACK)`` where rows do not enter through one predictor, which every price includes.
+    A row that is not present contributes exactly zero.
+    """
+
+    prepare: Callable[[Columns, jax.Array], Any]
+    total: Callable[[jax.Array, Any], jax.Array]
+
+
+def widened(columns: Columns) -> dict[str, jax.Array]:
+    """Real columns in the widest float in force; whole numbers as they are."""
+    wide = jax.dtypes.canonicalize_dtype(jnp.float64)
+    return {
+        name: column.astype(wide) if jnp.issubdtype(column.dtype, jnp.floating) else column
+        for name, column in columns.items()
+    }
+
+
+def inside(clip: float, entries: int) -> float:
+    """The clip, less the rounding of a norm of ``entries`` squares and of the products after it.
+
+    A computed sum of ``m`` squares is off by at most ``m u/(1 − m u)`` of itself, ``u = 2⁻⁵³``, in any order
+    (Higham 2002, §4.2), its root by half of that; a few more roundings scale the row.
+    """
+    return clip * (1.0 - max(2.0**-40, (entries + 64) * 2.0**-53))
+
+
+def around(clip: float, entries: int) -> float:
+    """``inside`` of a clip that is wider by the slack that every price includes.
+
+    Rows whose proved bound is the clip itself are then not scaled at all: scaled rows are no gradients, and
+    their sum need not be that of a convex potential.
+    """
+    return inside(clip * (1.0 + CLIP_SLACK), entries)
+
+
+def held(value: jax.Array, cap: jax.Array | float) -> jax.Array:
+    """``value`` clipped to ``[−cap, cap]``, elementwise; what is not a number becomes ``cap``."""
+    return jnp.where(value < cap, jnp.where(value > -cap, value, -cap), cap)
+
+
+def weight(norm: jax.Array, clip: float, usable: jax.Array) -> jax.Array:
+    """The factors ``min(1, C/‖g_i‖)`` of rows, zero for those that are not usable."""
+    return jnp.where(usable, jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-300)), 0.0)

@@ -1,0 +1,1 @@
+"""Where rows and chains lie: devices, shards, blocks from disk."""

@@ -1,0 +1,1 @@
+"""Keys, noise and minibatches."""

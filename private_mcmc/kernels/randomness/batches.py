@@ -1,0 +1,284 @@
+"""Minibatches: rows drawn as the schedule declares, and their clipped sum times its public factor.
+
+The draws cost time in proportion to the batch, not to the data: under independent choices with
+probability ``q`` the gaps between chosen rows are independent geometric numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from private_mcmc.accounting.langevin.sensitivity import batch_factor
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.gradient.clipped import ClippedGradient, Columns
+from private_mcmc.kernels.randomness.predrawn import Grouped, Window
+from private_mcmc.kernels.randomness.subsets import distinct, shuffled, successes
+from private_mcmc.schedule import Batch, Schedule
+
+# Above this share of the rows a mask over all of them costs less than drawing and gathering.
+_LARGE_SHARE = 0.125
+
+# A group of draws has about so many numbers.
+_GROUP_ELEMENTS = 2**12
+
+First = jax.Array | int | None
+Sum = Callable[[jax.Array, Any, "BatchDraw", First], jax.Array]
+
+
+class StepKeys(NamedTuple):
+    """Keys of a chain's steps: one stream for the noise, another for the batches where there are any."""
+
+    steps: jax.Array
+    batches: jax.Array | None = None
+
+    def batch_streams(self) -> tuple[jax.Array, jax.Array]:
+        """Two keys for the batches: for what is drawn for all chains together, and for each chain alone.
+
+        Raises:
+            DeclarationError: without a key for them.
+        """
+        if self.batches is None:
+            raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
+        return jax.random.fold_in(self.batches, 0), jax.random.fold_in(self.batches, 1)
+
+
+class BatchStreams(NamedTuple):
+    """``StepKeys.batch_streams``, the first one perhaps with its numbers drawn ahead."""
+
+    together: jax.Array | Window
+    alone: jax.Array
+
+
+class BatchDraw(NamedTuple):
+    """What tells the batch of one chain at step ``k``: the run's key, and numbers drawn for many steps."""
+
+    stream: jax.Array
+    k: jax.Array
+    chain: jax.Array
+    drawn: jax.Array | None = None
+
+    @property
+    def key(self) -> jax.Array:
+        """Of this chain and step alone; made where it is needed, which with ``drawn`` is seldom."""
+        return jax.random.fold_in(jax.random.fold_in(self.stream, self.k), self.chain)
+
+
+class ListedRows(NamedTuple):
+    """Prepared rows, the numbers of those that are present first in ``order``, and how many are.
+
+    Without an ``order`` the first rows are those that are present.
+    """
+
+    rows: Any
+    order: jax.Array | None
+    number: jax.Array
+
+
+class BatchSum(NamedTuple):
+    """``prepare(columns, present, everyone)`` once a run; ``total(u, rows, draw, first)`` at every step.
+
+    ``first`` is the number of the first row that is here (``None``: every row is), and ``everyone`` tells
+    which of all rows are present, or that so many first ones are. Batches are drawn from all rows; what is
+    summed here are those of its rows that are here.
+    ``draws`` are the numbers that all chains draw at a step, ``(chains, size)``, where ``total`` wants some.
+    """
+
+    prepare: Callable[..., Any]
+    total: Callable[..., jax.Array]
+    draws: Grouped | None = None
+
+
+def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
+    """``f · Σ_{i in batch} clip_C(∇v_i)`` with the public ``f = 1/q`` or ``n/b``; ``f = 1`` for all rows.
+
+    **Guarantee**: ``f`` never depends on the number of rows that were drawn or are present, so one row
+    adds at most ``f·C``. Batches of ``poisson``, ``fixed`` and ``cyclic`` are drawn from all
+    ``num_rows`` slots, and absent rows add zero; ``truncated_poisson`` draws among present rows only,
+    and a batch above the cap keeps a uniform subset, as its statement assumes.
+    """
+    batch = schedule.batch
+    if batch is None:
+        return BatchSum(_prepared(gradient), lambda u, rows, draw, first=None: gradient.total(u, rows))
+    total, prepare = _SCHEMES[batch.scheme](gradient, schedule, batch), _prepared(gradient)
+    if batch.scheme == "truncated_poisson":
+        prepare = _listed(gradient.prepare, schedule.num_rows)
+    factor = batch_factor(schedule)
+
+    def scaled(u: jax.Array, rows: Any, draw: BatchDraw, first: First = None) -> jax.Array:
+        return factor * total(u, rows, draw, first)
+
+    return BatchSum(prepare, scaled, _draws(schedule, batch))
+
+
+def _draws(schedule: Schedule, batch: Batch) -> Grouped | None:
+    """What of the batches is independent of the rows and small beside them."""
+    size, n, chains = drawn_size(schedule), schedule.num_rows, schedule.num_chains
+    if size == 0:
+        return None
+    steps = max(1, _GROUP_ELEMENTS // (chains * size))
+
+    def poisson(key: jax.Array) -> jax.Array:
+        chance = jax.random.uniform(key, (steps, chains, size))
+        first = partial(successes, rate=float(batch.rate or 0.0), last=-1, end=n)
+        return jax.vmap(jax.vmap(first))(chance)
+
+    def fixed(key: jax.Array) -> jax.Array:
+        one = partial(distinct, size=size, bound=jnp.asarray(n), needed=jnp.asarray(size))
+        return jax.vmap(jax.vmap(one))(jax.random.split(key, (steps, chains)))
+
+    return Grouped(poisson if batch.scheme == "poisson" else fixed, steps, outside=n)
+
+
+def drawn_size(schedule: Schedule) -> int:
+    """Numbers that can be drawn ahead for one batch of one chain; zero where they are not."""
+    batch, n = schedule.batch, schedule.num_rows
+    if batch is not None and batch.scheme == "poisson" and float(batch.rate or 0.0) <= _LARGE_SHARE:
+        mean = n * float(batch.rate or 0.0)
+        # Larger batches, one in several hundred, are drawn in several blocks.
+        return min(n, math.ceil(mean + 3 * math.sqrt(mean) + 4))
+    if batch is not None and batch.scheme == "fixed" and int(batch.size or 0) <= _LARGE_SHARE * n:
+        return int(batch.size or 0)
+    return 0
+
+
+def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
+    n, rate, size = schedule.num_rows, float(batch.rate or 0.0), drawn_size(schedule)
+
+    def masked(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        keep = jax.random.uniform(draw.key, (n,)) < rate
+        return gradient.total(u, _masked(rows, keep, first))
+
+    def gathered(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        def of(numbers: jax.Array) -> jax.Array:
+            return _summed(gradient, u, rows, Chosen(numbers, n, ordered=True), first)
+
+        def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+            number, last, total = carry
+            chance = jax.random.uniform(jax.random.fold_in(draw.key, number), (size,))
+            index = successes(chance, rate, last, n)
+            return number + 1, index[-1], total + of(index)
+
+        drawn = jnp.asarray(draw.drawn)
+        start = jnp.asarray(0), drawn[-1], of(drawn)
+        total: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, more, start)[2]
+        return total
+
+    return gathered if size else masked
+
+
+def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
+    n, rate, cap = schedule.num_rows, float(batch.rate or 0.0), int(batch.size or 0)
+    rare = max(rate, cap / n) <= _LARGE_SHARE
+
+    def total(u: jax.Array, rows: ListedRows, draw: BatchDraw, first: First) -> jax.Array:
+        for_number, for_subset = jax.random.split(draw.key)
+        # The first `cap` positions tell min(Binomial(count, q), cap); given it, the subset is uniform.
+        positions = successes(jax.random.uniform(for_number, (cap,)), rate, -1, n)
+        number = jnp.sum(positions < rows.number)
+        if rare:
+            index = distinct(for_subset, cap, rows.number, number)
+        else:
+            index = shuffled(for_subset, n, rows.number)[:cap]
+        chosen = index if rows.order is None else rows.order[index]
+        numbers = jnp.where(jnp.arange(cap) < number, chosen, n)
+        return _summed(gradient, u, rows.rows, Chosen(numbers, n), first)
+
+    return total
+
+
+def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
+    n, size = schedule.num_rows, int(batch.size or 0)
+
+    def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        index = shuffled(draw.key, n, jnp.asarray(n))[:size] if draw.drawn is None else draw.drawn
+        return _summed(gradient, u, rows, Chosen(index, n), first)
+
+    return total
+
+
+def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
+    size = int(batch.size or 0)
+    passes = schedule.num_rows // size
+
+    def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+        index = jnp.remainder(draw.k, passes) * size + jnp.arange(size)
+        return _summed(gradient, u, rows, Chosen(index, schedule.num_rows, ordered=True), first)
+
+    return total
+
+
+_SCHEMES = {"poisson": _poisson, "truncated_poisson": _truncated, "fixed": _fixed, "cyclic": _cyclic}
+
+
+class Chosen(NamedTuple):
+    """Numbers below ``bound`` of the rows of a batch; ``bound`` is no row. ``ordered``: they ascend."""
+
+    numbers: jax.Array
+    bound: int
+    ordered: bool = False
+
+
+def _summed(gradient: ClippedGradient, u: jax.Array, rows: Any, chosen: Chosen, first: First) -> jax.Array:
+    """The clipped sum over those chosen rows that are here.
+
+    Where rows lie in several places, each works on windows that hold its own share of the batch: nearly
+    always one of them.
+    """
+    if first is None:
+        return gradient.total(u, _selected(rows, chosen.numbers, chosen.numbers < chosen.bound))
+    here, size = rows.present.shape[0], chosen.numbers.shape[0]
+    mean = size * here / chosen.bound
+    width = min(size, math.ceil(mean + 3 * math.sqrt(mean) + 4))
+    numbers = chosen.numbers if chosen.ordered else jnp.sort(chosen.numbers)
+    begin = jnp.sum(numbers < first)
+    end = jnp.sum(numbers < jnp.minimum(first + here, chosen.bound))
+    filled = jnp.pad(numbers, (0, width))
+
+    def of(at: jax.Array) -> jax.Array:
+        window = jax.lax.dynamic_slice_in_dim(filled, at, width) - first
+        return gradient.total(u, _selected(rows, window, at + jnp.arange(width) < end))
+
+    def more(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        at, total = carry
+        return at + width, total + of(at)
+
+    start = begin + width, of(begin)
+    total: jax.Array = jax.lax.while_loop(lambda carry: carry[0] < end, more, start)[1]
+    return total
+
+
+def _selected(rows: Any, index: jax.Array, keep: jax.Array) -> Any:
+    """The rows numbered ``index``, those without ``keep`` absent."""
+    index = jnp.clip(index, 0, rows.present.shape[0] - 1)
+    chosen = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), rows)
+    return chosen._replace(present=chosen.present & keep)
+
+
+def _masked(rows: Any, keep: jax.Array, first: First) -> Any:
+    size = rows.present.shape[0]
+    filled = jnp.pad(keep, (0, size if first is not None else size - keep.shape[0]))
+    if first is not None:
+        # A start beyond the last row is moved back to the filling, which is absent.
+        filled = jax.lax.dynamic_slice_in_dim(filled, first, size)
+    return rows._replace(present=rows.present & filled)
+
+
+def _prepared(gradient: ClippedGradient) -> Callable[..., Any]:
+    return lambda columns, present, everyone=None: gradient.prepare(columns, present)
+
+
+def _listed(prepare: Callable[[Columns, jax.Array], Any], n: int) -> Callable[..., ListedRows]:
+    def listed(columns: Columns, present: jax.Array, everyone: jax.Array | None = None) -> ListedRows:
+        rows = prepare(columns, present)
+        known = present if everyone is None else everyone
+        if known.ndim == 0:
+            return ListedRows(rows, None, known)
+        return ListedRows(rows, jnp.argsort(~known, stable=True)[:n], jnp.sum(known))
+
+    return listed

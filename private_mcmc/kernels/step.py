@@ -1,0 +1,159 @@
+"""The Langevin step, and whole chains of it, read from a schedule and nothing else.
+
+One step of every chain, in whitened coordinates (``M = AAᵀ``, ``θ = Au``):
+``u' = u − γ_k (Aᵀ∇K(Au) + w f Σ_i clip_C(Aᵀ∇v_i(Au))) + √(2γ_k) ξ``, ``ξ ~ N(0, I)`` or another constant
+covariance, then perhaps a projection. The sum is over all rows (``f = 1``) or over a batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from private_mcmc.accounting import gradient_limit
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.placement.storage import stored
+from private_mcmc.kernels.projection import projection
+from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, StepKeys, batch_sum
+from private_mcmc.kernels.randomness.predrawn import Grouped, Window
+from private_mcmc.kernels.whitening import Whitening, noise_colour, whitening
+from private_mcmc.model import RowModel
+from private_mcmc.schedule import Schedule
+
+Observable = Callable[[jax.Array], jax.Array]
+
+# Noise is drawn for groups of steps of about so many elements.
+_GROUP_ELEMENTS = 2**9
+
+
+class Place(NamedTuple):
+    """Which part of a run is here: the numbers of its first chain and of its first row, ``None`` for all."""
+
+    chain: jax.Array | int = 0
+    row: jax.Array | int | None = None
+
+
+WHOLE = Place()
+
+
+class DrawnSteps(NamedTuple):
+    """Keys of steps whose noise and, where there are any, whose batches were drawn ahead."""
+
+    noise: Window
+    batches: BatchStreams | None
+
+
+Keys = jax.Array | StepKeys | DrawnSteps
+
+
+@dataclass(frozen=True, eq=False)
+class LangevinProgram:
+    """The pure functions of one run; the data are always arguments, never closed over.
+
+    A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between.
+
+    Attributes:
+        prepare: ``(columns, present, everyone=None) -> rows``, once a run; ``everyone`` tells which of all
+            rows are present where only some are here.
+        data: ``(u, k, key, rows, place) -> f Σ clip``, summed over the rows that are here, ``(chains, p)``.
+        move: ``(u, k, key, total, place) -> u'``, given the sum over all rows.
+        ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after
+            ``first`` drawn at once.
+        whitening: the change of variables between ``u`` and the unconstrained parameter.
+    """
+
+    prepare: Callable[..., Any]
+    data: Callable[..., jax.Array]
+    move: Callable[..., jax.Array]
+    ahead: Callable[[jax.Array | StepKeys, jax.Array, int], Keys]
+    whitening: Whitening
+
+    def step(self, u: jax.Array, k: jax.Array, key: Keys, rows: Any) -> jax.Array:
+        """``u'`` for ``u`` of shape ``(chains, p)`` and step number ``k ≥ 0``, with every row here.
+
+        ``key`` is the key of the steps, or ``StepKeys`` where the schedule draws batches.
+        """
+        return self.move(u, k, key, self.data(u, k, key, rows))
+
+
+def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = False) -> LangevinProgram:
+    """Build the step of ``schedule`` for ``model``; ``one_by_one`` takes the gradients chain after chain.
+
+    Raises:
+        DeclarationError: for a preconditioner, noise or projection that makes no sense.
+    """
+    change = whitening(schedule.preconditioner, model.dim)
+    together = 1 if one_by_one else schedule.num_chains
+    states = None if schedule.batch is not None else together
+    gradient = clipped_gradient(
+        model, change, schedule.clip, states, storage=schedule.storage, sums=schedule.num_steps
+    )
+    data_gradient = batch_sum(stored(gradient, schedule.storage), schedule)
+    prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
+    colour, project = noise_colour(schedule, change), projection(schedule)
+    noise = _noise(schedule.num_chains, schedule.dim)
+    limit = gradient_limit(schedule)
+
+    def data(u: jax.Array, k: jax.Array, key: Keys, rows: Any, place: Place = WHOLE) -> jax.Array:
+        def one(state: jax.Array, chain: jax.Array, drawn: jax.Array | None) -> jax.Array:
+            draw = None if streams is None else BatchDraw(streams.alone, k, chain, drawn)
+            return data_gradient.total(state, rows, draw, place.row)
+
+        streams = None if schedule.batch is None else _batch_streams(key)
+        drawn = None
+        if streams is not None and data_gradient.draws is not None:
+            drawn = _here(data_gradient.draws.at(streams.together, k), place, u)
+        each = u, place.chain + jnp.arange(u.shape[0]), drawn
+        if one_by_one:
+            total: jax.Array = jax.lax.map(lambda args: one(*args), each)
+            return total
+        return jax.vmap(one)(*each)
+
+    def move(u: jax.Array, k: jax.Array, key: Keys, total: jax.Array, place: Place = WHOLE) -> jax.Array:
+        gamma = _step_size(schedule, k)
+        source = key.noise if isinstance(key, DrawnSteps) else _keys(key).steps
+        standard = colour(_here(noise.at(source, k), place, u).astype(u.dtype))
+        gradient = jax.vmap(prior_score)(u) + schedule.temper * total
+        gradient = jnp.clip(gradient, -limit, limit)
+        # The noise joins the gradient before the state does: what rounds from there on is post-processing.
+        return project(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
+
+    def ahead(key: jax.Array | StepKeys, first: jax.Array, count: int) -> Keys:
+        keys, batches = _keys(key), None
+        if schedule.batch is not None:
+            together, alone = keys.batch_streams()
+            draws = data_gradient.draws
+            batches = BatchStreams(draws.ahead(together, first, count) if draws else together, alone)
+        return DrawnSteps(noise.ahead(keys.steps, first, count), batches)
+
+    return LangevinProgram(data_gradient.prepare, data, move, ahead, change)
+
+
+def _keys(key: jax.Array | StepKeys) -> StepKeys:
+    return key if isinstance(key, StepKeys) else StepKeys(key)
+
+
+def _batch_streams(key: Keys) -> BatchStreams | None:
+    return key.batches if isinstance(key, DrawnSteps) else BatchStreams(*_keys(key).batch_streams())
+
+
+def _noise(chains: int, dim: int) -> Grouped:
+    """Standard normals of all chains; a step beyond what was drawn has none, not another's."""
+    size = max(1, _GROUP_ELEMENTS // (chains * dim))
+    return Grouped(lambda key: jax.random.normal(key, (size, chains, dim)), size, outside=math.nan)
+
+
+def _here(drawn: jax.Array, place: Place, u: jax.Array) -> jax.Array:
+    """What was drawn for the chains that are here: the same numbers wherever a chain runs."""
+    return jax.lax.dynamic_slice_in_dim(drawn, place.chain, u.shape[0])
+
+
+def _step_size(schedule: Schedule, k: jax.Array) -> jax.Array:
+    if isinstance(schedule.step_size, tuple):
+        return jnp.asarray(schedule.step_size)[k]
+    return jnp.asarray(schedule.step_size)

@@ -1,0 +1,21 @@
+"""Reading a NumPyro model: each row's own term, the prior, and what is proved of them."""
+
+from private_mcmc.model.likelihoods.family import LikelihoodFamily
+from private_mcmc.model.predictor import MultiPredictor, Predictor
+from private_mcmc.model.priors.prior import PriorConstants, SitePrior
+from private_mcmc.model.reading import RowModel, read
+from private_mcmc.model.row_constants import RowConstants
+from private_mcmc.model.sites import Observation, Site
+
+__all__ = [
+    "LikelihoodFamily",
+    "MultiPredictor",
+    "Observation",
+    "Predictor",
+    "PriorConstants",
+    "RowConstants",
+    "RowModel",
+    "Site",
+    "SitePrior",
+    "read",
+]

@@ -1,0 +1,220 @@
+"""Is the model that was read the one that was written? A check for mistakes, against NumPyro's own density.
+
+At made-up rows and parameters the loss and the prior are compared with NumPyro's potential energy of the
+user's model, up to a constant of the row and one of the prior; and differences of that potential along lines
+with what is claimed of derivatives (a function is as steep between two points as it is somewhere between
+them). Proofs do not rest on it; a reading that fails it is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.domains.rows import Rows
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.model.lines import Claim, broken_claim
+from private_mcmc.model.predictor import MultiPredictor, Row
+from private_mcmc.model.priors.prior import PriorConstants
+from private_mcmc.model.row_constants import RowConstants
+from private_mcmc.model.sites import Anatomy
+from private_mcmc.model.synthetic import made_up_rows
+
+_ROWS, _FEWER_ROWS, _MANY_LATENTS = 6, 3, 256
+_STEPS = (-30.0, -8.0, -3.0, -1.0, -0.1, 0.1, 1.0, 3.0, 8.0, 30.0)
+_TOLERANCE = 1e-6
+# Where NumPyro's own values differ by more than this between float32 and float64, it clamps or cancels.
+_ILL_CONDITIONED = 1e-2
+_FEWEST = 3
+
+Potentials = Callable[[jax.Array, Row], tuple[jax.Array, jax.Array]]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What was read of a model, and what is claimed of it."""
+
+    anatomy: Anatomy
+    rows: Rows
+    row_loss: Callable[[jax.Array, Row], jax.Array]
+    neg_log_prior: Callable[[jax.Array], jax.Array]
+    predictors: MultiPredictor | None
+    constants: RowConstants
+    prior: PriorConstants
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """By row, line and step: NumPyro's loss and prior, those that were read, ``θ`` and the predictors."""
+
+    own_loss: np.ndarray
+    own_prior: np.ndarray
+    loss: np.ndarray
+    prior: np.ndarray
+    theta: np.ndarray
+    eta: np.ndarray
+
+
+def refuse_misread(reading: Reading, own: Potentials) -> None:
+    """Compare; ``own`` is ``(θ, row) ↦`` NumPyro's potential of the observed sites, and of the latent ones.
+
+    Raises:
+        NotYetSupported: where they differ, or a claim does not hold; made-up numbers alone decide.
+    """
+    few = reading.anatomy.dim > _MANY_LATENTS
+    rows = made_up_rows(reading.rows, _FEWER_ROWS if few else _ROWS)
+    values = _evaluate(reading, own, rows)
+    usable = np.isfinite(values.own_loss), np.isfinite(values.own_prior)
+    if _mistake(reading, values, *usable) is None:
+        return
+    # Only now, since it compiles the model once more.
+    rough_loss, rough_prior = _rough(own, rows, values.theta)
+    usable = _stable(values.own_loss, rough_loss), _stable(values.own_prior, rough_prior)
+    mistake = _mistake(reading, values, *usable)
+    if mistake is not None:
+        raise NotYetSupported(
+            f"{mistake} (compared at made-up rows and parameters). What was read would be another model than "
+            "the one written: write the distribution in its plain form, and please report this model."
+        )
+
+
+def _evaluate(reading: Reading, own: Potentials, rows: Row) -> _Values:
+    several = reading.predictors
+    count = len(next(iter(rows.values())))
+    steps = jnp.asarray(_STEPS)
+
+    def points(row: Row, direction: jax.Array) -> jax.Array:
+        plain = steps[:, None] * direction
+        if several is None:
+            return plain[None]
+        return jnp.stack([plain, jax.vmap(lambda step: _reaching(several, row, step))(steps)])
+
+    def at(point: jax.Array, row: Row) -> tuple[jax.Array, ...]:
+        eta = jnp.zeros(0) if several is None else several.design(row) @ point + several.offset(row)
+        return (*own(point, row), reading.row_loss(point, row), reading.neg_log_prior(point), point, eta)
+
+    def of_row(row: Row, direction: jax.Array) -> tuple[jax.Array, ...]:
+        return _at_all(at, points(row, direction), row)
+
+    turns = np.outer(0.7 + 0.37 * np.arange(count), np.arange(1.0, reading.anatomy.dim + 1))
+    return _Values(*_once(jax.vmap(of_row), rows, np.cos(turns)))
+
+
+def _rough(own: Potentials, rows: Row, theta: np.ndarray) -> tuple[np.ndarray, ...]:
+    """NumPyro's potentials in float32."""
+    with jax.enable_x64(False):
+        return _once(jax.vmap(lambda row, where: _at_all(own, where, row)), rows, theta)
+
+
+def _at_all(
+    function: Callable[..., tuple[jax.Array, ...]], points: jax.Array, row: Row
+) -> tuple[jax.Array, ...]:
+    return tuple(jax.vmap(jax.vmap(function, (0, None)), (0, None))(points, row))
+
+
+def _once(function: Callable[..., tuple[jax.Array, ...]], *arguments: Any) -> tuple[np.ndarray, ...]:
+    """Compiled without optimisation, which would take longer than the run."""
+    compiled = jax.jit(function).lower(*arguments).compile({"xla_backend_optimization_level": "0"})
+    return tuple(np.asarray(part, np.float64) for part in compiled(*arguments))
+
+
+def _reaching(several: MultiPredictor, row: Row, step: jax.Array) -> jax.Array:
+    """Parameters whose predictors are ``step`` times a fixed pattern, if no two share a parameter."""
+    design = several.design(row)
+    squares = jnp.sum(jnp.square(design), axis=1)
+    goal = step * jnp.cos(jnp.arange(several.size) * 1.3) - several.offset(row)
+    return jnp.asarray(design.T @ jnp.where(squares > 0, goal / jnp.where(squares > 0, squares, 1.0), 0.0))
+
+
+def _stable(values: np.ndarray, rough: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        close = np.abs(values - rough) <= _ILL_CONDITIONED * (1 + np.abs(values))
+    return np.asarray(np.isfinite(values) & close)
+
+
+def _mistake(reading: Reading, values: _Values, of_loss: np.ndarray, of_prior: np.ndarray) -> str | None:
+    """What differs, in words, judged by the points that are usable."""
+    sites = ", ".join(f"{site.name!r} ({site.family})" for site in reading.anatomy.observations)
+    latents = ", ".join(f"{site.name!r} ({site.family})" for site in reading.anatomy.latents)
+    if not _same(values.own_prior[None], values.prior[None], of_prior[None]):
+        return f"the prior of site {latents} differs from NumPyro's own log density"
+    if not _same(values.own_loss, values.loss, of_loss):
+        return f"the likelihood of site {sites} differs from NumPyro's own log density"
+    if reading.predictors is not None and np.max(np.sum(of_loss, axis=(1, 2)), initial=0) < _FEWEST:
+        return f"the log density of site {sites} is not a number, so that it could not be compared"
+    for index in np.ndindex(values.own_loss.shape[:2]):
+        for speed, claim in _row_claims(reading, values, index):
+            broken = broken_claim(claim, _STEPS, values.own_loss[index], of_loss[index], speed)
+            if broken:
+                return f"NumPyro's own log density of site {sites} breaks the claim that {broken}"
+    for row in range(values.own_prior.shape[0]):
+        claim = _prior_claim(reading.prior, values.theta[row, 0])
+        broken = broken_claim(claim, _STEPS, values.own_prior[row, 0], of_prior[row, 0], 1.0)
+        if broken:
+            return f"NumPyro's own log density of site {latents} breaks the claim that {broken}"
+    return None
+
+
+def _same(own: np.ndarray, read: np.ndarray, usable: np.ndarray) -> bool:
+    """For every index of the first axis: ``own − read`` is one number."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = (own - read).reshape(len(own), -1)
+        sizes = (1 + np.abs(own) + np.abs(read)) * _TOLERANCE
+    sizes, usable = sizes.reshape(len(own), -1), usable.reshape(len(own), -1)
+    for gap, size, counts in zip(gaps, sizes, usable, strict=True):
+        if not np.any(counts):
+            continue
+        if not np.all(np.isfinite(gap[counts])):
+            return False
+        best = int(np.argmin(np.where(counts, size, np.inf)))
+        if not np.all(np.abs(gap - gap[best])[counts] <= (size + size[best])[counts]):
+            return False
+    return True
+
+
+def _row_claims(reading: Reading, values: _Values, index: tuple[int, ...]) -> Sequence[tuple[float, Claim]]:
+    """Claims of the loss in ``θ`` and in the predictors, with the speed of the line in each."""
+    known = reading.constants
+    curvature = known.curvature_bound
+    lowest = 0.0 if known.convex else -curvature
+    claims = [
+        (
+            _speed(values.theta[index]),
+            Claim("v", known.gradient_bound, lowest, curvature, known.range_bound),
+        )
+    ]
+    if reading.predictors is not None:
+        family = reading.predictors.family
+        curvature = family.curvature_bound
+        lowest = 0.0 if family.convex else -curvature
+        claims.append(
+            (
+                _speed(values.eta[index]),
+                Claim("ψ", family.score_bound, lowest, curvature, family.range_bound),
+            )
+        )
+    return claims
+
+
+def _speed(points: np.ndarray) -> float:
+    return float(np.linalg.norm(points[-1] - points[0])) / (_STEPS[-1] - _STEPS[0])
+
+
+def _prior_claim(prior: PriorConstants, line: np.ndarray) -> Claim:
+    """Of ``K`` along a line through the origin, per unit of its step."""
+    direction = (line[-1] - line[0]) / (_STEPS[-1] - _STEPS[0])
+    if prior.hessian is not None:
+        full = np.diag(prior.hessian) if prior.hessian.ndim == 1 else prior.hessian
+        bend = float(direction @ full @ direction)
+        return Claim("K", math.inf, bend, bend, math.inf)
+    squares = direction**2
+    lower, upper = (
+        float(np.sum(end[squares > 0] * squares[squares > 0])) for end in (prior.lower, prior.upper)
+    )
+    return Claim("K", math.inf, lower, upper, math.inf)

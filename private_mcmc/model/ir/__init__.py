@@ -1,0 +1,1 @@
+"""A traced program as equations, and what is proved of it: affinity, intervals, smoothness."""

@@ -1,0 +1,176 @@
+"""Bounds of intermediate results over the declared row domain, by interval arithmetic on the program."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.model.ir.defined import is_defined
+from private_mcmc.model.ir.interval import Value, anything, between, constant, spread
+from private_mcmc.model.ir.program import Equation, Program, Variable, flatten
+from private_mcmc.model.ir.rules_arithmetic import ARITHMETIC, Rule, integer_division
+from private_mcmc.model.ir.rules_scalar import SCALARS
+from private_mcmc.model.ir.rules_shape import SHAPES, split
+
+_RULES: Mapping[str, Rule] = {**ARITHMETIC, **SHAPES, **SCALARS}
+_OF_NUMBERS = ("add", "add_any", "sub", "mul", "div", "rem", "pow", "max", "min", "clamp", "select_n")
+_ELEMENTWISE = frozenset([*_OF_NUMBERS, "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"])
+_CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+# They make an ordinary value of NaN.
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
+_TELLS_UNDEFINED = frozenset([*_COMPARISONS, "sign", "convert_element_type"])
+_LARGEST = float(np.finfo(np.float64).max)
+_ROUNDING = 2.0**-26
+
+
+def bounds(program: Program, given: Mapping[Variable, Value], targets: Iterable[Variable]) -> list[Value]:
+    """Bounds of ``targets`` for all values of the variables ``given`` within theirs.
+
+    The bounds are those of the program in real arithmetic, widened for the rounding of the bounds
+    themselves. An input that is not given, the result of any primitive without a rule, and what is not
+    defined everywhere (a division by zero, the logarithm of a negative number) is unbounded.
+    """
+    targets = list(targets)
+    known = {variable: _literal(program, variable) for variable in program.constants}
+    known.update({variable: _nothing(program, variable) for variable in program.inputs.values()})
+    known.update(given)
+    with np.errstate(all="ignore"):
+        for equation in program.slice(targets, given):
+            results = _apply(equation, [known[variable] for variable in equation.inputs], program)
+            for output, result in zip(equation.outputs, results, strict=True):
+                if output not in given:
+                    known[output] = _representable(program, output, result)
+    return [_claimed(program, variable, known[variable]) for variable in targets]
+
+
+def _claimed(program: Program, variable: Variable, value: Value) -> Value:
+    return value if value.defined else replace(_nothing(program, variable), defined=False)
+
+
+def evaluate(program: Program, outputs: Sequence[str], **inputs: np.ndarray) -> list[float]:
+    """Sums of outputs at known inputs: by interval arithmetic, which compiles nothing, or else by JAX."""
+    targets = [program.outputs[name] for name in outputs]
+    known = {program.inputs[name]: np.asarray(value) for name, value in inputs.items()}
+    found = bounds(program, {variable: constant(value) for variable, value in known.items()}, targets)
+    with np.errstate(invalid="ignore"):
+        middles = [float(np.sum((value.lo + value.hi) / 2)) for value in found]
+        widths = [float(np.sum(value.hi - value.lo)) for value in found]
+    pairs = zip(widths, middles, strict=True)
+    if all(np.isfinite(middle) and width <= 1e-9 * (1 + abs(middle)) for width, middle in pairs):
+        return middles
+    return [float(np.sum(value)) for value in _compiled(program, tuple(targets))(known)]
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(program: Program, targets: tuple[Variable, ...]) -> Callable[..., list[jax.Array]]:
+    return jax.jit(lambda given: program.run(targets, given))
+
+
+def _apply(equation: Equation, operands: list[Value], program: Program) -> list[Value | None]:
+    if equation.name in _CALLS:
+        return list(_inside(equation, operands))
+    if equation.name in _TELLS_UNDEFINED and not all(operand.defined for operand in operands):
+        return [None] * len(equation.outputs)
+    if equation.name == "split":
+        parts = split(operands[0], equation.params)
+        return [replace(part, defined=operands[0].defined) for part in parts]
+    if equation.name not in _RULES or len(equation.outputs) != 1:
+        return _of_constants(equation, program)
+    result = _bounded(equation, operands, program)
+    return [None if result is None else replace(result, defined=is_defined(equation, operands))]
+
+
+def _of_constants(equation: Equation, program: Program) -> list[Value | None]:
+    """Results that no input enters are computed, and widened by more than another compilation rounds."""
+    if program.reads(equation.outputs) or not all(_kind(program, output) for output in equation.outputs):
+        return [None] * len(equation.outputs)
+    with jax.enable_x64(True):
+        values = [np.asarray(value, np.float64) for value in program.run(equation.outputs, {})]
+    if not all(np.all(np.isfinite(value)) for value in values):
+        return [None] * len(values)
+    slack = [_ROUNDING * float(np.max(np.abs(value), initial=0.0)) for value in values]
+    return [between(value - gap, value + gap) for value, gap in zip(values, slack, strict=True)]
+
+
+def _bounded(equation: Equation, operands: list[Value], program: Program) -> Value | None:
+    shape = program.shape(equation.outputs[0])
+    same = _same_operand(equation, operands, shape)
+    if same is not None:
+        return same
+    rule = _RULES[equation.name]
+    kind = _kind(program, equation.outputs[0])
+    if equation.name == "not" and kind != "b":
+        return None  # of integers it is −1 − a
+    if equation.name == "div" and kind != "f":
+        rule = integer_division
+    if equation.name in _ELEMENTWISE:
+        operands = [spread(operand, shape) for operand in operands]
+    return rule(operands, equation.params, shape)
+
+
+def _same_operand(equation: Equation, operands: list[Value], shape: tuple[int, ...]) -> Value | None:
+    """``x = x``, ``x − x`` and ``x·x`` of one variable, which the bounds of two would lose."""
+    if len(equation.inputs) != 2 or equation.inputs[0] != equation.inputs[1]:
+        return None
+    bounded = bool(np.all(np.isfinite(operands[0].lo) & np.isfinite(operands[0].hi)))
+    if equation.name == "mul":
+        return ARITHMETIC["integer_pow"](operands, {"y": 2}, shape)
+    if not bounded:
+        return None
+    if equation.name in ("eq", "le", "ge"):
+        return constant(np.ones(shape, bool))
+    if equation.name in ("ne", "lt", "gt"):
+        return constant(np.zeros(shape, bool))
+    return constant(np.zeros(shape)) if equation.name == "sub" else None
+
+
+def _inside(equation: Equation, operands: list[Value]) -> list[Value]:
+    names = [str(position) for position in range(len(operands))]
+    outputs = [str(position) for position in range(len(equation.outputs))]
+    inner = flatten(equation.params[_CALLS[equation.name]], names, outputs)
+    given = {inner.inputs[name]: operand for name, operand in zip(names, operands, strict=True)}
+    return bounds(inner, given, [inner.outputs[name] for name in outputs])
+
+
+def _representable(program: Program, variable: Variable, value: Value | None) -> Value:
+    """What the bounds say of the variable in its own type: integers wrap around, narrow floats round."""
+    nothing, kind = _nothing(program, variable), _kind(program, variable)
+    if value is None or value.shape != nothing.shape:
+        return replace(nothing, defined=kind != "f")
+    # A number that overflows is still a number: it lies between the largest float and infinity.
+    value = replace(value, lo=np.minimum(value.lo, _LARGEST), hi=np.maximum(value.hi, -_LARGEST))
+    nothing = replace(nothing, defined=value.defined)
+    if kind in "iub" or value.whole:
+        # A whole number between the bounds lies between the whole numbers within them.
+        value = replace(value, lo=np.ceil(value.lo), hi=np.floor(value.hi), whole=True)
+    if kind in "iu":
+        limits = np.iinfo(program.avals[variable].dtype)
+        return value if value.lowest >= limits.min and value.highest <= limits.max else nothing
+    if kind == "f" and program.avals[variable].dtype.itemsize < 8:
+        return value if value.whole and value.largest <= 2**8 else nothing
+    return value
+
+
+def _nothing(program: Program, variable: Variable) -> Value:
+    shape, kind = program.shape(variable), _kind(program, variable)
+    if kind == "b":
+        return between(np.zeros(shape), np.ones(shape), whole=True)
+    return anything(shape, whole=kind in "iu")
+
+
+def _literal(program: Program, variable: Variable) -> Value:
+    if not _kind(program, variable):
+        return anything(program.shape(variable))
+    return constant(np.asarray(program.constants[variable]))
+
+
+def _kind(program: Program, variable: Variable) -> str:
+    """``f``, ``i``, ``u``, ``b``, or nothing for keys and other opaque types."""
+    dtype = program.avals[variable].dtype
+    known = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
+    return np.dtype(dtype).kind if known else ""

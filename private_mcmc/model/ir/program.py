@@ -1,0 +1,272 @@
+"""A traced function as a flat list of equations that can be sliced, cut and evaluated.
+
+Jaxprs nest (``jit``, ``remat``) and repeat equal subexpressions; here they are inlined and equal
+equations are merged, so that a variable is one intermediate result of the model. Short loops of fixed
+length are unrolled. Primitives with their own derivative rules, other loops and branches stay whole: what
+happens inside them is not looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.errors import DoThisInstead
+from private_mcmc.model.ir.loops import unrolled
+
+Variable: TypeAlias = int
+
+_INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Equation:
+    """``outputs = primitive(inputs, **params)``."""
+
+    primitive: Any
+    params: Mapping[str, Any]
+    inputs: tuple[Variable, ...]
+    outputs: tuple[Variable, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the primitive."""
+        return str(self.primitive.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A pure function: inputs by name, equations in order, outputs by name.
+
+    Attributes:
+        inputs: names to variables.
+        outputs: names to variables.
+        constants: variables with a known value.
+        equations: in an order in which they can be evaluated.
+        avals: shape and dtype of every variable.
+    """
+
+    inputs: Mapping[str, Variable]
+    outputs: Mapping[str, Variable]
+    constants: Mapping[Variable, Any]
+    equations: tuple[Equation, ...]
+    avals: Mapping[Variable, Any]
+
+    def slice(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> list[Equation]:
+        """The equations that ``targets`` need when the variables ``given`` are known."""
+        known, wanted = set(given), set(targets)
+        chosen = []
+        for equation in reversed(self.equations):
+            if any(output in wanted and output not in known for output in equation.outputs):
+                chosen.append(equation)
+                wanted.update(equation.inputs)
+        return chosen[::-1]
+
+    def reads(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> frozenset[str]:
+        """Names of the inputs that ``targets`` may depend on when ``given`` are known.
+
+        A proof of independence: an input that is not named is not an operand of any equation on any way
+        to the targets.
+        """
+        known = set(given)
+        read = self.uses(targets, known) - known
+        return frozenset(name for name, variable in self.inputs.items() if variable in read)
+
+    def uses(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> frozenset[Variable]:
+        """All variables that ``targets`` may depend on when ``given`` are known, themselves included."""
+        targets = list(targets)
+        read = (variable for equation in self.slice(targets, given) for variable in equation.inputs)
+        return frozenset([*targets, *read])
+
+    def run(self, targets: Iterable[Variable], given: Mapping[Variable, Any]) -> list[Any]:
+        """Values of ``targets``; ``given`` holds the inputs (or cut variables) that they need."""
+        targets = list(targets)
+        values = dict(self.constants)
+        for variable, value in given.items():
+            aval = self.avals[variable]
+            values[variable] = jnp.asarray(value).astype(aval.dtype).reshape(aval.shape)
+        for equation in self.slice(targets, given):
+            operands = [values[variable] for variable in equation.inputs]
+            params = equation.primitive.get_bind_params(dict(equation.params))
+            results = equation.primitive.bind(*operands, **params)
+            results = results if equation.primitive.multiple_results else [results]
+            values.update(
+                (output, result)
+                for output, result in zip(equation.outputs, results, strict=True)
+                if output not in given
+            )
+        return [values[variable] for variable in targets]
+
+    def shape(self, variable: Variable) -> tuple[int, ...]:
+        """Shape of a variable."""
+        return tuple(self.avals[variable].shape)
+
+    def size(self, variable: Variable) -> int:
+        """Number of elements of a variable."""
+        return int(np.prod(self.shape(variable), dtype=np.int64))
+
+    def text(self, targets: Iterable[Variable], given: Mapping[Variable, str] | None = None) -> str:
+        """What computes ``targets``, in a form that does not depend on how variables are numbered.
+
+        ``given`` names variables that are taken as known.
+        """
+        targets = list(targets)
+        names = {variable: name for name, variable in self.inputs.items()} | dict(given or {})
+        lines: list[str] = []
+        for equation in self.slice(targets, given or ()):
+            operands = [self._describe(variable, names) for variable in equation.inputs]
+            for output in equation.outputs:
+                names.setdefault(output, f"%{len(lines)}")
+            outputs = [f"{names[output]}:{_type_text(self.avals[output])}" for output in equation.outputs]
+            lines.append(f"{outputs} = {equation.name} {operands} {_describe_params(equation.params)}")
+        return "\n".join([*lines, *(self._describe(variable, names) for variable in targets)])
+
+    def _describe(self, variable: Variable, names: Mapping[Variable, str]) -> str:
+        if variable in names:
+            return names[variable]
+        return f"{_type_text(self.avals[variable])}={_bytes(self.constants[variable])}"
+
+
+def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An argument of ``trace`` of which only shape and dtype are known."""
+    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
+
+
+def trace(function: Callable[..., Mapping[str, Any]], **inputs: Any) -> Program:
+    """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
+
+    ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used.
+
+    Raises:
+        DoThisInstead: if the function prints or calls back to Python, which would carry values of
+            private rows out of the compiled program.
+    """
+    closed, shapes = jax.make_jaxpr(lambda given: dict(function(**given)), return_shape=True)(inputs)
+    _refuse_side_effects(closed)
+    return flatten(closed, sorted(inputs), sorted(shapes))
+
+
+def flatten(closed: Any, inputs: Iterable[str], outputs: Iterable[str]) -> Program:
+    """The program of a closed jaxpr whose arguments and results have these names."""
+    builder = _Builder()
+    variables = [builder.fresh(variable.aval) for variable in closed.jaxpr.invars]
+    results = builder.inline(closed.jaxpr, closed.consts, variables)
+    return Program(
+        inputs=dict(zip(inputs, variables, strict=True)),
+        outputs=dict(zip(outputs, results, strict=True)),
+        constants=builder.constants,
+        equations=tuple(builder.equations),
+        avals=builder.avals,
+    )
+
+
+class _Builder:
+    """Collects equations, merging equal ones."""
+
+    def __init__(self) -> None:
+        self.avals: dict[Variable, Any] = {}
+        self.constants: dict[Variable, Any] = {}
+        self.equations: list[Equation] = []
+        self._seen: dict[Any, tuple[Variable, ...]] = {}
+
+    def fresh(self, aval: Any) -> Variable:
+        variable = len(self.avals)
+        self.avals[variable] = aval
+        return variable
+
+    def constant(self, value: Any, aval: Any) -> Variable:
+        key = ("constant", _constant_key(value, aval))
+        if key not in self._seen:
+            variable = self.fresh(aval)
+            self.constants[variable] = value
+            self._seen[key] = (variable,)
+        return self._seen[key][0]
+
+    def inline(self, jaxpr: Any, consts: Iterable[Any], arguments: Iterable[Variable]) -> list[Variable]:
+        scope: dict[Any, Variable] = {}
+        for variable, value in zip(jaxpr.constvars, consts, strict=True):
+            scope[variable] = self.constant(value, variable.aval)
+        scope.update(zip(jaxpr.invars, arguments, strict=True))
+
+        def look_up(atom: Any) -> Variable:
+            return self.constant(atom.val, atom.aval) if isinstance(atom, jex.Literal) else scope[atom]
+
+        for equation in jaxpr.eqns:
+            operands = tuple(look_up(atom) for atom in equation.invars)
+            inner = equation.params.get(_INLINED.get(equation.primitive.name, "")) or unrolled(equation)
+            if inner is None:
+                results = self._add(equation, operands)
+            else:
+                plain, held = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
+                results = tuple(self.inline(plain, held, operands))
+            scope.update(zip(equation.outvars, results, strict=True))
+        return [look_up(atom) for atom in jaxpr.outvars]
+
+    def _add(self, equation: Any, operands: tuple[Variable, ...]) -> tuple[Variable, ...]:
+        key = (equation.primitive.name, operands, tuple(sorted(equation.params.items())))
+        mergeable = _hashable(key) and not list(jex.jaxprs_in_params(equation.params))
+        if mergeable and key in self._seen:
+            return self._seen[key]
+        outputs = tuple(self.fresh(variable.aval) for variable in equation.outvars)
+        self.equations.append(Equation(equation.primitive, equation.params, operands, outputs))
+        if mergeable:
+            self._seen[key] = outputs
+        return outputs
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _describe_params(params: Mapping[str, Any]) -> str:
+    # Functions print with memory addresses; their names and traced bodies are enough to tell them apart.
+    shown = {k: getattr(v, "__qualname__", k) if callable(v) else v for k, v in params.items()}
+    held = [_bytes(value) for v in params.values() for value in getattr(v, "consts", ())]
+    return repr((sorted((k, v) for k, v in shown.items() if "_fun" not in k), held))
+
+
+def _constant_key(value: Any, aval: Any) -> tuple[Any, ...]:
+    return (_type_text(aval), bool(getattr(aval, "weak_type", False)), _bytes(value))
+
+
+def _type_text(aval: Any) -> str:
+    return f"{aval.dtype}{tuple(aval.shape)}"
+
+
+def _bytes(value: Any) -> str:
+    if jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended):
+        return f"opaque {id(value)}"
+    return np.asarray(value).tobytes().hex()
+
+
+def _refuse_side_effects(closed: Any) -> None:
+    if closed.effects or _calls_back(closed.jaxpr):
+        raise DoThisInstead(
+            "the model prints or calls back to Python (jax.debug, pure_callback, io_callback), which would "
+            "carry values of private rows out of the compiled program; remove these calls."
+        )
+
+
+def _calls_back(jaxpr: Any) -> bool:
+    return any(
+        "callback" in equation.primitive.name
+        or "debug" in equation.primitive.name
+        or any(_calls_back(getattr(inner, "jaxpr", inner)) for inner in jex.jaxprs_in_params(equation.params))
+        for equation in jaxpr.eqns
+    )

@@ -1,0 +1,206 @@
+"""Interval rules of primitives that move, copy, select or collect elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.model.ir.interval import Value, between, constant, up
+from private_mcmc.model.ir.rules_arithmetic import Operands, Params, Rule, Shape, hypot, widen
+
+
+def _moved(function: Callable[[np.ndarray, Params, Shape], np.ndarray]) -> Rule:
+    """A rule for a primitive that only moves elements, each at most once."""
+
+    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+        a = operands[0]
+        lo, hi = function(a.lo, params, shape), function(a.hi, params, shape)
+        return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm)
+
+    return rule
+
+
+def _broadcast(operands: Operands, params: Params, shape: Shape) -> Value:
+    a = operands[0]
+    sizes = [1] * len(shape)
+    for axis, target in enumerate(params["broadcast_dimensions"]):
+        sizes[target] = a.shape[axis]
+    lo, hi = (np.broadcast_to(bound.reshape(sizes), shape) for bound in (a.lo, a.hi))
+    copies = int(np.prod(shape)) // max(a.lo.size, 1)
+    norm = a.norm if copies == 1 else up(a.norm * math.sqrt(copies))
+    return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(norm)
+
+
+def _slice(array: np.ndarray, params: Params, shape: Shape) -> np.ndarray:
+    strides = params["strides"] or (1,) * array.ndim
+    ends = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return array[tuple(slice(*entry) for entry in ends)]
+
+
+def _concatenate(operands: Operands, params: Params, shape: Shape) -> Value:
+    axis = params["dimension"]
+    lo, hi = (np.concatenate([getattr(a, end) for a in operands], axis) for end in ("lo", "hi"))
+    joined = between(lo, hi, whole=all(a.whole for a in operands))
+    return joined.with_norm(hypot([a.norm for a in operands]))
+
+
+def _stack(operands: Operands, params: Params, shape: Shape) -> Value:
+    los, his = ([getattr(a, end) for a in operands] for end in ("lo", "hi"))
+    axis = params["axis"]
+    together = between(np.stack(los, axis), np.stack(his, axis), whole=all(a.whole for a in operands))
+    return together.with_norm(hypot([a.norm for a in operands]))
+
+
+def split(a: Value, params: Params) -> list[Value]:
+    """The parts of an array cut along one axis."""
+    edges = np.cumsum(params["sizes"])[:-1]
+    los, his = (np.split(bound, edges, params["axis"]) for bound in (a.lo, a.hi))
+    parts = zip(los, his, strict=True)
+    return [between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm) for lo, hi in parts]
+
+
+def _pad(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    a, filler = operands
+    if not filler.known or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
+        return None
+    where = tuple(
+        slice(int(low), int(low) + size + int(inner) * max(size - 1, 0), int(inner) + 1)
+        for (low, _, inner), size in zip(params["padding_config"], a.shape, strict=True)
+    )
+    lo, hi = np.full(shape, filler.lo), np.full(shape, filler.lo)
+    lo[where], hi[where] = a.lo, a.hi
+    padded = between(lo, hi, whole=a.whole and filler.whole)
+    return padded.with_norm(a.norm) if filler.largest == 0 else padded
+
+
+def _reduce(function: Callable[..., np.ndarray]) -> Rule:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Value | None:
+        a, axes = operands[0], tuple(params["axes"])
+        # The extreme of no numbers is JAX's choice.
+        if not a.lo.size:
+            return None
+        return between(function(a.lo, axis=axes), function(a.hi, axis=axes), whole=a.whole).with_norm(a.norm)
+
+    return rule
+
+
+def _iota(operands: Operands, params: Params, shape: Shape) -> Value:
+    axis = params["dimension"]
+    sizes = [1] * len(shape)
+    sizes[axis] = shape[axis]
+    return constant(np.broadcast_to(np.arange(shape[axis]).reshape(sizes), shape))
+
+
+def _positions(indices: Value, params: Params, shape: Shape) -> np.ndarray:
+    """Which element of an array of ``shape`` each gathered element is; −1 out of bounds."""
+    numbers = jnp.arange(math.prod(shape), dtype=jnp.int32).reshape(shape)
+    starts = jnp.asarray(indices.lo.astype(np.int32))
+    found = jax.lax.gather(
+        numbers,
+        starts,
+        params["dimension_numbers"],
+        params["slice_sizes"],
+        mode=params["mode"],
+        fill_value=-1,
+    )
+    return np.asarray(found)
+
+
+def _gather(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    a, indices = operands
+    if indices.known:
+        where = _positions(indices, params, a.shape)
+        if np.any(where < 0):
+            return None
+        taken = between(a.lo.ravel()[where], a.hi.ravel()[where], whole=a.whole)
+        return taken.with_norm(a.norm) if np.unique(where).size == where.size else taken
+    last = np.asarray(a.shape) - np.asarray(params["slice_sizes"])
+    starts = np.asarray(params["dimension_numbers"].start_index_map, int)
+    # Out of bounds, the filler (NaN) would appear: nothing is proved then.
+    if not np.all((indices.lo >= 0) & (indices.hi <= last[starts])):
+        return None
+    windows = max(int(np.prod(indices.shape[:-1])), 1)
+    a, norm = _one_entry(a, indices, params)
+    lo, hi = np.full(shape, a.lowest), np.full(shape, a.highest)
+    if windows == 1 and math.prod(shape) == a.lo.size:
+        lo, hi = a.lo.reshape(shape), a.hi.reshape(shape)
+    return between(lo, hi, whole=a.whole).with_norm(norm if windows == 1 else up(norm * math.sqrt(windows)))
+
+
+def _one_entry(a: Value, indices: Value, params: Params) -> tuple[Value, float]:
+    """What a window can be, and a bound on its norm: any one entry along an axis, or anything of ``a``."""
+    numbers = params["dimension_numbers"]
+    sizes = tuple(1 if axis in numbers.start_index_map else size for axis, size in enumerate(a.shape))
+    batched = getattr(numbers, "operand_batching_dims", ())
+    if len(numbers.start_index_map) != 1 or tuple(params["slice_sizes"]) != sizes or batched:
+        return a, a.norm
+    axis = numbers.start_index_map[0]
+    chosen = range(int(indices.lowest), int(indices.highest) + 1)
+    entries = [between(np.take(a.lo, [i], axis), np.take(a.hi, [i], axis)) for i in chosen]
+    lo, hi = np.minimum.reduce([e.lo for e in entries]), np.maximum.reduce([e.hi for e in entries])
+    return between(lo, hi, whole=a.whole), min(a.norm, max(entry.norm for entry in entries))
+
+
+def _scatter_add(operands: Operands, params: Params, shape: Shape) -> Value:
+    a, indices, updates = operands
+    windows = max(int(np.prod(indices.shape[:-1])), 1)
+    lo = a.lo + min(updates.lowest, 0.0) * windows
+    hi = a.hi + max(updates.highest, 0.0) * windows
+    added = updates.norm if windows == 1 else up(updates.norm * math.sqrt(windows))
+    result = widen(lo, hi, windows)
+    return result.with_norm(added if a.norm == 0 else up(a.norm + added))
+
+
+def _scatter(operands: Operands, params: Params, shape: Shape) -> Value:
+    """Every element is the old one or one of the updates, each of which lands at most once."""
+    a, _, updates = operands
+    lo, hi = np.minimum(a.lo, updates.lowest), np.maximum(a.hi, updates.highest)
+    return between(lo, hi, whole=a.whole and updates.whole).with_norm(hypot([a.norm, updates.norm]))
+
+
+def _dynamic_update_slice(operands: Operands, params: Params, shape: Shape) -> Value:
+    a, updates = operands[:2]
+    return _scatter([a, a, updates], params, shape)
+
+
+def _dynamic_slice(operands: Operands, params: Params, shape: Shape) -> Value:
+    a = operands[0]
+    return between(np.full(shape, a.lowest), np.full(shape, a.highest), whole=a.whole).with_norm(a.norm)
+
+
+def _same(array: np.ndarray, params: Params, shape: Shape) -> np.ndarray:
+    return array
+
+
+_copy = _moved(_same)
+_reshape = _moved(lambda array, params, shape: array.reshape(shape))
+
+SHAPES: Mapping[str, Rule] = {
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "transpose": _moved(lambda array, params, shape: np.transpose(array, params["permutation"])),
+    "rev": _moved(lambda array, params, shape: np.flip(array, params["dimensions"])),
+    "slice": _moved(_slice),
+    "copy": _copy,
+    "copy_p": _copy,
+    "stop_gradient": _copy,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "pad": _pad,
+    "iota": _iota,
+    "gather": _gather,
+    "scatter": _scatter,
+    "scatter-add": _scatter_add,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "dynamic_slice": _dynamic_slice,
+    "reduce_max": _reduce(np.max),
+    "reduce_min": _reduce(np.min),
+    "reduce_and": _reduce(np.min),
+    "reduce_or": _reduce(np.max),
+}

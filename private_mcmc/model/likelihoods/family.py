@@ -1,0 +1,144 @@
+"""The record of what is proved of a loss as a function of its predictor, and how such facts combine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import jax
+
+from private_mcmc.model.ir.interval import Value, up
+
+Loss: TypeAlias = Callable[[jax.Array, jax.Array, Mapping[str, jax.Array]], jax.Array]
+
+
+@dataclass(frozen=True)
+class LikelihoodFamily:
+    """What is proved of a row's loss ``ψ`` for every row of the domain and every real ``η``.
+
+    ``η`` is a number, or a vector for families with several predictors; then derivatives are measured in
+    the Euclidean norm. What is not proved is ``inf`` (or not convex).
+
+    Attributes:
+        name: distribution class, ``unknown`` if not recognised.
+        link: how ``η`` makes the distribution's parameter: ``identity``, ``logistic``, ``exp``, …
+        convex: ``ψ'' ≥ 0``.
+        score_bound: ``‖ψ'‖ ≤ score_bound``.
+        curvature_bound: ``‖ψ''‖ ≤ curvature_bound``.
+        range_bound: ``sup ψ − inf ψ`` over ``η``, for each row.
+        growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, for a convex ``ψ`` of one number.
+        why: the proof in a line.
+    """
+
+    name: str = "unknown"
+    link: str = ""
+    convex: bool = False
+    score_bound: float = math.inf
+    curvature_bound: float = math.inf
+    range_bound: float = math.inf
+    growth: tuple[float, float] = (math.inf, math.inf)
+    why: str = "the form of the loss is not recognised"
+
+    def clipped_curvature(self, radius: float, clip: float) -> float:
+        """Bound on the curvature ``‖x‖²ψ''`` that one row adds, ``‖x‖ ≤ radius``, clipped at ``clip``.
+
+        Clipping ``|ψ'|·‖x‖`` at ``C`` leaves ``ψ''`` where ``|ψ'| < C/‖x‖`` and zero elsewhere, hence at
+        most ``a‖x‖² + bC‖x‖``. Infinite unless ``ψ`` is convex.
+        """
+        if not (self.convex and radius >= 0 and clip >= 0):
+            return math.inf
+        a, b = self.growth
+        offers = [times(radius * radius, self.curvature_bound)]
+        offers.append(times(a, radius * radius) + times(b, clip * radius))
+        return min(offers)
+
+    def weighted(self, largest: float) -> LikelihoodFamily:
+        """The same for ``c·ψ`` with any weight ``0 ≤ c ≤ largest``."""
+        return replace(
+            self,
+            score_bound=times(self.score_bound, largest),
+            curvature_bound=times(self.curvature_bound, largest),
+            range_bound=times(self.range_bound, largest),
+            growth=(times(self.growth[0], largest), self.growth[1]),
+        )
+
+
+UNKNOWN = LikelihoodFamily()
+
+
+def times(a: float, b: float) -> float:
+    """``a·b`` of bounds: zero times unbounded is zero; rounded up."""
+    if a == 0 or b == 0:
+        return 0.0
+    return a * b if a == 1 or b == 1 else up(a * b)
+
+
+def total(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
+    """What is proved of ``Σ ψ_s(η)``, all of the same ``η``.
+
+    Growth: only one of them may have ``b > 0``, and ``|ψ_1'| ≤ |Σψ_s'| + Σ_{s≠1} score_s`` turns its
+    bound into one by the sum.
+    """
+    if len(families) == 1:
+        return families[0]
+    growing = [family for family in families if family.growth[1] > 0]
+    growth = (math.inf, math.inf)
+    if all(family.convex for family in families) and len(growing) <= 1:
+        b = growing[0].growth[1] if growing else 0.0
+        rest = math.fsum(family.score_bound for family in families if family not in growing)
+        growth = (up(math.fsum(f.growth[0] for f in families) + times(b, rest)), b)
+    return LikelihoodFamily(
+        name=" + ".join(family.name for family in families),
+        link=" + ".join(family.link for family in families),
+        convex=all(family.convex for family in families),
+        score_bound=up(math.fsum(family.score_bound for family in families)),
+        curvature_bound=up(math.fsum(family.curvature_bound for family in families)),
+        range_bound=up(math.fsum(family.range_bound for family in families)),
+        growth=growth,
+        why="; ".join(family.why for family in families),
+    )
+
+
+def separate(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
+    """What is proved of ``Σ ψ_s(η_s)`` as a function of the vector of all ``η_s``.
+
+    The gradient is the vector of scores, the Hessian block diagonal.
+    """
+    if len(families) == 1:
+        return families[0]
+    names = list(dict.fromkeys(family.name for family in families))
+    return LikelihoodFamily(
+        name=" + ".join(names),
+        link=" + ".join(dict.fromkeys(family.link for family in families)),
+        convex=all(family.convex for family in families),
+        score_bound=up(math.hypot(*(family.score_bound for family in families))),
+        curvature_bound=max(family.curvature_bound for family in families),
+        range_bound=up(math.fsum(family.range_bound for family in families)),
+        why="; ".join(dict.fromkeys(family.why for family in families)),
+    )
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A family and its loss ``(η, y, parameters) ↦ ψ``, elementwise; ``joint`` over the last axis of η."""
+
+    family: LikelihoodFamily
+    loss: Loss
+    joint: bool = False
+
+
+Recogniser: TypeAlias = Callable[[str, Value, Mapping[str, Value]], Recognised | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule for one parameter of a distribution class, and the others that complete the distribution.
+
+    ``centred``: the parameter is the location less the observed value, which counts as 0.
+    """
+
+    rule: Recogniser
+    needs: tuple[str, ...] = ()
+    centred: bool = False

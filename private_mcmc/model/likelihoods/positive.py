@@ -1,0 +1,96 @@
+"""Proved constants of the losses of positive observations with a log link; each is smooth and convex."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised
+
+Given = Mapping[str, jax.Array]
+Bounds = Mapping[str, Value]
+
+
+def log_rate(eta: jax.Array, given: Given) -> jax.Array:
+    """``log(c e^{±η})``."""
+    return given["log_multiplier"] + given["sign"] * eta
+
+
+def _gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Shape ``a``, rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − at + const``, ``ψ'' = ye^t = a + dψ/dt``."""
+    shape = others["concentration"]
+    if link not in ("exp", "exp_neg") or not (observed.lowest >= 0 and shape.lowest > 0):
+        return None
+    family = LikelihoodFamily(
+        name="Gamma",
+        link="exp",
+        convex=True,
+        growth=(shape.highest, 1.0),
+        why=f"ψ = ye^t − at, t affine in η, a ≤ {shape.highest:g}: ψ'' = a + ψ', unbounded unless clipped",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t, a = log_rate(eta, given), given["concentration"]
+        return y * jnp.exp(t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
+
+    return Recognised(family, loss)
+
+
+def _exponential(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − t``, ``ψ'' = ye^t = 1 + dψ/dt``."""
+    if link not in ("exp", "exp_neg") or not observed.lowest >= 0:
+        return None
+    family = LikelihoodFamily(
+        name="Exponential",
+        link="exp",
+        convex=True,
+        growth=(1.0, 1.0),
+        why="ψ = ye^t − t, t affine in η: ψ'' = 1 + ψ', unbounded unless clipped",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t = log_rate(eta, given)
+        return y * jnp.exp(t) - t
+
+    return Recognised(family, loss)
+
+
+def _inverse_gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Shape ``a``, rate ``e^t``: the Gamma loss of ``1/y``, ``y > 0``: ``ψ'' = a + dψ/dt``."""
+    inner = _gamma(link, observed, others)
+    if inner is None or not observed.lowest > 0:
+        return None
+    return Recognised(inner.family, lambda eta, y, given: inner.loss(eta, 1 / y, given) + 2 * jnp.log(y))
+
+
+def _weibull(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Shape ``a``, log scale ``t``, ``z = (ye^{−t})^a``: ``ψ = z + at``, ``ψ'' = a²z = a(a − dψ/dt)``."""
+    shape = others["concentration"]
+    if link not in ("exp", "exp_neg") or not (observed.lowest > 0 and shape.lowest > 0):
+        return None
+    most = shape.highest
+    family = LikelihoodFamily(
+        name="Weibull",
+        link="exp",
+        convex=True,
+        growth=(up(most**2), most),
+        why=f"ψ = (ye^{{−t}})^a + at, a ≤ {most:g}: ψ'' = a(a − ψ'), unbounded unless clipped",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t, a = log_rate(eta, given), given["concentration"]
+        return jnp.exp(a * (jnp.log(y) - t)) + a * t - jnp.log(a) - (a - 1) * jnp.log(y)
+
+    return Recognised(family, loss)
+
+
+POSITIVE: Mapping[tuple[str, str], Entry] = {
+    ("Gamma", "rate"): Entry(_gamma, ("concentration",)),
+    ("Exponential", "rate"): Entry(_exponential),
+    ("InverseGamma", "rate"): Entry(_inverse_gamma, ("concentration",)),
+    ("Weibull", "scale"): Entry(_weibull, ("concentration",)),
+}

@@ -1,0 +1,246 @@
+"""Proved constants of the losses of real-valued observations; each loss is smooth for every real ``η``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised
+from private_mcmc.model.likelihoods.positive import log_rate
+
+Given = Mapping[str, jax.Array]
+Bounds = Mapping[str, Value]
+
+_LOG_2PI = math.log(2 * math.pi)
+
+
+def _normal(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = (y−η)²/2s² + log s + ½log 2π``: ``ψ'' = 1/s²``, ``ψ'`` unbounded."""
+    smallest = others["scale"].lowest
+    if link != "identity" or not smallest > 0:
+        return None
+    curvature = up(1.0 / smallest**2)
+    family = LikelihoodFamily(
+        name="Normal",
+        link="identity",
+        convex=True,
+        curvature_bound=curvature,
+        growth=(curvature, 0.0),
+        why=f"ψ = (y−η)²/2s² with s ≥ {smallest:.6g} free of the latents: ψ'' = 1/s², ψ' unbounded",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        scale = given["scale"]
+        return 0.5 * jnp.square((y - eta) / scale) + jnp.log(scale) + 0.5 * _LOG_2PI
+
+    return Recognised(family, loss)
+
+
+def _log_normal(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """The Normal loss of ``log y``, ``y > 0``, plus ``log y``."""
+    inner = _normal(link, observed, others)
+    if inner is None or not observed.lowest > 0:
+        return None
+    return Recognised(inner.family, lambda eta, y, given: inner.loss(eta, jnp.log(y), given) + jnp.log(y))
+
+
+def _normal_scale(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Log standard deviation ``t = log c ± η``, mean free of the latents, ``r = y − m``.
+
+    ``ψ = t + r²e^{−2t}/2``: ``dψ/dt = 1 − r²e^{−2t}``, ``ψ'' = 2r²e^{−2t} = 2(1 − dψ/dt)``.
+    """
+    if link not in ("exp", "exp_neg"):
+        return None
+    family = LikelihoodFamily(
+        name="Normal scale",
+        link="exp",
+        convex=True,
+        growth=(2.0, 2.0),
+        why="ψ = t + r²e^{−2t}/2, t the log standard deviation: ψ'' = 2(1 − ψ') ≤ 2 + 2|ψ'|",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t = log_rate(eta, given)
+        return t + 0.5 * jnp.square(y - given["loc"]) * jnp.exp(-2 * t) + 0.5 * _LOG_2PI
+
+    return Recognised(family, loss)
+
+
+def _student_t(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = ½(ν+1) log(1 + r²/νs²)``, ``r = y − η``: not convex.
+
+    ``|ψ'| = (ν+1)|r|/(νs²+r²) ≤ (ν+1)/(2s√ν)``; ``ψ'' = (ν+1)(νs²−r²)/(νs²+r²)²`` between
+    ``−(ν+1)/(8νs²)`` (at ``r² = 3νs²``) and ``(ν+1)/(νs²)`` (at 0). Both fall as ``ν`` and ``s`` grow
+    except ``(ν+1)/√ν``, which is largest at an end of the range of ``ν``.
+    """
+    df, scale = others["df"], others["scale"].lowest
+    if link != "identity" or not (scale > 0 and df.lowest > 0 and df.highest < math.inf):
+        return None
+    score = max((nu + 1) / math.sqrt(nu) for nu in (df.lowest, df.highest)) / (2 * scale)
+    family = LikelihoodFamily(
+        name="StudentT",
+        link="identity",
+        score_bound=up(score),
+        curvature_bound=up((df.lowest + 1) / (df.lowest * scale**2)),
+        why="ψ = ½(ν+1) log(1+r²/νs²): |ψ'| ≤ (ν+1)/(2s√ν), |ψ''| ≤ (ν+1)/(νs²); not convex",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        nu, s = given["df"], given["scale"]
+        constant = jnp.log(s) + 0.5 * jnp.log(nu * math.pi) + gammaln(nu / 2) - gammaln((nu + 1) / 2)
+        return 0.5 * (nu + 1) * jnp.log1p(jnp.square((y - eta) / s) / nu) + constant
+
+    return Recognised(family, loss)
+
+
+def _cauchy(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Student-t with one degree of freedom: ``|ψ'| ≤ 1/s``, ``|ψ''| ≤ 2/s²``, not convex."""
+    scale = others["scale"].lowest
+    if link != "identity" or not scale > 0:
+        return None
+    family = LikelihoodFamily(
+        name="Cauchy",
+        link="identity",
+        score_bound=up(1 / scale),
+        curvature_bound=up(2 / scale**2),
+        why="ψ = log(1+r²/s²): |ψ'| ≤ 1/s, |ψ''| ≤ 2/s²; not convex",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        return jnp.log1p(jnp.square((y - eta) / given["scale"])) + jnp.log(math.pi * given["scale"])
+
+    return Recognised(family, loss)
+
+
+def _laplace(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = |y−η|/s + log 2s``: convex, ``|ψ'| ≤ 1/s``, a kink at ``η = y``."""
+    scale = others["scale"].lowest
+    if link != "identity" or not scale > 0:
+        return None
+    family = LikelihoodFamily(
+        name="Laplace",
+        link="identity",
+        convex=True,
+        score_bound=up(1 / scale),
+        why="ψ = |y−η|/s: convex, |ψ'| ≤ 1/s, not smooth",
+    )
+    return Recognised(
+        family,
+        lambda eta, y, given: jnp.abs(y - eta) / given["scale"] + jnp.log(2 * given["scale"]),
+    )
+
+
+def _logistic(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = z + 2 log(1+e^{−z}) + log s``, ``z = (y−η)/s``: ``|ψ'| ≤ 1/s``, ``ψ'' = 2σ(1−σ)/s²``."""
+    scale = others["scale"].lowest
+    if link != "identity" or not scale > 0:
+        return None
+    curvature = up(0.5 / scale**2)
+    family = LikelihoodFamily(
+        name="Logistic",
+        link="identity",
+        convex=True,
+        score_bound=up(1 / scale),
+        curvature_bound=curvature,
+        growth=(curvature, 0.0),
+        why="ψ = z + 2 log(1+e^{−z}), z = (y−η)/s: |ψ'| ≤ 1/s, ψ'' ≤ 1/(2s²)",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        z = (y - eta) / given["scale"]
+        return z + 2 * jax.nn.softplus(-z) + jnp.log(given["scale"])
+
+    return Recognised(family, loss)
+
+
+def _soft_laplace(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = log(e^z + e^{−z}) + log(πs/2)``, ``z = (y−η)/s``: ``ψ' = −tanh(z)/s``, ``ψ'' = sech²(z)/s²``."""
+    scale = others["scale"].lowest
+    if link != "identity" or not scale > 0:
+        return None
+    curvature = up(1 / scale**2)
+    family = LikelihoodFamily(
+        name="SoftLaplace",
+        link="identity",
+        convex=True,
+        score_bound=up(1 / scale),
+        curvature_bound=curvature,
+        growth=(curvature, 0.0),
+        why="ψ = log(e^z + e^{−z}), z = (y−η)/s: |ψ'| ≤ 1/s, ψ'' ≤ 1/s²",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        z = (y - eta) / given["scale"]
+        return jnp.logaddexp(z, -z) + jnp.log(given["scale"]) + math.log(math.pi / 2)
+
+    return Recognised(family, loss)
+
+
+def _quantile(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """Quantile regression, ``r = y − η``: ``ψ = qr/s`` for ``r > 0`` and ``−(1−q)r/s`` below.
+
+    Convex with a kink at ``η = y``; the larger slope bounds ``|ψ'|``.
+    """
+    scale, quantile = others["scale"].lowest, others["quantile"]
+    if link != "identity" or not (scale > 0 and quantile.lowest > 0 and quantile.highest < 1):
+        return None
+    family = LikelihoodFamily(
+        name="AsymmetricLaplaceQuantile",
+        link="identity",
+        convex=True,
+        score_bound=up(max(quantile.highest, 1 - quantile.lowest) / scale),
+        why="ψ = qr/s for r = y−η > 0, −(1−q)r/s below: convex, |ψ'| ≤ max(q, 1−q)/s, not smooth",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        residual, q, s = y - eta, given["quantile"], given["scale"]
+        slope = jnp.where(residual < 0, q - 1, q) / s
+        return slope * residual + jnp.log(s) - jnp.log(q) - jnp.log1p(-q)
+
+    return Recognised(family, loss)
+
+
+def _gumbel(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    """``ψ = z + e^{−z} + log s``, ``z = (y−η)/s``: ``ψ'' = e^{−z}/s² = (1 + sψ')/s²``."""
+    scale = others["scale"].lowest
+    if link != "identity" or not scale > 0:
+        return None
+    family = LikelihoodFamily(
+        name="Gumbel",
+        link="identity",
+        convex=True,
+        growth=(up(1 / scale**2), up(1 / scale)),
+        why="ψ = z + e^{−z}, z = (y−η)/s: ψ'' = (1 + sψ')/s², unbounded unless clipped",
+    )
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        z = (y - eta) / given["scale"]
+        return z + jnp.exp(-z) + jnp.log(given["scale"])
+
+    return Recognised(family, loss)
+
+
+REAL: Mapping[tuple[str, str], Entry] = {
+    ("Normal", "loc"): Entry(_normal, ("scale",)),
+    ("Normal", "scale"): Entry(_normal_scale, ("loc",)),
+    ("LogNormal", "loc"): Entry(_log_normal, ("scale",)),
+    ("StudentT", "loc"): Entry(_student_t, ("df", "scale")),
+    ("Cauchy", "loc"): Entry(_cauchy, ("scale",)),
+    ("Laplace", "loc"): Entry(_laplace, ("scale",)),
+    ("Logistic", "loc"): Entry(_logistic, ("scale",)),
+    ("SoftLaplace", "loc"): Entry(_soft_laplace, ("scale",)),
+    ("AsymmetricLaplaceQuantile", "loc"): Entry(_quantile, ("scale", "quantile")),
+    ("Gumbel", "loc"): Entry(_gumbel, ("scale",)),
+}
+
+# Densities of y − η: observing a residual y − Xw with location 0 is the same model.
+_OF_DIFFERENCES = ("Normal", "StudentT", "Cauchy", "Laplace", "Logistic", "SoftLaplace", "Gumbel")
+CENTRED: Mapping[tuple[str, str], Entry] = {
+    (name, "difference"): replace(REAL[(name, "loc")], centred=True) for name in _OF_DIFFERENCES
+}

@@ -1,0 +1,194 @@
+"""The affine predictors of a row, ``η = A(row)·θ + o(row)``, and the loss as a function of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.domains.rows import Rows
+from private_mcmc.model.ir.interval import Value, between, of_domain, up
+from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.program import Program, Variable, abstract, trace
+from private_mcmc.model.likelihoods.family import LikelihoodFamily
+from private_mcmc.model.likelihoods.terms import evaluate
+from private_mcmc.model.smooth_loss import certified
+from private_mcmc.model.structure import Structure
+
+Row: TypeAlias = Mapping[str, Any]
+
+_MOST_SEPARATE = 64
+_MOST_FORWARD = 128
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The program of one row in the precision in force, with its predictors."""
+
+    program: Program
+    bases: tuple[Variable, ...]
+
+    def columns(self, row: Row) -> dict[Variable, Any]:
+        """The row's values by the program's input variables; columns that nothing reads may be left out."""
+        return {variable: row[name] for name, variable in self.program.inputs.items() if name in row}
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """``v(θ, row) = ψ(η, row)``, ``η = x(row)·θ + o(row)``: proved from the program of one row.
+
+    Every way from the latents to the row's loss passes through ``η``, and ``η`` is affine in the flat
+    unconstrained ``θ``; so the row's gradient is ``ψ'(η)·x`` with ``x`` free of ``θ``.
+
+    Attributes:
+        design: ``row ↦ x``, shape ``(p,)``.
+        offset: ``row ↦ o``.
+        loss: ``(η, row) ↦ ψ``.
+        radius: proved bound of ``‖x(row)‖`` over the row domain; ``inf`` if there is none.
+        family: proved constants of ``ψ``.
+        centred: whether ``o`` is proved to be zero over the row domain.
+    """
+
+    design: Callable[[Row], jax.Array]
+    offset: Callable[[Row], jax.Array]
+    loss: Callable[[Any, Row], jax.Array]
+    radius: float
+    family: LikelihoodFamily
+    centred: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class MultiPredictor:
+    """``v(θ, row) = ψ(η, row)`` with a vector ``η = A(row)·θ + o(row)`` of several predictors.
+
+    Attributes:
+        size: ``k``, the number of predictors.
+        design: ``row ↦ A``, shape ``(k, p)``.
+        offset: ``row ↦ o``, shape ``(k,)``.
+        loss: ``(η, row) ↦ ψ``.
+        radius: proved bound of the spectral norm of ``A(row)`` over the row domain.
+        radii: proved bounds of the norms of the rows of ``A``.
+        family: proved constants of ``ψ`` as a function of the vector ``η``.
+    """
+
+    size: int
+    design: Callable[[Row], jax.Array]
+    offset: Callable[[Row], jax.Array]
+    loss: Callable[[Any, Row], jax.Array]
+    radius: float
+    radii: tuple[float, ...]
+    family: LikelihoodFamily
+
+
+def build(
+    view: Callable[[], View], structure: Structure, rows: Rows, dim: int
+) -> tuple[Predictor | None, MultiPredictor]:
+    """The predictors of the program that ``view`` gives for the current precision."""
+    eta = functools.partial(_eta, view)
+    loss = functools.partial(_loss, view, structure)
+    first = view()
+    size = sum(first.program.size(base) for base in first.bases)
+    radius, radii = _norms(eta, rows, dim, size)
+    design, offset = functools.partial(_design, eta, dim), functools.partial(_offset, eta, dim)
+    family = structure.family if structure.terms else certified(loss, rows)
+    several = MultiPredictor(size, design, offset, loss, radius, radii, family)
+    if size != 1:
+        return None, several
+    shift = _bounds_of(offset, rows)
+    single = Predictor(
+        design=functools.partial(_line, eta, dim, 0),
+        offset=lambda row: offset(row)[0],
+        loss=loss,
+        radius=radii[0],
+        family=family,
+        centred=not (np.any(shift.lo) or np.any(shift.hi)),
+    )
+    return single, several
+
+
+def predicted_loss(view: Callable[[], View], structure: Structure, theta: jax.Array, row: Row) -> jax.Array:
+    """The row's loss, through its predictors."""
+    return _loss(view, structure, _eta(view, theta, row), row)
+
+
+def _eta(view: Callable[[], View], theta: jax.Array, row: Row) -> jax.Array:
+    now = view()
+    values = now.program.run(now.bases, {now.program.inputs["theta"]: theta, **now.columns(row)})
+    return jnp.concatenate([value.ravel() for value in values])
+
+
+def _loss(view: Callable[[], View], structure: Structure, eta: Any, row: Row) -> jax.Array:
+    now = view()
+    program, given = now.program, now.columns(row)
+    eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()
+    if not structure.terms:
+        return jnp.reshape(program.run([program.outputs["loss"]], {**given, now.bases[0]: eta})[0], ())
+    edges = np.cumsum([0, *(program.size(base) for base in now.bases)])
+    parts = [
+        evaluate(program, term, now.bases[group], eta[edges[group] : edges[group + 1]], given)
+        for term, group in zip(structure.terms, structure.groups, strict=True)
+    ]
+    free = program.run([program.outputs[key] for key in structure.free], given)
+    return functools.reduce(jnp.add, [*parts, *(-jnp.asarray(value) for value in free)])
+
+
+def _origin(dim: int) -> jax.Array:
+    return jnp.zeros(dim, jax.dtypes.canonicalize_dtype(np.float64))
+
+
+def _design(eta: Callable[..., jax.Array], dim: int, row: Row) -> jax.Array:
+    return jnp.asarray(jax.jacrev(eta)(_origin(dim), row))
+
+
+def _line(eta: Callable[..., jax.Array], dim: int, index: int, row: Row) -> jax.Array:
+    """One row of ``A``, without the others."""
+    return jnp.asarray(jax.grad(lambda theta: eta(theta, row)[index])(_origin(dim)))
+
+
+def _offset(eta: Callable[..., jax.Array], dim: int, row: Row) -> jax.Array:
+    return eta(_origin(dim), row)
+
+
+def _norms(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> tuple[float, tuple[float, ...]]:
+    """Bounds of the spectral norm of ``A`` and of the norms of its rows, from the programs of the rows.
+
+    ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
+    """
+    if size > _MOST_SEPARATE:
+        whole = _bounds_of(lambda row: _design(eta, dim, row), rows)
+        return whole.norm, (whole.norm,) * size
+    lines = [_line_bounds(eta, rows, dim, index) for index in range(size)]
+    radii = tuple(line.norm for line in lines)
+    shared = max(int(sum((line.lo != 0) | (line.hi != 0) for line in lines).max(initial=0)), 1)
+    if shared == 1:
+        return max(radii), radii
+    together = up(math.hypot(*radii)) if all(map(math.isfinite, radii)) else math.inf
+    return min(up(math.sqrt(shared) * max(radii)), together), radii
+
+
+def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Value:
+    """Bounds of one row of ``A``, by both modes of differentiation: their programs lose different things.
+
+    Backwards, a group's effect is a one-hot vector times a matrix; forwards, an entry picked from one.
+    """
+    back = _bounds_of(functools.partial(_line, eta, dim, index), rows)
+    if dim > _MOST_FORWARD:
+        return back
+    ahead = _bounds_of(
+        lambda row: jnp.asarray(jax.jacfwd(lambda theta: eta(theta, row)[index])(_origin(dim))), rows
+    )
+    both = between(np.maximum(back.lo, ahead.lo), np.minimum(back.hi, ahead.hi))
+    return both.with_norm(min(back.norm, ahead.norm))
+
+
+def _bounds_of(function: Callable[[Row], jax.Array], rows: Rows) -> Value:
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
+    program = trace(lambda **row: {"x": function(row)}, **shapes)
+    given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}
+    return bounds(program, given, [program.outputs["x"]])[0]

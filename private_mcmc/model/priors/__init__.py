@@ -1,0 +1,1 @@
+"""Priors: what is proved of their potential on the unconstrained space."""

@@ -1,0 +1,246 @@
+"""Proved curvature of single priors on the unconstrained space, the transform's Jacobian included.
+
+Each rule writes the potential out in a stable form (up to a constant) that is what runs: NumPyro clamps
+probabilities, and so is flat, hence not convex, far out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import softplus
+
+from private_mcmc.model.ir.program import Program
+from private_mcmc.model.priors.normals import NORMALS
+from private_mcmc.model.priors.separable import Potential, Rule, Separable, bounded, parameter, positive
+from private_mcmc.model.sites import Site
+
+
+def _location_scale(form: Potential, lower: float, upper: float, why: str) -> Rule:
+    """``K = form(z)``, ``z = (u−m)/s``, where ``lower ≤ form'' ≤ upper``: divided by ``s²``."""
+
+    def rule(program: Program, site: Site) -> Separable | None:
+        loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
+        if not positive(scale):
+            return None
+        low, high = lower / scale**2, upper / scale**2
+        return bounded(lambda u: form((u - loc) / scale), low, high, site.shape, f"{site.family}: {why}")
+
+    return rule
+
+
+# A log-normal prior is normal in its logarithm, which is the unconstrained coordinate.
+_normal = _location_scale(lambda z: 0.5 * jnp.square(z), 1.0, 1.0, "K'' = 1/s²")
+_laplace = _location_scale(jnp.abs, 0.0, math.inf, "K = |u−m|/s, convex, neither smooth nor strongly convex")
+_logistic = _location_scale(lambda z: z + 2 * softplus(-z), 0.0, 0.5, "K'' = 2σ(1−σ)/s², in (0, 1/(2s²)]")
+_gumbel = _location_scale(
+    lambda z: z + jnp.exp(-z), 0.0, math.inf, "K'' = e^{−z}/s², positive, neither bounded below nor above"
+)
+_soft_laplace = _location_scale(lambda z: jnp.logaddexp(z, -z), 0.0, 1.0, "K'' = sech²(z)/s², in (0, 1/s²]")
+
+
+def _student_t(program: Program, site: Site) -> Separable | None:
+    """``K = ½(ν+1) log(1+r²/νs²)``: ``K''`` between ``−(ν+1)/8νs²`` and ``(ν+1)/νs²``; not convex."""
+    loc, scale = parameter(program, site, "loc"), parameter(program, site, "scale")
+    nu = np.ones(site.shape) if site.family == "Cauchy" else parameter(program, site, "df")
+    if not positive(scale, nu):
+        return None
+    top = (nu + 1) / (nu * scale**2)
+    return bounded(
+        lambda u: 0.5 * (nu + 1) * jnp.log1p(jnp.square((u - loc) / scale) / nu),
+        -top / 8,
+        top,
+        site.shape,
+        f"{site.family}: −(ν+1)/(8νs²) ≤ K'' ≤ (ν+1)/(νs²), not convex",
+    )
+
+
+def _half_normal(program: Program, site: Site) -> Separable | None:
+    """``x = e^u``: ``K = e^{2u}/2s² − u``, ``K'' = 2e^{2u}/s² ∈ (0, ∞)``."""
+    scale = parameter(program, site, "scale")
+    if not positive(scale):
+        return None
+    return bounded(
+        lambda u: 0.5 * jnp.exp(2 * u) / scale**2 - u,
+        0.0,
+        math.inf,
+        site.shape,
+        "HalfNormal on the log scale: K'' = 2e^{2u}/s², positive, neither bounded below nor above",
+    )
+
+
+def _half_cauchy(program: Program, site: Site) -> Separable | None:
+    """``x = e^u``, ``t = e^{2u}/s²``: ``K = log(1+t) − u``, ``K'' = 4t/(1+t)² ∈ (0, 1]``."""
+    scale = parameter(program, site, "scale")
+    if not positive(scale):
+        return None
+    return bounded(
+        lambda u: softplus(2 * (u - jnp.log(scale))) - u,
+        0.0,
+        1.0,
+        site.shape,
+        "HalfCauchy on the log scale: K'' = 4t/(1+t)², t = e^{2u}/s², in (0, 1]",
+    )
+
+
+def _gamma(program: Program, site: Site) -> Separable | None:
+    """``x = e^u``: ``K = re^u − au``, ``K'' = re^u ∈ (0, ∞)``; exponential: ``a = 1``."""
+    shape = np.ones(site.shape) if site.family == "Exponential" else parameter(program, site, "concentration")
+    rate = parameter(program, site, "rate")
+    if not positive(shape, rate):
+        return None
+    return bounded(
+        lambda u: rate * jnp.exp(u) - shape * u,
+        0.0,
+        math.inf,
+        site.shape,
+        f"{site.family} on the log scale: K'' = re^u, positive, neither bounded below nor above",
+    )
+
+
+def _inverse_gamma(program: Program, site: Site) -> Separable | None:
+    """``x = e^u``: ``K = re^{−u} + au``, ``K'' = re^{−u} ∈ (0, ∞)``."""
+    shape, rate = parameter(program, site, "concentration"), parameter(program, site, "rate")
+    if not positive(shape, rate):
+        return None
+    return bounded(
+        lambda u: rate * jnp.exp(-u) + shape * u,
+        0.0,
+        math.inf,
+        site.shape,
+        "InverseGamma on the log scale: K'' = re^{−u}, positive, neither bounded below nor above",
+    )
+
+
+def _weibull(program: Program, site: Site) -> Separable | None:
+    """``x = e^u``: ``K = (e^u/s)^a − au``, ``K'' = a²(e^u/s)^a ∈ (0, ∞)``."""
+    shape, scale = parameter(program, site, "concentration"), parameter(program, site, "scale")
+    if not positive(shape, scale):
+        return None
+    return bounded(
+        lambda u: jnp.exp(shape * (u - jnp.log(scale))) - shape * u,
+        0.0,
+        math.inf,
+        site.shape,
+        "Weibull on the log scale: K'' = a²(e^u/s)^a, positive, neither bounded below nor above",
+    )
+
+
+def _beta(program: Program, site: Site) -> Separable | None:
+    """``x = σ(u)``: ``K = a log(1+e^{−u}) + b log(1+e^u)``, ``K'' = (a+b)σ(1−σ) ∈ (0, (a+b)/4]``."""
+    a, b = parameter(program, site, "concentration1"), parameter(program, site, "concentration0")
+    if not positive(a, b):
+        return None
+    return bounded(
+        lambda u: a * softplus(-u) + b * softplus(u),
+        0.0,
+        (a + b) / 4,
+        site.shape,
+        "Beta on the logit scale: K'' = (a+b)σ(1−σ), in (0, (a+b)/4]",
+    )
+
+
+def _uniform(program: Program, site: Site) -> Separable | None:
+    """``x = l + (h−l)σ(u)``: the Jacobian alone, ``K'' = 2σ(1−σ) ∈ (0, ½]``."""
+    low, high = parameter(program, site, "low"), parameter(program, site, "high")
+    if not positive(high - low):
+        return None
+    return bounded(
+        lambda u: softplus(-u) + softplus(u),
+        0.0,
+        0.5,
+        site.shape,
+        "Uniform on the logit scale: K'' = 2σ(1−σ), in (0, 1/2]",
+    )
+
+
+def _dirichlet(program: Program, site: Site) -> Separable | None:
+    """Stick breaking with ``σ(u_i − log(m−i))``, ``m`` sticks: ``Beta(α_i, Σ_{j>i} α_j)`` each, independent.
+
+    ``K'' = (Σ_{j≥i} α_j)σ(1−σ)``.
+    """
+    alpha = parameter(program, site, "concentration")
+    if not positive(alpha):
+        return None
+    rest = np.cumsum(alpha[..., ::-1], axis=-1)[..., ::-1]
+    first, later = alpha[..., :-1], rest[..., 1:]
+    sticks = site.unconstrained_shape[-1]
+    shift = np.log(sticks - np.arange(sticks))
+    return bounded(
+        lambda u: first * softplus(-(u - shift)) + later * softplus(u - shift),
+        0.0,
+        rest[..., :-1] / 4,
+        site.unconstrained_shape,
+        "Dirichlet by stick breaking: independent Betas, K'' = (Σ_{j≥i} α_j)σ(1−σ)",
+    )
+
+
+def _lkj(program: Program, site: Site) -> Separable | None:
+    """Partial correlations ``tanh u``, independent, ``K = −c log(1−tanh²u)``, ``K'' = 2c sech²u ∈ (0, 2c]``.
+
+    The one in row ``i``, column ``j < i`` of the Cholesky factor of size ``d`` has
+    ``c = η + (d−2−j)/2`` (vine construction of Lewandowski, Kurowicka, Joe 2009, Jacobian included).
+    """
+    size = site.shape[-1]
+    eta = parameter(program, site, "concentration", site.unconstrained_shape[:-1])
+    if not positive(eta):
+        return None
+    columns = np.tril_indices(size, -1)[1]
+    weight = eta[..., None] + (size - 2 - columns) / 2
+    return bounded(
+        lambda u: jnp.asarray(2 * weight) * (u + softplus(-2 * u)),
+        0.0,
+        2 * weight,
+        site.unconstrained_shape,
+        f"{site.family}: independent partial correlations tanh u, K'' = 2c·sech²u, in (0, 2c]",
+    )
+
+
+def _improper(program: Program, site: Site) -> Separable | None:
+    """A constant density on the real line: ``K = 0``."""
+    return bounded(
+        lambda u: jnp.zeros_like(u),
+        0.0,
+        0.0,
+        site.shape,
+        "ImproperUniform: K = 0, which no posterior can rest on",
+    )
+
+
+SEPARABLE: Mapping[tuple[str, str], Rule] = {
+    ("Normal", "real"): _normal,
+    ("LogNormal", "positive"): _normal,
+    ("StudentT", "real"): _student_t,
+    ("Cauchy", "real"): _student_t,
+    ("Laplace", "real"): _laplace,
+    ("Logistic", "real"): _logistic,
+    ("Gumbel", "real"): _gumbel,
+    ("SoftLaplace", "real"): _soft_laplace,
+    ("HalfNormal", "positive"): _half_normal,
+    ("HalfCauchy", "positive"): _half_cauchy,
+    ("Exponential", "positive"): _gamma,
+    ("Gamma", "positive"): _gamma,
+    ("Chi2", "positive"): _gamma,
+    ("InverseGamma", "positive"): _inverse_gamma,
+    ("Weibull", "positive"): _weibull,
+    ("Beta", "unitinterval"): _beta,
+    ("Uniform", "interval"): _uniform,
+    ("Dirichlet", "simplex"): _dirichlet,
+    ("LKJCholesky", "corrcholesky"): _lkj,
+    ("LKJ", "corrmatrix"): _lkj,
+    ("ImproperUniform", "real"): _improper,
+    **NORMALS,
+}
+
+# Gaussian whatever their loc, as long as everything else is constant.
+_VECTOR_GAUSSIAN = (
+    "MultivariateNormal",
+    "LowRankMultivariateNormal",
+    "MatrixNormal",
+    "CirculantNormal",
+    "CAR",
+)
+GAUSSIAN = frozenset(["Normal", "GaussianRandomWalk", "ZeroSumNormal", *_VECTOR_GAUSSIAN])

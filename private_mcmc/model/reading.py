@@ -1,0 +1,200 @@
+"""Reading a NumPyro model for privacy: its rows' own terms, its prior, and what is proved of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.domains.rows import Rows
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.model.agreement import Reading, refuse_misread
+from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.model.predictor import MultiPredictor, Predictor, Row, View, build, predicted_loss
+from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
+from private_mcmc.model.refusals import (
+    check_arguments,
+    refuse_growing_latents,
+    refuse_prior_on_count,
+    refuse_prior_on_data,
+)
+from private_mcmc.model.row_constants import RowConstants, row_constants
+from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
+from private_mcmc.model.sites import Anatomy, Observation, Site
+from private_mcmc.model.structure import Structure, find_structure, locate
+from private_mcmc.model.tracing import Model, discover, own_potentials, terms
+
+
+@dataclass(frozen=True, eq=False)
+class RowModel:
+    """A model as the sum of a data-free potential and one term per row: ``U = K(θ) + w Σ_i v(θ, d_i)``.
+
+    All functions are pure, traceable and free of the data: rows are arguments. They work in float64 under
+    ``jax.enable_x64`` and in float32 otherwise. ``θ`` is the flat vector of all latents on NumPyro's
+    unconstrained space.
+
+    Attributes:
+        rows: the row declaration.
+        dim: ``p``, the length of ``θ``.
+        sites: the latent sites and where they lie in ``θ``.
+        observations: the observed sites.
+        names: a name for every coordinate of ``θ``, for example ``w[2]``.
+        neg_log_prior: ``θ ↦ K``, log-Jacobian of the transforms included.
+        row_loss: ``(θ, row) ↦ v``, minus the log likelihood of one row; ``row`` maps column names to
+            values of the domains' event shapes.
+        constrain: ``θ ↦`` constrained values of the sites, and deterministic sites that read no row.
+        predictor: the row's one affine predictor, where that is proved.
+        predictors: all affine predictors of the row as one vector, where they are proved.
+        constants: proved constants of ``v`` in ``θ``, before clipping.
+        prior: proved constants of ``K``.
+        program: the model on one abstract row in float64, for further proofs about its form.
+    """
+
+    rows: Rows
+    dim: int
+    sites: tuple[Site, ...]
+    observations: tuple[Observation, ...]
+    names: tuple[str, ...]
+    neg_log_prior: Callable[[jax.Array], jax.Array] = field(repr=False)
+    row_loss: Callable[[jax.Array, Row], jax.Array] = field(repr=False)
+    constrain: Callable[[jax.Array], dict[str, jax.Array]] = field(repr=False)
+    predictor: Predictor | None = field(repr=False)
+    predictors: MultiPredictor | None = field(repr=False)
+    constants: RowConstants = field(repr=False)
+    prior: PriorConstants = field(repr=False)
+    program: Program = field(repr=False)
+
+
+def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | None = None) -> RowModel:
+    """Read a NumPyro model; no private data is needed or used.
+
+    The model is run on one abstract row, which gives that row's term by construction: no other row is
+    there to depend on. Rows are passed by the names in ``rows``, everything else by ``model_args``, which
+    is public.
+
+    Args:
+        model: a callable with NumPyro primitives.
+        rows: the columns of a row and their domains.
+        n: number of rows (or its public bound).
+        model_args: the model's other arguments.
+
+    Raises:
+        DeclarationError: the arguments do not fit the model.
+        UnsupportedModel: the model has no such form, or it is not recognised, or what was read differs from
+            NumPyro's own density at made-up rows and parameters; the message names the site.
+    """
+    public = dict(model_args or {})
+    check_arguments(model, rows, public, n)
+    with jax.enable_x64(True):
+        one = discover(model, _abstract(rows, 1), public)
+        refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
+        program = _program(model, rows, public, one, 1)
+        refuse_prior_on_data(program, one)
+        refuse_prior_on_count(program, _program(model, rows, public, one, max(n, 2)), one)
+        refuse_coupled_rows(program, _program(model, rows, public, one, COUNT), rows, one)
+        found = find_structure(program, rows, one.observations)
+        structure, bases = found if found is not None else (None, ())
+        narrow = _narrow_view(model, rows, public, one, structure)
+        wide = View(program, bases)
+        view = functools.partial(_current, wide, narrow)
+        single, several = build(view, structure, rows, one.dim) if structure else (None, None)
+        prior = prior_constants(program, one.latents)
+        constants = row_constants(program, rows, several, one.observations)
+        free = _data_free_outputs(program, one)
+        row_loss = functools.partial(_row_loss, view, structure)
+        prior_potential = functools.partial(_neg_log_prior, view, one, prior)
+        refuse_misread(
+            Reading(one, rows, row_loss, prior_potential, several, constants, prior),
+            own_potentials(model, public, one),
+        )
+    return RowModel(
+        rows=rows,
+        dim=one.dim,
+        sites=tuple(one.latents),
+        observations=tuple(one.observations),
+        names=_names(one.latents),
+        neg_log_prior=prior_potential,
+        row_loss=row_loss,
+        constrain=functools.partial(_constrain, view, free),
+        predictor=single,
+        predictors=several,
+        constants=constants,
+        prior=prior,
+        program=program,
+    )
+
+
+def _current(wide: View, narrow: Callable[[], View]) -> View:
+    """The program of the precision in force where this is called."""
+    return wide if jax.dtypes.canonicalize_dtype(np.float64) == np.float64 else narrow()
+
+
+def _narrow_view(
+    model: Model,
+    rows: Rows,
+    public: Mapping[str, Any],
+    anatomy: Anatomy,
+    structure: Structure | None,
+) -> Callable[[], View]:
+    @functools.cache
+    def narrow() -> View:
+        program = _program(model, rows, public, anatomy, 1)
+        bases = locate(program, structure) if structure else ()
+        if bases is None:
+            raise NotYetSupported(
+                "the model has another structure in float32 than in float64; use jax.enable_x64(True)."
+            )
+        return View(program, bases)
+
+    return narrow
+
+
+def _neg_log_prior(
+    view: Callable[[], View], anatomy: Anatomy, prior: PriorConstants, theta: jax.Array
+) -> jax.Array:
+    return neg_log_prior(view().program, anatomy.latents, prior, theta)
+
+
+def _row_loss(view: Callable[[], View], structure: Structure | None, theta: jax.Array, row: Row) -> jax.Array:
+    if structure is not None:
+        return predicted_loss(view, structure, theta, row)
+    now = view()
+    given = {now.program.inputs["theta"]: theta, **now.columns(row)}
+    return jnp.reshape(now.program.run([now.program.outputs["loss"]], given)[0], ())
+
+
+def _constrain(view: Callable[[], View], free: tuple[str, ...], theta: jax.Array) -> dict[str, jax.Array]:
+    program = view().program
+    values = program.run([program.outputs[key] for key in free], {program.inputs["theta"]: theta})
+    return {key.split(":", 1)[1]: value for key, value in zip(free, values, strict=True)}
+
+
+def _abstract(rows: Rows, count: int) -> dict[str, Any]:
+    return {name: abstract((count, *domain.event_shape), domain.dtype) for name, domain in rows.items}
+
+
+def _program(model: Model, rows: Rows, public: Mapping[str, Any], anatomy: Anatomy, count: int) -> Program:
+    theta = abstract((anatomy.dim,), np.float64)
+    return trace(terms(model, public, anatomy.latents), theta=theta, **_abstract(rows, count))
+
+
+def _data_free_outputs(program: Program, anatomy: Anatomy) -> tuple[str, ...]:
+    values = [f"value:{site.name}" for site in anatomy.latents]
+    extra = [f"deterministic:{name}" for name in anatomy.deterministics]
+    return (*values, *(key for key in extra if program.reads([program.outputs[key]]) <= {"theta"}))
+
+
+def _names(sites: list[Site]) -> tuple[str, ...]:
+    names: list[str] = []
+    for site in sites:
+        if site.unconstrained_shape:
+            indices = np.ndindex(site.unconstrained_shape)
+            names += [f"{site.name}[{','.join(map(str, index))}]" for index in indices]
+        else:
+            names.append(site.name)
+    return tuple(names)

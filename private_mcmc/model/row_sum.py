@@ -1,0 +1,115 @@
+"""Does the sum of the rows' own terms equal the whole model? A check for mistakes, on public rows.
+
+Soundness does not rest on it: the potential that is sampled *is* the sum of one-row terms and the prior.
+The check makes sure that this is also what the user wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+from private_mcmc.domains.rows import Rows
+from private_mcmc.errors import DoThisInstead
+from private_mcmc.model.ir.intervals import evaluate
+from private_mcmc.model.ir.program import Program
+from private_mcmc.model.sites import Anatomy
+
+Data: TypeAlias = Mapping[str, np.ndarray]
+
+COUNT = 7
+# Of the rows, so many must move with the parameters: masks and weights may switch rows off.
+_ACTIVE, _ATTEMPTS = 3, 12
+_SCALES = (0.0, 0.3, 1.0, 3.0)
+_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class _Programs:
+    """The model on one row and on several."""
+
+    one: Program
+    many: Program
+
+    def whole(self, key: str, theta: np.ndarray, data: Data) -> float:
+        return evaluate(self.many, [key], theta=theta, **data)[0]
+
+    def alone(self, key: str, theta: np.ndarray, data: Data) -> np.ndarray:
+        rows = ({name: column[i : i + 1] for name, column in data.items()} for i in range(COUNT))
+        return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0] for row in rows])
+
+    def differ(self, key: str, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
+        whole = self.whole(key, theta, data)
+        alone = self.alone(key, theta, data) if alone is None else alone
+        summed = float(alone.sum())
+        if not (np.isfinite(whole) and np.isfinite(summed)):
+            # Both may overflow together (an unbounded column under exp); never one alone.
+            return bool(np.isfinite(whole) != np.isfinite(summed))
+        return not abs(whole - summed) <= _TOLERANCE * (1 + float(np.abs(alone).sum()))
+
+
+def refuse_coupled_rows(one: Program, many: Program, rows: Rows, anatomy: Anatomy) -> None:
+    """Compare, at random parameters and synthetic rows, each observed site with its rows' own terms.
+
+    ``many`` is the program of the model on ``COUNT`` rows.
+
+    Raises:
+        DoThisInstead: where they differ; the message names the site and the columns that couple rows.
+    """
+    programs = _Programs(one, many)
+    draws = np.random.default_rng(0).normal(size=(len(_SCALES), anatomy.dim))
+    thetas = [scale * draw for scale, draw in zip(_SCALES, draws, strict=True)]
+    for site in anatomy.observations:
+        key, finite = f"row:{site.name}", False
+        moves = "theta" in one.reads([one.outputs[key]])
+        for data in _made_up(rows):
+            alone = np.stack([programs.alone(key, theta, data) for theta in thetas])
+            pairs = zip(thetas, alone, strict=True)
+            if any(programs.differ(key, theta, data, terms) for theta, terms in pairs):
+                raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), anatomy))
+            finite |= bool(np.any(np.all(np.isfinite(alone), axis=1)))
+            if not moves or np.sum(np.any(alone != alone[0], axis=0)) >= _ACTIVE:
+                break
+        if not finite:
+            raise DoThisInstead(
+                f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
+                "the domains of its columns so that every row is possible under the model (an outcome that "
+                "must be positive: a Box that begins above 0)."
+            )
+
+
+def _made_up(rows: Rows) -> Iterator[Data]:
+    for attempt in range(_ATTEMPTS):
+        drawn = rows.synthetic(jax.random.key(attempt), COUNT)
+        yield {name: np.asarray(column) for name, column in drawn.items()}
+
+
+def _coupling(programs: _Programs, key: str, thetas: list[np.ndarray], data: Data) -> list[str]:
+    """Columns that couple rows even when all other columns are the same in every row."""
+    coupled = []
+    for column, values in data.items():
+        level: dict[str, Any] = {name: other[:1].repeat(COUNT, 0) for name, other in data.items()}
+        if any(programs.differ(key, theta, {**level, column: values}) for theta in thetas):
+            coupled.append(column)
+    return coupled
+
+
+def _mismatch(name: str, columns: list[str], anatomy: Anatomy) -> str:
+    site = next(site for site in anatomy.observations if site.name == name)
+    fixed = sorted(plate for plate, size in anatomy.plates.items() if plate in site.plates and size > 1)
+    causes = [
+        f"its rows are not inside a plate ({name!r} has none)" if not site.plates else "",
+        f"plate {', '.join(fixed)} has a size that does not follow the number of rows" if fixed else "",
+        f"the model mixes rows of column {', '.join(columns)} (centring, sorting, a lag)" if columns else "",
+        "its term depends on the number of rows (pass a public n through model_args)",
+    ]
+    return (
+        f"site {name!r}: the sum of the rows' own log densities differs from that of the whole model. "
+        f"Likely: {'; '.join(cause for cause in causes if cause)}. Every row needs a term of its own: "
+        "compute such columns beforehand from public facts, and put observed sites inside "
+        "`numpyro.plate(…, X.shape[0])`."
+    )

@@ -1,0 +1,213 @@
+"""Running a NumPyro model on abstract rows: which sites it has, and its terms as one pure function.
+
+All use of NumPyro's handlers is here. Latents take their values from one flat unconstrained vector; the
+log-Jacobians are noted apart, so that they can never be mistaken for observations.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions import biject_to
+from numpyro.infer.util import constrain_fn, log_density, potential_energy
+from numpyro.primitives import Messenger
+
+from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
+from private_mcmc.model.sites import Anatomy, Site, describe, masks, parameters, unwrap
+
+Model = Callable[..., Any]
+
+# NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
+# those that are meant for this one. Held by whoever runs a user's model.
+ONE_AT_A_TIME = threading.RLock()
+
+
+class _Whole(Messenger):  # type: ignore[misc]
+    """Reads a subsampled plate as the whole plate: the batches of a run are drawn by its kernel.
+
+    It also notes whether another thread, which does not hold the lock, runs a model of its own meanwhile.
+    """
+
+    def __init__(self, anatomy: Anatomy) -> None:
+        super().__init__(None)
+        self.anatomy = anatomy
+        self.thread = threading.get_ident()
+        self.disturbed = False
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if threading.get_ident() != self.thread:
+            self.disturbed = True
+            return
+        if msg["type"] == "plate":
+            size = msg["args"][0]
+            self.anatomy.plates[msg["name"]] = size
+            msg["args"] = (size, size)
+            msg["value"] = jnp.arange(size)
+        elif msg["type"] == "control_flow":
+            raise NotYetSupported(
+                "the model uses numpyro.contrib.control_flow (scan or cond); "
+                "write the recursion with explicit sites, or with jax.lax.scan over one vector-valued site."
+            )
+
+
+class _Feasible(Messenger):  # type: ignore[misc]
+    """Gives a latent without a sampler some value of its support, which shows its shape."""
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        improper = msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), dist.ImproperUniform)
+        if improper and msg["value"] is None:
+            transform = biject_to(msg["fn"].support)
+            msg["value"] = transform(jnp.zeros(transform.inverse_shape(msg["fn"].shape())))
+
+
+class _Unconstrain(Messenger):  # type: ignore[misc]
+    """Gives every latent its value from the flat vector and notes the log-Jacobian."""
+
+    def __init__(self, theta: jax.Array, sites: Mapping[str, Site]) -> None:
+        super().__init__(None)
+        self.theta = theta
+        self.sites = sites
+        self.log_dets: dict[str, jax.Array] = {}
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] != "sample" or msg["is_observed"] or msg["value"] is not None:
+            return
+        site = self.sites[msg["name"]]
+        transform = biject_to(msg["fn"].support)
+        free = self.theta[site.slice].reshape(site.unconstrained_shape)
+        value = transform(free)
+        self.log_dets[site.name] = jnp.sum(transform.log_abs_det_jacobian(free, value))
+        msg["value"] = value
+
+
+def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any]) -> Anatomy:
+    """The sites of the model, found on abstract rows.
+
+    Raises:
+        UnsupportedModel: for what cannot be read (a factor, a discrete latent, a parameter, …), by name.
+    """
+    anatomy = Anatomy()
+
+    def run(columns: Mapping[str, jax.Array]) -> None:
+        with ONE_AT_A_TIME, _Feasible(None):
+            messages = _trace(model, columns, model_args, anatomy)
+        describe(messages, anatomy)
+
+    jax.eval_shape(run, dict(rows))
+    if not anatomy.latents:
+        raise DoThisInstead("the model has no latent site: there is nothing to sample.")
+    if not anatomy.observations:
+        raise DoThisInstead(
+            "the model has no observed site: declare the observed column in Rows and pass it as `obs=`."
+        )
+    return anatomy
+
+
+def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Callable[..., dict[str, Any]]:
+    """The model as ``f(theta, **rows)``: every term by kind and name.
+
+    Keys: ``prior:`` log density, ``jacobian:`` log-Jacobian and ``value:`` constrained value of a latent;
+    ``row:`` log density of an observed site, summed; ``density:`` the same before summing;
+    ``observed:`` its value; ``weight:SITE:…`` its scale and masks; ``given:SITE:PARAMETER`` of any site,
+    ``given:SITE:difference`` the location of an observed site less its value;
+    ``deterministic:`` values; ``loss`` minus the sum of the ``row:`` terms.
+    """
+    by_name = {site.name: site for site in sites}
+
+    def function(theta: jax.Array, **rows: jax.Array) -> dict[str, Any]:
+        unconstrain = _Unconstrain(theta, by_name)
+        with ONE_AT_A_TIME, unconstrain:
+            messages = _trace(model, rows, model_args, Anatomy())
+        out: dict[str, Any] = {}
+        for name, message in messages.items():
+            if message["type"] == "deterministic":
+                out[f"deterministic:{name}"] = jnp.asarray(message["value"])
+            if message["type"] != "sample":
+                continue
+            density = message["fn"].log_prob(message["value"])
+            density = density if message["scale"] is None else message["scale"] * density
+            if message["is_observed"]:
+                out[f"row:{name}"] = jnp.sum(density)
+                out[f"density:{name}"] = density
+                out[f"observed:{name}"] = jnp.asarray(message["value"])
+            else:
+                out[f"prior:{name}"] = jnp.sum(density)
+                out[f"jacobian:{name}"] = unconstrain.log_dets[name]
+                out[f"value:{name}"] = message["value"]
+            for parameter, value in parameters(unwrap(message["fn"])).items():
+                out[f"given:{name}:{parameter}"] = jnp.asarray(value)
+                if parameter == "loc" and message["is_observed"]:
+                    out[f"given:{name}:difference"] = value - message["value"]
+            if message["is_observed"] and message["scale"] is not None:
+                out[f"weight:{name}:scale"] = jnp.asarray(message["scale"])
+            for index, mask in enumerate(masks(message["fn"])):
+                out[f"weight:{name}:mask{index}"] = jnp.asarray(mask)
+        out["loss"] = -sum(value for key, value in out.items() if key.startswith("row:"))
+        return out
+
+    return function
+
+
+def own_potentials(
+    model: Model, model_args: Mapping[str, Any], anatomy: Anatomy
+) -> Callable[[jax.Array, Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
+    """``(θ, row) ↦`` NumPyro's own potential energy: of the observed sites on one row, and of the latents.
+
+    A way to the model's density apart from ``terms``, to check it by.
+    """
+    observed = [site.name for site in anatomy.observations]
+    latent = [site.name for site in anatomy.latents]
+
+    def function(theta: jax.Array, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        free = {site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in anatomy.latents}
+        given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
+        with ONE_AT_A_TIME, handlers.seed(rng_seed=0), _Whole(Anatomy()):
+            prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
+            fixed = handlers.substitute(model, data=constrain_fn(model, (), given, free))
+            likelihood, _ = log_density(handlers.block(fixed, hide=latent), (), given, {})
+        return -likelihood, prior
+
+    return function
+
+
+def _trace(
+    model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any], anatomy: Anatomy
+) -> dict[str, dict[str, Any]]:
+    count, whole = next(iter(rows.values())).shape[0], _Whole(anatomy)
+    try:
+        with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:
+            model(**rows, **model_args)
+        _check_undisturbed(whole)
+    except UnsupportedModel:
+        raise
+    except jax.errors.ConcretizationTypeError as error:
+        raise DoThisInstead(
+            "the model looks at the values of its rows or latents in Python (an `if`, `float(…)`, …); "
+            f"write it with jnp.where or jax.lax.cond. JAX said: {_first_line(error)}"
+        ) from error
+    except Exception as error:
+        _check_undisturbed(whole)
+        fixed = {name: size for name, size in anatomy.plates.items() if size != count}
+        hint = f" Plates whose size is not the number of rows: {fixed}; use X.shape[0]." if fixed else ""
+        raise DoThisInstead(
+            f"the model cannot be run on {count} row(s): {type(error).__name__}: {_first_line(error)}{hint}"
+        ) from error
+    return dict(messages)
+
+
+def _check_undisturbed(whole: _Whole) -> None:
+    if whole.disturbed:
+        raise DoThisInstead(
+            "another thread ran a NumPyro model while this one was read, and NumPyro's handlers are the "
+            "process's: read, run or plan while no other thread samples with NumPyro."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]

@@ -1,0 +1,30 @@
+"""Plans: which mechanisms to buy with a budget, decided from public facts and earlier releases."""
+
+from private_mcmc.planning.policy import Plan, plan
+from private_mcmc.planning.stages import (
+    Bought,
+    Conclusion,
+    CountsStage,
+    History,
+    MomentsStage,
+    PathStage,
+    Policy,
+    Prediction,
+    Stage,
+    remaining,
+)
+
+__all__ = [
+    "Bought",
+    "Conclusion",
+    "CountsStage",
+    "History",
+    "MomentsStage",
+    "PathStage",
+    "Plan",
+    "Policy",
+    "Prediction",
+    "Stage",
+    "plan",
+    "remaining",
+]

@@ -1,0 +1,358 @@
+"""The policy for rows that enter through one affine predictor.
+
+Second moments, refined until no direction hides in the noise; a warm-up in their metric, in segments, until
+it stops moving; the curvature where it arrived; counts of how far rows reach in its metric; and the run
+that they shape, which gets what is left of the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc import accounting
+from private_mcmc.model import Predictor, RowModel
+from private_mcmc.planning.affine_facts import bounded_predictor, prior_precision
+from private_mcmc.planning.conclusion import calibrated_draws, drift_corrected_mean
+from private_mcmc.planning.metric import (
+    Estimate,
+    first_estimate,
+    next_estimate,
+    query,
+    root_of,
+    without_inflation,
+)
+from private_mcmc.planning.outcomes import possible_outcomes
+from private_mcmc.planning.row_influence import CELLS, Reach, cell_of
+from private_mcmc.planning.stages import (
+    Bought,
+    Conclusion,
+    CountsStage,
+    History,
+    MomentsStage,
+    PathStage,
+    Prediction,
+    Row,
+    Stage,
+    remaining,
+)
+from private_mcmc.planning.weighting import Influence, Way
+from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Adjacency
+
+Array = npt.NDArray[np.float64]
+
+MOMENTS, WARM_UP, CURVATURE, RUN = "second moments", "warm-up", "curvature", "run"
+REACH: Mapping[Way, str] = {"weights": "reach of rows", "clip": "reach of slopes"}
+# Shares of the squared budget. What is not asked for is left to the run.
+FIRST_SHARE, REFINING_SHARE, REACH_SHARE = 0.02, 0.03, 0.01
+SEGMENT_SHARE, WARM_UP_SHARE = 0.0875, 0.35
+_MOST_ROUNDS = 3
+# An estimate with less noise than this in its least certain direction is not refined.
+_SURE = 0.1
+# The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
+_WARM_UP_CLIP = 0.5
+_SEGMENT_TIME, _WARM_UP_STEP, _RUN_STEP = 15.0, 0.3, 0.1
+_FEWEST_STEPS, MOST_STEPS = 20, 6000
+# A longer run has steps beyond 0.5: unstable where curvature is underestimated fourfold.
+_LONGEST = 0.5 * MOST_STEPS
+_BURN_IN = 0.15
+# Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
+_CAUTION = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class AffinePolicy:
+    """A policy for one affine predictor.
+
+    Attributes:
+        reading: the model as it was read.
+        predictor: its one predictor, of bounded design.
+        influence: how far rows can reach.
+        precision: the prior's, shape ``(p, p)``.
+        num_rows: ``n`` or its public bound.
+        budget: of all stages, in Gaussian DP.
+        temper: weight of the likelihood.
+    """
+
+    reading: RowModel
+    predictor: Predictor
+    influence: Influence
+    precision: Array
+    num_rows: int
+    adjacency: Adjacency
+    budget: float
+    temper: float = 1.0
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self.reading.dim
+
+    @property
+    def typical(self) -> float:
+        """``√(p/n)``: root mean square norm of a row's gradient at the mode, in the posterior's metric."""
+        return math.sqrt(self.dim / self.num_rows)
+
+    @property
+    def curvature_bound(self) -> float:
+        """Largest curvature of a row's loss in its predictor, or 1 where it has no bound."""
+        bound = self.predictor.family.curvature_bound
+        return bound if 0 < bound < math.inf else 1.0
+
+    def next(self, history: History) -> Stage | None:
+        """The next stage, from what was released so far."""
+        moments, warm_up = _named(history, MOMENTS), _named(history, WARM_UP)
+        curvature = _named(history, CURVATURE)
+        if not moments:
+            return self._first_moments()
+        before = self._moments(moments)
+        if len(moments) < _MOST_ROUNDS and before.doubt > _SURE and not warm_up:
+            return self._query(MOMENTS, self.predictor.design, root_of(before.matrix + self._prior))
+        if not self._arrived(warm_up):
+            return self._segment(self._root(before), warm_up)
+        centre = _late_mean(warm_up[-1])
+        root = self._hessian_root(before, curvature)
+        if len(curvature) < self._curvature_rounds:
+            return self._query(CURVATURE, self._bend(centre), root)
+        for way in self.influence.ways:
+            if not _named(history, REACH[way]):
+                return self._count(centre, root, way)
+        if not _named(history, RUN):
+            return self._run(root, centre, history)
+        return None
+
+    def _segment(self, root: Array, before: History) -> PathStage:
+        """The warm-up's next one, from where the last one ended."""
+        start = np.asarray(before[-1].value)[-1] if before else np.zeros(self.dim)
+        budget, way, clip = math.sqrt(SEGMENT_SHARE) * self.budget, self.influence.ways[0], _WARM_UP_CLIP
+        if way == "clip" and not self.influence.symmetric:
+            # Such a clip moves what the path converges to: what no segment can use buys a wider one.
+            clip = max(clip, math.sqrt(self._time_of(root, budget)(1.0) / _SEGMENT_TIME))
+        return self._path(WARM_UP, root, clip, way, budget, start, _WARM_UP_STEP, _SEGMENT_TIME)
+
+    def _run(self, root: Array, centre: Array, history: History) -> PathStage:
+        """The run at the way and the clip with the smallest predicted error."""
+        left = remaining(self.budget, history)
+        bought = self._time_of(root, left)
+
+        def time(clip: float) -> float:
+            return min(bought(clip), _LONGEST)
+
+        far = self._left_by_warm_up(history)
+        found = {way: self._reach(history, way) for way in self.influence.ways}
+        clips = {way: reach.best_clip(time, far) for way, reach in found.items()}
+        way = min(found, key=lambda way: found[way].error(clips[way], time(clips[way]), far))
+        # What no step can use buys a wider clip.
+        clip = clips[way] * max(1.0, math.sqrt(bought(clips[way]) / _LONGEST))
+        return self._path(RUN, root, clip, way, left, centre, _RUN_STEP, math.inf)
+
+    def _left_by_warm_up(self, history: History) -> float:
+        """About how many posterior sds from the mode the clip of the warm-up led, where clips lead astray."""
+        stage = _named(history, WARM_UP)[-1].stage
+        if "clip" not in self.influence.ways or self.influence.symmetric or not isinstance(stage, PathStage):
+            return 0.0
+        return self._reach(history, "clip").bias(stage.schedule.clip / (self.typical * self.temper_scale))
+
+    def conclude(self, history: History) -> Conclusion:
+        """Drift-corrected mean; the curvature's inverse, widened by what is not known, as covariance."""
+        before = self._moments(_named(history, MOMENTS))
+        root = self._hessian_root(before, _named(history, CURVATURE))
+        run = _named(history, RUN)[0]
+        if not isinstance(run.stage, PathStage):
+            raise TypeError("the last stage is a path")
+        schedule = run.stage.schedule
+        clip = schedule.clip / (self.typical * self.temper_scale)
+        found = self._reach(history, "clip" if run.stage.reading is None else "weights")
+        kept = found.kept(clip)
+        states = np.linalg.solve(root, np.vstack([run.stage.start, np.asarray(run.value)]).T).T
+        burn = int(_BURN_IN * schedule.num_steps)
+        step = max(schedule.step_sizes)
+        time = step * (schedule.num_steps - burn)
+        mean = drift_corrected_mean(states[burn:], step, kept * np.eye(self.dim))
+        # The correction is as uncertain as the share of the curvature that is not known.
+        corrected = mean - states[burn:-1].mean(axis=0)
+        drift = math.sqrt(np.mean(corrected**2)) * found.doubt(clip, _CAUTION)
+        monte_carlo, bias = math.sqrt(2 / time) / kept, math.hypot(found.bias(clip), drift)
+        spread = np.eye(self.dim) * (1 + monte_carlo**2 + bias**2)
+        draws = calibrated_draws(states[burn + 1 :], mean, spread, kept * time) @ root.T
+        return Conclusion(draws, Prediction(math.hypot(bias, monte_carlo), bias, monte_carlo, step / 4))
+
+    @property
+    def temper_scale(self) -> float:
+        """Gradients are clipped before they are tempered."""
+        return 1.0 / math.sqrt(self.temper)
+
+    @property
+    def _prior(self) -> Array:
+        return self.precision / (self.curvature_bound * self.temper)
+
+    @property
+    def _curvature_rounds(self) -> int:
+        return 1 if self.predictor.family.curvature_bound < math.inf else 2
+
+    def _first_moments(self) -> MomentsStage:
+        mechanism = plan_second_moments(
+            math.sqrt(FIRST_SHARE) * self.budget,
+            radius=self.predictor.radius,
+            dim=self.dim,
+            num_rows=self.num_rows,
+            adjacency=self.adjacency,
+        )
+        return MomentsStage(MOMENTS, mechanism, self.predictor.design)
+
+    def _moments(self, rounds: History) -> Estimate:
+        """``XᵀX`` from all rounds so far, each read in the metric of the one before."""
+        found = first_estimate(_moments_of(rounds[0]), self._prior)
+        for bought in rounds[1:]:
+            found = next_estimate(_moments_of(bought), root_of(found.matrix + self._prior), 0.5)
+        return found
+
+    def _root(self, moments: Estimate) -> Array:
+        return root_of(self.temper * self.curvature_bound * moments.matrix + self.precision)
+
+    def _hessian_root(self, moments: Estimate, rounds: History) -> Array:
+        """The root of the inverse Hessian at the warm-up's end, from all rounds so far."""
+        root = self._root(moments)
+        for bought in rounds:
+            released = _moments_of(bought)
+            hessian = next_estimate(released, root, 0.05).matrix
+            seen = root.T @ (hessian + self.precision) @ root
+            back = np.linalg.inv(root)
+            root = root_of(back.T @ without_inflation(seen, released.noise_sd) @ back)
+        return root
+
+    def _query(self, name: str, vector: Callable[[Row], jax.Array], root: Array) -> MomentsStage:
+        mechanism = query(
+            math.sqrt(REFINING_SHARE) * self.budget,
+            dim=self.dim,
+            num_rows=self.num_rows,
+            adjacency=self.adjacency,
+        )
+        return MomentsStage(name, mechanism, lambda row: vector(row) @ jnp.asarray(root))
+
+    def _bend(self, centre: Array) -> Callable[[Row], jax.Array]:
+        """``row ↦ √(w ψ''(η)) x`` at ``centre``: their second moments are the data's Hessian."""
+        curvature = jax.grad(jax.grad(self.predictor.loss))
+
+        def vector(row: Row) -> jax.Array:
+            design = self.predictor.design(row)
+            eta = design @ jnp.asarray(centre) + self.predictor.offset(row)
+            return jnp.sqrt(self.temper * jnp.maximum(curvature(eta, row), 0.0)) * design
+
+        return vector
+
+    def _count(self, centre: Array, root: Array, way: Way) -> CountsStage:
+        """How far rows reach at ``centre``, in units of their typical norm."""
+        mechanism = plan_counts(math.sqrt(REACH_SHARE) * self.budget, cells=CELLS, adjacency=self.adjacency)
+
+        def cell(row: Row) -> jax.Array:
+            design = self.predictor.design(row)
+            eta = design @ jnp.asarray(centre) + self.predictor.offset(row)
+            norm = jnp.linalg.norm(design @ jnp.asarray(root))
+            return cell_of(norm * self.influence.steepest(eta, row, way) / (self.typical * self.temper_scale))
+
+        return CountsStage(REACH[way], mechanism, cell)
+
+    def _reach(self, history: History, way: Way) -> Reach:
+        counts = _named(history, REACH[way])[0].value
+        if not isinstance(counts, Counts):
+            raise TypeError("the reach of rows is counted")
+        if way == "clip":
+            return Reach(counts, self.num_rows, self.influence.symmetric)
+        seen = self._reach(history, "clip").mean_square if "clip" in self.influence.ways else 1.0
+        return Reach(counts, self.num_rows, True, max(1.0, seen))
+
+    def _arrived(self, segments: History) -> bool:
+        """The last segment moved less than twice the chain's own spread, or nothing is left for another."""
+        cost = sum((bought.stage.statement.gdp or math.inf) ** 2 for bought in segments)
+        if cost + SEGMENT_SHARE * self.budget**2 > WARM_UP_SHARE * self.budget**2 * (1 + 1e-6):
+            return True
+        if len(segments) < 2:
+            return False
+        earlier, later = (np.asarray(bought.value) for bought in segments[-2:])
+        moved = later.mean(axis=0) - earlier.mean(axis=0)
+        spread = np.cov(later.T).reshape(self.dim, self.dim)
+        # Means over a few relaxation times are themselves about a spread apart.
+        return bool(moved @ np.linalg.pinv(spread) @ moved <= 4 * self.dim)
+
+    def _schedule(self, root: Array, clip: float, step_size: float, num_steps: int) -> Schedule:
+        metric = root @ root.T
+        metric = (metric + metric.T) / 2
+        return Schedule(
+            adjacency=self.adjacency,
+            num_rows=self.num_rows,
+            dim=self.dim,
+            step_size=step_size,
+            num_steps=num_steps,
+            clip=clip * self.typical * self.temper_scale,
+            temper=self.temper,
+            preconditioner=tuple(tuple(row) for row in metric.tolist()),
+            release="path",
+        )
+
+    def _time_of(self, root: Array, budget: float) -> Callable[[float], float]:
+        """``clip ↦`` the Langevin time that ``budget`` buys: a path's squared price is proportional to it."""
+        unit = accounting.run(self._schedule(root, 1.0, 1.0, 1)).gdp or math.inf
+        return lambda clip: (budget / (unit * clip)) ** 2 * (1 - 1e-9)
+
+    def _path(
+        self,
+        name: str,
+        root: Array,
+        clip: float,
+        way: Way,
+        budget: float,
+        start: Array,
+        step: float,
+        longest: float,
+    ) -> PathStage:
+        time = min(self._time_of(root, budget)(clip), longest)
+        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
+        schedule = self._schedule(root, clip, time / num_steps, num_steps)
+        if way == "clip":
+            return PathStage(name, schedule, start)
+        return PathStage(
+            name,
+            schedule,
+            start,
+            reading=self.influence.weighted,
+            derived=self.influence.reach(root, schedule.clip),
+        )
+
+
+def affine_policy(
+    reading: RowModel, n: int, adjacency: Adjacency, budget: float, temper: float = 1.0
+) -> AffinePolicy:
+    """The policy for a model that has one.
+
+    Raises:
+        NotYetSupported: for several predictors, or a prior without a constant precision.
+        NotPrivate: for unbounded designs.
+    """
+    predictor = bounded_predictor(reading)
+    influence = Influence(reading, predictor, possible_outcomes(reading.rows))
+    return AffinePolicy(reading, predictor, influence, prior_precision(reading), n, adjacency, budget, temper)
+
+
+def _named(history: History, name: str) -> History:
+    return tuple(bought for bought in history if bought.stage.name == name)
+
+
+def _moments_of(bought: Bought) -> SecondMoments:
+    if not isinstance(bought.value, SecondMoments):
+        raise TypeError(f"the stage {bought.stage.name!r} releases second moments")
+    return bought.value
+
+
+def _late_mean(path: Bought) -> Array:
+    states = np.asarray(path.value, dtype=np.float64)
+    mean: Array = states[len(states) // 2 :].mean(axis=0)
+    return mean

@@ -1,0 +1,128 @@
+"""Accuracy against ε and against n: what a plan would promise elsewhere, and where that is enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from private_mcmc.planning.stages import Prediction
+from private_mcmc.report import Block, Line, Plot, Report, Table, floats, number
+from private_mcmc.report.blocks import Cell
+
+Predict = Callable[[float, int], Prediction]
+
+_DOUBLINGS, _BISECTIONS = 14, 5
+
+
+@dataclass(frozen=True)
+class Point:
+    """The error that a plan for ``epsilon`` and ``n`` predicts, in posterior sds."""
+
+    epsilon: float
+    n: int
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Predicted errors over ε and over n, all from public facts."""
+
+    points: tuple[Point, ...]
+
+    def along(self, name: str) -> tuple[Point, ...]:
+        """Points that differ in ``"epsilon"`` alone, or in ``"n"`` alone, in order."""
+        other = {"epsilon": "n", "n": "epsilon"}[name]
+        fixed = [getattr(point, other) for point in self.points]
+        base = max(set(fixed), key=fixed.count)
+        return tuple(
+            sorted(
+                (point for point in self.points if getattr(point, other) == base),
+                key=lambda point: float(getattr(point, name)),
+            )
+        )
+
+    def report(self) -> Report:
+        """A table, and a plot where there is something to draw."""
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (number(p.epsilon), p.n, *(number(part, 2) for part in p.prediction[:3])) for p in self.points
+        )
+        columns = ("ε", "n", "error", "of it: bounded influence", "of it: noise")
+        unit = " or ".join(sorted({point.prediction.unit for point in self.points}))
+        blocks: list[Block] = [Table(columns, rows, f"Predicted error of posterior means, in {unit}")]
+        for name, label in (("epsilon", "ε"), ("n", "number of rows")):
+            points = self.along(name)
+            if len(points) > 2:
+                blocks.append(_plot(points, name, label, unit))
+        return Report("What the budget buys", tuple(blocks))
+
+    def show(self, console: Any = None) -> None:
+        """Print the table."""
+        self.report().show(console)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "points": [
+                {"epsilon": p.epsilon, "n": p.n, "prediction": p.prediction._asdict()} for p in self.points
+            ]
+        }
+
+
+def frontier(
+    predict: Predict, epsilon: float, n: int, epsilons: Sequence[float], ns: Sequence[int]
+) -> Frontier:
+    """Every ``epsilons`` at ``n``, every ``ns`` at ``epsilon``."""
+    pairs = sorted({(float(e), n) for e in epsilons} | {(epsilon, int(k)) for k in ns})
+    return Frontier(tuple(Point(e, k, predict(e, k)) for e, k in pairs))
+
+
+def rows_needed(predict: Predict, epsilon: float, n: int, max_error: float) -> int | None:
+    """About how many rows reach ``max_error`` at this ε, to three per cent; ``None``: too many to say."""
+    found = _first(lambda factor: predict(epsilon, math.ceil(n * factor)).rms <= max_error)
+    return None if found is None else math.ceil(n * found)
+
+
+def epsilon_needed(predict: Predict, epsilon: float, n: int, max_error: float) -> float | None:
+    """About which ε reaches ``max_error`` with these rows; ``None``: too large to say."""
+    found = _first(lambda factor: predict(epsilon * factor, n).rms <= max_error)
+    return None if found is None else epsilon * found
+
+
+def _first(enough: Callable[[float], bool]) -> float | None:
+    """The least factor above 1 that is enough: doubled until it is, then bisected on a log scale."""
+    high = 2.0
+    while not enough(high):
+        high *= 2
+        if high > 2.0**_DOUBLINGS:
+            return None
+    low = high / 2
+    for _ in range(_BISECTIONS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _plot(points: Sequence[Point], name: str, label: str, unit: str) -> Plot:
+    x = floats(getattr(point, name) for point in points)
+    errors = floats(point.prediction.rms for point in points)
+    return Plot(
+        f"Accuracy against {label}",
+        label,
+        f"error in {unit}",
+        (Line(x, errors, marker=True),),
+        x_log=True,
+        y_log=True,
+        x_ticks=tuple((at, f"{at:,g}" if at < 1000 else f"{at:,.0f}") for at in x),
+        y_ticks=_ticks([error for error in errors if 0 < error < math.inf]),
+    )
+
+
+def _ticks(values: Sequence[float]) -> tuple[tuple[float, str], ...]:
+    """1, 2 and 5 times the powers of ten around ``values``, with their names."""
+    if not values:
+        return ()
+    powers = range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1)
+    every = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    return tuple((at, f"{at:g}") for at in every if min(values) / 1.5 < at < 1.5 * max(values))

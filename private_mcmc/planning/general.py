@@ -1,0 +1,260 @@
+"""The policy for any model that can be read: a warm-up, information where it ended, then the run.
+
+Stages: (1) the rows' expected information at public draws of the prior, (2) a short path, (3) the expected
+information at its late states, (4) the path that counts, from there, in that metric. Information is
+averaged over several parameters, so that a direction is given no more room than it has at any of them. It
+is ``Σ_i E_y[∇v ∇vᵀ]`` over the model's own outcomes given row ``i``'s covariates: a sum of bounded matrices,
+bought by the Gaussian mechanism. Rows whose outcome takes a few values are weighted so that none needs to
+be clipped. Privacy is by composition alone: no convexity, no smoothness is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc import accounting
+from private_mcmc.errors import NotPrivate
+from private_mcmc.model import RowModel
+from private_mcmc.planning.general_weighting import weighted_model
+from private_mcmc.planning.stages import (
+    Bought,
+    Conclusion,
+    History,
+    MomentsStage,
+    PathStage,
+    Prediction,
+    Stage,
+    remaining,
+)
+from private_mcmc.planning.synthetic import Array, Likelihood, Prior, candidates, outcome_columns, prior_of
+from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Adjacency
+
+FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
+INFORMATION_SHARE, WARM_UP_SHARE = 0.05, 0.25  # of the squared budget; each query takes the first
+
+# Where the prior alone bends more than the metric's 1, as in a funnel, the step is shorter.
+_STIFFEST = 0.4
+# The warm-up's metric is a guess: its steps are shorter by this factor.
+_CAREFUL = 0.25
+_FEWEST_STEPS, MOST_STEPS = 60, 8000
+# More Langevin time than this makes draws more numerous, not better.
+_LONGEST = 400.0
+# Of the mean square of a row's vectors: room for rows that say more than others.
+_ROOM = 6.0
+_BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
+_MADE_UP_ROWS = 512
+_WIDEST = 200
+# Parameters that the information is averaged over.
+_REFERENCES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """``M = AAᵀ`` and the sum over all rows of ``w E‖Aᵀ∇v‖²``, about the number of parameters."""
+
+    root: Array
+    trace: float
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Everything public that the stages are made from.
+
+    Attributes:
+        reading: the model as it was read.
+        num_rows: ``n`` or its public bound.
+        budget: of all stages together, in GDP.
+        prior: draws of it.
+        likelihood: losses at possible outcomes.
+        references: parameters that stage one asks about, shape ``(k, p)``.
+        metric: a guess from made-up rows of the declared domain.
+        temper: weight of the likelihood.
+    """
+
+    reading: RowModel
+    num_rows: int
+    adjacency: Adjacency
+    budget: float
+    prior: Prior
+    likelihood: Likelihood
+    references: Array
+    metric: Metric
+    temper: float
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self.reading.dim
+
+    def query(self, metric: Metric, references: int) -> SecondMomentsPlan | None:
+        """The information of all rows in ``metric``, or ``None`` where its noise would drown it."""
+        if self.dim > _WIDEST:
+            return None
+        mechanism = plan_second_moments(
+            self.budget * math.sqrt(INFORMATION_SHARE),
+            radius=math.sqrt(_ROOM * metric.trace / self.num_rows),
+            dim=self.dim,
+            num_rows=self.num_rows,
+            adjacency=self.adjacency,
+            vectors=references * self.likelihood.vectors,
+        )
+        return mechanism if spectral_norm(mechanism.noise.sd, self.dim) < 1.0 else None
+
+
+def facts_of(
+    model: Callable[..., Any],
+    reading: RowModel,
+    n: int,
+    adjacency: Adjacency,
+    budget: float,
+    model_args: Mapping[str, Any],
+    temper: float = 1.0,
+) -> Facts:
+    """Draw what is made up, once."""
+    prior = prior_of(model, reading, model_args)
+    likelihood = Likelihood(reading, candidates(reading.rows, outcome_columns(reading)), temper)
+    references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
+    root = np.diag(prior.scale)
+    with jax.enable_x64(True):
+        rows = reading.rows.project(reading.rows.synthetic(jax.random.key(3), _MADE_UP_ROWS))
+        one = functools.partial(likelihood.information, references, root)
+        vectors = jax.jit(jax.vmap(one))(rows)
+        information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _MADE_UP_ROWS)
+    metric = next_metric(prior, root, information)
+    return Facts(reading, n, adjacency, budget, prior, likelihood, references, metric, temper)
+
+
+def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
+    """``M = (P + F)^{-1}`` from ``AᵀFA``, the information in the coordinates of ``root``; ``P`` diagonal."""
+    precision = root.T @ (root * prior.precision[:, None])
+    covariance = np.linalg.inv(precision + information)
+    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
+    trace = float(np.trace(information @ covariance))
+    return Metric(np.asarray(root @ factor, dtype=np.float64), max(trace, 0.05 * len(root)))
+
+
+def spectral_norm(noise_sd: float, dim: int) -> float:
+    """About the largest eigenvalue of the noise on second moments."""
+    return noise_sd * math.sqrt(2.0 * dim)
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralPolicy:
+    """The four stages of the module, with two numbers to choose.
+
+    Attributes:
+        multiple: clip over the root mean square of a row's gradient, as the information predicts it.
+        step: step size; where curvature is 1, an sd is inflated by a quarter of it.
+        prediction: the error to expect, from made-up data.
+    """
+
+    facts: Facts
+    multiple: float
+    step: float
+    prediction: Prediction
+
+    def next(self, history: History) -> Stage | None:
+        """Information, warm-up, information, run; a query whose noise would drown it is left out."""
+        done = {bought.stage.name: bought for bought in history}
+        facts = self.facts
+        if WARM_UP not in done:
+            first = facts.query(facts.metric, len(facts.references))
+            if FIRST not in done and first is not None:
+                return self._query(FIRST, first, facts.references, facts.metric)
+            budget = facts.budget * math.sqrt(WARM_UP_SHARE)
+            start, step = facts.prior.shrunk(0, 0.1), self.step * _CAREFUL
+            return self._path(WARM_UP, budget, self._first_metric(done), start, step)
+        late = _late_states(done[WARM_UP], facts.prior.centre)
+        metric = self._first_metric(done)
+        second = facts.query(metric, _REFERENCES)
+        if RUN in done:
+            return None
+        if SECOND not in done and second is not None:
+            return self._query(SECOND, second, late, metric)
+        if SECOND in done:
+            metric = self._updated(metric, done[SECOND])
+        return self._path(RUN, remaining(facts.budget, history), metric, late[-1], self.step)
+
+    def conclude(self, history: History) -> Conclusion:
+        """The run after its burn-in."""
+        run = next(bought for bought in history if bought.stage.name == RUN)
+        states = np.asarray(run.value)
+        return Conclusion(states[burn_in(run.stage) :], self.prediction)
+
+    def _first_metric(self, done: Mapping[str, Bought]) -> Metric:
+        metric = self.facts.metric
+        return self._updated(metric, done[FIRST]) if FIRST in done else metric
+
+    def _updated(self, metric: Metric, bought: Bought) -> Metric:
+        moments = bought.value
+        if not isinstance(moments, SecondMoments):
+            raise TypeError("a query for information releases second moments")
+        least = 0.5 * spectral_norm(moments.noise_sd, self.facts.dim)
+        return next_metric(self.facts.prior, metric.root, floored(moments.matrix, max(least, 1e-9)))
+
+    def _query(self, name: str, mechanism: SecondMomentsPlan, at: Array, metric: Metric) -> MomentsStage:
+        one = functools.partial(self.facts.likelihood.information, at, metric.root)
+        return MomentsStage(name, mechanism, one)
+
+    def _path(self, name: str, budget: float, metric: Metric, start: Array, step: float) -> PathStage:
+        facts = self.facts
+        # Gradients are clipped before they are tempered.
+        clip = self.multiple * math.sqrt(metric.trace / (facts.temper * facts.num_rows))
+        matrix = metric.root @ metric.root.T
+        matrix = (matrix + matrix.T) / 2
+        schedule = functools.partial(
+            Schedule,
+            adjacency=facts.adjacency,
+            num_rows=facts.num_rows,
+            dim=facts.dim,
+            temper=facts.temper,
+            preconditioner=tuple(tuple(row) for row in matrix.tolist()),
+            release="path",
+        )
+        step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
+        time = _affordable(schedule(step_size=1.0, num_steps=1, clip=clip), budget)
+        longest = min(_LONGEST, step * MOST_STEPS)
+        if time > longest:
+            # A wider clip makes them better.
+            clip *= math.sqrt(time / longest)
+            time = _affordable(schedule(step_size=1.0, num_steps=1, clip=clip), budget)
+        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
+        reading = None
+        if facts.likelihood.few:
+            reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
+        path = schedule(step_size=time / num_steps, num_steps=num_steps, clip=clip)
+        return PathStage(name, path, start, reading)
+
+
+def burn_in(stage: Stage) -> int:
+    """How many states of a path are left out of its draws."""
+    if not isinstance(stage, PathStage):
+        raise TypeError("only a path has a burn-in")
+    schedule = stage.schedule
+    share = min(_BURN_IN_SHARE, _BURN_IN_TIME / schedule.total_time)
+    return round(share * schedule.num_steps)
+
+
+def _affordable(one_step: Schedule, budget: float) -> float:
+    """The Langevin time that ``budget`` buys: the squared price of a path is proportional to its time."""
+    unit = accounting.run(one_step).gdp
+    if unit is None:
+        raise NotPrivate("a path of Langevin states has a Gaussian statement, and this one has none.")
+    return (budget / unit) ** 2 * (1 - 1e-9)
+
+
+def _late_states(warm_up: Bought, centre: Array) -> Array:
+    """States of its second half, ``(k, p)``, the last one included; ``centre`` for what is not finite."""
+    states = np.asarray(warm_up.value)
+    late = states[np.linspace(len(states) // 2, len(states) - 1, _REFERENCES).astype(int)]
+    return np.where(np.isfinite(late), late, centre)

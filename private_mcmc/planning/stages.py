@@ -1,0 +1,151 @@
+"""What a policy may buy, one stage after the other, and what came of it.
+
+A policy is a pure function of what was released so far: it names the next stage, and in the end turns the
+releases into draws. Every stage carries the statement that it is charged by, which holds whatever the
+earlier stages released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc import accounting
+from private_mcmc.errors import DeclarationError
+from private_mcmc.model import RowModel
+from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
+from private_mcmc.schedule import Schedule
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Row: TypeAlias = Mapping[str, Any]
+
+
+OF_PARAMETERS, OF_LOSSES = "posterior sds", "posterior sds of rows' losses"
+
+
+@dataclass(frozen=True, eq=False)
+class MomentsStage:
+    """Buys ``Σ_i V_iᵀV_i`` plus noise, where ``V_i = vectors(row_i)`` has shape ``(p,)`` or ``(k, p)``.
+
+    ``vectors`` may be any function of the row and of earlier releases: the mechanism enforces the bound.
+    """
+
+    name: str
+    mechanism: SecondMomentsPlan
+    vectors: Callable[[Row], jax.Array]
+
+    @property
+    def statement(self) -> accounting.Statement:
+        """What the stage costs, whatever was released before."""
+        return self.mechanism.statement
+
+
+@dataclass(frozen=True, eq=False)
+class CountsStage:
+    """Buys how many rows fall into each cell, plus noise; ``cell(row)`` is an integer."""
+
+    name: str
+    mechanism: CountsPlan
+    cell: Callable[[Row], jax.Array]
+
+    @property
+    def statement(self) -> accounting.Statement:
+        """What the stage costs, whatever was released before."""
+        return self.mechanism.statement
+
+
+@dataclass(frozen=True, eq=False)
+class PathStage:
+    """Buys every state of one chain of ``schedule`` from ``start``, shape ``(p,)``: public or released.
+
+    Attributes:
+        reading: the model whose gradients the path follows, the plan's own if left out. Any function of a
+            row will do: the schedule's clip is enforced.
+        derived: columns computed from each row for that model, ``row ↦ {name: value}``.
+
+    Raises:
+        DeclarationError: unless the schedule releases the path of one chain.
+    """
+
+    name: str
+    schedule: Schedule
+    start: Array
+    reading: RowModel | None = None
+    derived: Callable[[Row], Mapping[str, jax.Array]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.schedule.release != "path" or self.schedule.num_chains != 1:
+            raise DeclarationError("a stage of a plan releases the path of one chain: release='path'.")
+
+    @cached_property
+    def statement(self) -> accounting.Statement:
+        """What the stage costs, whatever was released before."""
+        return accounting.run(self.schedule)
+
+
+Stage: TypeAlias = MomentsStage | CountsStage | PathStage
+
+
+@dataclass(frozen=True, eq=False)
+class Bought:
+    """A stage and what it released: moments, counts, or the path's states, shape ``(steps, p)``."""
+
+    stage: Stage
+    value: SecondMoments | Counts | Array
+
+
+History: TypeAlias = tuple[Bought, ...]
+
+
+class Prediction(NamedTuple):
+    """Predicted root mean square error of posterior means, and what it is made of.
+
+    ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
+    the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what;
+    ``reference``: how uncertain the exact means were that it was measured against.
+    """
+
+    rms: float
+    bias: float
+    monte_carlo: float
+    discretisation: float
+    unit: str = OF_PARAMETERS
+    reference: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusion:
+    """What the releases amount to: post-processing, free.
+
+    Attributes:
+        draws: of the flat unconstrained parameter, shape ``(draws, p)``.
+        prediction: the error to expect of them, from releases and public facts.
+    """
+
+    draws: Array
+    prediction: Prediction
+
+
+class Policy(Protocol):
+    """Which stages to buy, as a function of what was released so far and of nothing else."""
+
+    def next(self, history: History) -> Stage | None:
+        """The next stage, or ``None`` when nothing more is bought.
+
+        Its cost must fit what the budget leaves: the execution refuses a stage that does not.
+        """
+
+    def conclude(self, history: History) -> Conclusion:
+        """Draws from everything that was released."""
+
+
+def remaining(budget: float, history: History) -> float:
+    """GDP that the stages so far leave of ``budget``: ``√(B² − Σm²)``, rounded down a little."""
+    spent = sum((bought.stage.statement.gdp or np.inf) ** 2 for bought in history)
+    return float(np.sqrt(max(budget**2 - spent, 0.0))) * (1 - 1e-9)

@@ -1,0 +1,209 @@
+"""Public stand-ins for what a plan may not look at: draws of the prior, made-up rows, possible outcomes.
+
+Everything is drawn with fixed keys from the declared row domain and the model's own prior, so that it
+depends on nothing private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.typing import ArrayLike
+from numpyro import handlers
+from numpyro.distributions import biject_to
+
+from private_mcmc.domains import Rows
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.model import RowModel
+from private_mcmc.model.tracing import ONE_AT_A_TIME
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Columns: TypeAlias = dict[str, jax.Array]
+
+PRIOR_DRAWS = 400
+_HESSIANS = 60
+_MOST_OUTCOMES = 129
+_FEW_OUTCOMES = 8
+# Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
+_EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
+_QUANTILES = tuple((low + high) / 2 for low, high in pairwise(_EDGES))
+_WIDTHS = tuple(high - low for low, high in pairwise(_EDGES))
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Draws of the prior on the unconstrained space.
+
+    Attributes:
+        draws: shape ``(draws, p)``.
+        centre: coordinatewise medians, shape ``(p,)``.
+        scale: coordinatewise interquartile ranges in units of a standard Normal's, shape ``(p,)``.
+        precision: what the prior adds to curvature, coordinatewise: medians over the draws of the diagonal
+            of its Hessian, at least ``1/scale²``; shape ``(p,)``.
+        hessians: of ``K`` at some of the draws, shape ``(few, p, p)``.
+    """
+
+    draws: Array
+    centre: Array
+    scale: Array
+    precision: Array
+    hessians: Array
+
+    def stiffness(self, root: Array) -> float:
+        """What the largest curvature of ``K`` in the metric of ``root`` rarely exceeds (one draw in ten)."""
+        largest = np.linalg.eigvalsh(root.T @ self.hessians @ root)[:, -1]
+        return float(np.quantile(largest, 0.9))
+
+    def shrunk(self, index: int, share: float) -> Array:
+        """A draw, pulled towards the centre to ``share`` of its distance."""
+        pulled: Array = self.centre + share * (self.draws[index % len(self.draws)] - self.centre)
+        return pulled
+
+
+def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[str, Any]) -> Prior:
+    """Draw from the prior by running the model.
+
+    Raises:
+        NotYetSupported: for a prior that cannot be drawn from.
+    """
+    if reading.prior.improper:
+        raise NotYetSupported(
+            f"plans draw made-up data from the prior, and that of {', '.join(reading.prior.improper)} is "
+            "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
+        )
+    with jax.enable_x64(True):
+        rows = reading.rows
+        row = rows.project(rows.synthetic(jax.random.key(0), 1))
+
+        def draw(key: jax.Array) -> jax.Array:
+            with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
+                model(**row, **model_args)
+            parts = []
+            for site in reading.sites:
+                message = messages[site.name]
+                free = biject_to(message["fn"].support).inv(message["value"])
+                parts.append(jnp.ravel(free))
+            return jnp.concatenate(parts)
+
+        keys = jax.random.split(jax.random.key(1), PRIOR_DRAWS)
+        draws = np.asarray(jax.jit(jax.vmap(draw))(keys), dtype=np.float64)
+    draws = draws[np.all(np.isfinite(draws), axis=1)]
+    if len(draws) < PRIOR_DRAWS // 2:
+        raise NotYetSupported("plans draw from the prior, and many of its draws are not finite.")
+    low, centre, high = np.quantile(draws, [0.25, 0.5, 0.75], axis=0)
+    scale = (high - low) / 1.349
+    scale = np.where(scale > 0, scale, 1.0)
+    with jax.enable_x64(True):
+        hessian = jax.jit(jax.vmap(jax.hessian(reading.neg_log_prior)))
+        hessians = np.nan_to_num(np.asarray(hessian(draws[:_HESSIANS])))
+    bends = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
+    return Prior(draws, centre, scale, np.maximum(bends, 1 / scale**2), hessians)
+
+
+def outcome_columns(reading: RowModel) -> tuple[str, ...]:
+    """The columns that the observed values are made of."""
+    program = reading.program
+    observed = [program.outputs[f"observed:{site.name}"] for site in reading.observations]
+    return tuple(sorted(program.reads(observed) - {"theta"}))
+
+
+def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
+    """Possible values of the outcome columns: all of them, an even grid, or public random ones."""
+    with jax.enable_x64(True):
+        if len(names) == 1 and rows.columns[names[0]].event_shape == ():
+            domain = rows.columns[names[0]]
+            low, high = (float(bound) for bound in domain.interval())
+            if np.isfinite(high - low):
+                whole = np.issubdtype(domain.dtype, np.integer)
+                count = min(int(high - low) + 1, _MOST_OUTCOMES) if whole else _MOST_OUTCOMES
+                values = np.linspace(low, high, count)
+                grid = np.unique(values.round()) if whole else values
+                return {names[0]: domain.project(grid)}
+        drawn = rows.project(rows.synthetic(jax.random.key(2), _MOST_OUTCOMES))
+        return {name: drawn[name] for name in names}
+
+
+def with_outcomes(
+    rows: Columns, outcomes: Columns, logits: jax.Array, each: float, key: jax.Array
+) -> tuple[Columns, Array]:
+    """``each`` people per row, with outcomes of probabilities ``softmax(logits)``, and what rows weigh.
+
+    Where outcomes take a few values there is a row for each, which weighs as many people as drew it: one
+    outcome for all of them would be as noisy as if there were few people. Else all share one outcome.
+    ``logits`` is ``(rows, values)``; the weights are ``(rows,)``.
+    """
+    count, values = logits.shape
+    if values > _FEW_OUTCOMES:
+        chosen = jax.random.categorical(key, logits, axis=-1)
+        return rows | {name: options[chosen] for name, options in outcomes.items()}, np.full(count, each)
+    drawn = max(1, round(each))
+    shares = np.asarray(jax.nn.softmax(logits), dtype=np.float64)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    people = random.multinomial(drawn, shares / shares.sum(axis=1, keepdims=True))
+    repeated = {name: jnp.repeat(column, values, axis=0) for name, column in rows.items()}
+    tiled = {name: jnp.concatenate([options] * count) for name, options in outcomes.items()}
+    weights = people.ravel().astype(np.float64) * (each / drawn)
+    return repeated | tiled, weights
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """A row's loss with every possible outcome put in place of the row's own; ``temper`` is its weight."""
+
+    reading: RowModel
+    outcomes: Columns
+    temper: float = 1.0
+
+    @property
+    def few(self) -> bool:
+        """Whether the outcome takes so few values that all can be gone through."""
+        return self._count <= _FEW_OUTCOMES
+
+    @property
+    def vectors(self) -> int:
+        """How many gradients stand for one row and parameter."""
+        return self._count if self.few else len(_QUANTILES)
+
+    @property
+    def _count(self) -> int:
+        return int(next(iter(self.outcomes.values())).shape[0])
+
+    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
+        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas`` ``(k, p)``; shape ``(k·vectors, p)``.
+
+        The expectation is over outcomes of the model given the row's covariates: the row's own outcome is
+        not used. ``root`` is ``A``.
+        """
+        at = jax.vmap(self._scores, in_axes=(0, None))(jnp.asarray(thetas), row)
+        flat = at.reshape(-1, at.shape[-1]) * jnp.sqrt(self.temper / at.shape[0])
+        return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
+        """``each`` outcomes of every row, drawn from the model at ``theta``: see ``with_outcomes``."""
+        logits = jax.vmap(self._logits, in_axes=(None, 0))(theta, rows)
+        return with_outcomes(rows, self.outcomes, logits, each, key)
+
+    def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
+        losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)
+        return jnp.where(jnp.isfinite(losses), -losses, -1e30)
+
+    def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
+        probabilities = jax.nn.softmax(self._logits(theta, row))
+        if self.few:
+            chosen, weights = self.outcomes, probabilities
+        else:
+            index = jnp.searchsorted(jnp.cumsum(probabilities), jnp.asarray(_QUANTILES))
+            index = jnp.clip(index, 0, self._count - 1)
+            chosen = {name: values[index] for name, values in self.outcomes.items()}
+            weights = jnp.asarray(_WIDTHS)
+        score = jax.grad(self.reading.row_loss)
+        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
+        weighted: jax.Array = jnp.sqrt(weights)[:, None] * gradients
+        return weighted

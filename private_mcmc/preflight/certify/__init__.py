@@ -1,0 +1,1 @@
+"""Upper bounds on what an exact posterior draw reveals."""

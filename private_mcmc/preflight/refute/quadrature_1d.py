@@ -1,0 +1,204 @@
+"""Events that tell two one-dimensional laws apart, their probabilities integrated with an error estimate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial.legendre import leggauss
+from numpy.typing import NDArray
+
+from private_mcmc.preflight.refute.peaks import NEGLIGIBLE, Array, Axis, LogDensity, axis, integrand
+
+Intervals = tuple[tuple[float, float], ...]
+
+# Two Gauss–Legendre rules on the same panels; their difference, enlarged, stands for the error.
+_COARSE = leggauss(10)
+_FINE = leggauss(16)
+_SAFETY = 10.0
+_ROUNDING = 1e-12
+_MOST_PANELS = 4000
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An event under which two laws differ by more than (ε, δ): ``p_low > e^ε q_high + δ``.
+
+    Attributes:
+        intervals: the event, a union of intervals of the real line.
+        p: its probability under the first law; ``p_low`` the same less the quadrature error.
+        q: its probability under the second law; ``q_high`` the same plus the quadrature error.
+        excess: ``p_low − e^ε q_high − δ``, positive.
+    """
+
+    intervals: Intervals
+    p: float
+    q: float
+    p_low: float
+    q_high: float
+    excess: float
+
+
+def rounding_of(magnitude: float) -> float:
+    """Relative error of a density whose logarithm is a float64 sum of terms of this magnitude, generously."""
+    return 1e-9 + 2.0**-47 * magnitude
+
+
+def violation(
+    log_p: LogDensity,
+    log_q: LogDensity,
+    epsilon: float,
+    delta: float,
+    *,
+    sizes: tuple[LogDensity, LogDensity] | None = None,
+) -> Violation | None:
+    """An event refuting ``P[A] ≤ e^ε Q[A] + δ`` for the laws with these unnormalised log densities on ℝ.
+
+    The candidate event is where the log ratio of the densities exceeds ε on a grid. Any event would
+    do: the answer is sound because both probabilities are then integrated adaptively, and the error
+    estimate counts against the refutation, as does the rounding of log densities that are sums of terms
+    of the magnitudes ``sizes``. ``None`` if no event violates, if a density does not decay, or if the
+    integrals do not settle.
+    """
+    shared = axis((log_p, log_q))
+    if shared is None:
+        return None
+    intervals = _event(log_p, log_q, shared, epsilon)
+    if not intervals:
+        return None
+    p = probability(log_p, shared, intervals)
+    q = probability(log_q, shared, intervals)
+    if p is None or q is None:
+        return None
+    own = (log_p, log_q) if sizes is None else sizes
+    off = max(rounding_of(_largest(size, log, shared)) for size, log in zip(own, (log_p, log_q), strict=True))
+    if not off < 0.01:
+        return None
+    p_low, q_high = max(p[0] * (1 - off) - p[1], 0.0), min(q[0] * (1 + off) + q[1], 1.0)
+    excess = p_low - math.exp(min(epsilon, 700.0)) * q_high - delta
+    if not excess > 0:
+        return None
+    return Violation(intervals, p[0], q[0], p_low, q_high, excess)
+
+
+def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tuple[float, float] | None:
+    """Probability of a union of intervals and an error bound; ``None`` if the integral does not settle."""
+    ends = on.t(np.array([end for pair in intervals for end in pair]))
+    edges = np.unique(np.concatenate([on.panels(), ends]))
+    top = float(np.max(integrand(log_density, on, on.grid())))
+    left, right, values, errors = _integrate(log_density, on, edges, top)
+    middle = 0.5 * (left + right)
+    chosen = np.zeros(middle.shape, dtype=bool)
+    for low, high in ends.reshape(-1, 2):
+        chosen |= (middle > low) & (middle < high)
+    total, error = float(values.sum()), float(errors.sum())
+    if not error < 1e-3 * total:
+        return None
+    share = float(values[chosen].sum()) / total
+    return share, (float(errors[chosen].sum()) + share * error) / (total - error) + _ROUNDING
+
+
+def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> tuple[Array, ...]:
+    """``(x, p, q)``: both normalised densities over the range of most of their mass; empty without one."""
+    shared = axis((log_p, log_q))
+    if shared is None:
+        return ()
+    t = shared.grid()
+    ends = []
+    for values in (_normalised(log_p, shared, t), _normalised(log_q, shared, t)):
+        weights = np.exp(values)
+        below = np.concatenate([[0.0], np.cumsum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))])
+        ends.append(np.interp([2e-3, 1 - 2e-3], below / below[-1], t))
+    theta = shared.theta(np.array([min(low for low, _ in ends), max(high for _, high in ends)]))
+    x = np.linspace(theta[0], theta[1], points)
+    at = shared.t(x)
+    curves = []
+    for density in (log_p, log_q):
+        total = _log_total(integrand(density, shared, t), t)
+        curves.append(np.exp(integrand(density, shared, at) - shared.log_jacobian(at) - total))
+    return (x, *curves)
+
+
+def _largest(size: LogDensity, log_density: LogDensity, on: Axis) -> float:
+    """The largest magnitude where the law has its mass."""
+    t = on.grid()
+    logs = integrand(log_density, on, t)
+    within = t[logs > np.max(logs) - NEGLIGIBLE]
+    return float(np.max(np.abs(size(on.theta(within)))))
+
+
+def _event(log_p: LogDensity, log_q: LogDensity, on: Axis, epsilon: float) -> Intervals:
+    """Where the log ratio exceeds ε; an interval that reaches the end of the mass becomes a half line."""
+    t = on.grid()
+    theta = on.theta(t)
+    p, q = _normalised(log_p, on, t), _normalised(log_q, on, t)
+    matters = np.maximum(p, q) > -NEGLIGIBLE
+    if not matters.any():
+        return ()
+    with np.errstate(invalid="ignore"):
+        inside = (p - q > epsilon) & matters
+    first, last = np.flatnonzero(matters)[[0, -1]]
+    runs = []
+    for start, stop in _runs(inside):
+        low = -math.inf if start <= first else float(theta[start])
+        high = math.inf if stop >= last else float(theta[stop])
+        if high > low:
+            runs.append((low, high))
+    return tuple(runs)
+
+
+def _normalised(log_density: LogDensity, on: Axis, t: Array) -> Array:
+    """Log density in ``t`` less its log integral: good enough to choose an event."""
+    values = integrand(log_density, on, t)
+    return values - _log_total(values, t)
+
+
+def _log_total(values: Array, t: Array) -> float:
+    """Log of the integral of ``exp(values)`` over ``t``, by the trapezoid rule."""
+    top = float(np.max(values))
+    weights = np.exp(values - top)
+    return top + math.log(float(np.sum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))))
+
+
+def _integrate(
+    log_density: LogDensity, on: Axis, edges: Array, top: float
+) -> tuple[Array, Array, Array, Array]:
+    """Integrals over panels, bisecting the worst until the estimate of the total error is small."""
+    left, right = edges[:-1], edges[1:]
+    values, errors = _panel_integrals(log_density, on, left, right, top)
+    for _ in range(30):
+        total = values.sum()
+        bad = errors > 1e-11 * total / len(left)
+        if not bad.any() or errors.sum() < 1e-10 * total or len(left) + bad.sum() > _MOST_PANELS:
+            break
+        middle = 0.5 * (left[bad] + right[bad])
+        halves = np.concatenate([left[bad], middle]), np.concatenate([middle, right[bad]])
+        new_values, new_errors = _panel_integrals(log_density, on, *halves, top)
+        left, right = np.concatenate([left[~bad], halves[0]]), np.concatenate([right[~bad], halves[1]])
+        values, errors = (
+            np.concatenate([values[~bad], new_values]),
+            np.concatenate([errors[~bad], new_errors]),
+        )
+    return left, right, values, errors
+
+
+def _panel_integrals(
+    log_density: LogDensity, on: Axis, left: Array, right: Array, top: float
+) -> tuple[Array, Array]:
+    half = 0.5 * (right - left)
+    middle = 0.5 * (right + left)
+    nodes = np.concatenate([_COARSE[0], _FINE[0]])
+    t = middle[:, None] + half[:, None] * nodes[None, :]
+    values = np.exp(np.minimum(integrand(log_density, on, t.ravel()).reshape(t.shape) - top, 700.0))
+    split = len(_COARSE[0])
+    coarse = half * (values[:, :split] @ _COARSE[1])
+    fine = half * (values[:, split:] @ _FINE[1])
+    return fine, _SAFETY * np.abs(fine - coarse) + _ROUNDING * fine
+
+
+def _runs(inside: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First and last index of every run of true values."""
+    padded = np.concatenate([[False], inside, [False]])
+    changes = np.flatnonzero(padded[1:] != padded[:-1])
+    return [(int(a), int(b) - 1) for a, b in zip(changes[::2], changes[1::2], strict=True)]

@@ -1,0 +1,218 @@
+"""Violations in two or three dimensions: tensor quadrature cell by cell, the event a union of boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.polynomial.legendre import leggauss
+from numpy.typing import NDArray
+from scipy.interpolate import Akima1DInterpolator
+
+from private_mcmc.preflight.refute.quadrature_1d import rounding_of
+
+Array = NDArray[np.float64]
+Box = tuple[tuple[float, float], ...]
+
+# Panels on each axis and the nodes of the two rules on each panel, by dimension.
+_PANELS = {1: 96, 2: 56, 3: 15}
+_NODES = {1: (8, 12), 2: (5, 8), 3: (3, 4)}
+_ENDS = (3.0, 3.8, 5.0, 7.0)
+_SAFETY = 3.0
+_EDGE = 1e-7
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where the mass is: ``θ = center + scale·sinh(t)`` on every axis, ``|t| ≤ end``."""
+
+    center: Array
+    scale: Array
+    end: float
+
+    @property
+    def dim(self) -> int:
+        """Number of axes."""
+        return len(self.center)
+
+    @property
+    def edges(self) -> Array:
+        """Ends of the panels in ``t``, the same on every axis."""
+        return np.asarray(np.linspace(-self.end, self.end, _PANELS[self.dim] + 1), dtype=np.float64)
+
+    def nodes(self, count: int) -> tuple[Array, Array]:
+        """All tensor nodes ``(k, dim)`` and the logs of their weights, Jacobian included."""
+        nodes, weights = leggauss(count)
+        half = 0.5 * np.diff(self.edges)[0]
+        t = (0.5 * (self.edges[1:] + self.edges[:-1])[:, None] + half * nodes[None, :]).ravel()
+        log_weight = np.tile(np.log(half * weights), _PANELS[self.dim]) + np.log(np.cosh(t))
+        grids = np.meshgrid(*([np.arange(len(t))] * self.dim), indexing="ij")
+        points = np.stack(
+            [self.center[i] + self.scale[i] * np.sinh(t[grids[i].ravel()]) for i in range(self.dim)], axis=1
+        )
+        logs = sum(log_weight[grid.ravel()] + math.log(s) for grid, s in zip(grids, self.scale, strict=True))
+        return points, np.asarray(logs)
+
+    def masses(self, logs: Array, count: int) -> Array:
+        """Sums of ``exp(logs)`` over the cells, an array with one axis for each of ``dim``."""
+        shape = (_PANELS[self.dim], count) * self.dim
+        total: Array = np.exp(logs).reshape(shape).sum(axis=tuple(range(1, 2 * self.dim, 2)))
+        return total
+
+    def marginals(self, p: Masses, q: Masses) -> Marginals:
+        """The marginals on the axis where they differ most."""
+        found = []
+        for axis in range(self.dim):
+            others = tuple(other for other in range(self.dim) if other != axis)
+            ends = self.center[axis] + self.scale[axis] * np.sinh(self.edges)
+            first, second = p.values.sum(axis=others), q.values.sum(axis=others)
+            gap = float(np.abs(first - second).sum())
+            found.append((gap, Marginals(axis, *_smooth(ends, first, second))))
+        return max(found, key=lambda entry: entry[0])[1]
+
+    def box(self, cell: tuple[int, ...], last: int) -> Box:
+        """The box of a run of cells along the last axis, from ``cell`` to index ``last``."""
+        lows = [*cell]
+        highs = [*cell[:-1], last]
+        theta = [c + s * np.sinh(self.edges) for c, s in zip(self.center, self.scale, strict=True)]
+        return tuple(
+            (float(axis[a]), float(axis[b + 1])) for axis, a, b in zip(theta, lows, highs, strict=True)
+        )
+
+
+def _smooth(ends: Array, *masses: Array) -> tuple[Array, ...]:
+    """Points where the mass is, and densities there: their logs interpolated between the panels' middles."""
+    middle = 0.5 * (ends[1:] + ends[:-1])
+    logs = [np.log(np.maximum(mass / np.diff(ends), 1e-300)) for mass in masses]
+    cdfs = [np.concatenate([[0.0], np.cumsum(mass)]) for mass in masses]
+    inner = [end for cdf in cdfs for end in np.interp([1e-3, 1 - 1e-3], cdf, ends)]
+    x = np.linspace(max(min(inner), middle[0]), min(max(inner), middle[-1]), 161)
+    return x, *(np.exp(Akima1DInterpolator(middle, log)(x)) for log in logs)
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Two marginal densities of one axis, for a plot: ``p``, ``q`` at the points ``x``."""
+
+    axis: int
+    x: Array
+    p: Array
+    q: Array
+
+
+@dataclass(frozen=True)
+class Masses:
+    """Probabilities of the cells under one law, bounds of their errors, and the rounding of the density."""
+
+    values: Array
+    errors: Array
+    outside: float
+    rounding: float
+
+
+@dataclass(frozen=True)
+class CellViolation:
+    """A union of boxes under which two laws differ by more than (ε, δ); fields as in ``Violation``."""
+
+    boxes: tuple[Box, ...]
+    p: float
+    q: float
+    p_low: float
+    q_high: float
+    excess: float
+
+
+Terms = Callable[[Array], Array]
+
+
+def tabulate(frame: Frame, terms: Terms) -> tuple[tuple[Array, Array], ...]:
+    """``terms`` (``(k, dim) -> (m, k)``) at the nodes of both rules, with the log weights."""
+    tables = []
+    for count in _NODES[frame.dim]:
+        points, logs = frame.nodes(count)
+        tables.append((terms(points), logs))
+    return tuple(tables)
+
+
+def cell_masses(frame: Frame, tables: tuple[tuple[Array, Array], ...], weights: Array) -> Masses | None:
+    """Cell probabilities of the law with potential ``weights @ terms``; ``None`` if the frame misses mass."""
+    used = np.flatnonzero(weights)
+    top: float | None = None
+    both: list[Array] = []
+    for (terms, log_weight), count in zip(tables, _NODES[frame.dim], strict=True):
+        with np.errstate(invalid="ignore", over="ignore"):
+            logs = log_weight - weights[used] @ terms[used]
+        logs = np.where(np.isnan(logs), -np.inf, logs)
+        top = float(np.max(logs)) if top is None else top
+        if not (math.isfinite(top) and np.max(logs) < top + 600):
+            return None
+        both.append(frame.masses(logs - top, count))
+    coarse, fine = both
+    total = float(fine.sum())
+    errors = _SAFETY * np.abs(fine - coarse) / total + 1e-13 * fine / total
+    values = fine / total
+    outside = 10 * _edge_mass(values)
+    rounding = rounding_of(_magnitude(tables[-1][0], weights))
+    if not (outside + float(errors.sum()) < 0.05 and rounding < 0.01):
+        return None
+    return Masses(values, errors, outside, rounding)
+
+
+def _magnitude(terms: Array, weights: Array) -> float:
+    """The largest sum of absolute terms at a node where the density matters."""
+    used = np.flatnonzero(weights)
+    with np.errstate(invalid="ignore", over="ignore"):
+        logs = -(weights[used] @ terms[used])
+    within = np.flatnonzero(logs > np.nanmax(logs) - 60)
+    return float(np.max(weights[used] @ np.abs(terms[used][:, within])))
+
+
+def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) -> CellViolation | None:
+    """The event of all cells that help to refute ``P[A] ≤ e^ε Q[A] + δ``, if it does refute it."""
+    scale, off = math.exp(min(epsilon, 700.0)), max(p.rounding, q.rounding)
+    low, high = p.values * (1 - off) - p.errors, q.values * (1 + off) + q.errors
+    chosen = low - scale * high > 0
+    if not chosen.any():
+        return None
+    # Mass outside the frame and errors of the totals can only have inflated P and deflated Q.
+    slack_p, slack_q = p.outside + float(p.errors.sum()), q.outside + float(q.errors.sum())
+    p_low = float(low[chosen].sum()) * (1 - slack_p)
+    q_high = float(high[chosen].sum()) * (1 + 2 * slack_q)
+    excess = p_low - scale * q_high - delta
+    if not excess > 0:
+        return None
+    values = float(p.values[chosen].sum()), float(q.values[chosen].sum())
+    return CellViolation(_boxes(frame, chosen), *values, p_low, q_high, excess)
+
+
+def framed(center: Array, scale: Array, fits: Callable[[Frame], bool]) -> Frame | None:
+    """The smallest frame about the center that fits."""
+    for end in _ENDS:
+        frame = Frame(center, scale, end)
+        if fits(frame):
+            return frame
+    return None
+
+
+def holds_the_mass(masses: Masses | None) -> bool:
+    """Whether next to nothing lies outside the frame and the rules agree."""
+    return masses is not None and masses.outside < 10 * _EDGE and float(masses.errors.sum()) < 1e-4
+
+
+def _edge_mass(values: Array) -> float:
+    inner = values[tuple(slice(1, -1) for _ in range(values.ndim))]
+    return max(float(values.sum() - inner.sum()), 0.0)
+
+
+def _boxes(frame: Frame, chosen: NDArray[np.bool_]) -> tuple[Box, ...]:
+    """The chosen cells, runs along the last axis joined."""
+    boxes = []
+    for index in product(*(range(size) for size in chosen.shape[:-1])):
+        padded = np.concatenate([[False], chosen[index], [False]])
+        changes = np.flatnonzero(padded[1:] != padded[:-1])
+        for start, stop in zip(changes[::2], changes[1::2], strict=True):
+            boxes.append(frame.box((*index, int(start)), int(stop) - 1))
+    return tuple(boxes)

@@ -1,0 +1,234 @@
+"""Reductions to one dimension: data sets of parallel rows leave a posterior that is known on a line.
+
+When every row's design is a multiple of one vector ``u`` (or zero), the rows see only ``t = u·θ``. The
+posterior of ``t`` is then the prior's marginal of ``t`` times the rows' likelihoods, exactly, whatever the
+other directions do. The marginal is known in closed form for Gaussian priors, and along a coordinate
+that the prior treats as independent of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.model import RowModel
+from private_mcmc.preflight.refute.extremes import PublicRow, extreme_rows
+from private_mcmc.preflight.refute.huber import in_chunks, line_losses
+from private_mcmc.preflight.refute.peaks import Array
+from private_mcmc.preflight.refute.search import Line
+from private_mcmc.schedule import Matrix
+
+_MOST_ROWS = 7
+_MOST_LINES = 2
+
+# Distributions of single numbers: the elements of a vector site of theirs are independent.
+_ELEMENTWISE = frozenset(
+    [
+        *("Normal", "Laplace", "StudentT", "Cauchy", "Logistic", "Gumbel", "SoftLaplace"),
+        *("HalfNormal", "HalfCauchy", "Gamma", "InverseGamma", "Exponential", "LogNormal", "Weibull"),
+        *("Pareto", "Chi2", "Beta", "Uniform", "Kumaraswamy"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Potential of the prior's marginal of ``u·θ``, up to a constant, and its scale."""
+
+    potential: Callable[[Array], Array]
+    spread: float
+
+
+def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None) -> Iterator[Line]:
+    """The most promising lines first, at most a few, of a model whose rows are clipped at ``clip``.
+
+    Where clipping binds, the losses are Huberised; without convexity there is then no line.
+    """
+    rows = extreme_rows(row_model.rows)
+    predictor = row_model.predictor
+    if predictor is None:
+        if row_model.dim == 1 and clip is None:
+            yield _only_coordinate(row_model, rows)
+        return
+    columns = stacked(rows)
+    designs, offsets = _designs(row_model, columns)
+    limit = _limits(designs, clip, preconditioner)
+    if not predictor.family.convex and np.any(limit < predictor.family.score_bound):
+        return
+    known = [(u, _marginal(row_model, u)) for u in _directions(designs)]
+    ranked = [(_largest(designs, u) * marginal.spread, u, marginal) for u, marginal in known if marginal]
+    ranked.sort(key=lambda entry: -entry[0])
+    for _, direction, marginal in ranked[:_MOST_LINES]:
+        scale, parallel = _multiples(designs, direction)
+        at = np.flatnonzero(parallel & np.isfinite(scale * offsets))
+        chosen = {name: column[at] for name, column in columns.items()}
+        losses = line_losses(predictor, chosen, scale[at], offsets[at], limit[at])
+        name = _name(row_model, direction)
+        yield _thinned(Line(name, direction, marginal.potential, _pick(rows, at), losses))
+
+
+def _largest(designs: np.ndarray, direction: np.ndarray) -> float:
+    return float(np.max(np.abs(designs[:, np.flatnonzero(direction)[0]])))
+
+
+def _pick(rows: Sequence[PublicRow], at: Iterable[int]) -> tuple[PublicRow, ...]:
+    return tuple(rows[index] for index in at)
+
+
+def on_line(row_model: RowModel, line: Line, rows: list[PublicRow]) -> Line | None:
+    """The same line with other rows, unclipped; ``None`` unless all of them speak of it alone."""
+    columns = stacked(rows)
+    if row_model.predictor is None:
+        return replace(line, rows=tuple(rows), losses=_whole_losses(row_model, columns))
+    designs, offsets = _designs(row_model, columns)
+    scale, parallel = _multiples(designs, line.direction)
+    if not (np.all(parallel) and np.all(np.isfinite(scale * offsets))):
+        return None
+    free = np.full(len(rows), math.inf)
+    losses = line_losses(row_model.predictor, columns, scale, offsets, free)
+    return replace(line, rows=tuple(rows), losses=losses)
+
+
+def _multiples(designs: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The factor of the direction in each design, and whether that is all of it."""
+    scale = designs[:, np.flatnonzero(direction)[0]]
+    near = np.abs(designs - np.outer(scale, direction)) <= 1e-15 * np.abs(designs)
+    return scale, np.all(near, axis=1)
+
+
+def _only_coordinate(row_model: RowModel, rows: list[PublicRow]) -> Line:
+    losses = _whole_losses(row_model, stacked(rows))
+    line = Line(coordinate_name(row_model, 0), np.ones(1), _along(row_model, 0), tuple(rows), losses)
+    return _thinned(line)
+
+
+def _whole_losses(row_model: RowModel, columns: dict[str, np.ndarray]) -> Callable[[Array], Array]:
+    return in_chunks(
+        jax.jit(
+            lambda t: jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x[None], row))(t))(columns)
+        )
+    )
+
+
+def stacked(rows: Sequence[PublicRow]) -> dict[str, np.ndarray]:
+    """The columns of some rows."""
+    return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+
+
+def _designs(row_model: RowModel, columns: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    predictor = row_model.predictor
+    if predictor is None:
+        return np.zeros((0, row_model.dim)), np.zeros(0)
+    both = jax.jit(jax.vmap(lambda row: (predictor.design(row), predictor.offset(row))))
+    with jax.enable_x64(True):
+        designs, offsets = both(dict(columns))
+    return np.asarray(designs), np.asarray(offsets)
+
+
+def _limits(designs: np.ndarray, clip: float | None, preconditioner: Matrix | None) -> np.ndarray:
+    """Bound that clipping sets on ``|ψ'|`` of each row: ``C/‖M^{1/2}x‖``."""
+    if clip is None:
+        return np.full(len(designs), math.inf)
+    metric = np.ones(designs.shape[1]) if preconditioner is None else np.asarray(preconditioner, np.float64)
+    image = designs * metric if metric.ndim == 1 else designs @ metric
+    norms = np.sqrt(np.maximum(np.sum(designs * image, axis=1), 0.0))
+    limits: np.ndarray = np.divide(clip, norms, out=np.full(len(norms), math.inf), where=norms > 0)
+    return limits
+
+
+def _directions(designs: np.ndarray) -> list[np.ndarray]:
+    """The different directions of the designs, scaled so that the first nonzero entry is 1."""
+    found: list[np.ndarray] = []
+    for design in designs:
+        used = np.flatnonzero(design)
+        if len(used) and np.all(np.isfinite(design)):
+            direction = design / design[used[0]]
+            if not any(np.array_equal(direction, other) for other in found):
+                found.append(direction)
+    return found
+
+
+def coordinate_name(row_model: RowModel, index: int) -> str:
+    """The name of a coordinate of ``θ``; where its site is not real, of the site's unconstrained value."""
+    site = next(site for site in row_model.sites if site.slice.start <= index < site.slice.stop)
+    name = row_model.names[index]
+    return name if site.support == "real" else f"unconstrained {name}"
+
+
+def _name(row_model: RowModel, direction: np.ndarray) -> str:
+    names = {int(i): coordinate_name(row_model, int(i)) for i in np.flatnonzero(direction)}
+    parts = [name if direction[i] == 1 else f"{direction[i]:.4g}·{name}" for i, name in names.items()]
+    shown = parts if len(parts) <= 4 else [*parts[:3], f"… ({len(parts)} terms)"]
+    return " + ".join(shown)
+
+
+def _marginal(row_model: RowModel, direction: np.ndarray) -> Marginal | None:
+    """The prior's marginal of ``u·θ``, where it is known."""
+    gaussian = _gaussian(row_model, direction)
+    if gaussian is not None:
+        mean, sd = gaussian
+        return Marginal(lambda t: (t - mean) ** 2 / (2 * sd**2), sd)
+    used = np.flatnonzero(direction)
+    if len(used) == 1 and is_independent(row_model, int(used[0])):
+        return Marginal(_along(row_model, int(used[0])), 1.0)
+    return None
+
+
+def _gaussian(row_model: RowModel, direction: np.ndarray) -> tuple[float, float] | None:
+    """Mean and sd of ``u·θ`` under a prior with a constant, positive Hessian."""
+    hessian = row_model.prior.hessian
+    if hessian is None:
+        return None
+    with jax.enable_x64(True):
+        slope = np.asarray(jax.grad(row_model.neg_log_prior)(jnp.zeros(row_model.dim)))
+    used = np.flatnonzero(direction)
+    if hessian.ndim == 1:
+        if not np.all(hessian[used] > 0):
+            return None
+        mean = -slope[used] / hessian[used]
+        return float(direction[used] @ mean), math.sqrt(float(np.sum(direction[used] ** 2 / hessian[used])))
+    if not np.linalg.eigvalsh(hessian)[0] > 0:
+        return None
+    covariance = np.linalg.inv(hessian)
+    return float(-direction @ covariance @ slope), math.sqrt(float(direction @ covariance @ direction))
+
+
+def is_independent(row_model: RowModel, index: int) -> bool:
+    """Whether the prior is a product of a factor in this coordinate and one in all the others."""
+    if not row_model.prior.factorised:
+        return False
+    site = next(site for site in row_model.sites if site.slice.start <= index < site.slice.stop)
+    flat = site.family == "ImproperUniform" and site.support == "real"
+    return site.slice.stop - site.slice.start == 1 or site.family in _ELEMENTWISE or flat
+
+
+def _along(row_model: RowModel, index: int) -> Callable[[Array], Array]:
+    """``K`` along a coordinate, the others at zero; a constant less than the marginal's potential."""
+
+    @jax.jit
+    def potential(t: jax.Array) -> jax.Array:
+        thetas = jnp.zeros((t.shape[0], row_model.dim)).at[:, index].set(t)
+        return jax.vmap(row_model.neg_log_prior)(thetas)
+
+    return in_chunks(potential)
+
+
+def _thinned(line: Line) -> Line:
+    """The same line with few rows: inert ones first, then those whose loss varies most, each kind once."""
+    probe = np.array([0.0, -3.0, -1.0, -0.2, -1e-3, 1e-3, 0.2, 1.0, 3.0])
+    values = line.losses(probe)
+    shape = values[:, 1:] - values[:, :1]
+    size = np.max(np.abs(np.where(np.isfinite(shape), shape, 1e300)), axis=1)
+    kept: list[int] = []
+    inert = np.flatnonzero(size == 0)
+    for index in [*inert[:1], *np.argsort(-size, kind="stable")]:
+        fresh = all(not np.allclose(shape[index], shape[other], rtol=1e-9, atol=0.0) for other in kept)
+        if fresh and len(kept) < _MOST_ROWS:
+            kept.append(int(index))
+    losses = line.losses
+    return replace(line, rows=_pick(line.rows, kept), losses=lambda t: losses(t)[kept])

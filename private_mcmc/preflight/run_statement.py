@@ -1,0 +1,167 @@
+"""The statement of the run itself, and what it means beside the verdict on the posterior."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from private_mcmc import accounting
+from private_mcmc.accounting import Statement
+from private_mcmc.model import RowModel
+from private_mcmc.preflight.advice import is_sayable, rounded_down
+from private_mcmc.preflight.certify.certificates import meets
+from private_mcmc.preflight.certify.constants import Subject
+from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
+from private_mcmc.preflight.refute.run_refutation import interim_lower_bound
+from private_mcmc.preflight.schedule_constants import curvature
+from private_mcmc.report import number
+from private_mcmc.schedule import Average, Schedule
+from private_mcmc.target import Target
+
+
+def run_part(
+    row_model: RowModel,
+    schedule: Schedule,
+    target: Target,
+    verdict: VerdictWord,
+    refutation: Refutation | None,
+    subject: Subject,
+) -> RunPart:
+    """The run's own statement; a private posterior does not make a finite run private, nor the reverse.
+
+    Source: Heller, Fetaya 2023 (a private posterior, a run that is not); Bertazzi, Johnston, Roberts,
+    Durmus, Prop. 3.4 (the opposite case).
+    """
+    if isinstance(schedule.release, Average):
+        moved = accounting.average_sensitivity(schedule, curvature(row_model, schedule))
+        size = f"at most {number(moved)}·ℓ" if math.isfinite(moved) else "by an amount that is not bounded"
+        text = f"an average of hidden states, moved by one row {size}: its noise decides its price"
+        return RunPart(None, math.isfinite(moved), text)
+    known = curvature(row_model, schedule)
+    statement = accounting.run(schedule, known)
+    fine = meets(statement, target)
+    distance = _distance(refutation, statement) if verdict == "not private" else None
+    interim = interim_lower_bound(row_model, schedule, target)
+    text = _words(statement, target, verdict, fine, subject) + _far(distance) + _unfinished(interim, target)
+    return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target))
+
+
+def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
+    price = f"ε = {number(statement.epsilon(target.delta))} at δ = {number(target.delta)}"
+    if verdict == "private" and not fine:
+        return f"posterior private, this run not: it costs {price} (a finite run is a mechanism of its own)"
+    if not fine:
+        return f"this run does not meet the target either: {price}"
+    if verdict == "private":
+        return f"posterior private, and so is this run: {price}"
+    if subject == "no posterior":
+        return f"this run is private: {price}; no posterior belongs to its clipped rows"
+    known = "is not" if verdict == "not private" else "is not known to be"
+    return f"this run is private ({price}), the posterior {known}"
+
+
+def _far(distance: float | None) -> str:
+    if distance is None:
+        return ""
+    return (
+        f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
+        "variation away from the posterior"
+    )
+
+
+def _unfinished(interim: float | None, target: Target) -> str:
+    if not interim:
+        return ""
+    shown = f"({number(interim)}, {number(target.delta)})-DP"
+    if interim > target.epsilon:
+        return f"; on two explicit data sets a released state of it is provably not {shown}"
+    return f"; no accountant could show it to be {shown}"
+
+
+def _by_steps(
+    schedule: Schedule, known: accounting.Curvature, target: Target
+) -> tuple[tuple[int, float, float], ...]:
+    """``(steps, ε of the path, ε of the last state)`` for full-batch runs of several lengths."""
+    if schedule.batch is not None or isinstance(schedule.step_size, tuple) or not target.delta > 0:
+        return ()
+    top = 2 * schedule.num_steps
+    lengths = sorted({*(round(top ** (k / 14)) for k in range(15)), schedule.num_steps})
+    found = []
+    for steps in lengths:
+        both = [replace(schedule, num_steps=steps, release=release) for release in ("path", "last")]
+        path, last = (accounting.run(one, known).epsilon(target.delta) for one in both)
+        found.append((steps, path, last))
+    return tuple(found)
+
+
+def _distance(refutation: Refutation | None, statement: Statement) -> float | None:
+    """``(δ − δ_n)e^{−ε}/(1 + e^{−ε})``, largest over ε for the refuting event; ``None`` if not positive."""
+    if refutation is None or refutation.kind != "event":
+        return None
+    best = 0.0
+    for epsilon in np.linspace(
+        0.0, max(0.0, math.log(max(refutation.p_low, 1e-300) / refutation.q_high)), 41
+    ):
+        gap = refutation.p_low - math.exp(epsilon) * refutation.q_high - statement.delta(float(epsilon))
+        best = max(best, gap / (1 + math.exp(epsilon)))
+    return best * (1 - 1e-9) if best > 0 else None
+
+
+def run_advice(row_model: RowModel, schedule: Schedule, target: Target) -> tuple[Advice, ...]:
+    """Fewer steps, or the last state instead of the path, where that is what certifies the run."""
+    if isinstance(schedule.release, Average):
+        return ()
+    known = curvature(row_model, schedule)
+
+    def holds(candidate: Schedule) -> bool:
+        return meets(accounting.run(candidate, known), target)
+
+    if holds(schedule):
+        return ()
+    found = []
+    steps = _most_steps(schedule, holds)
+    if steps:
+        size = (
+            f" of size {number(schedule.step_sizes[0])}" if not isinstance(schedule.step_size, tuple) else ""
+        )
+        what = "last state" if schedule.release == "last" else "path"
+        found.append(Advice("steps", steps, f"at most {steps:,} steps{size} for the {what}", "run"))
+    if schedule.release != "last" and schedule.num_chains >= 1:
+        last = replace(schedule, release="last")
+        if holds(last):
+            found.append(Advice("release", None, "release the last state instead of the path", "run"))
+        elif known.strong_convexity > 0:
+            most = _most_steps(last, holds)
+            if most and most > (steps or 0):
+                found.append(
+                    Advice(
+                        "release", most, f"release the last state instead of the path, {most:,} steps", "run"
+                    )
+                )
+    return tuple(found)
+
+
+def _most_steps(schedule: Schedule, holds: Callable[[Schedule], bool]) -> int:
+    """Largest number of steps of the schedule's own step size that meets the target; 0 if none does."""
+    if isinstance(schedule.step_size, tuple) or isinstance(schedule.release, tuple | Average):
+        return 0
+    if not holds(replace(schedule, num_steps=1)):
+        return 0
+    low, high = 1, schedule.num_steps
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(replace(schedule, num_steps=middle)) else (low, middle)
+    return low
+
+
+def time_budget(clip: float, temper: float, target: Target) -> float | None:
+    """Langevin time ``γT`` that a path may last, ``m² = γTΔ²/2``, rounded down; ``None`` if there is none."""
+    m = accounting.gdp.budget(target.epsilon, target.delta)
+    moved = accounting.row_sensitivity(clip, temper, target.adjacency)
+    if not (m > 0 and 0 < moved < math.inf):
+        return None
+    time = 2 * (m / moved) * (m / moved) * (1 - 1e-6)
+    return rounded_down(time) if is_sayable(time) else None

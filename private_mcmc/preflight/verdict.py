@@ -1,0 +1,207 @@
+"""The decision: private, not private or unknown, for a model nobody here has seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from private_mcmc.accounting import Statement
+from private_mcmc.domains import Rows
+from private_mcmc.errors import DeclarationError
+from private_mcmc.model import RowModel, read
+from private_mcmc.preflight.advice import posterior_advice
+from private_mcmc.preflight.certify.certificates import certificates, meets
+from private_mcmc.preflight.certify.constants import Constants, constants
+from private_mcmc.preflight.records import Advice, Refutation, VerdictWord
+from private_mcmc.preflight.refute.refutation import refute
+from private_mcmc.preflight.report import PreflightReport
+from private_mcmc.preflight.run_statement import run_advice, run_part, time_budget
+from private_mcmc.preflight.what_was_read import structure
+from private_mcmc.report import number
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Target, check_count, check_positive
+
+
+def preflight(
+    model: Callable[..., Any],
+    rows: Rows,
+    target: Target,
+    *,
+    n: int,
+    clip: float | None = None,
+    temper: float = 1.0,
+    model_args: Mapping[str, Any] | None = None,
+    schedule: Schedule | None = None,
+) -> PreflightReport:
+    """Decide from the program and public facts whether one exact posterior draw meets the target.
+
+    **private**: a certificate proves it, for every data set in the row domain. **not private**: an
+    explicit pair of data sets and an event violate it, or a data set has no posterior. **unknown**:
+    neither; the report says what would certify it. With ``clip`` the posterior meant is that of the
+    Huberised likelihood, where clipping binds.
+
+    Args:
+        model: a NumPyro model.
+        rows: columns and domains of one row.
+        target: (ε, δ) and the adjacency.
+        n: number of rows (its public bound under ``add_remove``).
+        clip: bound ``C`` that a kernel enforces on every row's gradient.
+        temper: ``w``, the power of the likelihood.
+        model_args: the model's public arguments.
+        schedule: a run, whose own statement is then shown as well; its clip and temper hold for both.
+
+    Raises:
+        DeclarationError: for contradicting declarations.
+        UnsupportedModel: for a model that cannot be read; the message names the site.
+    """
+    clip, temper = _agreed(target, n, clip, temper, schedule)
+    return examine(
+        read(model, rows, n=n, model_args=model_args),
+        target,
+        n=n,
+        clip=clip,
+        temper=temper,
+        schedule=schedule,
+        model_name=getattr(model, "__name__", "model"),
+    )
+
+
+def examine(
+    row_model: RowModel,
+    target: Target,
+    *,
+    n: int,
+    clip: float | None = None,
+    temper: float = 1.0,
+    schedule: Schedule | None = None,
+    model_name: str = "model",
+) -> PreflightReport:
+    """``preflight`` for a model that has been read."""
+    metric = None if schedule is None else schedule.preconditioner
+    known = constants(row_model, clip, metric)
+
+    def certify(at: float) -> tuple[Statement, ...]:
+        return certificates(row_model, known, n=n, temper=at, target=target, whole_curve=False)
+
+    proved = certificates(row_model, known, n=n, temper=temper, target=target)
+    private = bool(proved) and meets(proved[0], target)
+    refutation = None
+    if not private and known.subject != "no posterior":
+        binding = clip if known.subject == "Huberised posterior" else None
+        refutation = refute(row_model, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
+    verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
+    run = None
+    if schedule is not None:
+        run = run_part(row_model, schedule, target, verdict, refutation, known.subject)
+    advice: tuple[Advice, ...] = ()
+    if not private:
+        advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
+        advice += _run_instead(row_model, known, temper, target)
+    if schedule is not None:
+        advice += run_advice(row_model, schedule, target)
+    return PreflightReport(
+        model_name=model_name,
+        verdict=verdict,
+        reasons=_reasons(row_model, known, proved, refutation, target),
+        target=target,
+        n=n,
+        temper=temper,
+        clip=clip,
+        subject=known.subject,
+        certificates=proved,
+        refutation=refutation,
+        structure=structure(row_model, known),
+        advice=advice,
+        run=run,
+    )
+
+
+def _agreed(
+    target: Target, n: int, clip: float | None, temper: float, schedule: Schedule | None
+) -> tuple[float | None, float]:
+    check_count("n", n)
+    check_positive("temper", temper)
+    if clip is not None:
+        check_positive("clip", clip)
+    if schedule is None:
+        return clip, temper
+    if schedule.adjacency != target.adjacency:
+        raise DeclarationError(
+            f"the schedule is for {schedule.adjacency!r}, the target for {target.adjacency!r}."
+        )
+    if schedule.num_rows != n:
+        raise DeclarationError(f"the schedule is for {schedule.num_rows} rows, n={n}.")
+    if clip not in (None, schedule.clip):
+        raise DeclarationError(f"clip={clip}, but the schedule clips at {schedule.clip}.")
+    if temper not in (1.0, schedule.temper):
+        raise DeclarationError(f"temper={temper}, but the schedule has temper={schedule.temper}.")
+    return schedule.clip, schedule.temper
+
+
+def _run_instead(row_model: RowModel, known: Constants, temper: float, target: Target) -> tuple[Advice, ...]:
+    """The Langevin time whose path meets the target, whatever the posterior is."""
+    bounded = math.isfinite(known.gradient)
+    time = time_budget(known.gradient if bounded else 1.0, temper, target)
+    if time is None:
+        return ()
+    clip, what = "", "of at most"
+    if not bounded:
+        clip, what = "clip each row's gradient at any C and ", "times C² of at most"
+        if row_model.predictor is None:
+            clip = "clip each row's gradient at any C, which leaves these rows no posterior, and "
+    text = (
+        f'{clip}rely on the run alone (guarantee="run"): the path of one chain meets the target for a '
+        f"Langevin time (step size × steps) {what} {number(time)}"
+    )
+    return (Advice("time", time, text, "run"),)
+
+
+def _reasons(
+    row_model: RowModel,
+    known: Constants,
+    proved: tuple[Statement, ...],
+    refutation: Refutation | None,
+    target: Target,
+) -> tuple[str, ...]:
+    reasons = []
+    if proved:
+        reasons.append(_strength(proved[0], known, target))
+    else:
+        reasons.append(f"no certificate: {_missing(row_model, known)}")
+    if refutation is not None:
+        reasons.append(refutation.reason)
+    elif known.subject != "no posterior" and not (proved and meets(proved[0], target)):
+        reasons.append("undecided: no pair of data sets was found that violates the target")
+    if known.subject == "Huberised posterior":
+        reasons.append("clipping binds: all this concerns the posterior of the Huberised likelihood")
+    return tuple(reasons)
+
+
+def _strength(best: Statement, known: Constants, target: Target) -> str:
+    shown = f"{number(best.gdp)}-GDP, " if best.gdp is not None else ""
+    epsilon = best.epsilon(target.delta)
+    price = f"ε = {number(epsilon)} at δ = {number(target.delta)}"
+    return f"the {known.subject} is {shown}{price}, by {best.argument.theorem}"
+
+
+def _missing(row_model: RowModel, known: Constants) -> str:
+    """What is missing for a certificate, most important first."""
+    if known.subject == "no posterior":
+        return "clipped rows that are no loss of one predictor have no posterior (theirs is no gradient)"
+    missing = []
+    unbounded = [name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)]
+    if row_model.prior.improper:
+        missing.append(f"the prior of {', '.join(row_model.prior.improper)} is improper")
+    elif not known.proper and math.isfinite(row_model.constants.range_bound):
+        loose = [site.name for site in row_model.prior.sites if not site.proper]
+        missing.append(f"the prior of {', '.join(loose)} is not proved to integrate")
+    elif not known.strong_convexity > 0:
+        weak = [site.name for site in row_model.prior.sites if not site.lower > 0]
+        missing.append(f"the prior of {', '.join(weak)} is not strongly log-concave")
+    if not math.isfinite(known.gradient):
+        if unbounded:
+            missing.append(f"column {', '.join(unbounded)} is unbounded, so one row's gradient is")
+        else:
+            missing.append(f"no bound on one row's gradient is proved ({row_model.constants.why})")
+    return "; ".join(missing) or "the constants that are proved certify nothing"

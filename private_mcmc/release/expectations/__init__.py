@@ -1,0 +1,1 @@
+"""Posterior expectations with noise: declared, priced, released."""

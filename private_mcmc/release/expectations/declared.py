@@ -1,0 +1,165 @@
+"""Posterior expectations, declared before the run: which functions, at what price, with what noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from private_mcmc.accounting.transfer import AverageByConvergence
+from private_mcmc.errors import DeclarationError
+from private_mcmc.model import RowModel
+from private_mcmc.release.expectations.functions import Function, bind_functions
+from private_mcmc.schedule import Average
+
+SiteFunction = Callable[[Mapping[str, Any]], Any]
+What = str | SiteFunction
+Bounds = tuple[float, float]
+NoiseName = Literal["laplace", "gaussian"]
+
+
+@dataclass(frozen=True, init=False)
+class Expectations:
+    """Monte Carlo averages of functions of the constrained sites, released with noise.
+
+    ``A = mean_n f(X_n) + noise``. Two chains on adjacent data that share start and noise stay within
+    ``e_n`` of each other surely, so their averages differ by at most ``η = ℓ·mean e_n``, and by at most
+    ``b − a`` when ``f`` is kept in ``[a, b]``; the smaller one sets the noise.
+
+    **Guarantee**: ``laplace``: pure ``ε``-DP, ``gaussian``: ``m``-GDP with ``m`` the largest that meets the
+    target. **Assumptions**: a Lipschitz constant given by the caller is quoted, not proved; those of
+    affine functions and of sites on an interval, and the ranges of bounded functions, are proved.
+    **Cost**: known from ``plan`` before anything is spent. One run, one mechanism: all expectations
+    share it and their costs add.
+    Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
+
+    Args:
+        what: names of sites, functions of the dict of constrained sites, or dicts from a name to either.
+        epsilon: the price; ``None`` takes the target's. With ``gaussian`` noise leave it out.
+        lipschitz: constant ``ℓ`` of the functions, for Euclidean norms on the *unconstrained* space; one
+            number or a dict by name.
+        bounds: ``(a, b)``, or a dict by name: values are clamped to it, NaN counts as ``a``.
+        burn_in: steps left out of the average; ``None`` leaves out a fifth. It makes ``η`` larger.
+        noise: ``"laplace"`` or ``"gaussian"``.
+        by_convergence: for functions whose average is *known*, for every data set, to be near its posterior
+            mean: ``η = 2C + γ_f`` and ``δ`` grows by ``2δ̃ − δ̃²`` (Prop. 3.10); quoted as an assumption, and
+            used only where it is smaller than what is proved. One for all functions or a dict by name.
+
+    Raises:
+        DeclarationError: for an empty declaration, repeated names, or numbers out of range.
+    """
+
+    items: tuple[tuple[str, What], ...]
+    epsilon: float | None
+    lipschitz: Mapping[str, float]
+    bounds: Mapping[str, Bounds]
+    burn_in: int | None
+    noise: NoiseName
+    by_convergence: Mapping[str, AverageByConvergence]
+
+    def __init__(
+        self,
+        *what: What | Mapping[str, What],
+        epsilon: float | None = None,
+        lipschitz: float | Mapping[str, float] | None = None,
+        bounds: Bounds | Mapping[str, Bounds] | None = None,
+        burn_in: int | None = None,
+        noise: NoiseName = "laplace",
+        by_convergence: AverageByConvergence | Mapping[str, AverageByConvergence] | None = None,
+    ) -> None:
+        items = _named(what)
+        if epsilon is not None and not 0 < epsilon < math.inf:
+            raise DeclarationError(f"epsilon={epsilon}: must be positive and finite.")
+        if noise not in ("laplace", "gaussian"):
+            raise DeclarationError(f"noise={noise!r}: 'laplace' or 'gaussian'.")
+        if noise == "gaussian" and epsilon is not None:
+            raise DeclarationError(
+                "epsilon belongs to Laplace noise; Gaussian noise takes the target's (ε, δ)."
+            )
+        if burn_in is not None and not burn_in >= 0:
+            raise DeclarationError(f"burn_in={burn_in}: a number of steps is needed.")
+        names = [name for name, _ in items]
+        lipschitz_by_name = _by_name(
+            lipschitz, [n for n, w in items if not isinstance(w, str)], names, "lipschitz"
+        )
+        bounds_by_name = _by_name(bounds, names, names, "bounds")
+        for name, constant in lipschitz_by_name.items():
+            if not 0 < constant < math.inf:
+                raise DeclarationError(f"lipschitz of {name!r} is {constant}: must be positive and finite.")
+        for name, pair in bounds_by_name.items():
+            _check_bounds(name, pair)
+        for field, value in (
+            ("items", items),
+            ("epsilon", epsilon),
+            ("lipschitz", lipschitz_by_name),
+            ("bounds", bounds_by_name),
+            ("burn_in", burn_in),
+            ("noise", noise),
+            ("by_convergence", _by_name(by_convergence, names, names, "by_convergence")),
+        ):
+            object.__setattr__(self, field, value)
+
+    def average(self, num_steps: int) -> Average:
+        """The schedule's release: averages over the steps after the burn-in.
+
+        Raises:
+            DeclarationError: when the burn-in leaves no step.
+        """
+        burn_in = num_steps // 5 if self.burn_in is None else self.burn_in
+        if not burn_in < num_steps:
+            raise DeclarationError(f"burn_in={burn_in}: leaves none of the {num_steps} steps.")
+        return Average(first=burn_in + 1)
+
+    def bind(self, model: RowModel) -> tuple[Function, ...]:
+        """The declared functions on the flat unconstrained vector of ``model``.
+
+        Raises:
+            DeclarationError: for an unknown site, or a function without bounds and Lipschitz constant.
+        """
+        return bind_functions(model, self.items, self.lipschitz, self.bounds, self.by_convergence)
+
+
+def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What], ...]:
+    items: list[tuple[str, What]] = []
+    for position, item in enumerate(what):
+        if isinstance(item, Mapping):
+            items += [(str(name), value) for name, value in item.items()]
+        elif isinstance(item, str):
+            items.append((item, item))
+        else:
+            name = getattr(item, "__name__", "<lambda>")
+            items.append((f"f{position}" if name == "<lambda>" else name, item))
+    if not items:
+        raise DeclarationError("Expectations(): name at least one site or function.")
+    for name, value in items:
+        if not isinstance(value, str) and not callable(value):
+            raise DeclarationError(f"expectation {name!r}: a site's name or a function is needed.")
+    names = [name for name, _ in items]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DeclarationError(f"expectations {repeated}: each name once; give functions names with a dict.")
+    return tuple(items)
+
+
+def _by_name(given: Any, targets: list[str], names: list[str], field: str) -> dict[str, Any]:
+    """One value for every target, or a dict that names them."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        if not targets:
+            raise DeclarationError(f"{field}: no declared function takes it; for a site give a dict by name.")
+        return dict.fromkeys(targets, given)
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise DeclarationError(f"{field} for {unknown}: the declared expectations are {names}.")
+    return dict(given)
+
+
+def _check_bounds(name: str, pair: Any) -> None:
+    try:
+        low, high = (float(end) for end in pair)
+    except (TypeError, ValueError):
+        raise DeclarationError(f"bounds of {name!r}: a pair of numbers (a, b) is needed.") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise DeclarationError(f"bounds of {name!r} are ({low}, {high}): need finite a < b.")

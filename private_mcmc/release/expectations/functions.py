@@ -1,0 +1,152 @@
+"""Declared functions of the sites, as functions of the flat unconstrained vector with proved bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.accounting.transfer import AverageByConvergence
+from private_mcmc.errors import DeclarationError
+from private_mcmc.model import RowModel
+from private_mcmc.model.ir.affinity import affinity
+from private_mcmc.model.ir.intervals import bounds as proved_bounds
+from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.release.expectations.elementwise import chain
+from private_mcmc.release.expectations.sensitivities import FloatArray, Lipschitz, Slopes
+
+Sites = Mapping[str, jax.Array]
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One declared item: values computed from the constrained sites.
+
+    Attributes:
+        name: as declared.
+        shape: shape of the value.
+        evaluate: from the dict of constrained sites to the value.
+        slopes: what bounds its change.
+        low, high: what it is clamped to, entry by entry, shape ``(d,)``; infinite if nothing.
+        assumption: what the caller stated and nobody proved, or ``None``.
+        by_convergence: the caller's bound on how far averages are from their limits, or ``None``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    evaluate: Callable[[Sites], Any]
+    slopes: Slopes | Lipschitz
+    low: FloatArray
+    high: FloatArray
+    assumption: str | None
+    by_convergence: AverageByConvergence | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of values ``d``."""
+        return math.prod(self.shape)
+
+
+def bind_functions(
+    model: RowModel,
+    items: tuple[tuple[str, Any], ...],
+    lipschitz: Mapping[str, float],
+    bounds: Mapping[str, Bounds],
+    by_convergence: Mapping[str, AverageByConvergence],
+) -> tuple[Function, ...]:
+    """One ``Function`` for every declared item.
+
+    Slopes (affine functions of ``θ``, and smooth or clamped functions of their entries, which includes
+    sites on an interval) and ranges are proved on the traced function.
+
+    Raises:
+        DeclarationError: for an unknown site, a function that does not return numbers, or one that nothing
+            bounds.
+    """
+    with jax.enable_x64(True):
+        return tuple(
+            _bind(model, name, what, lipschitz.get(name), bounds.get(name), by_convergence.get(name))
+            for name, what in items
+        )
+
+
+def _bind(
+    model: RowModel,
+    name: str,
+    what: Any,
+    constant: float | None,
+    bounds: Bounds | None,
+    by_convergence: AverageByConvergence | None,
+) -> Function:
+    evaluate = site_function(model, what)
+
+    def value(theta: jax.Array) -> jax.Array:
+        return jnp.asarray(evaluate(model.constrain(theta)))
+
+    found = jax.eval_shape(value, abstract((model.dim,), np.float64))
+    if not any(jnp.issubdtype(found.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise DeclarationError(f"expectation {name!r}: the function returns {found.dtype}, not numbers.")
+    shape = tuple(found.shape)
+
+    def flat(theta: jax.Array) -> jax.Array:
+        return jnp.ravel(value(theta)).astype(theta.dtype)
+
+    program = trace(lambda theta: {"value": flat(theta)}, theta=abstract((model.dim,), np.float64))
+    slopes: Slopes | Lipschitz | None = _slopes(program, model.dim)
+    low, high = _range(program, math.prod(shape), bounds)
+    assumption = None
+    if slopes is None and constant is not None:
+        slopes = Lipschitz(math.prod(shape), constant)
+        assumption = f"{name} is {constant:g}-Lipschitz on the unconstrained space (stated, not proved)"
+    if slopes is None:
+        if not np.all(np.isfinite(high - low)) and by_convergence is None:
+            raise DeclarationError(
+                f"expectation {name!r}: nothing bounds how far a row moves it. Give "
+                f"bounds={{{name!r}: (a, b)}}, to which values are clamped, or the Lipschitz constant on the "
+                f"unconstrained space, lipschitz={{{name!r}: ...}}, quoted in the statement as your "
+                "assumption. Affine functions of sites on the real line, sites on an interval and bounded "
+                "functions need neither."
+            )
+        slopes = Lipschitz(math.prod(shape), math.inf)
+    return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
+
+
+def site_function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
+    """A function of the dict of sites: itself, or the one that picks a site. Unknown names are refused."""
+    if not isinstance(what, str):
+        chosen: Callable[[Sites], Any] = what
+        return chosen
+    shapes = jax.eval_shape(model.constrain, abstract((model.dim,), np.float64))
+    if what not in shapes:
+        raise DeclarationError(f"expectation of {what!r}: the model's sites are {sorted(shapes)}.")
+    return lambda sites: sites[what]
+
+
+def _slopes(program: Program, dim: int) -> Slopes | None:
+    """``A`` where each value is proved to be a 1-Lipschitz function of an entry of ``Aθ + b``."""
+    found = chain(program, affinity(program, "theta"), program.outputs["value"])
+    if found is None:
+        return None
+
+    def inner(theta: jax.Array) -> jax.Array:
+        (value,) = program.run([found.inner], {program.inputs["theta"]: theta})
+        return jnp.ravel(value)
+
+    matrix = np.asarray(jax.jacfwd(inner)(jnp.zeros(dim)), dtype=np.float64)
+    return Slopes(found.factors.reshape(-1, 1) * matrix)
+
+
+def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArray, FloatArray]:
+    """The caller's bounds, or the range that interval arithmetic proves over all parameters."""
+    if bounds is not None:
+        return np.full(size, bounds[0]), np.full(size, bounds[1])
+    (found,) = proved_bounds(program, {}, [program.outputs["value"]])
+    low, high = np.asarray(found.lo, dtype=np.float64), np.asarray(found.hi, dtype=np.float64)
+    known = np.isfinite(low) & np.isfinite(high)
+    return np.where(known, low, -math.inf), np.where(known, high, math.inf)

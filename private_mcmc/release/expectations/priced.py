@@ -1,0 +1,109 @@
+"""The price of declared expectations before anything is spent, and their release after the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity
+from private_mcmc.errors import DeclarationError
+from private_mcmc.model import RowModel
+from private_mcmc.release.expectations.declared import Expectations
+from private_mcmc.release.expectations.monte_carlo import monte_carlo_sd
+from private_mcmc.release.expectations.observed import Observed, observed
+from private_mcmc.release.expectations.price import price
+from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan, plan_quantile
+from private_mcmc.release.expectations.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise
+from private_mcmc.schedule import Average, Schedule
+from private_mcmc.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectationsPlan:
+    """Declared averages with their noise; every number in it is public.
+
+    Attributes:
+        observable: what runs inside the chain: the declared values in units of their own sensitivity.
+        noise: noise on the averages in their units.
+        statement: what the release costs.
+        monte_carlo: data-free bound on the sd of each average from its finite length; ``inf`` if unproved.
+    """
+
+    observable: Observed
+    noise: LaplaceNoise | GaussianNoise
+    statement: Statement
+    monte_carlo: FloatArray
+
+    @property
+    def units(self) -> FloatArray:
+        """Sensitivity of each value, shape ``(d,)``."""
+        return self.observable.units
+
+    @property
+    def noise_sd(self) -> FloatArray:
+        """Standard deviation of the noise on each value."""
+        return self.noise.sd * self.units
+
+    @property
+    def expected_error(self) -> FloatArray:
+        """Mean absolute error that the noise adds to each value."""
+        return self.noise.mean_absolute_error * self.units
+
+    def describe(self) -> str:
+        """What will be released, its expected error and its price, in a few lines."""
+        lines = []
+        split = self.observable.split
+        for function, error, sampling in zip(
+            self.observable.functions, split(self.expected_error), split(self.monte_carlo), strict=True
+        ):
+            many = "" if function.size == 1 else f" (largest of {function.size})"
+            chain = f", Monte Carlo sd at most {sampling.max():.3g}" if math.isfinite(sampling.max()) else ""
+            lines.append(f"{function.name}: expected error {error.max():.3g} from the noise{many}{chain}")
+        return "\n".join([*lines, str(self.statement)])
+
+    def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
+        """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
+
+        ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
+
+        Raises:
+            DeclarationError: for a wrong shape; never about values.
+        """
+        seen = self.observable
+        values = self.noise.release(seen.averages(averages)) * seen.units + seen.centres
+        total = np.hypot(self.noise_sd, self.monte_carlo)
+        parts = zip(seen.functions, *map(seen.split, (values, self.noise_sd, total)), strict=True)
+        released = tuple(ReleasedValue(f.name, value, sd, error) for f, value, sd, error in parts)
+        return ReleasedExpectations(released, self.statement, dict(provenance))
+
+
+def plan_expectations(
+    expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
+) -> ExpectationsPlan | QuantilePlan:
+    """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
+
+    ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
+
+    Raises:
+        DeclarationError: when the schedule releases something else, when nothing bounds an expectation,
+            or when the target cannot be met by the chosen noise (Gaussian noise at ``δ = 0``).
+    """
+    if not isinstance(schedule.release, Average):
+        raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
+    if schedule.adjacency != target.adjacency:
+        raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
+    functions = expectations.bind(model)
+    distance = average_sensitivity(schedule, curvature)
+    if isinstance(expectations, Quantile):
+        return plan_quantile(expectations, functions, model, schedule, distance, target)
+    cost = price(expectations, functions, schedule, distance, target)
+    seen = observed(functions, cost.moved.units, schedule, model.constrain)
+    chain_sd, slopes = monte_carlo_sd(schedule, curvature), cost.moved.slopes
+    ranges = np.concatenate([f.high - f.low for f in functions])
+    sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
+    return ExpectationsPlan(seen, cost.noise, cost.statement, sampling)

@@ -1,0 +1,192 @@
+"""A posterior quantile on a bounded support, chosen privately among public candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.accounting import Statement, capped, stepwise
+from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.model import RowModel
+from private_mcmc.release.expectations.declared import Bounds, Expectations, What
+from private_mcmc.release.expectations.functions import Function, site_function
+from private_mcmc.release.expectations.observed import ROUNDING_SHARE, Observed, observed
+from private_mcmc.release.expectations.price import COUPLING
+from private_mcmc.release.expectations.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.expectations.sensitivities import movement, together
+from private_mcmc.release.noise import FloatArray, opendp
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Target
+
+_RESOLUTION = 2.0**40
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, init=False)
+class Quantile(Expectations):
+    """The ``q``-quantile of a function of the sites under the posterior, in ``[a, b]``.
+
+    Candidates ``c_1 < … < c_k`` are spread evenly over ``[a, b]``. The chain averages the smoothed indicators
+    ``clip((c_j − f)/h + ½, 0, 1)``; the candidate whose average is nearest to ``q`` is chosen by
+    permute-and-flip.
+
+    **Guarantee**: pure ``ε``-DP. Each average moves by at most ``min(1, ℓe/h)``, with ``e`` the
+    synchronous-coupling distance; the scores' sensitivity is that of one, not of all.
+    **Assumptions**: as for :class:`Expectations`.
+    **Cost**: ``ε``, and an error in *rank* that ``describe`` tells before the run.
+    Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7 (coupling); McKenna, Sheldon 2020 (selection).
+
+    Args:
+        what: a site or a function with a single number.
+        probability: ``q``.
+        support: ``(a, b)``, public.
+        epsilon: the price; ``None`` takes the target's.
+        candidates: ``k``.
+        width: ``h``; a sixteenth of the support by default. A wide ``h`` blurs the quantile, a narrow one
+            needs more noise: take what is thought to be the posterior's sd.
+        lipschitz: as for :class:`Expectations`.
+        burn_in: as for :class:`Expectations`.
+    """
+
+    probability: float
+    support: Bounds
+    candidates: int
+    width: float
+
+    def __init__(
+        self,
+        what: What | Mapping[str, What],
+        probability: float,
+        support: Bounds,
+        *,
+        epsilon: float | None = None,
+        candidates: int = 128,
+        width: float | None = None,
+        lipschitz: float | None = None,
+        burn_in: int | None = None,
+    ) -> None:
+        super().__init__(what, epsilon=epsilon, lipschitz=lipschitz, bounds=support, burn_in=burn_in)
+        low, high = support
+        chosen = (high - low) / 16 if width is None else width
+        if len(self.items) != 1:
+            raise DeclarationError("Quantile: of one site or function.")
+        if not 0 < probability < 1:
+            raise DeclarationError(f"probability={probability}: must lie in (0, 1).")
+        if not (candidates >= 2 and chosen > 0 and math.isfinite(chosen)):
+            raise DeclarationError(f"candidates={candidates}, width={chosen}: at least 2, and positive.")
+        for field, value in (
+            ("probability", probability),
+            ("support", (float(low), float(high))),
+            ("candidates", candidates),
+            ("width", chosen),
+        ):
+            object.__setattr__(self, field, value)
+
+    @property
+    def grid(self) -> FloatArray:
+        """The candidates, shape ``(k,)``."""
+        return np.linspace(*self.support, self.candidates)
+
+    def bind(self, model: RowModel) -> tuple[Function, ...]:
+        """The smoothed indicators of the candidates, as one vector-valued function."""
+        ((name, what),) = self.items
+        grid, width = self.grid, self.width
+        function = site_function(model, what)
+
+        def indicators(sites: Mapping[str, Any]) -> Any:
+            value = jnp.asarray(function(sites))
+            if value.size != 1:
+                raise DeclarationError(f"quantile of {name!r}: it has shape {value.shape}, not one number.")
+            return jnp.clip((grid - value.reshape(())) / width + 0.5, 0.0, 1.0)
+
+        # Of each indicator by itself: a selection never needs their joint sensitivity.
+        slope = {name: constant / width for name, constant in self.lipschitz.items()}
+        one = Expectations({name: indicators}, bounds=(0.0, 1.0), lipschitz=slope or None)
+        return one.bind(model)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantilePlan:
+    """A quantile's selection, known before anything is spent.
+
+    Attributes:
+        observable: the smoothed indicators, in units of their sensitivity.
+        quantile: the declaration.
+        epsilon: the price.
+        sensitivity: what one row changes of any score, in multiples of ``2^-40``.
+        statement: what the release costs.
+    """
+
+    observable: Observed
+    quantile: Quantile
+    epsilon: float
+    sensitivity: int
+    statement: Statement
+
+    @property
+    def scale(self) -> float:
+        """Noise scale on the scores, in multiples of ``2^-40``."""
+        return 2 * self.sensitivity / self.epsilon * (1 + 2.0**-40)
+
+    @property
+    def rank_error(self) -> float:
+        """Bound, with probability 0.95, on how much further from ``q`` the chosen rank is than the best."""
+        return self.scale / _RESOLUTION * math.log(self.quantile.candidates / (1 - _CONFIDENCE))
+
+    def describe(self) -> str:
+        """What will be released, its expected error and its price, in a few lines."""
+        (function,) = self.observable.functions
+        return (
+            f"{function.name}: {self.quantile.probability:g}-quantile among {self.quantile.candidates} "
+            f"candidates, its rank off by at most {self.rank_error:.3g} with probability {_CONFIDENCE}\n"
+            f"{self.statement}"
+        )
+
+    def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
+        """Choose a candidate from the averages of ``observable`` (curator-side)."""
+        seen = self.observable
+        ranks = seen.averages(averages) * seen.units + seen.centres
+        scores = [-round(abs(rank - self.quantile.probability) * _RESOLUTION) for rank in ranks.tolist()]
+        dp = opendp()
+        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+        choose = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=self.scale)
+        if not choose.map(self.sensitivity) <= self.epsilon:
+            raise ReleaseError("OpenDP certifies less than the promised ε: nothing was released.")
+        value = self.quantile.grid[choose(scores)]
+        released = ReleasedValue(seen.functions[0].name, np.asarray(value), None, None)
+        return ReleasedExpectations((released,), self.statement, dict(provenance))
+
+
+def plan_quantile(
+    quantile: Quantile,
+    functions: tuple[Function, ...],
+    model: RowModel,
+    schedule: Schedule,
+    distance: float,
+    target: Target,
+) -> QuantilePlan:
+    """The selection when one row moves the coupled averages by ``distance``."""
+    (function,) = functions
+    moved = together((movement(schedule, distance, function.slopes, function.high - function.low),))
+    largest = float(moved.units.max()) * (1 + ROUNDING_SHARE)
+    sensitivity = math.ceil(largest * _RESOLUTION) + 2
+    epsilon = target.epsilon if quantile.epsilon is None else quantile.epsilon
+    statement = stepwise(
+        {"selection": (epsilon, 0.0)},
+        adjacency=target.adjacency,
+        theorem="permute-and-flip selection (McKenna, Sheldon 2020)",
+        assumptions=(
+            f"one row changes each of {quantile.candidates} smoothed ranks of {function.name} by at most "
+            f"{largest:.6g}",
+            COUPLING,
+            *(() if function.assumption is None else (function.assumption,)),
+        ),
+    )
+    seen = observed(functions, moved.units, schedule, model.constrain)
+    return QuantilePlan(seen, quantile, epsilon, sensitivity, capped(statement, schedule.num_rows))

@@ -1,0 +1,283 @@
+"""The ledger: what every release on a data set has cost, and whether the next one may happen."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from private_mcmc.accounting import Statement
+from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
+from private_mcmc.release.ledger.data_mark import data_mark
+from private_mcmc.release.ledger.file import Head, LedgerFile, Transaction
+from private_mcmc.release.ledger.filter import FilterKind, filter_for
+from private_mcmc.release.ledger.report import export_csv, export_json, recheck, refusal
+from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
+from private_mcmc.target import Target
+
+
+class Ledger:
+    """A file of charges, shared by any number of processes.
+
+    Every release reserves its cost *before* the run touches the data. The reservation is on disk when
+    ``charge`` or ``reserve`` returns and stays spent whatever happens then: crash, error, interrupt.
+
+    **Guarantee**: for every declared data set, all releases charged to it (and to its parts) together
+    are ``(ε, δ)``-DP with the owner's budget, also when each was chosen after seeing the earlier ones
+    (see ``Filter``). **Assumptions**: every release on the data is charged here; the file is not
+    replaced by an older copy (keep ``head`` elsewhere to notice); parts are disjoint as declared.
+
+    Keep the file as secret as the data: the fingerprints in it are keyed hashes of the data.
+
+    Args:
+        path: the file; make one with :meth:`create`.
+        key: the owner's secret key, if it was made with one.
+
+    Raises:
+        LedgerError: if the file is missing, damaged, locked or made with another key.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
+        self._file = LedgerFile(Path(path), key)
+        self.state()
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], key: bytes | None = None) -> Ledger:
+        """A new file, readable by its owner only. With a ``key``, entries cannot be forged without it."""
+        if key is not None and len(key) < 16:
+            raise DeclarationError("key: at least 16 bytes from a random source.")
+        LedgerFile(Path(path), key).create()
+        return cls(path, key)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"
+
+    def declare(
+        self,
+        name: str,
+        target: Target,
+        *,
+        filter: FilterKind | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> Balance:
+        """Declare a data set, its adjacency and its budget, once and for good.
+
+        Args:
+            name: the owner's name for it.
+            target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
+            filter: currency of the charges; see :class:`Filter`.
+            data: its columns, to recognise it later; recorded at the first charge if left out.
+
+        Raises:
+            LedgerError: if the name is taken.
+        """
+        if not name or "/" in name:
+            raise DeclarationError(f"data set name {name!r}: not empty and without '/'.")
+        budget = filter_for(target, filter)
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            if name in state.datasets:
+                raise LedgerError(f"{self.path}: {name!r} is declared already; a budget is never changed.")
+            transaction.append(
+                {
+                    "kind": "dataset",
+                    "name": name,
+                    "adjacency": target.adjacency,
+                    "filter": budget.to_dict(),
+                    "fingerprint": None if data is None else data_mark(transaction.key, data),
+                    "whole": None,
+                    "by": None,
+                    "time": _now(),
+                }
+            )
+            return _balance(transaction, name)
+
+    def partition(self, name: str, by: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """Declare disjoint parts ``name/by=part``: releases on different parts do not add up.
+
+        **Assumption**, the owner's: each person is in at most one part, decided by public facts alone and
+        not by private values. Without this declaration releases always add up.
+
+        Returns:
+            the names to charge.
+        """
+        if not by or not parts or len(set(parts)) != len(parts) or any("/" in word for word in (by, *parts)):
+            raise DeclarationError("a partition needs a name and different part names, all without '/'.")
+        names = tuple(f"{name}/{by}={part}" for part in parts)
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            whole = state.dataset(name)
+            if any(d.whole == whole.name and d.by == by for d in state.datasets.values()):
+                raise LedgerError(f"{self.path}: {name!r} is partitioned by {by!r} already.")
+            for part in names:
+                transaction.append(
+                    {"kind": "dataset", "name": part, "whole": whole.name, "by": by, "time": _now()}
+                )
+        return names
+
+    def reserve(
+        self,
+        dataset: str,
+        statement: Statement,
+        *,
+        purpose: str,
+        model: str = "",
+        data: Mapping[str, Any] | None = None,
+    ) -> Reservation:
+        """Charge a release before it runs. On disk when this returns.
+
+        Raises:
+            BudgetExceeded: if too little is left; the message says what would fit.
+            LedgerError: for another adjacency, other data than before, or any trouble with the file.
+        """
+        if not statement.verify():
+            raise ReleaseError(
+                "the statement does not follow from its own constants; nothing is charged for it."
+            )
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            found = state.dataset(dataset)
+            if statement.adjacency != found.adjacency:
+                raise LedgerError(
+                    f"{dataset!r} is kept under {found.adjacency!r}; a statement under "
+                    f"{statement.adjacency!r} never composes with it."
+                )
+            self._recognise(transaction, found, data)
+            cost = found.filter.cost(statement)
+            if not cost <= state.room(found):
+                raise BudgetExceeded(refusal(state, found, cost))
+            identity = uuid.uuid4().hex
+            transaction.append(
+                {
+                    "kind": "reserve",
+                    "id": identity,
+                    "dataset": dataset,
+                    "cost": str(cost),
+                    "statement": statement.to_dict(),
+                    "purpose": purpose,
+                    "model": model,
+                    "time": _now(),
+                }
+            )
+            return replay(transaction.entries).reservations[identity]
+
+    def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
+        """Record how a reserved release ended; its cost stays either way.
+
+        Raises:
+            LedgerError: if it is unknown or settled already.
+        """
+        if outcome not in ("released", "kept"):
+            raise DeclarationError(f"outcome {outcome!r}: 'released' or 'kept'.")
+        with self._file.writing() as transaction:
+            found = replay(transaction.entries).reservations.get(reservation.identity)
+            if found is None or found.outcome != "reserved":
+                raise LedgerError(f"{self.path}: this reservation is not open.")
+            transaction.append({"kind": "settle", "id": found.identity, "outcome": outcome, "time": _now()})
+
+    @contextlib.contextmanager
+    def charge(
+        self,
+        dataset: str,
+        statement: Statement,
+        *,
+        purpose: str,
+        model: str = "",
+        data: Mapping[str, Any] | None = None,
+    ) -> Iterator[Reservation]:
+        """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
+
+        What was run is not lost for a ledger that cannot be written any more, which gives a warning: the
+        charge was recorded before, and one that is not settled is spent as well.
+        """
+        reservation = self.reserve(dataset, statement, purpose=purpose, model=model, data=data)
+        try:
+            yield reservation
+        except BaseException:
+            # The run's own error matters more than a ledger that cannot be written now: an unsettled
+            # reservation is spent as well.
+            with contextlib.suppress(LedgerError):
+                self.settle(reservation, "kept")
+            raise
+        try:
+            self.settle(reservation)
+        except LedgerError as error:
+            warnings.warn(f"the charge stays open, and spent: {error}", stacklevel=3)
+
+    def state(self) -> LedgerState:
+        """All data sets and reservations, after checking the whole file."""
+        with self._file.reading() as transaction:
+            return replay(transaction.entries)
+
+    def balance(self, dataset: str) -> Balance:
+        """Spent and remaining."""
+        state = self.state()
+        return state.balance(state.dataset(dataset))
+
+    def history(self, dataset: str | None = None) -> tuple[Reservation, ...]:
+        """Charges in order, of one data set or of all."""
+        state = self.state()
+        if dataset is not None:
+            state.dataset(dataset)
+        return tuple(r for r in state.reservations.values() if dataset in (None, r.dataset))
+
+    def export(self, form: Literal["json", "csv"] = "json") -> str:
+        """Balances and charges (``json``) or a table of charges (``csv``), without fingerprints of data."""
+        if form not in ("json", "csv"):
+            raise DeclarationError(f"form={form!r}: 'json' or 'csv'.")
+        return export_json(self.state()) if form == "json" else export_csv(self.state())
+
+    def verify(self, head: str | None = None) -> Head:
+        """Check the file, every charge against its statement, and that nothing after ``head`` is missing.
+
+        Args:
+            head: an earlier return value, as text, kept where nobody could change it with the file.
+
+        Raises:
+            LedgerError: for whatever is wrong; also for a charge whose statement lacks a sentence that is
+                asked for now, as those of earlier versions may. It stays charged.
+        """
+        with self._file.reading() as transaction:
+            state = replay(transaction.entries)
+            if head is not None and not transaction.contains(head):
+                raise LedgerError(
+                    f"{self.path}: entries that were recorded are gone: it was replaced by an older or "
+                    "another file."
+                )
+            for reservation in state.reservations.values():
+                recheck(self.path, state, reservation)
+            return transaction.head
+
+    def _recognise(self, transaction: Transaction, found: DataSet, data: Mapping[str, Any] | None) -> None:
+        if data is None:
+            return
+        mark = data_mark(transaction.key, data)
+        if found.fingerprint is None:
+            transaction.append(
+                {"kind": "fingerprint", "dataset": found.name, "fingerprint": mark, "time": _now()}
+            )
+        elif not hmac.compare_digest(mark, found.fingerprint):
+            raise LedgerError(
+                f"these are not the data that {found.name!r} stands for. If rows came or went, this is a new "
+                "data set; people in both are charged in both."
+            )
+
+
+def _balance(transaction: Transaction, name: str) -> Balance:
+    state = replay(transaction.entries)
+    return state.balance(state.dataset(name))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

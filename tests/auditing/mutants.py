@@ -1,0 +1,128 @@
+"""Mutants of the kernels' own source: one textual change each, compiled beside the real modules."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from private_mcmc.inference import decision, execute_plan
+from private_mcmc.kernels import chain
+from private_mcmc.kernels import step as langevin
+from private_mcmc.kernels.gradient import affine as gradient_affine
+from private_mcmc.kernels.gradient import clipped as gradient
+from private_mcmc.kernels.gradient import general as gradient_general
+from private_mcmc.kernels.gradient import layered as gradient_layers
+from private_mcmc.kernels.randomness import batches
+
+_MUTABLE = {gradient_affine, gradient_layers, gradient_general, gradient, batches, langevin, chain}
+
+
+@dataclass(frozen=True)
+class Change:
+    """Replace ``old``, which must occur exactly once in the module's source, by ``new``."""
+
+    module: ModuleType
+    old: str
+    new: str
+
+
+Patch = tuple[Any, str, Any]
+
+
+def patches(*changes: Change) -> tuple[Patch, ...]:
+    """What makes every driver run the kernels' modules as they are with ``changes``: owner, name, value."""
+    changed_affine = _compiled(gradient_affine, changes)
+    changed_layers = _compiled(gradient_layers, changes)
+    changed_general = _compiled(gradient_general, changes, layered=changed_layers.layered)
+    changed_gradient = _compiled(
+        gradient,
+        changes,
+        affine_rows=changed_affine.affine_rows,
+        affine_blocks=changed_affine.affine_blocks,
+        general_rows=changed_general.general_rows,
+    )
+    changed_batches = _compiled(batches, changes)
+    changed_langevin = _compiled(
+        langevin,
+        changes,
+        clipped_gradient=changed_gradient.clipped_gradient,
+        batch_sum=changed_batches.batch_sum,
+        BatchDraw=changed_batches.BatchDraw,
+        StepKeys=changed_batches.StepKeys,
+    )
+    changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)
+    unused = {change.module for change in changes} - _MUTABLE
+    assert not unused, unused
+    return tuple(
+        (driver, name, value)
+        for driver in (decision, execute_plan)
+        for name, value in (
+            ("langevin_program", changed_langevin.langevin_program),
+            ("chain_runner", changed_chain.chain_runner),
+        )
+    )
+
+
+def changed_module(module: ModuleType, *changes: Change, **rebound: Any) -> ModuleType:
+    """A module compiled again from its source, with ``changes``, and with names bound to other mutants."""
+    return _compiled(module, changes, **rebound)
+
+
+def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callable) -> ModuleType:
+    text = inspect.getsource(module)
+    for change in changes:
+        if change.module is module:
+            assert text.count(change.old) == 1, (
+                f"{module.__name__} holds {change.old!r} {text.count(change.old)} times"
+            )
+            text = text.replace(change.old, change.new)
+    copy = ModuleType(f"{module.__name__}_mutant")
+    copy.__file__ = module.__file__
+    # Dataclasses look their module up by name while they are built.
+    sys.modules[copy.__name__] = copy
+    try:
+        exec(compile(text, f"{module.__file__} (mutant)", "exec"), copy.__dict__)
+    finally:
+        del sys.modules[copy.__name__]
+    for name, value in rebound.items():
+        assert hasattr(copy, name), name
+        setattr(copy, name, value)
+    return copy
+
+
+CLIP_FORGOTTEN = Change(gradient_affine, "held(slope, part.cap)", "slope")
+CLIP_FORGOTTEN_IN_GENERAL = Change(
+    gradient_layers, "weight(norm, limit, usable)", "jnp.where(usable, 1.0, 0.0)"
+)
+NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
+STEP_DOUBLED = Change(langevin, "gamma = _step_size(schedule, k)", "gamma = 2.0 * _step_size(schedule, k)")
+PRIOR_INSIDE_THE_CLIP = (
+    Change(gradient, "if model.predictor is not None and route is None:", "if False:"),
+    Change(
+        gradient_general,
+        'return model.row_loss(given["theta"], {name: given[name] for name in shapes})',
+        'return model.row_loss(given["theta"], {name: given[name] for name in shapes}) '
+        '+ model.neg_log_prior(given["theta"])',
+    ),
+    Change(langevin, "jax.vmap(prior_score)(u) + schedule.temper", "schedule.temper"),
+)
+START_FROM_THE_DATA = Change(
+    chain,
+    "jnp.asarray(theta, dtype=jnp.float64)",
+    'jnp.asarray(theta, dtype=jnp.float64) + columns["y"].mean()',
+)
+TEMPER_FORGOTTEN = Change(langevin, "schedule.temper * total", "total")
+CLIP_IN_THE_WRONG_NORM = Change(
+    gradient_affine,
+    "norm = jnp.linalg.norm(design, axis=-1)",
+    "norm = jnp.linalg.norm(jax.vmap(predictor.design)(columns), axis=-1)",
+)
+BATCH_FIXED = Change(batches, "jax.random.fold_in(self.stream, self.k)", "self.stream")
+DIVIDED_BY_THE_REALISED_SIZE = Change(
+    batches,
+    "return gradient.total(u, _masked(rows, keep, first))",
+    "drawn = _masked(rows, keep, first); "
+    "return gradient.total(u, drawn) * rate * n / jnp.maximum(jnp.sum(drawn.present), 1)",
+)

@@ -1,0 +1,233 @@
+"""Mutants of the real source of releases and of their prices, and what each of them is audited on."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from private_mcmc import accounting
+from private_mcmc.accounting.composition import tested
+from private_mcmc.accounting.posterior import conjugate
+from private_mcmc.auditing.mechanism import Mechanism
+from private_mcmc.inference import decision
+from private_mcmc.release import moments, noise, propose_test_release, propose_test_sample
+from private_mcmc.release.expectations import priced as expectations_plan
+from private_mcmc.release.ledger import filter as ledger_filter
+from tests.auditing.mutants import Change, changed_module
+from tests.soundness.sweep import guarded, noised, posteriors
+from tests.soundness.sweep.noised import edge_pair, of_rows, one_by_one
+from tests.soundness.sweep.settings import settings
+
+Points = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A function, method or property of ``owner`` becomes what its changed source makes of it."""
+
+    owner: ModuleType | type
+    attribute: str
+    old: str
+    new: str
+
+    @property
+    def mutant(self) -> Any:
+        """Changed code among the unchanged names of the module it was written in."""
+        found = getattr(self.owner, self.attribute)
+        function = found.fget if isinstance(found, property) else found
+        module = sys.modules[function.__module__]
+        broken = attrgetter(function.__qualname__)(changed_module(module, Change(module, self.old, self.new)))
+        code = (broken.fget if isinstance(found, property) else broken).__code__
+        moved = FunctionType(code, vars(module), function.__name__, function.__defaults__)
+        moved.__kwdefaults__ = function.__kwdefaults__
+        return property(moved) if isinstance(found, property) else moved
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is swapped, what is audited then, and at which (ε, δ)."""
+
+    swaps: tuple[Swap, ...]
+    mechanism: Callable[[], Mechanism]
+    num_runs: int = 2_000
+    points: Points = ((0.3, 0.1), (1.5, 1e-3))
+
+
+# Without this change noise that is too small is not even built.
+MAP_NOT_ASKED = Swap(noise, "_confirmed", "if not loss <= promised:", "if False:")
+
+
+def scaled(kind: str, factor: str) -> tuple[Swap, ...]:
+    old = f"make_{kind.lower()}(*space, scale=self.scale"
+    measured = Swap(getattr(noise, f"{kind}Noise"), "_measurement", old, f"{old} * {factor}")
+    return measured, MAP_NOT_ASKED
+
+
+def replace_one(build: Callable[[Any], Mechanism]) -> Callable[[], Mechanism]:
+    return lambda: build("replace_one")
+
+
+def posterior(name: str) -> Callable[[], Mechanism]:
+    return lambda: posteriors.posterior_mechanism(name, "replace_one")
+
+
+def swept(name: str) -> Callable[[], Mechanism]:
+    return lambda: next(one for one in settings() if one.name == name).build()
+
+
+def far_second_moments() -> Mechanism:
+    """Second moments of rows twice as long as the radius, which must be scaled down."""
+    far = {"X": np.array([2.0, 0.0])}, {"X": np.array([0.0, 2.0])}
+    pair = edge_pair(far, {"X": np.zeros(2)}, noised.ROWS - 1, "replace_one")
+    return replace(noised.second_moments("replace_one"), pairs=lambda: (pair,))
+
+
+def sample_of_few_rows() -> Mechanism:
+    """Algorithm 1 where rows may lie so far from the line that a posterior of so few is not stable."""
+    guard = propose_test_sample.ProposeTestSample(
+        0.2, 0.02, 0.95, 1.0, 1.0, 60.0, rho2=0.45, gamma1=0.47, adjacency="replace_one"
+    )
+
+    def once(data: Any) -> Any:
+        found = guard.release(data["x"], data["y"])
+        return (0.0, 0.0) if found is None else (1.0, found)
+
+    low, high = ({"x": np.asarray(1.0), "y": np.asarray(y)} for y in (0.0, 20.0))
+    return of_rows("sample of few rows", guard.statement, one_by_one(once), (low, high), low, 1_000)
+
+
+SCENARIOS = {
+    "Laplace scale halved": Scenario(scaled("Laplace", "0.5"), replace_one(noised.laplace_sum)),
+    "Gaussian noise scaled by 0.8": Scenario(
+        scaled("Gaussian", "0.8"), replace_one(noised.gaussian_sum), num_runs=20_000
+    ),
+    "noise of the second release forgotten": Scenario(
+        scaled("Gaussian", "0.0"), replace_one(noised.composed_pair)
+    ),
+    "second release not charged": Scenario(
+        (Swap(accounting, "compose", "combine(picked)", "combine(picked[:1])"),),
+        replace_one(noised.composed_pair),
+        num_runs=20_000,
+    ),
+    "filter that adds up an eighth of each cost": Scenario(
+        (Swap(ledger_filter.Filter, "_exact", "return level**2", "return level**2 / 8"),),
+        replace_one(noised.filtered("gdp")),
+        num_runs=3_000,
+    ),
+    "second moments of rows beyond the radius": Scenario(
+        (
+            Swap(
+                moments,
+                "_into_ball",
+                "norms > radius, radius / norms, 1.0",
+                "norms > radius, 1.0, 1.0",
+            ),
+        ),
+        far_second_moments,
+        num_runs=400,
+    ),
+    "sensitivity of an average halved": Scenario(
+        (
+            Swap(
+                expectations_plan,
+                "average_sensitivity",
+                "largest_change(schedule), period",
+                "largest_change(schedule) / 2, period",
+            ),
+        ),
+        swept("loud mean, plain, expectations, replace_one"),
+    ),
+    "test on the count itself": Scenario(
+        (
+            Swap(
+                propose_test_release.ProposeTestRelease,
+                "run",
+                "self.test.release(count) >= self.threshold",
+                "count > 2.5",
+            ),
+        ),
+        replace_one(guarded.propose_test_release),
+        num_runs=400,
+    ),
+    "threshold of a test not shifted": Scenario(
+        (
+            Swap(
+                propose_test_release.LowerBound,
+                "release",
+                ".release(count)[0]) - self.margin",
+                ".release(count)[0])",
+            ),
+        ),
+        replace_one(guarded.stable_majority),
+        num_runs=1_000,
+    ),
+    "sample drawn from any number of rows": Scenario(
+        (
+            Swap(
+                propose_test_sample.ProposeTestSample,
+                "smallest_size",
+                "else certified",
+                "else 2.0",
+            ),
+        ),
+        sample_of_few_rows,
+        num_runs=400,
+    ),
+    "noise of a curvature test halved": Scenario(
+        (
+            Swap(
+                decision,
+                "plan_curvature_test",
+                "gaussian_noise(gdp, cap + allowance)",
+                "gaussian_noise(gdp, (cap + allowance) / 2)",
+            ),
+        ),
+        lambda: guarded.curvature_moved("add_remove"),
+        num_runs=4_000,
+    ),
+    "threshold of a curvature test not shifted": Scenario(
+        (
+            Swap(
+                tested.CurvatureFloor,
+                "lower",
+                "(self.released - self.margin) * _DOWN",
+                "self.released * _DOWN",
+            ),
+        ),
+        replace_one(guarded.curvature_missing),
+        num_runs=4_000,
+    ),
+    "posterior drawn with its temper forgotten": Scenario(
+        (
+            Swap(
+                posteriors,
+                "posterior_mechanism",
+                'found.draws(np.asarray(data["y"]), _TEMPER',
+                'found.draws(np.asarray(data["y"]), 1.0',
+            ),
+        ),
+        posterior("Normal mean"),
+        num_runs=40_000,
+    ),
+    "certificate of a coin that moves by half a row": Scenario(
+        (Swap(conjugate, "beta_binomial", "temper * trials", "temper * trials / 2"),),
+        posterior("coin"),
+        num_runs=20_000,
+    ),
+    "certificate of counts that knows one order only": Scenario(
+        (
+            Swap(
+                conjugate,
+                "gamma_poisson",
+                "largest, epsilon, up) for up in (True, False)",
+                "largest, epsilon, up) for up in (True,)",
+            ),
+        ),
+        posterior("counts"),
+        num_runs=80_000,
+    ),
+}

@@ -1,0 +1,65 @@
+"""Pairs of adjacent data sets: one differing row, wherever it stands, and nothing else."""
+
+import numpy as np
+import pytest
+
+from private_mcmc.auditing import Pair
+from private_mcmc.auditing.pairs import pair_of_rows
+from private_mcmc.errors import DeclarationError
+
+ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+SILENT, LOUD = {"y": np.asarray(0.0)}, {"y": np.asarray(7.0)}
+
+
+def pair(first, second, present=(None, None)):
+    sides = (
+        {"X": np.asarray(rows), **({} if flags is None else {"present": np.asarray(flags)})}
+        for rows, flags in zip((first, second), present, strict=True)
+    )
+    return Pair(*sides)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_replaced_row_may_stand_anywhere(place):
+    other = ROWS.copy()
+    other[place] = 9.0
+    assert pair(ROWS, other).differing("replace_one") == (place, place)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_row_may_be_left_out_anywhere_and_on_either_side(place):
+    fewer = np.delete(ROWS, place, axis=0)
+    assert pair(ROWS, fewer).differing("add_remove") == (place, None)
+    assert pair(fewer, ROWS).differing("add_remove") == (None, place)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_hole_may_be_in_any_slot_and_what_lies_in_it_does_not_matter(place):
+    flags, other = np.ones(3, dtype=bool), ROWS.copy()
+    flags[place], other[place] = False, 99.0
+    assert pair(ROWS, other, (None, flags)).differing("zero_out") == (place, None)
+    assert pair(other, ROWS, (flags, None)).differing("zero_out") == (None, place)
+
+
+@pytest.mark.parametrize(
+    ("given", "adjacency", "said"),
+    [
+        (pair(ROWS, ROWS[1:]), "zero_out", "stay in their own"),
+        (pair(ROWS, ROWS), "zero_out", "one slot that is empty"),
+        (pair(ROWS, ROWS[::-1]), "replace_one", r"rows \[0, 2\] differ"),
+        (pair(ROWS, ROWS[1:][::-1]), "add_remove", "more differs"),
+        (pair(ROWS, ROWS[:1]), "add_remove", "one row more"),
+        (pair(ROWS, ROWS, (None, [True, False, True])), "replace_one", "all of them present"),
+    ],
+)
+def test_what_is_not_adjacent_is_refused(given, adjacency, said):
+    with pytest.raises(DeclarationError, match=said):
+        given.check(adjacency)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_made_pairs_put_the_row_where_it_is_asked_for(place):
+    assert pair_of_rows(SILENT, 2, LOUD, None, place, holes=True).differing("zero_out") == (place, None)
+    assert pair_of_rows(SILENT, 2, LOUD, SILENT, place).differing("replace_one")[0] in (place, 2)
+    removed = pair_of_rows(SILENT, 2, LOUD, None, place)
+    assert removed.differing("add_remove") == (place, None)

@@ -1,0 +1,44 @@
+"""Releases and prices broken in their source are caught by the audit, by name; unbroken they are not."""
+
+import numpy as np
+import pytest
+
+from private_mcmc.auditing.auditing import audit_at
+from private_mcmc.errors import ReleaseError
+from private_mcmc.release import noise
+from tests.auditing.mutants import Change, changed_module
+from tests.auditing.release_mutants import SCENARIOS, Scenario
+
+
+def refuted(scenario: Scenario) -> bool:
+    """Wrongly so with probability at most 2e-6: two audits of 1e-6."""
+    mechanism = scenario.mechanism()
+    found = audit_at(
+        mechanism,
+        mechanism.pairs()[0],
+        scenario.points,
+        num_runs=scenario.num_runs,
+        failure=1e-6,
+        seed=np.random.SeedSequence(0),
+    )
+    return any(not one.sound for one in found)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_mutant_is_caught(name, monkeypatch):
+    for swap in SCENARIOS[name].swaps:
+        monkeypatch.setattr(swap.owner, swap.attribute, swap.mutant)
+    assert refuted(SCENARIOS[name])
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_same_source_without_the_change_is_not_refuted(name):
+    assert not refuted(SCENARIOS[name])
+
+
+@pytest.mark.parametrize("build", ["laplace_noise", "gaussian_noise"])
+def test_noise_drawn_too_small_is_refused_by_its_own_privacy_map(build):
+    text = f"make_{build.removesuffix('_noise')}(*space, scale=self.scale"
+    broken = changed_module(noise, Change(noise, text, text + " * 0.9"))
+    with pytest.raises(ReleaseError, match="more than the promised"):
+        getattr(broken, build)(1.0, 1.0)

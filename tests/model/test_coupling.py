@@ -1,0 +1,26 @@
+"""Rows that depend on one another are refused, however many of them are switched off."""
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+
+from private_mcmc.domains import Binary, Box, Rows
+from private_mcmc.errors import DoThisInstead
+from private_mcmc.model import read
+
+
+@pytest.mark.parametrize("weights", [1, 3])
+def test_masks_and_weights_do_not_hide_that_rows_are_coupled(weights):
+    flags = {f"seen{index}": Binary() for index in range(weights)}
+
+    def model(x, y, **seen):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        shown = jnp.prod(jnp.stack(list(seen.values())), axis=0)
+        with numpyro.plate("rows", x.shape[0]), handlers.mask(mask=shown == 1):
+            numpyro.sample("y", dist.Normal(b * jax.nn.softmax(x), 1.0), obs=y)
+
+    with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
+        read(model, Rows(x=Box(-1, 1), y=Box(-1, 1), **flags), n=4)

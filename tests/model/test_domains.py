@@ -1,0 +1,175 @@
+"""Row domains: the map always lands inside, for every type, value and storage."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, domain_from_dict
+from private_mcmc.errors import DeclarationError
+
+ANY_FLOAT = st.floats(width=64, allow_nan=True, allow_infinity=True)
+DOMAINS = [
+    Ball(0.1, 4),
+    Box(-1, 2),
+    Box([0.1, -5.0], [0.1000001, 7.0]),
+    Binary(),
+    Categories(5),
+    Counts(300),
+    Real(3),
+]
+
+
+def inside(domain, rows):
+    rows = np.asarray(rows).astype(np.float64)
+    lo, hi = domain.interval()
+    finite = np.all(np.isfinite(rows)) and np.all(rows >= lo) and np.all(rows <= hi)
+    with np.errstate(over="ignore"):
+        norms = np.sqrt(np.sum(rows**2, axis=tuple(range(1, rows.ndim))))
+    return bool(finite and np.all(norms <= domain.norm_bound))
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+@given(data=st.data())
+def test_every_value_lands_inside(domain, data):
+    column = data.draw(arrays(np.float64, (5, *domain.event_shape), elements=ANY_FLOAT))
+    with jax.enable_x64(True):
+        projected = domain.project(column)
+    assert projected.dtype == domain.dtype
+    assert inside(domain, projected)
+
+
+@pytest.mark.parametrize("storage", [np.float32, np.float16])
+@given(data=st.data())
+def test_a_narrowed_row_is_inside_after_narrowing(storage, data):
+    domain = data.draw(st.sampled_from([Ball(0.1, 4), Ball(1.0, 30), Box([0.1, -5.0], [0.2, 7.0])]))
+    column = data.draw(arrays(np.float64, (5, *domain.event_shape), elements=st.floats(-1e3, 1e3)))
+    with jax.enable_x64(True):
+        projected = domain.project(column, dtype=storage)
+    assert projected.dtype == storage
+    assert inside(domain, projected)
+
+
+@given(arrays(np.float64, (6, 5), elements=st.floats(-1e30, 1e30)))
+@example(np.full((6, 5), 1e30))
+@example(np.full((6, 5), 1e-300))
+def test_a_ball_only_shortens_rows(column):
+    domain = Ball(1.0, 5)
+    with jax.enable_x64(True):
+        projected = np.asarray(domain.project(column))
+    scale = np.max(np.abs(column), axis=1, keepdims=True)
+    norms = (scale * np.linalg.norm(column / np.where(scale > 0, scale, 1), axis=1, keepdims=True))[:, 0]
+    short = norms <= 1 - 1e-13
+    np.testing.assert_allclose(projected[short], column[short], rtol=0, atol=1e-300)
+    lengths = np.linalg.norm(projected, axis=1)
+    assert np.all(lengths[~short] >= 1 - 1e-13)
+    np.testing.assert_allclose(
+        projected[~short] * norms[~short, None],
+        column[~short] * lengths[~short, None],
+        rtol=1e-12,
+        atol=1e-280,
+    )
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_a_row_is_mapped_without_looking_at_the_others(domain, rng):
+    column = rng.normal(size=(8, *domain.event_shape)) * 3
+    with jax.enable_x64(True):
+        project = jax.jit(domain.project)
+        before = np.asarray(project(column))
+        changed = column.copy()
+        changed[3] = np.nan
+        after = np.asarray(project(changed))
+    np.testing.assert_array_equal(np.delete(before, 3, axis=0), np.delete(after, 3, axis=0))
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_not_a_number_goes_to_a_fixed_point_of_the_domain(domain):
+    with jax.enable_x64(True):
+        projected = domain.project(np.full((2, *domain.event_shape), np.nan))
+    assert inside(domain, projected)
+    np.testing.assert_array_equal(projected[0], projected[1])
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_integers_and_booleans_are_accepted(domain):
+    with jax.enable_x64(True):
+        for dtype in (bool, np.int8, np.uint16, np.int64):
+            assert inside(domain, domain.project(np.ones((3, *domain.event_shape), dtype)))
+
+
+def test_large_integers_do_not_wrap_around():
+    with jax.enable_x64(True):
+        counts = Counts(2**31 - 1).project(np.array([2**62, -(2**62), 7]))
+        np.testing.assert_array_equal(counts, [2**31 - 1, 0, 7])
+        np.testing.assert_array_equal(Counts(300).project(np.array([255, 3], np.uint8)), [255, 3])
+        np.testing.assert_array_equal(
+            Counts(9).project(np.array([np.inf, -np.inf, np.nan, 1e300])), [9, 0, 0, 9]
+        )
+
+
+def test_float32_mode_stays_inside(rng):
+    for domain in DOMAINS:
+        projected = domain.project(rng.normal(size=(50, *domain.event_shape)) * 10)
+        lo, hi = domain.interval()
+        values = np.asarray(projected, np.float64)
+        assert np.all(values >= lo) and np.all(values <= hi)
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_synthetic_rows_are_inside_and_reach_the_extremes(domain):
+    with jax.enable_x64(True):
+        rows = np.asarray(domain.synthetic(jax.random.key(0), 400)).astype(np.float64)
+    assert rows.shape == (400, *domain.event_shape)
+    assert inside(domain, rows)
+    if isinstance(domain, Ball):
+        assert np.linalg.norm(rows, axis=1).max() >= domain.radius * (1 - 1e-12)
+        assert np.abs(rows).max() >= domain.radius * (1 - 1e-12)
+    elif not isinstance(domain, Real):
+        lo, hi = domain.interval()
+        np.testing.assert_allclose(rows.min(axis=0), lo, rtol=1e-6)
+        np.testing.assert_allclose(rows.max(axis=0), hi, rtol=1e-6)
+
+
+@pytest.mark.parametrize("domain", [*DOMAINS, Real()], ids=str)
+def test_a_domain_survives_its_dictionary(domain):
+    assert domain_from_dict(domain.to_dict()) == domain
+    assert hash(domain_from_dict(domain.to_dict())) == hash(domain)
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda: Ball(0.0, 3),
+        lambda: Ball(float("nan"), 3),
+        lambda: Ball(float("inf"), 3),
+        lambda: Ball(1.0, 0),
+        lambda: Ball(1.0, 2.5),
+        lambda: Ball("a", 2),
+        lambda: Box(1, 0),
+        lambda: Box(0, float("inf")),
+        lambda: Box(float("nan"), 1),
+        lambda: Box([0, 0], [1, 1, 1]),
+        lambda: Box([], []),
+        lambda: Categories(1),
+        lambda: Counts(0),
+        lambda: Counts(2**40),
+        lambda: Real(0),
+        lambda: domain_from_dict("sphere"),
+        lambda: domain_from_dict({"ball": {"radius": 1.0}}),
+        lambda: domain_from_dict({"ball": {}, "box": {}}),
+    ],
+)
+def test_a_declaration_that_makes_no_sense_is_refused(declare):
+    with pytest.raises(DeclarationError):
+        declare()
+
+
+def test_a_box_without_a_float32_inside_is_refused_for_that_storage():
+    with jax.enable_x64(True):
+        assert Box(0.1, 0.1).project(jnp.zeros(1))[0] == 0.1
+        with pytest.raises(DeclarationError, match="float32"):
+            Box(0.1, 0.1).project(jnp.zeros(1), dtype=np.float32)

@@ -1,0 +1,249 @@
+"""Prior constants: the form that runs is NumPyro's density, and its Hessian stays within the bounds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.util import potential_energy
+
+from private_mcmc.domains import Box, Rows
+from private_mcmc.model import read
+
+INF = np.inf
+
+# Distribution, bounds of its curvature on the unconstrained space, whether they are approached.
+PRIORS = {
+    "normal": (dist.Normal(1.0, 2.0), 0.25, 0.25),
+    "student": (dist.StudentT(3.0, 0.5, 2.0), -4 / (8 * 3 * 4), 4 / (3 * 4)),
+    "cauchy": (dist.Cauchy(0.3, 2.0), -1 / 16, 0.5),
+    "laplace": (dist.Laplace(0.1, 2.0), 0.0, INF),
+    "logistic": (dist.Logistic(0.2, 3.0), 0.0, 0.5 / 9),
+    "soft_laplace": (dist.SoftLaplace(0.2, 3.0), 0.0, 1 / 9),
+    "half_normal": (dist.HalfNormal(2.0), 0.0, INF),
+    "half_cauchy": (dist.HalfCauchy(3.0), 0.0, 1.0),
+    "exponential": (dist.Exponential(2.0), 0.0, INF),
+    "gamma": (dist.Gamma(2.0, 3.0), 0.0, INF),
+    "chi2": (dist.Chi2(3.0), 0.0, INF),
+    "inverse_gamma": (dist.InverseGamma(2.0, 1.5), 0.0, INF),
+    "log_normal": (dist.LogNormal(0.3, 0.7), 1 / 0.49, 1 / 0.49),
+    "weibull": (dist.Weibull(1.4, 2.0), 0.0, INF),
+    "beta": (dist.Beta(2.0, 3.0), 0.0, 1.25),
+    "uniform": (dist.Uniform(-1.0, 2.0), 0.0, 0.5),
+    "dirichlet": (dist.Dirichlet(jnp.array([1.0, 2.0, 0.5, 3.0])), 0.0, 6.5 / 4),
+    "lkj_cholesky": (dist.LKJCholesky(4, 1.5), 0.0, 5.0),
+    "lkj": (dist.LKJ(3, 0.7), 0.0, 2.4),
+    "gumbel": (dist.Gumbel(0.3, 2.0), 0.0, INF),
+    "above": (dist.TruncatedNormal(0.5, 0.8, low=-1.0), -(1.5**2) / 8 / 0.64, INF),
+    "on an interval": (
+        dist.TruncatedNormal(0.5, 0.8, low=-1.0, high=2.0),
+        -4.5 / (6 * 3**0.5) / 0.64,
+        (3 / 4 / 0.8) ** 2 + 4.5 / (6 * 3**0.5) / 0.64 + 0.5,
+    ),
+    "two means": (
+        dist.MixtureSameFamily(
+            dist.Categorical(probs=jnp.array([0.4, 0.6])), dist.Normal(jnp.array([-0.5, 1.0]), 0.8)
+        ),
+        1 / 0.64 - 1.5**2 / 4 / 0.8**4,
+        1 / 0.64,
+    ),
+    "ordered": (
+        dist.TransformedDistribution(
+            dist.Normal(0.5, 2.0).expand([3]).to_event(1), dist.transforms.OrderedTransform()
+        ),
+        0.25,
+        0.25,
+    ),
+    "exponential of a normal": (
+        dist.TransformedDistribution(dist.Normal(0.5, 2.0), dist.transforms.ExpTransform()),
+        0.25,
+        0.25,
+    ),
+    "several": (dist.Normal(jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])).to_event(1), 0.25, 4.0),
+}
+UNKNOWN = {
+    "below": dist.TruncatedNormal(0.0, 1.0, high=1.0),
+    "spike and slab": dist.MixtureSameFamily(
+        dist.Categorical(probs=jnp.array([0.5, 0.5])), dist.Normal(0.0, jnp.array([0.1, 1.0]))
+    ),
+    "shifted": dist.TransformedDistribution(dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(1.0, 2.0)),
+    "shifted before ordering": dist.TransformedDistribution(
+        dist.Normal(0.0, 1.0).expand([3]).to_event(1),
+        [dist.transforms.AffineTransform(0.0, 2.0), dist.transforms.OrderedTransform()],
+    ),
+}
+# Bounds from a bound on each part, which are not reached together.
+LOOSE = ("on an interval",)
+ROWS = Rows(y=Box(-1, 1))
+
+
+def model(y):
+    for name, (prior, _, _) in PRIORS.items():
+        numpyro.sample(name, prior)
+    for name, prior in UNKNOWN.items():
+        numpyro.sample(name, prior)
+    m = numpyro.sample("m", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+
+
+@pytest.fixture(scope="module")
+def row_model():
+    return read(model, ROWS, n=10)
+
+
+@pytest.fixture(scope="module")
+def hessians(row_model):
+    draw = np.random.default_rng(0)
+    scales = np.repeat([0.3, 1.0, 3.0, 8.0], 12)[:, None]
+    thetas = draw.normal(size=(len(scales), row_model.dim)) * scales
+    with jax.enable_x64(True):
+        hessian = jax.jit(jax.hessian(row_model.neg_log_prior))
+        return np.stack([np.asarray(hessian(jnp.asarray(theta))) for theta in thetas])
+
+
+def test_the_whole_potential_is_that_of_numpyro(row_model):
+    """Up to the float32 in which NumPyro holds these parameters."""
+    draw = np.random.default_rng(1)
+    with jax.enable_x64(True):
+        for _ in range(4):
+            theta = draw.normal(size=row_model.dim)
+            free = {
+                s.name: jnp.asarray(theta[s.slice].reshape(s.unconstrained_shape)) for s in row_model.sites
+            }
+            expected = potential_energy(model, (), {"y": jnp.full(3, 0.4)}, free)
+            found = row_model.neg_log_prior(jnp.asarray(theta))
+            found += 3 * row_model.row_loss(jnp.asarray(theta), {"y": 0.4})
+            assert float(found) == pytest.approx(float(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_the_curvature_stays_within_its_bounds_and_approaches_them(name, row_model, hessians):
+    site = next(site for site in row_model.sites if site.name == name)
+    prior = row_model.prior
+    diagonal = np.einsum("nii->ni", hessians)[:, site.slice]
+    lower, upper = prior.lower[site.slice], prior.upper[site.slice]
+    assert np.all(diagonal >= lower - 1e-9) and np.all(diagonal <= upper * (1 + 1e-9))
+    _, low, high = PRIORS[name]
+    assert lower.min() == pytest.approx(low, rel=1e-12) and upper.max() == pytest.approx(high, rel=1e-12)
+    if name in LOOSE:
+        return
+    if np.isfinite(high):
+        assert diagonal.max() >= 0.9 * high
+    elif name != "laplace":
+        assert diagonal.max() > 100
+    assert diagonal.min() <= max(1.1 * low, 0.9 * low, 5e-3) or low == high or name == "several"
+    outside = np.delete(hessians[:, site.slice], np.arange(site.slice.start, site.slice.stop), axis=2)
+    assert np.max(np.abs(outside)) <= 1e-9
+
+
+def test_what_is_not_recognised_is_not_claimed(row_model):
+    for site in row_model.prior.sites:
+        if site.name in UNKNOWN:
+            assert (site.lower, site.upper) == (-INF, INF)
+            assert site.name not in row_model.prior.potentials
+    assert row_model.prior.hessian is None
+    assert row_model.prior.in_metric(None) == (0.0, INF)
+    assert not row_model.prior.convex and row_model.prior.proper and row_model.prior.factorised
+
+
+def of(prior):
+    def single(y):
+        prior()
+        m = numpyro.sample("m", dist.Normal(0, 1))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+
+    return read(single, ROWS, n=10).prior
+
+
+def test_jointly_gaussian_sites_have_their_exact_hessian():
+    covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
+
+    def prior():
+        numpyro.sample("v", dist.MultivariateNormal(jnp.ones(2), covariance))
+        top = numpyro.sample("top", dist.Normal(0, 1))
+        numpyro.sample("below", dist.Normal(2 * top, 3.0))
+        numpyro.sample("walk", dist.GaussianRandomWalk(0.5, 3))
+
+    found = of(prior)
+    expected = np.zeros((8, 8))
+    expected[:2, :2] = np.linalg.inv(covariance)
+    expected[2:4, 2:4] = [[1 + 4 / 9, -2 / 9], [-2 / 9, 1 / 9]]
+    expected[4:7, 4:7] = 4 * np.array([[2, -1, 0], [-1, 2, -1], [0, -1, 1]])
+    expected[7, 7] = 1.0
+    np.testing.assert_allclose(found.hessian, expected, atol=1e-9)
+    values = np.linalg.eigvalsh(expected)
+    mu, smooth = found.in_metric(None)
+    assert mu <= values[0] <= mu * (1 + 1e-9) and smooth >= values[-1] >= smooth * (1 - 1e-9)
+    assert not found.factorised and found.convex
+
+
+def test_the_metric_enters_as_it_should(rng):
+    found = of(lambda: numpyro.sample("w", dist.Normal(jnp.zeros(2), jnp.array([0.5, 2.0])).to_event(1)))
+    np.testing.assert_allclose(found.hessian, [4.0, 0.25, 1.0])
+    root = rng.normal(size=(3, 3))
+    metric = root @ root.T + np.eye(3)
+    values, vectors = np.linalg.eigh(metric)
+    half = vectors * np.sqrt(values) @ vectors.T
+    expected = np.linalg.eigvalsh(half @ np.diag([4.0, 0.25, 1.0]) @ half)
+    mu, smooth = found.in_metric(tuple(map(tuple, metric)))
+    assert mu <= expected[0] <= mu * (1 + 1e-8) and smooth >= expected[-1] >= smooth * (1 - 1e-8)
+    assert found.in_metric((0.25, 4.0, 1.0)) == pytest.approx((1.0, 1.0))
+    bounded = of(lambda: numpyro.sample("p", dist.Beta(2.0, 2.0)))
+    assert bounded.in_metric((3.0, 1.0)) == (0.0, pytest.approx(3.0))
+
+
+def test_parametrisations_of_one_normal_have_one_hessian():
+    covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
+
+    def prior():
+        numpyro.sample("a", dist.MultivariateNormal(0.0, covariance))
+        numpyro.sample("b", dist.MultivariateNormal(0.0, precision_matrix=np.linalg.inv(covariance)))
+        numpyro.sample("c", dist.MultivariateNormal(0.0, scale_tril=np.linalg.cholesky(covariance)))
+        numpyro.sample("zero sum", dist.ZeroSumNormal(2.0, (3,)))
+
+    hessian = of(prior).hessian
+    for start in (0, 2, 4):
+        block = hessian[start : start + 2, start : start + 2]
+        np.testing.assert_allclose(block, np.linalg.inv(covariance), atol=1e-6)
+    np.testing.assert_allclose(hessian[6:8, 6:8], np.eye(2) / 4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("prior", "proper"),
+    [
+        (lambda: numpyro.sample("q", dist.Normal(0.0, np.inf)), False),
+        (lambda: numpyro.sample("q", dist.Uniform(1.0, 0.0)), False),
+        (lambda: numpyro.sample("q", dist.LogNormal(0.0, np.inf)), False),
+        (lambda: numpyro.sample("q", dist.Normal(numpyro.sample("t", dist.Normal(0, 1)), 1.0)), True),
+        (lambda: numpyro.sample("q", dist.Normal(0.0, numpyro.sample("t", dist.HalfNormal(1)))), True),
+        (lambda: numpyro.sample("q", dist.Normal(0.0, 0 * numpyro.sample("t", dist.HalfNormal(1)))), False),
+    ],
+)
+def test_a_prior_is_proper_only_with_parameters_that_give_a_density(prior, proper):
+    assert of(prior).proper is proper
+
+
+def test_a_hierarchy_is_not_strongly_convex():
+    def centred():
+        tau = numpyro.sample("tau", dist.HalfNormal(1.0))
+        numpyro.sample("a", dist.Normal(0, tau).expand([4]).to_event(1))
+
+    def non_centred():
+        numpyro.sample("tau", dist.HalfNormal(1.0))
+        numpyro.sample("z", dist.Normal(0, 1).expand([4]).to_event(1))
+
+    joint = of(centred)
+    assert not joint.convex and joint.strong_convexity == 0 and joint.smoothness == INF and joint.proper
+    assert "tau, a depend on one another" in joint.sites[0].why
+    apart = of(non_centred)
+    assert apart.convex and apart.strong_convexity == 0 and apart.factorised
+
+
+def test_an_improper_prior_is_named():
+    found = of(lambda: numpyro.sample("flat", dist.ImproperUniform(dist.constraints.real, (), (2,))))
+    assert found.improper == ("flat",) and not found.proper and found.strong_convexity == 0
+    positive = of(lambda: numpyro.sample("flat", dist.ImproperUniform(dist.constraints.positive, (), ())))
+    assert positive.improper == ("flat",)

@@ -1,0 +1,588 @@
+"""Reading a model: what it gives, whatever way the model is written in."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro.infer.reparam import LocScaleReparam
+from numpyro.infer.util import potential_energy
+
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
+from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, UnsupportedModel
+from private_mcmc.model import read
+
+ROWS = Rows(X=Ball(1.0, dim=3), y=Binary())
+GROUPED = Rows(X=Ball(1.0, dim=3), g=Categories(4), y=Binary())
+
+
+def weights(size=3):
+    return numpyro.sample("w", dist.Normal(0, 2).expand([size]).to_event(1))
+
+
+def plate(X, **options):
+    return numpyro.plate("rows", X.shape[0], **options)
+
+
+def in_a_plate(X, y=None):
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def without_a_plate(X, y=None):
+    numpyro.sample("y", dist.Bernoulli(logits=X @ weights()), obs=y)
+
+
+def as_one_event(X, y=None):
+    numpyro.sample("y", dist.Bernoulli(logits=X @ weights()).to_event(1), obs=y)
+
+
+def as_a_sum(X, y=None):
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=(w * X).sum(-1)), obs=y)
+
+
+def as_probabilities(X, y=None):
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(probs=jax.nn.sigmoid(jnp.einsum("ij,j->i", X, w))), obs=y)
+
+
+def with_a_latent_plate(X, y=None):
+    with numpyro.plate("columns", 3):
+        w = numpyro.sample("w", dist.Normal(0, 2))
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.dot(X, w)), obs=y)
+
+
+def with_a_column_plate(X, y=None):
+    w = weights()
+    with plate(X, dim=-2):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w[:, None]), obs=y[:, None])
+
+
+def subsampled(X, y=None):
+    w = weights()
+    with plate(X, subsample_size=20) as index:
+        numpyro.sample("y", dist.Bernoulli(logits=X[index] @ w), obs=y[index])
+
+
+def reparametrised(X, y=None):
+    with handlers.reparam(config={"w": LocScaleReparam(0)}):
+        w = numpyro.sample("w", dist.Normal(0, 2).expand([3]).to_event(1))
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def whitened(X, y=None):
+    w = 2 * numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        in_a_plate,
+        without_a_plate,
+        as_one_event,
+        as_a_sum,
+        as_probabilities,
+        with_a_latent_plate,
+        with_a_column_plate,
+        subsampled,
+    ],
+)
+def test_the_same_model_written_differently_gives_the_same_reading(model):
+    found, plain = read(model, ROWS, n=50), read(in_a_plate, ROWS, n=50)
+    assert found.predictor.radius == plain.predictor.radius == 1.0
+    assert found.predictor.family == plain.predictor.family
+    assert found.constants == plain.constants
+    np.testing.assert_array_equal(found.prior.hessian, plain.prior.hessian)
+    with jax.enable_x64(True):
+        theta, row = jnp.array([0.4, -1.0, 2.0]), {"X": jnp.array([0.1, 0.2, -0.3]), "y": 1}
+        np.testing.assert_allclose(found.row_loss(theta, row), plain.row_loss(theta, row), rtol=1e-12)
+        np.testing.assert_allclose(found.predictor.design(row), plain.predictor.design(row), rtol=1e-12)
+        np.testing.assert_allclose(found.neg_log_prior(theta), plain.neg_log_prior(theta), rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", [reparametrised, whitened])
+def test_a_change_of_scale_moves_from_the_prior_to_the_rows(model):
+    found = read(model, ROWS, n=50)
+    assert found.predictor.radius == pytest.approx(2.0) and found.predictor.family.name == "Bernoulli"
+    np.testing.assert_allclose(found.prior.hessian, np.ones(3))
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_the_parts_add_up_to_the_potential_in_either_precision(x64):
+    row_model = read(in_a_plate, ROWS, n=5)
+    with jax.enable_x64(x64):
+        rows = ROWS.synthetic(jax.random.key(0), 5)
+        theta = jnp.array([0.3, -0.7, 1.1])
+
+        def potential(theta):
+            losses = jax.vmap(row_model.row_loss, in_axes=(None, 0))(theta, rows)
+            return row_model.neg_log_prior(theta) + jnp.sum(losses)
+
+        def expected(theta):
+            return potential_energy(in_a_plate, (), rows, {"w": theta})
+
+        tolerance = 1e-12 if x64 else 1e-5
+        value, slope = jax.jit(jax.value_and_grad(potential))(theta)
+        assert value.dtype == slope.dtype == theta.dtype
+        np.testing.assert_allclose(value, expected(theta), rtol=tolerance)
+        np.testing.assert_allclose(slope, jax.grad(expected)(theta), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("x64", [True, False])
+def test_the_predictor_reproduces_the_loss_and_its_gradient(x64):
+    def model(X, g, y=None):
+        w, b = weights(), numpyro.sample("b", dist.Normal(0, 1))
+        with numpyro.plate("groups", 4):
+            a = numpyro.sample("a", dist.Normal(0, 1))
+        with plate(X):
+            numpyro.sample("y", dist.Bernoulli(logits=b + X @ w + a[g] + 0.3 * X[:, 0]), obs=y)
+
+    row_model = read(model, GROUPED, n=5)
+    predictor = row_model.predictor
+    assert row_model.names == ("w[0]", "w[1]", "w[2]", "b", "a[0]", "a[1]", "a[2]", "a[3]")
+    assert predictor.radius == pytest.approx(np.sqrt(3))
+    with jax.enable_x64(x64):
+        rows = GROUPED.synthetic(jax.random.key(0), 40)
+        theta = jax.random.normal(jax.random.key(1), (row_model.dim,))
+        designs, offsets = jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
+        np.testing.assert_allclose(offsets, 0.3 * rows["X"][:, 0], rtol=1e-6)
+        scores = jax.vmap(jax.grad(predictor.loss))(designs @ theta + offsets, rows)
+        slopes = jax.vmap(jax.grad(row_model.row_loss), (None, 0))(theta, rows)
+        np.testing.assert_allclose(scores[:, None] * designs, slopes, rtol=1e-5, atol=1e-6)
+        lengths = np.linalg.norm(designs, axis=1)
+    assert lengths.max() <= predictor.radius * (1 + 1e-6)
+    assert lengths.max() >= 0.999 * predictor.radius
+
+
+def test_constrained_values_and_deterministics_that_read_no_row():
+    def model(X, y=None):
+        w = weights()
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        numpyro.deterministic("odds", jnp.exp(w))
+        numpyro.deterministic("fitted", X @ w)
+        with plate(X):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w * scale), obs=y)
+
+    row_model = read(model, ROWS, n=5)
+    with jax.enable_x64(True):
+        values = jax.vmap(row_model.constrain)(jnp.array([[0.0, 1.0, 2.0, -1.0], [0.0, 0.0, 0.0, 0.0]]))
+    assert values.keys() == {"w", "scale", "odds"}
+    np.testing.assert_allclose(values["scale"], np.exp([-1.0, 0.0]))
+    np.testing.assert_allclose(values["odds"][0], np.exp([0.0, 1.0, 2.0]))
+    assert row_model.predictor is None and not row_model.constants.convex
+
+
+def test_several_sites_weights_and_masks_add_up():
+    rows = Rows(X=Ball(1.0, 3), y=Binary(), z=Box(-1, 1), seen=Binary(), weight=Box(0, 2))
+
+    def model(X, z, seen, weight, y=None):
+        w = weights()
+        with plate(X):
+            eta = X @ w
+            with handlers.mask(mask=seen > 0):
+                numpyro.sample("y", dist.Bernoulli(logits=eta), obs=y)
+            with handlers.scale(scale=weight):
+                numpyro.sample("z", dist.Normal(eta, 0.5), obs=z)
+
+    row_model = read(model, rows, n=5)
+    family = row_model.predictor.family
+    assert family.convex and family.curvature_bound == pytest.approx(0.25 + 2 * 4)
+    assert family.growth == (pytest.approx(0.25 + 2 * 4), 0.0)
+    with jax.enable_x64(True):
+        theta = jnp.array([0.5, 1.0, -0.2])
+        row = {"X": jnp.array([0.2, 0.4, 0.1]), "y": 1, "z": 0.3, "seen": 0, "weight": 1.5}
+        eta = row["X"] @ theta
+        normal = -dist.Normal(eta, 0.5).log_prob(0.3)
+        np.testing.assert_allclose(row_model.row_loss(theta, row), 1.5 * normal, rtol=1e-12)
+        both = row_model.row_loss(theta, row | {"seen": 1})
+        np.testing.assert_allclose(both, 1.5 * normal + jax.nn.softplus(eta) - eta, rtol=1e-12)
+
+
+def test_separate_predictors_are_one_vector():
+    rows = Rows(X=Ball(1.0, 3), y=Binary(), z=Box(-1, 1))
+
+    def model(X, z, y=None):
+        w, u = weights(), numpyro.sample("u", dist.Normal(0, 1).expand([3]).to_event(1))
+        with plate(X):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+            numpyro.sample("z", dist.Normal(X @ u, 1.0), obs=z)
+
+    row_model = read(model, rows, n=5)
+    several = row_model.predictors
+    assert row_model.predictor is None and several.size == 2
+    assert several.radius == 1.0 and several.radii == (1.0, 1.0)
+    assert row_model.constants.convex and row_model.constants.curvature_bound == pytest.approx(1.0)
+    with jax.enable_x64(True):
+        row = {"X": jnp.array([0.2, 0.4, 0.1]), "y": 1, "z": 0.3}
+        theta = jax.random.normal(jax.random.key(0), (6,))
+        eta = several.design(row) @ theta + several.offset(row)
+        np.testing.assert_allclose(several.loss(eta, row), row_model.row_loss(theta, row), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("logits", "radius"),
+    [
+        (lambda X, W: dist.Categorical(logits=X @ W), 1.0),
+        (lambda X, W: dist.Categorical(probs=jax.nn.softmax(X @ W)), 1.0),
+        (lambda X, W: dist.Categorical(logits=jnp.concatenate([X @ W[:, 1:], 0 * X[:, :1]], -1)), 1.0),
+        (lambda X, W: dist.Categorical(logits=X @ W + (X @ W[:, :1])), None),
+    ],
+)
+def test_softmax_regression(logits, radius):
+    rows = Rows(X=Ball(1.0, 3), y=Categories(4))
+
+    def model(X, y=None):
+        W = numpyro.sample("W", dist.Normal(0, 1).expand([3, 4]).to_event(2))
+        with plate(X):
+            numpyro.sample("y", logits(X, W), obs=y)
+
+    row_model = read(model, rows, n=5)
+    several, constants = row_model.predictors, row_model.constants
+    assert several.size == 4 and several.family.name == "Categorical" and constants.convex
+    if radius is not None:
+        assert several.radius == pytest.approx(radius)
+        assert constants.gradient_bound == pytest.approx(np.sqrt(2))
+        assert constants.curvature_bound == pytest.approx(0.5)
+    with jax.enable_x64(True):
+        data = rows.synthetic(jax.random.key(0), 60)
+        theta = 10 * jax.random.normal(jax.random.key(1), (row_model.dim,))
+        slopes = jax.vmap(jax.grad(row_model.row_loss), (None, 0))(theta, data)
+        spectral = np.linalg.norm(np.asarray(jax.vmap(several.design)(data)), 2, axis=(1, 2))
+    assert np.linalg.norm(slopes, axis=1).max() <= constants.gradient_bound * (1 + 1e-12)
+    assert spectral.max() <= several.radius * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "family"),
+    [
+        (lambda eta: dist.StudentT(4.0, eta[:, None], jnp.array([0.5, 3.0])), "mixture of StudentT"),
+        (lambda eta: dist.Normal(eta[:, None], jnp.array([0.5, 3.0])), "mixture of Normal"),
+    ],
+)
+def test_mixtures_with_public_weights(likelihood, family):
+    rows = Rows(x=Box(-1, 1), y=Box(-2, 2))
+    mixing = dist.Categorical(probs=jnp.array([0.9, 0.1]))
+
+    def model(x, y=None):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        with plate(x):
+            numpyro.sample("y", dist.MixtureSameFamily(mixing, likelihood(b * x)), obs=y)
+
+    found = read(model, rows, n=5).predictor
+    assert found.family.name == family and not found.family.convex
+    with jax.enable_x64(True):
+        grid = jnp.linspace(-20, 20, 4001)
+        row = {"x": jnp.ones(()), "y": jnp.asarray(-2.0)}
+        expected = -jax.vmap(lambda e: dist.MixtureSameFamily(mixing, likelihood(e[None])).log_prob(-2.0)[0])(
+            grid
+        )
+        np.testing.assert_allclose(jax.vmap(lambda e: found.loss(e, row))(grid), expected, rtol=1e-6)
+        scores = jax.vmap(lambda e: jax.grad(found.loss)(e, row))(grid)
+        curvatures = jax.vmap(lambda e: jax.grad(jax.grad(found.loss))(e, row))(grid)
+    assert np.abs(scores).max() <= found.family.score_bound
+    assert np.abs(curvatures).max() <= found.family.curvature_bound
+
+
+def test_a_bounded_likelihood_has_its_range():
+    def lapses(X, y=None):
+        w = weights()
+        with plate(X):
+            numpyro.sample("y", dist.Bernoulli(probs=0.1 + 0.8 * jax.nn.sigmoid(X @ w)), obs=y)
+
+    def bounded_latent(y):
+        p = numpyro.sample("p", dist.Uniform(0.1, 0.9))
+        with plate(y):
+            numpyro.sample("y", dist.Bernoulli(p), obs=y)
+
+    for model, rows in ((lapses, ROWS), (bounded_latent, Rows(y=Binary()))):
+        assert read(model, rows, n=5).constants.range_bound == pytest.approx(np.log(9))
+    assert read(in_a_plate, ROWS, n=5).constants.range_bound == np.inf
+
+
+def test_a_network_is_read_without_claims():
+    def model(X, y=None):
+        first = numpyro.sample("first", dist.Normal(0, 1).expand([3, 5]).to_event(2))
+        last = numpyro.sample("last", dist.Normal(0, 1).expand([5]).to_event(1))
+        with plate(X):
+            numpyro.sample("y", dist.Bernoulli(logits=jnp.tanh(X @ first) @ last), obs=y)
+
+    row_model = read(model, ROWS, n=5)
+    assert row_model.predictor is None and row_model.predictors is None and row_model.dim == 20
+    constants = row_model.constants
+    assert not constants.convex and constants.gradient_bound == constants.curvature_bound == np.inf
+    with jax.enable_x64(True):
+        theta, row = jnp.ones(20), {"X": jnp.array([0.1, 0.2, 0.3]), "y": 1}
+        expected = potential_energy(
+            model,
+            (),
+            {"X": row["X"][None], "y": jnp.ones(1)},
+            {"first": jnp.ones((3, 5)), "last": jnp.ones(5)},
+        )
+        found = row_model.row_loss(theta, row) + row_model.neg_log_prior(theta)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_unbounded_columns_have_no_radius():
+    rows = Rows(X=Real(3), y=Binary())
+    row_model = read(in_a_plate, rows, n=5)
+    assert row_model.predictor.radius == np.inf and row_model.constants.gradient_bound == np.inf
+    assert row_model.predictor.family.convex
+
+
+def refused(model, rows=ROWS, **options):
+    with pytest.raises(UnsupportedModel) as error:
+        read(model, rows, n=50, **options)
+    return error
+
+
+REFUSALS = {}
+
+
+def refusal(kind, *words, rows=ROWS):
+    def register(model):
+        REFUSALS[model.__name__] = (model, rows, kind, words)
+        return model
+
+    return register
+
+
+@refusal(DoThisInstead, "'y'", "column X")
+def centred(X, y=None):
+    without = X - X.mean(0)
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=without @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'y'", "differs")
+def lagged(X, y=None):
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.roll(X, 1, 0) @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'total'", "not inside a plate")
+def outside_the_plate(X, y=None):
+    w = weights()
+    numpyro.sample("total", dist.Normal((X @ w).sum(), 1.0), obs=1.0 * y.sum())
+
+
+@refusal(DoThisInstead, "'anchor'", "differs")
+def observed_without_rows(X, y=None):
+    w = weights()
+    numpyro.sample("anchor", dist.Normal(w[0], 1.0), obs=0.0)
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'y'", "begins above 0", rows=Rows(y=Box(0.0, 10.0)))
+def an_outcome_that_is_impossible(y=None):
+    rate = numpyro.sample("rate", dist.LogNormal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Exponential(rate), obs=y)
+
+
+@refusal(DoThisInstead, "'z'", "plate 'rows'")
+def latent_for_every_row(X, y=None):
+    w = weights()
+    with plate(X):
+        z = numpyro.sample("z", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + z), obs=y)
+
+
+@refusal(DoThisInstead, "'rows': 100")
+def fixed_plate(X, y=None):
+    w = weights()
+    with numpyro.plate("rows", 100):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "prior of site 'm'", "X")
+def prior_on_data(X, y=None):
+    m = numpyro.sample("m", dist.Normal(X.mean(), 1))
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + m), obs=y)
+
+
+@refusal(DoThisInstead, "support of site 'm'", "X")
+def support_on_data(X, y=None):
+    m = numpyro.sample("m", dist.Uniform(-5, 5 + X.max()))
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + m), obs=y)
+
+
+@refusal(DoThisInstead, "prior of site 'm'", "number of rows")
+def prior_on_count(X, y=None):
+    m = numpyro.sample("m", dist.Normal(0, X.shape[0]))
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + m), obs=y)
+
+
+@refusal(DoThisInstead, "'y'", "number of rows")
+def loss_on_count(X, y=None):
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0 * X.shape[0]), obs=1.0 * y)
+
+
+@refusal(DoThisInstead, "'shape'", "number of rows")
+def shape_on_count(X, y=None):
+    shape = numpyro.sample("shape", dist.Normal(0, 1).expand([X.shape[0]]).to_event(1))
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + shape.sum()), obs=y)
+
+
+@refusal(DoThisInstead, "'bonus'", "numpyro.factor")
+def user_factor(X, y=None):
+    w = weights()
+    numpyro.factor("bonus", (X @ w).sum())
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'k'", "discrete")
+def discrete_latent(X, y=None):
+    k = numpyro.sample("k", dist.Bernoulli(0.5))
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + k), obs=y)
+
+
+@refusal(DoThisInstead, "'y'", "Rows", rows=Rows(X=Ball(1.0, 3)))
+def forgotten_column(X, y=None):
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "no observed site", rows=Rows(X=Ball(1.0, 3)))
+def nothing_observed(X):
+    weights()
+
+
+@refusal(DoThisInstead, "no latent site")
+def nothing_latent(X, y=None):
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X.sum(-1)), obs=y)
+
+
+@refusal(NotYetSupported, "'w'", "scale or mask")
+def tempered_prior(X, y=None):
+    with handlers.scale(scale=0.5):
+        w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'y'", "column")
+def masked_by_other_rows(X, y=None):
+    w = weights()
+    with plate(X), handlers.mask(mask=X[:, 0] > X[:, 0].mean()):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "in Python")
+def python_branch(X, y=None):
+    w = weights()
+    if y.sum() > 2:
+        w = 2 * w
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "prints or calls back")
+def talkative(X, y=None):
+    w = weights()
+    jax.debug.print("{}", X)
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(NotYetSupported, "'w'", "param")
+def optimised(X, y=None):
+    w = numpyro.param("w", jnp.zeros(3))
+    b = numpyro.sample("b", dist.Normal(0, 1))
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + b), obs=y)
+
+
+@refusal(DoThisInstead, "'d'", "Delta")
+def fixed_latent(X, y=None):
+    d = numpyro.sample("d", dist.Delta(1.0))
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + d), obs=y)
+
+
+@refusal(DoThisInstead, "cannot be run", "same shape")
+def broken(X, y=None):
+    w = weights(5)
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'y'", "not finite", rows=Rows(X=Ball(1.0, 3), y=Box(-3, -1)))
+def impossible_rows(X, y=None):
+    w = weights()
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_names_the_site_and_the_reason(name):
+    model, rows, kind, words = REFUSALS[name]
+    error = refused(model, rows)
+    assert type(error.value) is kind
+    for word in words:
+        assert word in str(error.value), str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "word"),
+    [
+        (ROWS, {"n": 0}, "n=0"),
+        (ROWS, {"n": float("nan")}, "n=nan"),
+        (Rows(X=Ball(1.0, 3), z=Binary()), {"n": 5}, "z"),
+        (ROWS, {"n": 5, "model_args": {"extra": 1}}, "extra"),
+        (ROWS, {"n": 5, "model_args": {"y": 1}}, "y"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(rows, options, word):
+    with pytest.raises(DeclarationError, match=word):
+        read(in_a_plate, rows, **options)
+
+
+def test_public_arguments_reach_the_model():
+    def model(X, prior_sd, features, y=None):
+        w = numpyro.sample("w", dist.Normal(0, prior_sd).expand([2]).to_event(1))
+        with plate(X):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ features @ w), obs=y)
+
+    features = np.array([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    row_model = read(model, ROWS, n=5, model_args={"prior_sd": 0.5, "features": features})
+    assert row_model.predictor.radius == pytest.approx(3.0)
+    np.testing.assert_allclose(row_model.prior.hessian, [4.0, 4.0])
+
+
+def test_counts_beyond_the_number_of_trials_are_impossible():
+    def model(X, y=None):
+        w = weights()
+        with plate(X):
+            numpyro.sample("y", dist.Binomial(5, logits=X @ w), obs=y)
+
+    assert read(model, Rows(X=Ball(1.0, 3), y=Counts(5)), n=5).predictor.family.name == "Binomial"
+    assert "not finite" in str(refused(model, Rows(X=Ball(1.0, 3), y=Counts(6))).value)

@@ -1,0 +1,350 @@
+"""Models as statisticians write them: which predictors are found in them, and with which bounds."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro.contrib.control_flow import scan
+from numpyro.infer.reparam import LocScaleReparam, TransformReparam
+
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Rows
+from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.model import read
+
+U, Y = Box(-1, 1), Binary()
+MODELS = {}
+
+
+def model(family, radius, **columns):
+    """Register a model with the family and the design norm that a reading finds (``None``: not any)."""
+
+    def register(function):
+        MODELS[function.__name__] = (function, Rows(**columns), family, radius)
+        return function
+
+    return register
+
+
+def weights(size, sd=1.0, name="w"):
+    return numpyro.sample(name, dist.Normal(0, sd).expand([size]).to_event(1))
+
+
+def number(name, prior=None):
+    return numpyro.sample(name, dist.Normal(0, 1) if prior is None else prior)
+
+
+def observed(law, y, **options):
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", law, obs=y, **options)
+
+
+@model("Bernoulli", np.sqrt(3), x=U, g=Categories(5), y=Y)
+def varying_intercepts(x, g, y):
+    with numpyro.plate("groups", 5):
+        a = numpyro.sample("a", dist.Normal(0, 0.5))
+    observed(dist.Bernoulli(logits=number("mean") + a[g] + number("slope") * x), y)
+
+
+@model("Bernoulli", np.sqrt(2), x=U, g=Categories(5), y=Y)
+def varying_slopes(x, g, y):
+    with numpyro.plate("groups", 5):
+        a, b = numpyro.sample("a", dist.Normal(0, 0.5)), numpyro.sample("b", dist.Normal(0, 0.5))
+    observed(dist.Bernoulli(logits=a[g] + b[g] * x), y)
+
+
+@model("Bernoulli", np.sqrt(1 + 0.25), g=Categories(5), y=Y)
+def non_centred_with_known_spread(g, y):
+    mean = number("mean")
+    with numpyro.plate("groups", 5), handlers.reparam(config={"a": LocScaleReparam(0)}):
+        a = numpyro.sample("a", dist.Normal(mean, 0.5))
+    observed(dist.Bernoulli(logits=a[g]), y)
+
+
+@model("Bernoulli", 0.5, g=Categories(5), y=Y)
+def affine_reparametrisation(g, y):
+    shifted = dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.AffineTransform(0.3, 0.5))
+    with numpyro.plate("groups", 5), handlers.reparam(config={"a": TransformReparam()}):
+        a = numpyro.sample("a", shifted)
+    observed(dist.Bernoulli(logits=a[g]), y)
+
+
+@model("Bernoulli", 1.0, g=Categories(5), y=Y)
+def dummy_coding(g, y):
+    observed(dist.Bernoulli(logits=jnp.concatenate([jnp.zeros(1), weights(4)])[g]), y)
+
+
+@model("Bernoulli", 1.0, g=Categories(5), y=Y)
+def one_hot_coding(g, y):
+    observed(dist.Bernoulli(logits=jax.nn.one_hot(g, 5) @ weights(5)), y)
+
+
+@model("Bernoulli", np.sqrt(2), person=Categories(20), item=Categories(10), y=Y)
+def rasch(person, item, y):
+    ability, difficulty = weights(20, name="ability"), weights(10, name="difficulty")
+    observed(dist.Bernoulli(logits=ability[person] - difficulty[item]), y)
+
+
+@model("Bernoulli", 2.0, home=Categories(8), away=Categories(8), y=Y)
+def bradley_terry(home, away, y):
+    strength = weights(8)
+    observed(dist.Bernoulli(logits=strength[home] - strength[away]), y)
+
+
+@model("Bernoulli", 2.0, x=U, y=Y)
+def polynomial_by_terms(x, y):
+    w = weights(4)
+    observed(dist.Bernoulli(logits=w[0] + w[1] * x + w[2] * x**2 + w[3] * x**3), y)
+
+
+@model("Bernoulli", 2.0, x=U, y=Y)
+def polynomial_as_matrix(x, y):
+    observed(dist.Bernoulli(logits=jnp.stack([x**k for k in range(4)], -1) @ weights(4)), y)
+
+
+@model("Bernoulli", 2.0, x=U, y=Y)
+def polynomial_of_vander(x, y):
+    observed(dist.Bernoulli(logits=jnp.vander(x, 4) @ weights(4)), y)
+
+
+@model("Bernoulli", 2.0, a=U, b=U, y=Y)
+def interaction(a, b, y):
+    design = jnp.column_stack([jnp.ones_like(a), a, b, a * b])
+    observed(dist.Bernoulli(logits=design @ weights(4)), y)
+
+
+@model("Bernoulli", np.hypot(1, 40 / 15), age=Box(18, 90), y=Y)
+def standardised_with_public_numbers(age, y):
+    observed(dist.Bernoulli(logits=number("a") + number("b") * (age - 50.0) / 15.0), y)
+
+
+@model("Normal", np.sqrt(4 + 0.75**6 + 0.5**6 + 0.25**6), x=Box(0, 1), y=U)
+def truncated_powers(x, y):
+    knots = jnp.array([0.25, 0.5, 0.75])
+    basis = jnp.concatenate([x[:, None] ** jnp.arange(4), jnp.maximum(x[:, None] - knots, 0) ** 3], -1)
+    observed(dist.Normal(basis @ weights(7), 0.5), y)
+
+
+@model("Normal", np.sqrt(8), x=Box(0, 1), y=U)
+def radial_basis(x, y):
+    basis = jnp.exp(-0.5 * ((x[:, None] - jnp.linspace(0, 1, 8)) / 0.2) ** 2)
+    observed(dist.Normal(basis @ weights(8), 0.5), y)
+
+
+@model("Laplace", np.sqrt(6), x=Box(0, 1), y=U)
+def seasons(x, y):
+    angle = x[:, None] * jnp.arange(1, 4) * 2 * jnp.pi
+    basis = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], -1)
+    observed(dist.Laplace(basis @ weights(6), 0.5), y)
+
+
+@model("Normal", 0.3 * np.sqrt(10), t=Categories(10), y=U)
+def random_walk(t, y):
+    observed(dist.Normal(jnp.cumsum(0.3 * weights(10))[t], 0.5), y)
+
+
+@model("Normal", 1.0, t=Categories(10), y=U)
+def gaussian_process(t, y):
+    at = jnp.linspace(0, 1, 10)
+    covariance = jnp.exp(-0.5 * ((at[:, None] - at) / 0.3) ** 2) + 1e-6 * jnp.eye(10)
+    observed(dist.Normal((jnp.linalg.cholesky(covariance) @ weights(10))[t], 0.5), y)
+
+
+@model("Poisson", np.sqrt(2), x=U, exposure=Box(0.5, 10), y=Counts(20))
+def log_offset(x, exposure, y):
+    observed(dist.Poisson(jnp.exp(number("a") + number("b") * x + jnp.log(exposure))), y)
+
+
+@model("Bernoulli", 1.0, X=Ball(1.0, 3), y=Y)
+def vectorised_over_rows(X, y):
+    w = weights(3)
+    observed(dist.Bernoulli(logits=jax.vmap(lambda row: row @ w)(X)), y)
+
+
+@model("Bernoulli", 1.0, X=Ball(1.0, 3), y=Y)
+def mapped_over_rows(X, y):
+    w = weights(3)
+    observed(dist.Bernoulli(logits=jax.lax.map(lambda row: row @ w, X)), y)
+
+
+@model("Bernoulli", 1.0, X=Ball(1.0, 3), y=Y)
+def part_of_a_vector(X, y):
+    observed(dist.Bernoulli(logits=X @ jax.lax.dynamic_slice(weights(5), (1,), (3,))), y)
+
+
+@model("Bernoulli", np.sqrt(2), x=U, treated=Y, y=Y)
+def treatment_effect(x, treated, y):
+    effect = number("effect")
+    observed(dist.Bernoulli(logits=number("slope") * x + jnp.where(treated == 1, effect, 0.0)), y)
+
+
+@model("Bernoulli", 1.0, x=U, seen=Y, y=Y)
+def missing_outcomes(x, seen, y):
+    observed(dist.Bernoulli(logits=number("b") * x).mask(seen == 1), y)
+
+
+@model("Bernoulli", 1.0, x=U, weight=Box(0, 2), y=Y)
+def survey_weights(x, weight, y):
+    b = number("b")
+    with handlers.scale(scale=weight):
+        observed(dist.Bernoulli(logits=b * x), y)
+
+
+@model("Bernoulli", 1.0, x=U, y=Y)
+def batches(x, y):
+    b = number("b")
+    with numpyro.plate("rows", x.shape[0], subsample_size=1) as index:
+        numpyro.sample("y", dist.Bernoulli(logits=b * x[index]), obs=y[index])
+
+
+@model("Normal", 1.0, x=U, y=U)
+def observed_residual(x, y):
+    b = number("b")
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("r", dist.Normal(0.0, 0.5), obs=y - b * x)
+
+
+@model("Binomial", 1.0, x=U, trials=Counts(10), y=Counts(10))
+def trials_by_row(x, trials, y):
+    observed(dist.Binomial(trials, logits=number("b") * x), jnp.minimum(y, trials))
+
+
+@model("Bernoulli + Poisson", 1.0, x=U, y=Counts(20))
+def hurdle(x, y):
+    b, c = number("b"), number("c")
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("any", dist.Bernoulli(logits=c * x), obs=(y > 0).astype(int))
+        with handlers.mask(mask=y > 0):
+            numpyro.sample("y", dist.Poisson(jnp.exp(b * x)), obs=y)
+
+
+@model("Poisson", 1.0, x=U, time=Box(0.01, 5), died=Y)
+def censored_survival(x, time, died):
+    observed(dist.Poisson(time * jnp.exp(number("b") * x)), died)
+
+
+@model("Multinomial", 1.0, X=Ball(1.0, 2), y=Box([0, 0, 0], [5, 5, 5]))
+def compositions(X, y):
+    counts = jnp.floor(y)
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2, 3]).to_event(2))
+    total = counts.sum(-1).astype(int)
+    observed(dist.MultinomialLogits(X @ w, total_count=total), counts)
+
+
+@model(None, None, x=U, y=Y)
+def horseshoe(x, y):
+    observed(dist.Bernoulli(logits=number("scale", dist.HalfCauchy(1.0)) * number("b") * x), y)
+
+
+@model(None, None, person=Categories(5), item=Categories(4), y=Y)
+def discriminating_items(person, item, y):
+    ability, slopes = weights(5), numpyro.sample("a", dist.LogNormal(0, 0.5).expand([4]).to_event(1))
+    observed(dist.Bernoulli(logits=slopes[item] * ability[person]), y)
+
+
+@model(None, None, x=U, y=U)
+def unknown_errors(x, y):
+    observed(dist.Normal(number("b") * x, number("s", dist.HalfNormal(1.0))), y)
+
+
+@model(None, None, X=Ball(1.0, 2), y=Categories(4))
+def unknown_cut_points(X, y):
+    ordered = dist.TransformedDistribution(
+        dist.Normal(0, 1).expand([3]).to_event(1), dist.transforms.OrderedTransform()
+    )
+    observed(dist.OrderedLogistic(X @ weights(2), numpyro.sample("c", ordered)), y)
+
+
+@functools.cache
+def reading(name):
+    function, rows, _, _ = MODELS[name]
+    return read(function, rows, n=50)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predictors_are_found_with_their_norms(name):
+    _, _, family, radius = MODELS[name]
+    found = reading(name).predictors
+    if family is None:
+        assert found is None
+        return
+    assert found.family.name == family
+    assert found.radius == pytest.approx(radius, rel=1e-6)
+
+
+MEASURED = [
+    "varying_intercepts",
+    "random_walk",
+    "gaussian_process",
+    "trials_by_row",
+    "compositions",
+    "part_of_a_vector",
+    "observed_residual",
+]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_no_design_is_longer_than_the_radius(name):
+    row_model = reading(name)
+    with jax.enable_x64(True):
+        rows = row_model.rows.synthetic(jax.random.key(0), 200)
+        designs = np.asarray(jax.jit(jax.vmap(row_model.predictors.design))(rows))
+    longest = np.linalg.norm(designs, 2, axis=(1, 2)).max()
+    assert 0.5 * row_model.predictors.radius <= longest <= row_model.predictors.radius * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("horseshoe", ("'y'", "logits", "product")),
+        ("unknown_errors", ("loc and scale", "fix the scale")),
+        ("unknown_cut_points", ("cutpoints", "fix the cut points")),
+    ],
+)
+def test_what_is_missing_is_said_with_the_site_and_a_remedy(name, words):
+    constants = reading(name).constants
+    assert constants.gradient_bound == np.inf and not constants.convex
+    for word in (*words, "clip"):
+        assert word in constants.why
+
+
+def test_bounded_parameters_bound_the_gradient_without_a_predictor():
+    def bounded(x, y):
+        b, s = number("b", dist.Uniform(-1, 1)), number("s", dist.Uniform(0.5, 2))
+        observed(dist.Normal(b * x, s), y)
+
+    row_model = read(bounded, Rows(x=U, y=U), n=50)
+    with jax.enable_x64(True):
+        rows = row_model.rows.synthetic(jax.random.key(0), 64)
+        thetas = 3 * jax.random.normal(jax.random.key(1), (200, 2))
+        over_rows = jax.vmap(jax.grad(row_model.row_loss), (None, 0))
+        slopes = np.asarray(jax.jit(jax.vmap(over_rows, (0, None)))(thetas, rows))
+    steepest = np.linalg.norm(slopes, axis=-1).max()
+    assert row_model.predictors is None
+    assert steepest <= row_model.constants.gradient_bound < 100 * steepest
+
+
+def test_missing_values_as_latents_are_refused_by_name():
+    def imputed(x, seen, y):
+        observed(dist.Bernoulli(logits=number("b") * x), y, obs_mask=seen == 1)
+
+    with pytest.raises(DoThisInstead, match="obs_mask"):
+        read(imputed, Rows(x=U, seen=Y, y=Y), n=50)
+
+
+def test_a_chain_of_observations_is_refused_by_name():
+    def autoregression(y):
+        phi = number("phi")
+
+        def step(last, now):
+            numpyro.sample("y", dist.Normal(phi * last, 1.0), obs=now)
+            return now, None
+
+        scan(step, 0.0, y)
+
+    with pytest.raises(NotYetSupported, match="control_flow"):
+        read(autoregression, Rows(y=U), n=50)

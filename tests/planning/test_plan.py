@@ -1,0 +1,185 @@
+"""Plans are made without data, spend exactly their budget, and predict the error they make."""
+
+import inspect
+import json
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.planning.outcomes import possible_outcomes
+from tests.examples_of_models import flat_prior, logistic
+
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
+TARGET = pmc.Target(epsilon=3.0, delta=1e-6)
+N = 20_000
+
+
+@pytest.fixture(scope="module")
+def planned():
+    return pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run")
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Made-up people whose posterior is far from the start: logits of root mean square 3."""
+    rng = np.random.default_rng(11)
+    X = np.column_stack([np.ones(N), rng.integers(0, 2, N), rng.uniform(size=N)]) / np.sqrt(3)
+    w = np.array([-4.0, 3.0, 2.0])
+    y = rng.uniform(size=N) < 1 / (1 + np.exp(-X @ w))
+    return {"X": X, "y": y.astype(int)}
+
+
+def test_a_plan_takes_no_data():
+    assert set(inspect.signature(pmc.plan).parameters) == {
+        "model",
+        "rows",
+        "target",
+        "n",
+        "guarantee",
+        "model_args",
+        "max_error",
+    }
+
+
+def test_a_plans_statement_is_its_budget(planned):
+    budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
+    assert planned.statement.gdp == planned.budget == budget
+    assert planned.statement.delta(TARGET.epsilon) <= TARGET.delta
+    assert planned.statement.verify()
+
+
+def test_the_frontier_falls_with_epsilon_and_with_rows(planned):
+    found = planned.frontier(epsilons=(0.3, 3.0, 30.0), ns=(N // 20, N * 20))
+    over_epsilon = [point.prediction.rms for point in found.along("epsilon")]
+    over_rows = [point.prediction.rms for point in found.points if point.epsilon == 3.0]
+    assert len(found.points) == 5
+    assert over_epsilon == sorted(over_epsilon, reverse=True)
+    assert over_rows == sorted(over_rows, reverse=True)
+    assert json.dumps(found.to_dict()) and found.report().to_html()
+
+
+def test_too_little_of_either_says_how_much_would_do(planned):
+    wanted = planned.prediction.rms / 2
+    with pytest.raises(pmc.NotPrivate, match=r"about [\d,]+ rows at ε = 3, or about ε = ") as refusal:
+        pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", max_error=wanted)
+    rows = int(re.search(r"about ([\d,]+) rows", str(refusal.value)).group(1).replace(",", ""))
+    assert planned.predict(3.0, rows).rms <= wanted
+
+
+def test_the_posteriors_guarantee_weights_the_likelihood_until_a_certificate_meets_the_target():
+    plan = pmc.plan(logistic, ROWS, TARGET, n=N)
+    assert plan.guarantee == "posterior" and 0 < plan.temper < 1
+    assert plan.certificate.delta(TARGET.epsilon) <= TARGET.delta
+    assert plan.certificate.verify() and plan.statement.delta(TARGET.epsilon) <= TARGET.delta
+    assert pmc.preflight(logistic, ROWS, TARGET, n=N, temper=plan.temper).verdict == "private"
+    run = plan.policy.next(())
+    assert run is not None and plan.report().to_html()
+
+
+def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
+    """Error of the private means against the exact mode, in posterior sds, within three predictions."""
+    mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
+    mcmc.run(**people)
+    assert mcmc.statement.gdp == planned.statement.gdp
+    assert mcmc.statement.verify()
+    assert [part.gdp for part in mcmc.statement.parts] == [
+        bought.stage.statement.gdp for bought in mcmc.history
+    ]
+    X, y = people["X"], people["y"]
+    w = np.zeros(3)
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-X @ w))
+        hessian = (X.T * (p * (1 - p))) @ X + np.eye(3) / 4
+        w = w - np.linalg.solve(hessian, X.T @ (p - y) + w / 4)
+    sd = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    error = (mcmc.get_samples()["w"].mean(0) - w) / sd
+    predicted = max(mcmc.conclusion.prediction.rms, planned.prediction.rms)
+    assert np.sqrt(np.mean(error**2)) < 3 * predicted + 0.3
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", pytest.param("zero_out", marks=pytest.mark.long)])
+def test_each_stage_is_charged_under_the_targets_adjacency(people, adjacency):
+    target = pmc.Target(3.0, 1e-6, adjacency=adjacency)
+    plan = pmc.plan(logistic, ROWS, target, n=N + 500, guarantee="run")
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    mcmc.run(**people)
+    assert {part.adjacency for part in mcmc.statement.parts} == {adjacency}
+    assert mcmc.statement.delta(3.0) <= 1e-6
+
+
+def test_a_plan_checks_the_number_of_rows(planned, people):
+    mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
+    with pytest.raises(pmc.DataSchemaError, match="rows"):
+        mcmc.run(**{name: column[:-1] for name, column in people.items()})
+
+
+def test_the_released_moments_come_with_the_run(planned, people):
+    mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
+    mcmc.run(**people)
+    moments = mcmc.history[0].value
+    matrix = moments.matrix
+    exact = people["X"].T @ people["X"]
+    np.testing.assert_allclose(matrix, exact, atol=8 * moments.noise_sd)
+    assert not np.array_equal(matrix, exact)
+    assert json.dumps(mcmc.statement.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "target", "error", "words"),
+    [
+        (logistic, pmc.Rows(X=pmc.Real(3), y=pmc.Binary()), TARGET, pmc.NotPrivate, "Ball"),
+        (flat_prior, ROWS, TARGET, pmc.NotYetSupported, "prior"),
+        (logistic, ROWS, pmc.Target(3.0, 0.0), pmc.DeclarationError, "delta"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_with_a_way_out(model, rows, target, error, words):
+    with pytest.raises(error, match=words):
+        pmc.plan(model, rows, target, n=N, guarantee="run")
+
+
+def test_outcomes_are_the_declared_values():
+    assert possible_outcomes(ROWS)["y"].tolist() == [0, 1]
+    counts = possible_outcomes(pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Counts(10_000)))["y"]
+    assert counts[0] == 0 and counts[-1] == 10_000 and len(counts) == 257
+    assert possible_outcomes(ROWS).keys() == {"y"}
+    with pytest.raises(pmc.NotYetSupported, match="one scalar column"):
+        possible_outcomes(pmc.Rows(y=pmc.Binary(), z=pmc.Binary()))
+
+
+def line(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 5).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def counts(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 5).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(X @ w)), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "outcome", "largest_error"),
+    [(line, pmc.Box(-8.0, 8.0), 1.5), (counts, pmc.Counts(50), 8.0)],
+)
+def test_unbounded_scores_are_planned_for_with_a_clip(model, outcome, largest_error):
+    """Linear and Poisson regression at ε = 1, without any tuning: errors in posterior sds."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(N), rng.uniform(-1, 1, (N, 2))]) / np.sqrt(3)
+    w = np.array([1.5, 2.0, -1.0])
+    y = X @ w + rng.normal(size=N) if model is line else rng.poisson(np.exp(X @ w))
+    policy = pmc.plan(
+        model, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=outcome), pmc.Target(1.0, 1e-6), n=N, guarantee="run"
+    )
+    mcmc = pmc.PrivateMCMC.from_plan(policy, progress_bar=False)
+    mcmc.run(X=X, y=y)
+    weight = np.ones(N) if model is line else np.exp(X @ w)
+    sd = np.sqrt(np.diag(np.linalg.inv((X.T * weight) @ X)))
+    error = (mcmc.get_samples()["w"].mean(0) - w) / sd
+    assert np.sqrt(np.mean(error**2)) < largest_error

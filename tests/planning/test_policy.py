@@ -1,0 +1,159 @@
+"""The policy of one affine predictor: within its budget whatever is released, and sound in its parts."""
+
+import functools
+import math
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.model import read
+from private_mcmc.planning import Bought, CountsStage, MomentsStage
+from private_mcmc.planning.affine import affine_policy
+from private_mcmc.planning.conclusion import calibrated_draws, drift_corrected_mean
+from private_mcmc.planning.metric import first_estimate, next_estimate, query, root_of
+from private_mcmc.planning.row_influence import CELLS, Reach, cell_of
+from private_mcmc.planning.simulate_affine import make_up, rehearse
+from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
+from tests.examples_of_models import logistic
+
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
+
+
+@functools.cache
+def policy():
+    return affine_policy(read(logistic, ROWS, n=5000), 5000, "replace_one", 0.2)
+
+
+def made_up(stage, random, scale):
+    """A release that the mechanism could have made, likely or not."""
+    if isinstance(stage, MomentsStage):
+        half = random.normal(size=(3, 3)) * scale
+        return SecondMoments(half + half.T, stage.mechanism.noise.sd, stage.statement)
+    if isinstance(stage, CountsStage):
+        return Counts(random.normal(size=CELLS) * scale, stage.mechanism.noise.sd, stage.statement)
+    return np.cumsum(random.normal(size=(stage.schedule.num_steps, 3)), axis=0) * scale
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.sampled_from([0.0, 1e-8, 1e-3, 1.0, 1e3, 1e8]),
+    adjacency=st.sampled_from(["replace_one", "add_remove", "zero_out"]),
+    budget=st.floats(0.01, 3.0),
+)
+def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
+    chosen = replace(policy(), budget=budget, adjacency=adjacency)
+    random, history = np.random.default_rng(seed), ()
+    while (stage := chosen.next(history)) is not None:
+        history = (*history, Bought(stage, made_up(stage, random, scale)))
+        assert len(history) < 30
+    parts = tuple(bought.stage.statement for bought in history)
+    assert accounting.adaptive(budget, adjacency, parts).gdp == budget
+    assert math.fsum(part.gdp**2 for part in parts) >= 0.98 * budget**2
+    assert all(part.verify() for part in parts[-1:])
+    assert np.all(np.isfinite(chosen.conclude(history).draws))
+
+
+def test_the_drift_corrected_mean_is_exact_on_a_quadratic_without_noise():
+    random = np.random.default_rng(0)
+    half = random.normal(size=(4, 4))
+    curvature, mode, u = half @ half.T + np.eye(4), random.normal(size=4), np.full(4, 50.0)
+    states = [u]
+    for _ in range(7):
+        u = u - 0.02 * curvature @ (u - mode)
+        states.append(u)
+    found = drift_corrected_mean(np.array(states), 0.02, curvature)
+    np.testing.assert_allclose(found, mode, atol=1e-9)
+    assert np.abs(np.mean(states, axis=0) - mode).max() > 10
+
+
+@pytest.mark.parametrize(("steps", "relaxations"), [(50, 3.0), (4000, 300.0)])
+def test_calibrated_draws_have_exactly_the_mean_and_covariance_asked_for(steps, relaxations):
+    random = np.random.default_rng(1)
+    states = np.cumsum(random.normal(size=(steps, 3)), axis=0)
+    half = random.normal(size=(3, 3))
+    mean, covariance = np.array([1.0, -2.0, 3.0]), half @ half.T
+    draws = calibrated_draws(states, mean, covariance, relaxations)
+    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=1e-9)
+    np.testing.assert_allclose(np.cov(draws.T, bias=True), covariance, rtol=1e-8, atol=1e-9)
+    assert len(draws) == (2000 if relaxations < 20 else steps)
+
+
+def test_a_second_round_sees_directions_that_the_first_one_loses():
+    """Small eigenvalues a hundred times below the first round's noise: errors of the log determinant."""
+    n, gdp, prior = 50_000, 0.05, np.eye(4)
+    X = np.random.default_rng(2).normal(size=(n, 4)) * np.array([0.4, 0.02, 0.01, 0.005])
+    exact = np.linalg.slogdet(X.T @ X + prior)[1]
+    first = first_estimate(
+        plan_second_moments(gdp, radius=1.0, dim=4, num_rows=n, adjacency="replace_one").release(X), prior
+    )
+    root = root_of(first.matrix + prior)
+    second = next_estimate(
+        query(gdp, dim=4, num_rows=n, adjacency="replace_one").release(X @ root), root, 0.5
+    )
+    one, two = (abs(np.linalg.slogdet(e.matrix + prior)[1] - exact) for e in (first, second))
+    assert two < 0.6 * one
+
+
+@pytest.mark.parametrize("eta", [-4.0, -0.5, 0.0, 2.0])
+def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
+    loss = policy().influence.weighted.predictor.loss
+    for reach in (0.05, 0.3, 0.8, 3.0):
+        with jax.enable_x64(True):
+            row = {"X": jnp.zeros(3), "_reach": jnp.asarray(reach)}
+            slopes = [float(jax.grad(loss)(jnp.asarray(eta), {**row, "y": jnp.asarray(y)})) for y in (0, 1)]
+        success = 1 / (1 + math.exp(-eta))
+        assert max(map(abs, slopes)) <= reach * (1 + 1e-12)
+        assert (1 - success) * slopes[0] + success * slopes[1] == pytest.approx(0, abs=1e-12)
+        if reach >= 1:
+            assert slopes == pytest.approx([success, success - 1])
+
+
+def test_reach_prefers_wide_clips_where_time_is_cheap():
+    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
+    cells = np.repeat(np.arange(CELLS), 100)
+    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    cheap, dear = (reach.best_clip(lambda clip, time=time: time / clip**2) for time in (1e6, 10.0))
+    assert cheap > dear
+    assert reach.kept(dear) < reach.kept(cheap) <= 1
+    assert reach.bias(dear) > reach.bias(cheap)
+
+
+def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
+    """Least squares with weights ``ω`` has variance ``Σω²x²/(Σωx²)²``, and without them ``1/Σx²``."""
+    cells = np.repeat([6, 13], [900, 200])
+    # Rows in the middle of their cells.
+    x = 0.25 * 64 ** ((cells - 0.5) / 18)
+    mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
+    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    assert int(cell_of(jnp.asarray(x))[-1]) == 13
+    for clip in (0.3, 1.0, 2.0, 9.0):
+        weights = np.minimum(1, clip / x)
+        kept = np.sum(weights * x**2) / np.sum(x**2)
+        excess = np.sum(weights**2 * x**2) * np.sum(x**2) / np.sum(weights * x**2) ** 2 - 1
+        assert reach.kept(clip) == pytest.approx(kept, rel=0.01)
+        misfit = 1 + len(x) / 100_000
+        assert reach.bias(clip) == pytest.approx(math.sqrt(excess * misfit), rel=0.01, abs=1e-6)
+
+
+def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
+    cells = np.full(500, 10)
+    mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
+    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    assert reach.kept(0.5) < 0.5
+    assert reach.bias(0.5) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_more_budget_than_steps_can_use_leaves_the_run_stable():
+    rich = replace(policy(), num_rows=200_000, budget=20.0)
+    data = make_up(rich, 0)
+    error = (rehearse(rich, data.columns, data.weights, 0).draws.mean(axis=0) - data.mode) / data.sd
+    # The longest run's own noise is 0.026 sds; unstable ones were off by tens.
+    assert np.sqrt(np.mean(error**2)) < 0.3

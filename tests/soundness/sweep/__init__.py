@@ -1,0 +1,1 @@
+"""The soundness sweep: every claim of the library attacked."""

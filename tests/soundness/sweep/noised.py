@@ -1,0 +1,217 @@
+"""Mechanisms without a chain, for the soundness sweep: noise, compositions of it, filters.
+
+Each works on a few rows in a unit domain; the row in which two data sets differ sits at its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc import accounting
+from private_mcmc.accounting import Statement, stepwise
+from private_mcmc.auditing.confidence import FloatArray
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair
+from private_mcmc.auditing.pairs import pair_of_rows
+from private_mcmc.preflight.refute.extremes import PublicRow
+from private_mcmc.release import (
+    GaussianNoise,
+    LaplaceNoise,
+    gaussian_noise,
+    laplace_noise,
+    plan_second_moments,
+)
+from private_mcmc.release.ledger.filter import FilterKind, filter_for
+from private_mcmc.target import Adjacency, Target
+
+ROWS = 3
+_EPSILON, _GDP = 1.2, 1.5
+
+# Outputs of independent runs on one data set, shape (runs, d).
+Runs = Callable[[DataSet, int], FloatArray]
+Ends = tuple[PublicRow, PublicRow]
+
+NUMBERS: Ends = {"y": np.asarray(1.0)}, {"y": np.asarray(-1.0)}
+_AXES: Ends = {"X": np.array([1.0, 0.0])}, {"X": np.array([0.0, 1.0])}
+_ZERO: PublicRow = {"y": np.asarray(0.0)}
+_CORNERS: Ends = {"y": np.ones(3)}, {"y": -np.ones(3)}
+
+
+def of_rows(
+    name: str, statement: Statement, runs: Runs, ends: Ends, others: PublicRow, count: int = ROWS - 1
+) -> Mechanism:
+    """A mechanism that draws its own randomness, which no seed repeats."""
+    pair = edge_pair(ends, others, count, statement.adjacency)
+    return Mechanism(name, statement, lambda data, number, seed: runs(data, number), pairs=lambda: (pair,))
+
+
+def edge_pair(ends: Ends, others: PublicRow, count: int, adjacency: Adjacency) -> Pair:
+    """``count`` rows ``others``, then one end of the domain against the other, or against no row."""
+    first, second = ends
+    return pair_of_rows(others, count, first, second if adjacency == "replace_one" else None)
+
+
+def one_by_one(once: Callable[[DataSet], npt.ArrayLike]) -> Runs:
+    """Runs of a mechanism that is asked for one output at a time."""
+    return lambda data, number: np.stack(
+        [np.ravel(np.asarray(once(data), dtype=np.float64)) for _ in range(number)]
+    )
+
+
+def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
+    """``noise`` on every row of ``values``, shape ``(runs, d)``, in one call.
+
+    Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
+    """
+    rows = np.asarray(values, dtype=np.float64)
+    return replace(noise, size=rows.size).release(rows.ravel()).reshape(rows.shape)
+
+
+def laplace_sum(adjacency: Adjacency) -> Mechanism:
+    """The sum of numbers in ``[−1, 1]`` with Laplace noise."""
+    noise = laplace_noise(_EPSILON, change(adjacency))
+    return _of_sums("Laplace noise on a sum", noise, adjacency, NUMBERS)
+
+
+def laplace_vector(adjacency: Adjacency) -> Mechanism:
+    """Three sums with Laplace noise scaled to their joint L1 sensitivity."""
+    noise = laplace_noise(_EPSILON, 3 * change(adjacency), size=3)
+    return _of_sums("Laplace noise on a vector", noise, adjacency, _CORNERS)
+
+
+def gaussian_sum(adjacency: Adjacency) -> Mechanism:
+    """The sum of numbers in ``[−1, 1]`` with Gaussian noise."""
+    noise = gaussian_noise(_GDP, change(adjacency))
+    return _of_sums("Gaussian noise on a sum", noise, adjacency, NUMBERS)
+
+
+def gaussian_vector(adjacency: Adjacency) -> Mechanism:
+    """Three sums with Gaussian noise scaled to their joint L2 sensitivity."""
+    noise = gaussian_noise(_GDP, 3**0.5 * change(adjacency), size=3)
+    return _of_sums("Gaussian noise on a vector", noise, adjacency, _CORNERS)
+
+
+def noisy_mean(adjacency: Adjacency) -> Mechanism:
+    """The sum over the public number of rows (or their public bound), with Gaussian noise."""
+    noise = gaussian_noise(_GDP, change(adjacency) / ROWS)
+    return _of_sums("noisy mean", noise, adjacency, NUMBERS, scale=1 / ROWS)
+
+
+def second_moments(adjacency: Adjacency) -> Mechanism:
+    """Second moments of rows in the unit disc; orthogonal rows move them most."""
+    plan = plan_second_moments(_GDP, radius=1.0, dim=2, num_rows=ROWS, adjacency=adjacency)
+
+    def once(data: DataSet) -> npt.ArrayLike:
+        return plan.release(data["X"]).matrix[np.triu_indices(2)]
+
+    return of_rows("second moments", plan.statement, one_by_one(once), _AXES, {"X": np.zeros(2)})
+
+
+def composed_pair(adjacency: Adjacency) -> Mechanism:
+    """A Laplace and a Gaussian release of the same rows, both fixed in advance."""
+    laplace, gaussian = laplace_noise(0.7, change(adjacency)), gaussian_noise(1.0, change(adjacency))
+    total = accounting.compose(
+        _statement(laplace, adjacency).of("first"), _statement(gaussian, adjacency).of("second")
+    )
+
+    def runs(data: DataSet, number: int) -> FloatArray:
+        values = np.full((number, 1), data["y"].sum())
+        return np.concatenate([noised(laplace, values), noised(gaussian, values)], axis=1)
+
+    return of_rows("composed pair", total, runs, NUMBERS, _ZERO)
+
+
+def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
+    """Releases under a ledger's filter: each is chosen from the last output, until none fits any more."""
+
+    def build(adjacency: Adjacency) -> Mechanism:
+        budget = filter_for(Target(2.0, 1e-2, adjacency), kind)
+        # Seen before the first run: what is chosen from, and what each choice costs.
+        offered = [gaussian_noise(gdp, change(adjacency)) for gdp in (0.4, 0.6)]
+        costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
+        most = int(budget.limit / min(costs)) + 1
+        # Whether one more of either is within the limit after so many of both, in exact fractions.
+        fits = np.array(
+            [
+                [
+                    [i * costs[0] + j * costs[1] + cost <= budget.limit for cost in costs]
+                    for j in range(most + 1)
+                ]
+                for i in range(most + 1)
+            ]
+        )
+        claimed = stepwise(
+            {"everything within the filter": (budget.epsilon, budget.delta)},
+            adjacency=adjacency,
+            theorem=f"a {kind!r} filter",
+            assumptions=("a release is refused that would bring the costs above the filter's limit",),
+        )
+
+        def runs(data: DataSet, number: int) -> FloatArray:
+            done, choice = np.zeros((2, number), dtype=int), np.zeros(number, dtype=int)
+            outputs = np.zeros((number, 2))
+            for _ in range(most):
+                allowed = fits[done[0], done[1], choice]
+                for index, noise in enumerate(offered):
+                    now = np.flatnonzero(allowed & (choice == index))
+                    if now.size == 0:
+                        continue
+                    seen = noised(noise, np.full((now.size, 1), data["y"].sum()))[:, 0]
+                    # The best summary of what was seen; how much was seen is an output as well.
+                    outputs[now] += np.stack([seen, np.ones(now.size)], axis=1) / noise.sd**2
+                    done[index, now] += 1
+                    choice[now] = seen > 0
+            return outputs
+
+        return of_rows(f"releases under a {kind!r} filter", claimed, runs, NUMBERS, _ZERO)
+
+    return build
+
+
+def _of_sums(
+    name: str, noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency, ends: Ends, scale: float = 1.0
+) -> Mechanism:
+    def runs(data: DataSet, number: int) -> FloatArray:
+        return noised(noise, np.tile(data["y"].sum(axis=0) * scale, (number, 1)))
+
+    return of_rows(name, _statement(noise, adjacency), runs, ends, {"y": np.zeros_like(ends[0]["y"])})
+
+
+def change(adjacency: Adjacency) -> float:
+    """What one number in ``[−1, 1]`` changes of a sum."""
+    return 2.0 if adjacency == "replace_one" else 1.0
+
+
+def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Statement:
+    if isinstance(noise, GaussianNoise):
+        return accounting.gaussian(
+            adjacency=adjacency,
+            sensitivity=noise.charged_sensitivity,
+            scale=noise.gaussian_scale,
+            dim=noise.size,
+        )
+    return accounting.laplace(
+        noise.epsilon,
+        adjacency=adjacency,
+        sensitivity=noise.sensitivity,
+        scale=noise.scale,
+        grid=noise.grid,
+        dim=noise.size,
+    )
+
+
+NOISED: dict[str, Callable[[Adjacency], Mechanism]] = {
+    "Laplace sum": laplace_sum,
+    "Laplace vector": laplace_vector,
+    "Gaussian sum": gaussian_sum,
+    "Gaussian vector": gaussian_vector,
+    "noisy mean": noisy_mean,
+    "second moments": second_moments,
+    "composed pair": composed_pair,
+    "ledger, GDP filter": filtered("gdp"),
+    "ledger, Rényi filter": filtered("rdp"),
+    "ledger, basic filter": filtered("basic"),
+}

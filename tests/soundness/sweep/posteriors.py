@@ -1,0 +1,114 @@
+"""Exact posterior draws for the soundness sweep: preflight's certificates under attack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from private_mcmc.auditing.confidence import FloatArray
+from private_mcmc.auditing.mechanism import DataSet, Mechanism
+from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
+from private_mcmc.errors import DeclarationError
+from private_mcmc.preflight.refute.extremes import PublicRow
+from private_mcmc.preflight.verdict import preflight
+from private_mcmc.target import Adjacency, Target
+from tests.soundness.sweep.noised import Ends, edge_pair
+from tests.soundness.sweep.zoo import mean
+
+_TARGET_EPSILON, _TARGET_DELTA = 1.5, 1e-3
+_NUM_ROWS = 2
+_TEMPER = 0.8
+
+# Rows, temper, generator and number of runs to exact draws of the tempered posterior, shape (runs, d).
+Sampler = Callable[[FloatArray, float, np.random.Generator, int], FloatArray]
+
+
+@dataclass(frozen=True)
+class ConjugateModel:
+    """A model whose tempered posterior can be drawn from exactly, and the ends of its row domain."""
+
+    model: Callable[..., Any]
+    rows: Rows
+    draws: Sampler
+    ends: Ends
+    others: PublicRow
+
+
+def coin(y: Any = None) -> None:
+    """A Bernoulli probability under a Beta prior."""
+    p = numpyro.sample("p", dist.Beta(3.0, 3.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(p), obs=y)
+
+
+def categories(y: Any = None) -> None:
+    """Class probabilities under a Dirichlet prior."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 3.0)))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Categorical(p), obs=y)
+
+
+def counts(y: Any = None) -> None:
+    """A Poisson rate of bounded counts under a Gamma prior."""
+    rate = numpyro.sample("rate", dist.Gamma(3.0, 1.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Poisson(rate), obs=y)
+
+
+def _normal_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    precision = 1 + temper * len(y)
+    return rng.normal(temper * y.sum() / precision, precision**-0.5, (runs, 1))
+
+
+def _coin_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    ones = y.sum()
+    return rng.beta(3 + temper * ones, 3 + temper * (len(y) - ones), (runs, 1))
+
+
+def _category_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    return rng.dirichlet(3 + temper * np.bincount(y.astype(int), minlength=3), runs)
+
+
+def _count_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    return rng.gamma(3 + temper * y.sum(), 1 / (1 + temper * len(y)), (runs, 1))
+
+
+def _ends(first: float, second: float) -> Ends:
+    return {"y": np.asarray(first)}, {"y": np.asarray(second)}
+
+
+MODELS = {
+    "Normal mean": ConjugateModel(
+        mean, Rows(y=Box(-1.0, 1.0)), _normal_draws, _ends(1.0, -1.0), {"y": np.asarray(0.0)}
+    ),
+    "coin": ConjugateModel(coin, Rows(y=Binary()), _coin_draws, _ends(1, 0), {"y": np.asarray(1)}),
+    "categories": ConjugateModel(
+        categories, Rows(y=Categories(3)), _category_draws, _ends(0, 1), {"y": np.asarray(1)}
+    ),
+    "counts": ConjugateModel(counts, Rows(y=Counts(2)), _count_draws, _ends(2, 0), {"y": np.asarray(0)}),
+}
+
+
+def posterior_mechanism(name: str, adjacency: Adjacency) -> Mechanism:
+    """One exact draw of the tempered posterior of ``MODELS[name]``, with preflight's best certificate.
+
+    Raises:
+        DeclarationError: where preflight certifies nothing.
+    """
+    found = MODELS[name]
+    target = Target(_TARGET_EPSILON, _TARGET_DELTA, adjacency)
+    proved = preflight(found.model, found.rows, target, n=_NUM_ROWS, temper=_TEMPER).certificates
+    if not proved:
+        raise DeclarationError(f"preflight certifies nothing of the posterior of {name!r} under {adjacency}.")
+
+    def runs(data: DataSet, number: int, seed: np.random.SeedSequence) -> FloatArray:
+        return found.draws(np.asarray(data["y"]), _TEMPER, np.random.default_rng(seed), number)
+
+    pair = edge_pair(found.ends, found.others, _NUM_ROWS - 1, adjacency)
+    return Mechanism(f"posterior of {name}", proved[0], runs, pairs=lambda: (pair,))

@@ -1,0 +1,252 @@
+"""The soundness sweep: the library against itself, every claim attacked, all confidence shared out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.auditing.audited import AuditResult
+from private_mcmc.auditing.auditing import audit_at
+from private_mcmc.errors import DeclarationError
+from private_mcmc.report import (
+    Block,
+    Facts,
+    Heading,
+    Line,
+    Plot,
+    Plots,
+    Report,
+    Table,
+    Verdict,
+    floats,
+    number,
+)
+from tests.soundness.sweep.settings import POINTS, Setting, settings
+
+_FEWEST_RUNS = 200
+_CLOSEST = 10
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One setting and what the audit found at one (ε, δ)."""
+
+    setting: str
+    family: str
+    model: str
+    kernel: str
+    release: str
+    adjacency: str
+    result: AuditResult
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The whole sweep.
+
+    **Guarantee**: if every claim of the library holds, any one audit refutes its claim with probability at
+    most ``failure_probability``, and any of them with probability at most ``any_failure``.
+    """
+
+    found: tuple[Swept, ...]
+    num_runs: int
+    failure_probability: float
+
+    @property
+    def any_failure(self) -> float:
+        """``failure_probability`` times the number of audits (union bound)."""
+        return min(1.0, self.failure_probability * len(self.found))
+
+    @property
+    def refuted(self) -> tuple[Swept, ...]:
+        """Settings in which a lower bound exceeds an upper bound: a bug in the library."""
+        return tuple(swept for swept in self.found if not swept.result.sound)
+
+    @property
+    def sound(self) -> bool:
+        """True if no claim was refuted."""
+        return not self.refuted
+
+    @property
+    def summary(self) -> Report:
+        """Verdict, refuted claims, tightness by release and kernel."""
+        return Report("Soundness sweep", _blocks(self))
+
+    @property
+    def report(self) -> Report:
+        """The summary, and every setting."""
+        return self.summary + Report("", _every(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "sound": self.sound,
+            "settings": len(self.found),
+            "num_runs": self.num_runs,
+            "failure_probability": self.failure_probability,
+            "any_failure": self.any_failure,
+            "results": [{"setting": swept.setting, **swept.result.to_dict()} for swept in self.found],
+        }
+
+
+def sweep(
+    chosen: Sequence[Setting] | None = None,
+    *,
+    num_runs: int = 4_000,
+    failure_probability: float = 1e-6,
+    seed: int = 0,
+    workers: int = 1,
+    on_setting: Callable[[str], None] = lambda name: None,
+) -> Sweep:
+    """Audit every setting at every one of ``POINTS`` on its worst pair.
+
+    ``failure_probability`` is that of each audit. ``on_setting`` is told the name of each setting once it
+    is done. Most of a setting's time is tracing and compilation, on one core: several ``workers`` are
+    processes, each with settings of its own. Chains and exact draws are reproducible by ``seed``;
+    release noise never is.
+
+    Raises:
+        DeclarationError: without settings.
+    """
+    todo = tuple(settings() if chosen is None else chosen)
+    if not todo:
+        raise DeclarationError("the sweep needs at least one setting.")
+    seeds = np.random.SeedSequence(seed).spawn(len(todo))
+    found: list[Swept] = []
+    with _mapping(workers) as mapped:
+        for swept in mapped(_audited, todo, seeds, repeat(num_runs), repeat(failure_probability)):
+            found += swept
+            on_setting(swept[0].setting)
+    return Sweep(tuple(found), num_runs, failure_probability)
+
+
+@contextmanager
+def _mapping(workers: int) -> Iterator[Callable[..., Iterable[list[Swept]]]]:
+    if workers == 1:
+        yield map
+        return
+    # A fresh interpreter each: JAX does not survive a fork.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield pool.map
+
+
+def _audited(
+    setting: Setting, seed: np.random.SeedSequence, num_runs: int, failure_probability: float
+) -> list[Swept]:
+    mechanism = setting.build()
+    runs = max(_FEWEST_RUNS, round(num_runs * setting.share))
+    pair = mechanism.pairs()[0]
+    results = audit_at(mechanism, pair, POINTS, num_runs=runs, failure=failure_probability, seed=seed)
+    where = setting.model, setting.kernel, setting.release, setting.adjacency
+    return [Swept(setting.name, setting.family, *where, result) for result in results]
+
+
+def _blocks(swept: Sweep) -> tuple[Block, ...]:
+    refuted = swept.refuted
+    word = "sound" if swept.sound else "claims refuted"
+    line = f"{len(swept.found)} audits, {len(refuted)} with a lower bound above the claim"
+    reasons = tuple(f"{one.setting}: {one.result.violations[0].quantity}" for one in refuted[:5])
+    return (
+        Verdict(word, line, "good" if swept.sound else "bad", reasons),
+        Facts(
+            (
+                ("settings", len({one.setting for one in swept.found})),
+                ("runs on each data set, most settings", swept.num_runs),
+                ("failure probability of each audit", swept.failure_probability),
+                ("number of audits, each of several attacks and quantities", len(swept.found)),
+                ("failure probability of any of them", number(swept.any_failure)),
+            )
+        ),
+        *(_tightness(swept, field) for field in ("family", "release", "model", "kernel", "adjacency")),
+        _closest(swept),
+        Plots((_bounds_plot(swept), _tightness_plot(swept))),
+    )
+
+
+def _every(swept: Sweep) -> tuple[Block, ...]:
+    rows = tuple(_row(one) for one in swept.found)
+    return (
+        Heading("Every setting: lower bound … claimed upper bound"),
+        Table(("setting", "ε", "at δ", "δ", "at ε", "m"), rows),
+    )
+
+
+def _closest(swept: Sweep) -> Table:
+    """The settings whose lower bounds come closest to the claim, refuted ones first."""
+    best_of: dict[str, Swept] = {}
+    for one in sorted(swept.found, key=lambda one: -one.result.tightness):
+        best_of.setdefault(one.setting, one)
+    rows = []
+    for one in list(best_of.values())[:_CLOSEST]:
+        best = max(one.result.comparisons, key=lambda c: c.ratio)
+        word = {"epsilon": f"ε at δ = {number(one.result.delta)}", "gdp": "m"}.get(
+            best.quantity, f"δ at ε = {number(one.result.epsilon)}"
+        )
+        rows.append((one.setting, word, number(best.lower, 3), number(best.upper, 3)))
+    return Table(("setting", "quantity", "at least", "claimed"), tuple(rows), "Closest to their claims")
+
+
+def _row(one: Swept) -> tuple[str, ...]:
+    epsilon, delta, *gdp = (f"{number(c.lower, 3)} … {number(c.upper, 3)}" for c in one.result.comparisons)
+    at_delta, at_epsilon = number(one.result.delta), number(one.result.epsilon)
+    return one.setting, epsilon, at_delta, delta, at_epsilon, gdp[0] if gdp else ""
+
+
+def _tightness(swept: Sweep, field: str) -> Table:
+    groups: dict[str, list[float]] = {}
+    for one in swept.found:
+        groups.setdefault(getattr(one, field), []).append(one.result.tightness)
+    return Table(
+        (field, "audits", "median lower/upper", "largest"),
+        tuple(
+            (name, len(values), number(float(np.median(values)), 3), number(max(values), 3))
+            for name, values in groups.items()
+        ),
+        f"Tightness by {field}",
+    )
+
+
+def _bounds_plot(swept: Sweep) -> Plot:
+    """Every comparison as a dot below the diagonal, or a bug."""
+    found = [(c.quantity, c.upper, c.lower) for one in swept.found for c in one.result.comparisons]
+    dots = []
+    for color, (quantity, word) in enumerate((("epsilon", "ε"), ("delta", "δ"), ("gdp", "m"))):
+        shown = [
+            (upper, lower) for q, upper, lower in found if q == quantity and lower > 0 and upper < np.inf
+        ]
+        uppers, lowers = floats(upper for upper, _ in shown), floats(lower for _, lower in shown)
+        dots.append(Line(uppers, lowers, word, color, "none", marker=True))
+    ends = floats((1e-3, 1e2))
+    return Plot(
+        "Lower bounds against claimed upper bounds",
+        "claimed upper bound",
+        "lower bound",
+        (*dots, Line(ends, ends, "a claim is refuted above", 4, "dotted")),
+        "Every lower bound above zero against the finite claim it is compared with, on log axes.",
+        x_log=True,
+        y_log=True,
+    )
+
+
+def _tightness_plot(swept: Sweep) -> Plot:
+    lines = []
+    for index, family in enumerate(dict.fromkeys(one.family for one in swept.found)):
+        values = sorted(one.result.tightness for one in swept.found if one.family == family)
+        shares = [(place + 1) / len(values) for place in range(len(values))]
+        # Five colours, then the same ones dashed.
+        lines.append(Line(floats(values), floats(shares), family, index, "dashed" if index >= 5 else "solid"))
+    return Plot(
+        "How close the attacks come to the claims",
+        "lower bound / claimed upper bound",
+        "share of audits",
+        tuple(lines),
+        "For each family of releases, the distribution over audits of lower bound divided by claim.",
+        x_range=(0.0, 1.1),
+    )

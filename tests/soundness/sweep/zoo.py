@@ -1,0 +1,72 @@
+"""Small models on small domains that the soundness sweep runs: each stresses another part of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+from private_mcmc.domains import Ball, Binary, Box, Counts, Rows
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    """A model, its rows, and numbers at which a chain of it moves and clips."""
+
+    model: Callable[..., Any]
+    rows: Rows
+    site: str
+    dim: int
+    step_size: float
+    clip: float
+
+
+def mean(y: Any = None) -> None:
+    """A Normal mean: quadratic potential, where the shift bound is exact."""
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def line(X: Any, y: Any = None) -> None:
+    """A linear regression: rows at 0 say nothing and have no curvature."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def logistic(X: Any, y: Any = None) -> None:
+    """A logistic regression: convex, smooth, bounded score."""
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def poisson(X: Any, y: Any = None) -> None:
+    """A Poisson regression: no curvature bound until its rows are clipped."""
+    w = numpyro.sample("w", dist.Normal(0, 0.7).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(X @ w)), obs=y)
+
+
+def bent(x: Any, y: Any = None) -> None:
+    """A regression through tanh: not convex, rows without an affine predictor."""
+    w = numpyro.sample("w", dist.Normal(0, 1))
+    b = numpyro.sample("b", dist.Normal(0, 1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(jnp.tanh(x * w) * b, 0.5), obs=y)
+
+
+ZOO = {
+    "mean": ZooModel(mean, Rows(y=Box(-5.0, 5.0)), "mu", 1, 0.08, 1.5),
+    "logistic": ZooModel(logistic, Rows(X=Ball(1.0, dim=2), y=Binary()), "w", 2, 0.6, 0.5),
+    "poisson": ZooModel(poisson, Rows(X=Ball(1.0, dim=2), y=Counts(4)), "w", 2, 0.1, 1.0),
+    "bent": ZooModel(bent, Rows(x=Box(-1.0, 1.0), y=Box(-3.0, 3.0)), "b", 2, 0.05, 2.0),
+}
+
+# Rows that move the chain much further than its own noise does: what only noise on averages can hide.
+LOUD = ZooModel(mean, Rows(y=Box(-1e3, 1e3)), "mu", 1, 0.05, 300.0)

@@ -1,0 +1,215 @@
+"""Groups, pairs, curves: what statisticians put into a linear predictor, and the same written otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.infer.reparam import LocScaleReparam
+
+from private_mcmc.domains import Binary, Box, Categories, Rows
+from private_mcmc.target import Target
+from tests.zoo.entry import Entry, Pair, log_sigmoid, normal
+
+GROUPS = Rows(group=Categories(4), y=Binary())
+SLOPES = Rows(x=Box(-1, 1), group=Categories(4), y=Binary())
+CURVE = Rows(x=Box(-1, 1), y=Binary())
+MATCHES = Rows(home=Categories(6), away=Categories(6), y=Binary())
+ANSWERS = Rows(person=Categories(10), item=Categories(5), y=Binary())
+TARGET = Target(1.0, 1e-6)
+
+
+def _effects(sd: float) -> Any:
+    with numpyro.plate("groups", 4):
+        return numpyro.sample("b", dist.Normal(0, sd))
+
+
+def one_hot(group: Any, y: Any = None) -> None:
+    """The same as a product with indicators."""
+    b = _effects(0.2)
+    with numpyro.plate("rows", group.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=jax.nn.one_hot(group, 4) @ b), obs=y)
+
+
+def _standard(group: Any, y: Any = None) -> None:
+    with numpyro.plate("groups", 4):
+        b = numpyro.sample("b", dist.Normal(0.0, 0.2))
+    with numpyro.plate("rows", group.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=b[group]), obs=y)
+
+
+non_centred = handlers.reparam(_standard, config={"b": LocScaleReparam(0)})
+
+
+def around_a_mean(group: Any, y: Any = None) -> None:
+    """Effects around an unknown mean, with known spread: jointly normal, whatever way it is centred."""
+    mean = numpyro.sample("mean", dist.Normal(0, 0.2))
+    with numpyro.plate("groups", 4):
+        b = numpyro.sample("b", dist.Normal(mean, 0.2))
+    with numpyro.plate("rows", group.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=b[group]), obs=y)
+
+
+def slopes(x: Any, group: Any, y: Any = None) -> None:
+    """An effect and a slope of its own for every group."""
+    a = _effects(0.2)
+    with numpyro.plate("slopes", 4):
+        s = numpyro.sample("s", dist.Normal(0, 0.2))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=a[group] + s[group] * x), obs=y)
+
+
+def cubic(x: Any, y: Any = None) -> None:
+    """A cubic curve through zero, term by term."""
+    w = numpyro.sample("w", dist.Normal(0, 0.2).expand([3]).to_event(1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=w[0] * x**3 + w[1] * x**2 + w[2] * x), obs=y)
+
+
+def cubic_matrix(x: Any, y: Any = None) -> None:
+    """The same with the powers as a matrix."""
+    w = numpyro.sample("w", dist.Normal(0, 0.2).expand([3]).to_event(1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.vander(x, 4)[:, :3] @ w), obs=y)
+
+
+def cubic_loop(x: Any, y: Any = None) -> None:
+    """The same row by row, by Horner's rule in a loop."""
+    w = numpyro.sample("w", dist.Normal(0, 0.2).expand([3]).to_event(1))
+
+    def value(at: Any) -> Any:
+        return jax.lax.fori_loop(0, 3, lambda k, total: (total + w[k]) * at, 0.0 * at)
+
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=jax.vmap(value)(x)), obs=y)
+
+
+def bradley_terry(home: Any, away: Any, y: Any = None) -> None:
+    """Who beats whom, by the difference of two strengths."""
+    strength = numpyro.sample("strength", dist.Normal(0, 0.1).expand([6]).to_event(1))
+    with numpyro.plate("rows", home.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=strength[home] - strength[away]), obs=y)
+
+
+def rasch(person: Any, item: Any, y: Any = None) -> None:
+    """Item response: ability less difficulty."""
+    ability = numpyro.sample("ability", dist.Normal(0, 0.1).expand([10]).to_event(1))
+    difficulty = numpyro.sample("difficulty", dist.Normal(0, 0.1).expand([5]).to_event(1))
+    with numpyro.plate("rows", person.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=ability[person] - difficulty[item]), obs=y)
+
+
+def discriminating(person: Any, item: Any, y: Any = None) -> None:
+    """Items that discriminate: a product of latents."""
+    ability = numpyro.sample("ability", dist.Normal(0, 0.1).expand([10]).to_event(1))
+    slope = numpyro.sample("slope", dist.LogNormal(0, 0.1).expand([5]).to_event(1))
+    with numpyro.plate("rows", person.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=slope[item] * ability[person]), obs=y)
+
+
+def _pair(words: str, sd: float, temper: float) -> Pair:
+    """The predictor of one row that shares no latent with the others."""
+    return Pair(
+        words,
+        lambda t: normal(t, sd) + temper * log_sigmoid(t),
+        lambda t: normal(t, sd) + temper * log_sigmoid(-t),
+        -12 * sd,
+        12 * sd,
+    )
+
+
+def _groups(name: str, model: Any, same_as: str) -> Entry:
+    return Entry(
+        name,
+        model,
+        GROUPS,
+        500,
+        TARGET,
+        "private",
+        "each row has one group's effect as its predictor: 2·0.5·0.2 = 0.2-GDP",
+        _pair("the first group has one row, with outcome 1 or 0", 0.2, 0.5),
+        temper=0.5,
+        same_as=same_as,
+    )
+
+
+def _cubic(name: str, model: Any, same_as: str = "") -> Entry:
+    return Entry(
+        name,
+        model,
+        CURVE,
+        500,
+        TARGET,
+        "private",
+        "three powers of x in [−1, 1], of norm √3: 2·0.25·√3·0.2 = 0.173-GDP",
+        _pair("x = 0 but for one row with x = 1 and outcome 1 or 0", 0.2 * 3**0.5, 0.25),
+        temper=0.25,
+        same_as=same_as,
+    )
+
+
+ENTRIES = (
+    _groups("groups_one_hot", one_hot, "groups_known_spread"),
+    _groups("groups_reparametrised", non_centred, "groups_known_spread"),
+    Entry(
+        "groups_around_a_mean",
+        around_a_mean,
+        GROUPS,
+        500,
+        TARGET,
+        "private",
+        "mean and effects are jointly normal with precision at least 4.28: 2·0.2/√4.28 = 0.193-GDP",
+        "strongly log-concave",
+        temper=0.2,
+    ),
+    Entry(
+        "groups_with_slopes",
+        slopes,
+        SLOPES,
+        500,
+        TARGET,
+        "private",
+        "a row's design is (1, x) in its group's place: 2·0.3·√2·0.2 = 0.17-GDP",
+        _pair("the first group has one row, x = 0, with outcome 1 or 0", 0.2, 0.3),
+        temper=0.3,
+    ),
+    _cubic("cubic", cubic),
+    _cubic("cubic_matrix", cubic_matrix, "cubic"),
+    _cubic("cubic_loop", cubic_loop, "cubic"),
+    Entry(
+        "bradley_terry",
+        bradley_terry,
+        MATCHES,
+        500,
+        TARGET,
+        "private",
+        "two strengths enter with signs, of norm at most 2: 2·0.5·2·0.1 = 0.2-GDP",
+        _pair("six players against themselves, and one match that the first wins or loses", 0.02**0.5, 0.5),
+        temper=0.5,
+    ),
+    Entry(
+        "rasch",
+        rasch,
+        ANSWERS,
+        500,
+        TARGET,
+        "private",
+        "one ability and one difficulty enter, of norm √2: 2·0.7·√2·0.1 = 0.2-GDP",
+        _pair("one answer of the first person to the first item, the others elsewhere", 0.02**0.5, 0.7),
+        temper=0.7,
+    ),
+    Entry(
+        "discriminating_items",
+        discriminating,
+        ANSWERS,
+        500,
+        TARGET,
+        "unknown",
+        "a product of latents is no affine predictor",
+        "logits of BernoulliLogits",
+    ),
+)

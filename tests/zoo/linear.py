@@ -1,0 +1,303 @@
+"""Regressions with real outcomes: normal errors need a clip, robust errors do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from private_mcmc.domains import Ball, Box, Real, Rows
+from private_mcmc.target import Target
+from tests.zoo.entry import Array, Entry, Pair, normal
+
+FEATURES = Rows(X=Ball(1.0, dim=3), y=Box(-1, 1))
+LINE = Rows(x=Box(-1, 1), y=Box(-1, 1))
+OUTCOMES = Rows(y=Box(-1, 1))
+TARGET = Target(1.0, 1e-6)
+
+
+def linear(X: Any, y: Any = None, sd: float = 1.0) -> None:
+    """Normal errors of known scale 1."""
+    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def slope(x: Any, y: Any = None, sd: float = 0.1) -> None:
+    """Heller and Fetaya's regression: one slope, normal errors of known scale 1."""
+    theta = numpyro.sample("theta", dist.Normal(0, sd))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(theta * x, 1.0), obs=y)
+
+
+def latent_scale(X: Any, y: Any = None) -> None:
+    """Normal errors of unknown scale."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    s = numpyro.sample("s", dist.HalfNormal(1.0))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, s), obs=y)
+
+
+def student(X: Any, y: Any = None) -> None:
+    """Student errors with 4 degrees of freedom: bounded scores, not convex."""
+    w = numpyro.sample("w", dist.Normal(0, 0.05).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.StudentT(4.0, X @ w, 1.0), obs=y)
+
+
+def laplace(X: Any, y: Any = None) -> None:
+    """Laplace errors (median regression): convex, scores at most 1."""
+    w = numpyro.sample("w", dist.Normal(0, 0.1).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Laplace(X @ w, 1.0), obs=y)
+
+
+def logistic_errors(X: Any, y: Any = None) -> None:
+    """Logistic errors: convex, scores at most 1."""
+    w = numpyro.sample("w", dist.Normal(0, 0.1).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Logistic(X @ w, 1.0), obs=y)
+
+
+def cauchy(X: Any, y: Any = None) -> None:
+    """Cauchy errors: bounded scores, not convex, and too many rows for the prior to make up for it."""
+    w = numpyro.sample("w", dist.Normal(0, 0.1).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Cauchy(X @ w, 1.0), obs=y)
+
+
+def mean(y: Any = None) -> None:
+    """The mean of normal outcomes of known scale 1."""
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def mean_flat(y: Any = None) -> None:
+    """The same under a flat prior: the posterior is proper, since the number of rows is public."""
+    mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real, (), ()))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def mean_and_scale(y: Any = None) -> None:
+    """Mean and scale of normal outcomes."""
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    s = numpyro.sample("s", dist.HalfNormal(1.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, s), obs=y)
+
+
+def _with_loss(sd: float, losses: tuple[Any, Any], spread: float) -> Pair:
+    """One weight; the other rows have no features, one row has the loss ``losses[0]`` or ``losses[1]``."""
+    return Pair(
+        "rows without features, and one of two extreme rows",
+        lambda t: normal(t, sd) - losses[0](t),
+        lambda t: normal(t, sd) - losses[1](t),
+        -spread,
+        spread,
+    )
+
+
+def _huber(at: float) -> Any:
+    """Squared error of outcome 1 or −1 at feature 1, its slope clipped at ``at``."""
+
+    def loss(residual: Array) -> Array:
+        size = np.abs(residual)
+        return np.where(size <= at, residual**2 / 2, at * size - at**2 / 2)
+
+    return lambda t: loss(1.0 - t), lambda t: loss(-1.0 - t)
+
+
+def _square(outcome: float, temper: float = 1.0) -> Any:
+    return lambda t: temper * (outcome - t) ** 2 / 2
+
+
+def _student_loss(outcome: float) -> Any:
+    return lambda t: 2.5 * np.log1p((outcome - t) ** 2 / 4)
+
+
+def _log_scale(squares: float) -> Any:
+    """Log scale ``u`` of 100 normal errors without features whose squares add up to ``squares``."""
+    return lambda u: -np.exp(2 * u) / 2 + u - 100 * u - squares * np.exp(-2 * u) / 2
+
+
+ENTRIES = (
+    Entry(
+        "linear",
+        linear,
+        FEATURES,
+        1000,
+        TARGET,
+        "not private",
+        "a normal score grows without bound with the weights",
+        _with_loss(1.0, (_square(1.0), _square(-1.0)), 12.0),
+    ),
+    Entry(
+        "linear_clipped",
+        linear,
+        FEATURES,
+        1000,
+        TARGET,
+        "private",
+        "clipped at 0.1 the rows are Huber losses; 2·0.1/1 = 0.2-GDP",
+        _with_loss(1.0, _huber(0.1), 12.0),
+        clip=0.1,
+    ),
+    Entry(
+        "linear_clipped_too_little",
+        linear,
+        FEATURES,
+        1000,
+        TARGET,
+        "not private",
+        "a clip of 2 is larger than what a prior of sd 1 can hide",
+        _with_loss(1.0, _huber(2.0), 12.0),
+        clip=2.0,
+    ),
+    Entry(
+        "heller_fetaya",
+        slope,
+        LINE,
+        50,
+        Target(1.0, 1e-4),
+        "private",
+        "Gaussian posteriors of bounded rows differ by a small shift and a small change of scale",
+        _with_loss(0.1, (_square(1.0, 0.5), _square(-1.0, 0.5)), 1.5),
+        temper=0.5,
+    ),
+    Entry(
+        "heller_fetaya_weak_prior",
+        slope,
+        LINE,
+        50,
+        Target(1.0, 1e-4),
+        "not private",
+        "under a prior of sd 1 one row moves the slope by half its scale",
+        _with_loss(1.0, (_square(1.0), _square(-1.0)), 12.0),
+        model_args={"sd": 1.0},
+    ),
+    Entry(
+        "linear_latent_scale",
+        latent_scale,
+        FEATURES,
+        100,
+        TARGET,
+        "not private",
+        "an outlier among inliers is told by the scale of the errors",
+        Pair(
+            "rows without features: 98 outcomes 0, one outcome 1, and one of 1 or 0",
+            _log_scale(2.0),
+            _log_scale(1.0),
+            -3.5,
+            0.0,
+        ),
+    ),
+    Entry(
+        "student",
+        student,
+        FEATURES,
+        100,
+        TARGET,
+        "private",
+        "scores at most 1.25; a prior of precision 400 outweighs 100 rows that bend down by at most 1.25",
+        _with_loss(0.05, (_student_loss(1.0), _student_loss(-1.0)), 0.6),
+    ),
+    Entry(
+        "laplace",
+        laplace,
+        FEATURES,
+        1000,
+        TARGET,
+        "private",
+        "convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP",
+        _with_loss(0.1, (lambda t: np.abs(1 - t), lambda t: np.abs(-1 - t)), 1.2),
+    ),
+    Entry(
+        "logistic_errors",
+        logistic_errors,
+        FEATURES,
+        1000,
+        TARGET,
+        "private",
+        "convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP",
+        _with_loss(
+            0.1,
+            (
+                lambda t: (1 - t) + 2 * np.logaddexp(0, -(1 - t)),
+                lambda t: (-1 - t) + 2 * np.logaddexp(0, -(-1 - t)),
+            ),
+            1.2,
+        ),
+    ),
+    Entry(
+        "cauchy",
+        cauchy,
+        FEATURES,
+        1000,
+        TARGET,
+        "unknown",
+        "the rows are not convex, and together they may bend more than the prior",
+        "bounded data gradient",
+    ),
+    Entry(
+        "mean",
+        mean,
+        OUTCOMES,
+        1000,
+        TARGET,
+        "private",
+        "all posteriors are normal with precision 1001; a row moves the gradient by at most 2: 0.0632-GDP",
+        Pair(
+            "outcomes 0, and one outcome 1 or −1",
+            lambda t: normal(t, 1001**-0.5, 1 / 1001),
+            lambda t: normal(t, 1001**-0.5, -1 / 1001),
+            -0.4,
+            0.4,
+        ),
+    ),
+    Entry(
+        "mean_unbounded",
+        mean,
+        Rows(y=Real()),
+        1000,
+        TARGET,
+        "not private",
+        "an outcome without bound moves the mean without bound",
+        Pair(
+            "outcomes 0, and one outcome 1000 or −1000",
+            lambda t: normal(t, 1001**-0.5, 1000 / 1001),
+            lambda t: normal(t, 1001**-0.5, -1000 / 1001),
+            -3.0,
+            3.0,
+        ),
+    ),
+    Entry(
+        "mean_flat",
+        mean_flat,
+        OUTCOMES,
+        1000,
+        TARGET,
+        "private",
+        "every posterior is N(mean of y, 1/1000): 2/√1000 = 0.0632-GDP",
+        Pair(
+            "outcomes 0, and one outcome 1 or −1",
+            lambda t: normal(t, 1000**-0.5, 1 / 1000),
+            lambda t: normal(t, 1000**-0.5, -1 / 1000),
+            -0.4,
+            0.4,
+        ),
+    ),
+    Entry(
+        "mean_and_scale",
+        mean_and_scale,
+        OUTCOMES,
+        100,
+        TARGET,
+        "not private",
+        "an outlier among equal outcomes is told by the scale",
+        "two adjacent data sets",
+    ),
+)

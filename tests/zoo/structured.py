@@ -1,0 +1,166 @@
+"""Mixtures, hierarchies, a neural network: what bounded likelihoods decide, and what nothing decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+from private_mcmc.domains import Ball, Binary, Box, Categories, Rows
+from private_mcmc.target import Target
+from tests.zoo.entry import Entry, Pair, log_sigmoid
+
+OUTCOMES = Rows(y=Box(-1, 1))
+GROUPS = Rows(group=Categories(4), y=Binary())
+FEATURES = Rows(X=Ball(1.0, dim=2), y=Binary())
+TARGET = Target(1.0, 1e-6)
+
+
+def mixture_weight(y: Any = None) -> None:
+    """The share, between 0.1 and 0.9, of one of two known components."""
+    p = numpyro.sample("p", dist.Uniform(0.1, 0.9))
+    with numpyro.plate("rows", y.shape[0]):
+        parts = dist.Normal(jnp.array([-0.25, 0.25]), jnp.array([1.0, 1.0]))
+        numpyro.sample(
+            "y", dist.MixtureSameFamily(dist.Categorical(probs=jnp.stack([1 - p, p])), parts), obs=y
+        )
+
+
+def mixture_means(y: Any = None) -> None:
+    """Two components with unknown means."""
+    mu = numpyro.sample("mu", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", y.shape[0]):
+        parts = dist.Normal(mu, 1.0)
+        numpyro.sample(
+            "y", dist.MixtureSameFamily(dist.Categorical(probs=jnp.array([0.3, 0.7])), parts), obs=y
+        )
+
+
+def groups_centred(group: Any, y: Any = None) -> None:
+    """Group effects around a mean with an unknown spread, centred."""
+    mu = numpyro.sample("mu", dist.Normal(0, 0.1))
+    tau = numpyro.sample("tau", dist.HalfNormal(0.1))
+    with numpyro.plate("groups", 4):
+        b = numpyro.sample("b", dist.Normal(mu, tau))
+    with numpyro.plate("rows", group.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=b[group]), obs=y)
+
+
+def groups_noncentred(group: Any, y: Any = None) -> None:
+    """The same, non-centred: the predictor is then no longer affine."""
+    mu = numpyro.sample("mu", dist.Normal(0, 0.1))
+    tau = numpyro.sample("tau", dist.HalfNormal(0.1))
+    with numpyro.plate("groups", 4):
+        z = numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", group.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=(mu + tau * z)[group]), obs=y)
+
+
+def groups_known_spread(group: Any, y: Any = None) -> None:
+    """Independent group effects of known spread."""
+    with numpyro.plate("groups", 4):
+        b = numpyro.sample("b", dist.Normal(0, 0.2))
+    with numpyro.plate("rows", group.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=b[group]), obs=y)
+
+
+def network(X: Any, y: Any = None) -> None:
+    """One hidden layer of three units, logistic output."""
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([X.shape[1], 3]).to_event(2))
+    c = numpyro.sample("c", dist.Normal(0, 1).expand([3]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.tanh(X @ a) @ c), obs=y)
+
+
+def network_bounded(X: Any, y: Any = None) -> None:
+    """The same with an output between −1/4 and 1/4."""
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([X.shape[1], 3]).to_event(2))
+    c = numpyro.sample("c", dist.Normal(0, 1).expand([3]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        logits = 0.25 * jnp.tanh(jnp.tanh(X @ a) @ c)
+        numpyro.sample("y", dist.Bernoulli(probs=jax.nn.sigmoid(logits)), obs=y)
+
+
+ENTRIES = (
+    Entry(
+        "mixture_weight",
+        mixture_weight,
+        OUTCOMES,
+        500,
+        Target(4.5, 0.0),
+        "unknown",
+        "the two densities are close on [−1, 1], but interval arithmetic loses that in their sum",
+        "ε =",
+        provable="the densities' ratio is e^{y/2}, within e^{±1/2}: ε ≤ 2 without any δ",
+    ),
+    Entry(
+        "mixture_means",
+        mixture_means,
+        OUTCOMES,
+        50,
+        TARGET,
+        "not private",
+        "a mean that few rows support is moved by one of them",
+        "two adjacent data sets",
+    ),
+    Entry(
+        "groups_centred",
+        groups_centred,
+        GROUPS,
+        500,
+        TARGET,
+        "unknown",
+        "the joint prior of means and spread is not log-concave",
+        "not strongly log-concave",
+    ),
+    Entry(
+        "groups_noncentred",
+        groups_noncentred,
+        GROUPS,
+        500,
+        TARGET,
+        "unknown",
+        "a product of latents is no affine predictor",
+        "no bound on one row's gradient",
+    ),
+    Entry(
+        "groups_known_spread",
+        groups_known_spread,
+        GROUPS,
+        500,
+        TARGET,
+        "private",
+        "each row has one group's effect as its predictor: 2·0.5·0.2 = 0.2-GDP",
+        Pair(
+            "the first group has one row, with outcome 1 or 0",
+            lambda t: -(t**2) / 0.08 + 0.5 * log_sigmoid(t),
+            lambda t: -(t**2) / 0.08 + 0.5 * log_sigmoid(-t),
+            -2.5,
+            2.5,
+        ),
+        temper=0.5,
+    ),
+    Entry(
+        "network",
+        network,
+        FEATURES,
+        500,
+        TARGET,
+        "unknown",
+        "the loss of a row is neither bounded nor convex",
+        "no bound on one row's gradient",
+    ),
+    Entry(
+        "network_bounded",
+        network_bounded,
+        FEATURES,
+        500,
+        Target(0.6, 0.0),
+        "private",
+        "log likelihoods that vary by at most 1/4: ε = 1/2 without any δ",
+        "bounded log-likelihood",
+    ),
+)
