@@ -4,7 +4,7 @@
 
 Each setting is swept with the others as the planner has them; the best values together are one more
 candidate. Candidates are chosen by the error of one set of runs and compared with the planner by fresh ones,
-so that luck in choosing does not count. Runs are rehearsed: the stages and their noise are simulated on the
+so that luck in choosing does not count. Runs are simulated: the stages and their noise are simulated on the
 distinct rows. Not private: the grid looks at errors that nobody may see.
 """
 
@@ -51,9 +51,9 @@ class Setting:
             for constant in self.constants:
                 stack.enter_context(_replaced(affine, constant, getattr(affine, constant) * factor))
             if not self.constants:
-                chosen = reach.Reach.best_clip
+                chosen = reach.InfluenceCounts.best_clip
                 scaled = lambda self, *known: factor * chosen(self, *known)  # noqa: E731
-                stack.enter_context(_replaced(reach.Reach, "best_clip", scaled))
+                stack.enter_context(_replaced(reach.InfluenceCounts, "best_clip", scaled))
             yield
 
 

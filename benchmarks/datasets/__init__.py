@@ -6,10 +6,10 @@ from benchmarks.datasets.adult import adult
 from benchmarks.datasets.affairs import affairs
 from benchmarks.datasets.fertility import fertility, weeks_worked
 from benchmarks.datasets.health_insurance import any_visit, visits
-from benchmarks.datasets.made_up import made_up as made_up
 from benchmarks.datasets.mortgages import mortgages
 from benchmarks.datasets.record import Column as Column
 from benchmarks.datasets.record import Dataset as Dataset
+from benchmarks.datasets.synthetic import synthetic as synthetic
 
 LOADERS: dict[str, Callable[[], Dataset]] = {
     "adult": adult,
@@ -19,5 +19,5 @@ LOADERS: dict[str, Callable[[], Dataset]] = {
     "affairs": affairs,
     "visits": visits,
     "weeks_worked": weeks_worked,
-    "made_up": made_up,
+    "made_up": synthetic,
 }

@@ -12,7 +12,7 @@ _COVARIATES = 7
 _SOURCE = "made up: a beta distribution"
 
 
-def made_up(n: int = 30_000, seed: int = 0) -> Dataset:
+def synthetic(n: int = 30_000, seed: int = 0) -> Dataset:
     """A logistic regression on skewed, correlated covariates, with coefficients of the prior's size."""
     generator = np.random.default_rng(seed)
     columns = tuple(Column(f"x{index}", 0.0, 1.0, _SOURCE) for index in range(_COVARIATES))

@@ -25,7 +25,7 @@ class D3P:
     """d3p's differentially private variational inference (Prediger et al. 2022) with a diagonal guide.
 
     d3p's own examples clip at 2 to 20 and use Adam at 1e-3 for rows that are not scaled; the settings here
-    were the best of a small grid on the made-up data set.
+    were the best of a small grid on the synthetic data set.
     """
 
     environments: Path

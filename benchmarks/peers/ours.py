@@ -1,4 +1,4 @@
-"""This library: a plan made once, executed or rehearsed for every run."""
+"""This library: a plan made once, executed or simulated for every run."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Rehearsed:
 
     @property
     def name(self) -> str:
-        """``ours (rehearsed)``, with the adjacency where it is not the default."""
+        """``ours (simulated)``, with the adjacency where it is not the default."""
         return "ours (rehearsed" + ("" if self.adjacency == "replace_one" else f", {self.adjacency}") + ")"
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
-        """The policy without its prediction, rehearsed on the rows themselves."""
+        """The policy without its prediction, simulated on the rows themselves."""
         reading = read(dataset.regression.model, dataset.rows, n=dataset.n)
         total = gdp.budget(budget.epsilon, budget.delta)
         policy = affine_policy(reading, dataset.n, self.adjacency, total)

@@ -10,7 +10,7 @@ from private_mcmc.accounting.composition.stepwise import stepwise
 from private_mcmc.accounting.composition.tested import CurvatureFloor, unless_test_fails
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.except_with_probability import Unless
+from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
 from private_mcmc.accounting.langevin.average import average_sensitivity
 from private_mcmc.accounting.langevin.curvature import Curvature
 from private_mcmc.accounting.langevin.langevin_statement import released_steps, run
@@ -34,6 +34,7 @@ __all__ = [
     "Curvature",
     "CurvatureFloor",
     "Curve",
+    "ExceptWithProbability",
     "Gaussian",
     "Laplace",
     "MeanForm",
@@ -41,7 +42,6 @@ __all__ = [
     "Pure",
     "Statement",
     "SumForm",
-    "Unless",
     "adaptive",
     "average_sensitivity",
     "capped",

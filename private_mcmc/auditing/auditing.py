@@ -48,7 +48,7 @@ def audit(
             ``target``, ``release``, ``num_steps``, ``n``, …: see :func:`chain_mechanism`); a plan (see
             :func:`plan_mechanism`); or a mechanism of your own. Of the first two, every output comes out of
             ``PrivateMCMC.run``.
-        pair: two adjacent data sets; without one, the worst of a few extreme pairs, found by pilot runs.
+        pair: two adjacent data sets; without one, the worst of a few extreme pairs, found by simulation runs.
         delta: where ``ε`` is compared.
         epsilon: where ``δ`` is compared.
         num_runs: runs on each data set.

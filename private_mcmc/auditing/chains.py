@@ -161,7 +161,7 @@ class DriverRuns:
 
 
 def check_inside(rows: Rows, data: DataSet) -> None:
-    """Refuse made-up data that a run would move into its domain: an attack would be on others than meant.
+    """Refuse synthetic data that a run would move into its domain: an attack would be on others than meant.
 
     The data are public, so their values may be refused, unlike those of a run.
     """

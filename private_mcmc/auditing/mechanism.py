@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two made-up adjacent data sets: columns by name, which differ in one row, wherever it stands.
+    """Two synthetic adjacent data sets: columns by name, which differ in one row, wherever it stands.
 
     A column ``present`` of truth values marks slots without a row; what the other columns hold there does
     not matter. Under ``replace_one`` both data sets have the same slots and one row differs; under

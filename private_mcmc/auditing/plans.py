@@ -12,7 +12,7 @@ from private_mcmc.auditing.pairs import worst_pairs
 from private_mcmc.errors import NotPrivate
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.kernels import Generator, PrivateULA
-from private_mcmc.planning import Bought, Plan
+from private_mcmc.planning import CompletedStage, Plan
 from private_mcmc.release import Counts, SecondMoments
 
 # Numbers that are kept of a stage, and of a run: what a stage releases may be long, and policies may differ
@@ -44,7 +44,7 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
             mcmc.run(rng_key=key, **slots)
         except NotPrivate:
             return numbers
-        seen = np.concatenate([_numbers(bought) for bought in mcmc.history])[:_OF_RUN]
+        seen = np.concatenate([_numbers(completed) for completed in mcmc.history])[:_OF_RUN]
         numbers[: len(seen)] = seen
         return numbers
 
@@ -57,9 +57,9 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
     return Mechanism(name, plan.statement, draw, pairs=lambda: worst_pairs(plan.reading, schedule))
 
 
-def _numbers(bought: Bought) -> FloatArray:
+def _numbers(completed: CompletedStage) -> FloatArray:
     """What a stage released, the length of it first."""
-    value = bought.value
+    value = completed.value
     if isinstance(value, SecondMoments):
         released = np.asarray(value.matrix)[np.triu_indices(len(value.matrix))]
     elif isinstance(value, Counts):

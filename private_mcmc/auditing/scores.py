@@ -134,10 +134,10 @@ class ChainAttacks:
 
         def of_step(u: jax.Array, then: jax.Array, gamma: jax.Array, k: jax.Array) -> Terms:
             here = self._in_turn(k)
-            crowd = gradient.total(u, rows._replace(present=rows.present & side.others & here))
+            common_rows = gradient.total(u, rows._replace(present=rows.present & side.others & here))
             everyone = gradient.total(u, rows._replace(present=rows.present & here))
-            others = prior(u) + schedule.temper * share * factor * crowd
-            row = schedule.temper * factor * (everyone - crowd)
+            others = prior(u) + schedule.temper * share * factor * common_rows
+            row = schedule.temper * factor * (everyone - common_rows)
             apart = then - u + gamma * jnp.stack([others, others + row])
             without, including = -jnp.sum(apart**2, axis=-1) / (4 * gamma)
             return Terms(without, including, apart[1] / jnp.sqrt(2 * gamma))

@@ -31,7 +31,7 @@ from private_mcmc.release import Expectations, ReleasedExpectations
 from private_mcmc.target import Target
 
 ROWS = Rows(X=Ball(1.0, dim=9), y=Binary())
-# A made-up, public profile: a married man of 40 with 13 years of schooling who works 40 hours a week.
+# A synthetic, public profile: a married man of 40 with 13 years of schooling who works 40 hours a week.
 PROFILE = np.array([1.0, 23 / 73, 13 / 16, 40 / 99, 1.0, 1.0, 0.0, 0.0, 1.0]) / 3.0
 _EXPECTATION_STEPS = 20_000
 
@@ -149,8 +149,8 @@ def _private_path(console: Console, target: Target, X: npt.NDArray[Any], y: npt.
     )
     driver = PrivateMCMC.from_plan(policy)
     driver.run(X=X, y=y)
-    for bought in driver.history:
-        console.print(f"  {bought.stage.name}: {bought.stage.statement.gdp:.3g}-GDP")
+    for completed in driver.history:
+        console.print(f"  {completed.stage.name}: {completed.stage.statement.gdp:.3g}-GDP")
     if driver.conclusion is not None:
         console.print(
             f"Predicted again from the releases: {driver.conclusion.prediction.rms:.2f} posterior sd."

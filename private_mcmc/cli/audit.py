@@ -54,7 +54,7 @@ def run(
     as_json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
-    """Attack a kernel's run on a model file, on the worst of a few made-up pairs of data sets.
+    """Attack a kernel's run on a model file, on the worst of a few synthetic pairs of data sets.
 
     Exit code: 0 sound, 1 claim refuted, 3 error.
     """

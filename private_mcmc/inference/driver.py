@@ -33,7 +33,7 @@ from private_mcmc.inference.execute import (
     run_declared,
 )
 from private_mcmc.inference.execute_plan import ready_plan, run_plan
-from private_mcmc.inference.job import Job, SavedJobs
+from private_mcmc.inference.job import RunKeysAndState, SavedRuns
 from private_mcmc.inference.processes import charged_once, releases
 from private_mcmc.inference.streams import in_memory, schema, streamed
 from private_mcmc.kernels import Generator, LangevinKernel, PrivateULA, run_keys
@@ -244,9 +244,9 @@ class PrivateMCMC:
         generator = keys.provenance.generator
         with no_value_checks():
             if self._plan is not None:
-                bought = ready_plan(self._plan, checked, generator)
+                completed = ready_plan(self._plan, checked, generator)
                 with self._account.charge(self._plan.statement, declared, checked):
-                    self._outcome = run_plan(bought, keys, self._session)
+                    self._outcome = run_plan(completed, keys, self._session)
                 return
             decision = self._decision(n)
             if self._checkpoint is not None:
@@ -255,7 +255,10 @@ class PrivateMCMC:
                 prepared = ready(declared, decision, checked, self._session, generator)
                 self._run_saved(jobs.begin(keys), decision, checked, prepared)
                 return
-            prepared, job = ready(declared, decision, checked, self._session, generator), Job.of(keys)
+            prepared, job = (
+                ready(declared, decision, checked, self._session, generator),
+                RunKeysAndState.of(keys),
+            )
             with charged_once(self._account.charge(decision.statement, declared, checked)):
                 self._outcome = run_declared(declared, decision, checked, prepared, job, self._session)
 
@@ -287,7 +290,9 @@ class PrivateMCMC:
             self._thread = threading.current_thread()
         self._outcome = None
 
-    def _run_saved(self, job: Job, decision: Decision, columns: Mapping[str, Any], prepared: Ready) -> None:
+    def _run_saved(
+        self, job: RunKeysAndState, decision: Decision, columns: Mapping[str, Any], prepared: Ready
+    ) -> None:
         job.provenance.check_releasable(self._unsafe_seed)
         self._outcome = run_declared(self._declared, decision, columns, prepared, job, self._session)
 
@@ -301,10 +306,10 @@ class PrivateMCMC:
 
     def _saved_jobs(
         self, checkpoint: Checkpoint, decision: Decision, columns: Mapping[str, Any]
-    ) -> SavedJobs:
+    ) -> SavedRuns:
         start = checked_start(self._session.init_params, decision.schedule)
         rows = self._session.rows_on_device
-        return SavedJobs(checkpoint, self._account, self._declared, decision, columns, start, rows)
+        return SavedRuns(checkpoint, self._account, self._declared, decision, columns, start, rows)
 
     def _checked(
         self, args: tuple[Any, ...], columns: Mapping[str, Any], present: Any

@@ -21,7 +21,7 @@ from private_mcmc.domains.host_columns import HostColumn
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Constrain, Decision, Declaration
-from private_mcmc.inference.job import Job
+from private_mcmc.inference.job import RunKeysAndState
 from private_mcmc.inference.processes import releases
 from private_mcmc.inference.progress import progress
 from private_mcmc.inference.streams import blocks_of
@@ -129,7 +129,7 @@ def run_declared(
     decision: Decision,
     columns: Mapping[str, Any],
     prepared: Ready,
-    job: Job,
+    job: RunKeysAndState,
     session: Session,
 ) -> Outcome | None:
     """Run the decided schedule once; one process releases what was declared, the others get ``None``."""
@@ -208,10 +208,14 @@ def chain(
     session: Session,
 ) -> ChainOutput:
     """Run the runner's schedule once, from the session's public start."""
-    return _follow(runner.schedule, partial(runner.run, columns=rows, present=present), Job.of(keys), session)
+    return _follow(
+        runner.schedule, partial(runner.run, columns=rows, present=present), RunKeysAndState.of(keys), session
+    )
 
 
-def _follow(schedule: Schedule, run: Callable[..., ChainOutput], job: Job, session: Session) -> ChainOutput:
+def _follow(
+    schedule: Schedule, run: Callable[..., ChainOutput], job: RunKeysAndState, session: Session
+) -> ChainOutput:
     start = checked_start(session.init_params, schedule)
     shown = session.progress_bar and releases()
     with progress("sampling", schedule.num_steps, shown) as on_progress:
@@ -274,7 +278,7 @@ def _states(
     )
 
 
-def marked(statement: Statement, keys: RunKeys | Job) -> Statement:
+def marked(statement: Statement, keys: RunKeys | RunKeysAndState) -> Statement:
     """The statement, with a line that voids it when the caller chose the seed."""
     if not keys.provenance.reproducible:
         return statement

@@ -29,7 +29,7 @@ from private_mcmc.inference.execute import (
 )
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.model import RowModel
-from private_mcmc.planning import Bought, CountsStage, History, MomentsStage, PathStage, Plan, Stage
+from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
 from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_grid
 from private_mcmc.schedule import Schedule
 
@@ -92,7 +92,7 @@ def run_plan(prepared: ReadyPlan, keys: RunKeys, session: Session) -> Outcome:
             own = RunKeys(jax.random.fold_in(paths, len(history)), keys.provenance)
             states.append(_path(plan, stage, rows, present, own, session))
             released = state_grid(stage.schedule).round(states[-1])
-            history = (*history, Bought(stage, released))
+            history = (*history, CompletedStage(stage, released))
         else:
             history = (*history, _query(stage, rows, present))
         stage = plan.policy.next(history)
@@ -110,12 +110,14 @@ def _admitted(
     return parts, accounting.capped(statement, plan.n)
 
 
-def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) -> Bought:
+def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) -> CompletedStage:
     if isinstance(stage, MomentsStage):
         vectors = _of_rows(stage.vectors, rows)
         apart = (slice(None), *(None,) * (vectors.ndim - 1))
-        return Bought(stage, stage.mechanism.release(np.where(np.asarray(present)[apart], vectors, 0.0)))
-    return Bought(stage, stage.mechanism.release(_of_rows(stage.cell, rows), np.asarray(present)))
+        return CompletedStage(
+            stage, stage.mechanism.release(np.where(np.asarray(present)[apart], vectors, 0.0))
+        )
+    return CompletedStage(stage, stage.mechanism.release(_of_rows(stage.cell, rows), np.asarray(present)))
 
 
 def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[Any]:
@@ -171,11 +173,11 @@ def _outcome(
     states: list[Array],
 ) -> Outcome:
     conclusion = plan.policy.conclude(history)
-    paths = [bought for bought in history if isinstance(bought.stage, PathStage)]
+    paths = [completed for completed in history if isinstance(completed.stage, PathStage)]
     draws = _released(plan, conclusion.draws, statement, keys, 0, _finest(paths))
     raw = draws
     if paths:
-        kept = np.concatenate([np.asarray(bought.value) for bought in paths])
+        kept = np.concatenate([np.asarray(completed.value) for completed in paths])
         warmup = len(kept) - len(np.asarray(paths[-1].value))
         raw = _released(plan, kept, statement, keys, warmup, _finest(paths))
     curator = None
@@ -188,9 +190,9 @@ def _outcome(
     return Outcome(raw, statement, draws=draws, history=history, conclusion=conclusion, curator=curator)
 
 
-def _finest(paths: list[Bought]) -> StateGrid:
+def _finest(paths: list[CompletedStage]) -> StateGrid:
     """The grid that all released states lie on: the finest of the stages'."""
-    stages = [bought.stage for bought in paths]
+    stages = [completed.stage for completed in paths]
     grids = [state_grid(stage.schedule) for stage in stages if isinstance(stage, PathStage)]
     return min(grids, key=lambda grid: grid.step, default=StateGrid(2.0**-40))
 

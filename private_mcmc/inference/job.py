@@ -40,7 +40,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class RunKeysAndState:
     """The randomness of one run; ``finish`` is called once, before anything is released."""
 
     streams: Streams = field(repr=False)
@@ -57,7 +57,7 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class SavedJobs:
+class SavedRuns:
     """Runs under a checkpoint: begun, or taken up again, on these columns."""
 
     checkpoint: Checkpoint
@@ -86,13 +86,13 @@ class SavedJobs:
         kept = 0 if self.decision.expectations is not None else len(released_steps(schedule))
         try_writing(self.checkpoint, 8 * schedule.num_chains * schedule.dim * (kept + 1))
 
-    def begin(self, keys: RunKeys) -> Job:
+    def begin(self, keys: RunKeys) -> RunKeysAndState:
         """A new run: charged, then saved with its keys before its first step."""
-        plain, about = Job.of(keys), header(self._identity(), self.columns, keys.provenance)
+        plain, about = RunKeysAndState.of(keys), header(self._identity(), self.columns, keys.provenance)
         reservation = self.account.reserve(self.decision.statement, self.declared, self.columns)
         return self._job(plain.streams, keys.provenance, {**about, "reservation": reservation}, None)
 
-    def resume(self) -> Job:
+    def resume(self) -> RunKeysAndState:
         """The run in the file, if it is this one and has not released."""
         self.check()
         saved = load(self.checkpoint)
@@ -106,7 +106,7 @@ class SavedJobs:
 
     def _job(
         self, streams: Streams, provenance: Provenance, about: Mapping[str, Any], state: ChainState | None
-    ) -> Job:
+    ) -> RunKeysAndState:
         saver = Saver(self.checkpoint, about, streams)
 
         def finish() -> None:
@@ -114,7 +114,7 @@ class SavedJobs:
             self.account.settle(about["reservation"])
             saver.released()
 
-        return Job(streams, provenance, saver, state, finish)
+        return RunKeysAndState(streams, provenance, saver, state, finish)
 
     def _identity(self) -> dict[str, str]:
         """What must be the same for the same run; hashes only."""

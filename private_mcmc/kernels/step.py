@@ -20,7 +20,7 @@ from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.placement.storage import stored
 from private_mcmc.kernels.projection import projection
 from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, StepKeys, batch_sum
-from private_mcmc.kernels.randomness.predrawn import Grouped, Window
+from private_mcmc.kernels.randomness.predrawn import PredrawnNoise, Window
 from private_mcmc.kernels.whitening import Whitening, noise_colour, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.schedule import Schedule
@@ -142,10 +142,10 @@ def _batch_streams(key: Keys) -> BatchStreams | None:
     return key.batches if isinstance(key, DrawnSteps) else BatchStreams(*_keys(key).batch_streams())
 
 
-def _noise(chains: int, dim: int) -> Grouped:
+def _noise(chains: int, dim: int) -> PredrawnNoise:
     """Standard normals of all chains; a step beyond what was drawn has none, not another's."""
     size = max(1, _GROUP_ELEMENTS // (chains * dim))
-    return Grouped(lambda key: jax.random.normal(key, (size, chains, dim)), size, outside=math.nan)
+    return PredrawnNoise(lambda key: jax.random.normal(key, (size, chains, dim)), size, outside=math.nan)
 
 
 def _here(drawn: jax.Array, place: Place, u: jax.Array) -> jax.Array:

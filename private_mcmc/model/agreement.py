@@ -1,6 +1,6 @@
 """Is the model that was read the one that was written? A check for mistakes, against NumPyro's own density.
 
-At made-up rows and parameters the loss and the prior are compared with NumPyro's potential energy of the
+At synthetic rows and parameters the loss and the prior are compared with NumPyro's potential energy of the
 user's model, up to a constant of the row and one of the prior; and differences of that potential along lines
 with what is claimed of derivatives (a function is as steep between two points as it is somewhere between
 them). Proofs do not rest on it; a reading that fails it is refused.
@@ -23,7 +23,7 @@ from private_mcmc.model.lines import Claim, broken_claim
 from private_mcmc.model.predictor import MultiPredictor, Row
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.model.row_constants import RowConstants
-from private_mcmc.model.sites import Anatomy
+from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.synthetic import made_up_rows
 
 _ROWS, _FEWER_ROWS, _MANY_LATENTS = 6, 3, 256
@@ -40,7 +40,7 @@ Potentials = Callable[[jax.Array, Row], tuple[jax.Array, jax.Array]]
 class Reading:
     """What was read of a model, and what is claimed of it."""
 
-    anatomy: Anatomy
+    model_sites: ModelSites
     rows: Rows
     row_loss: Callable[[jax.Array, Row], jax.Array]
     neg_log_prior: Callable[[jax.Array], jax.Array]
@@ -65,9 +65,9 @@ def refuse_misread(reading: Reading, own: Potentials) -> None:
     """Compare; ``own`` is ``(θ, row) ↦`` NumPyro's potential of the observed sites, and of the latent ones.
 
     Raises:
-        NotYetSupported: where they differ, or a claim does not hold; made-up numbers alone decide.
+        NotYetSupported: where they differ, or a claim does not hold; synthetic numbers alone decide.
     """
-    few = reading.anatomy.dim > _MANY_LATENTS
+    few = reading.model_sites.dim > _MANY_LATENTS
     rows = made_up_rows(reading.rows, _FEWER_ROWS if few else _ROWS)
     values = _evaluate(reading, own, rows)
     usable = np.isfinite(values.own_loss), np.isfinite(values.own_prior)
@@ -102,7 +102,7 @@ def _evaluate(reading: Reading, own: Potentials, rows: Row) -> _Values:
     def of_row(row: Row, direction: jax.Array) -> tuple[jax.Array, ...]:
         return _at_all(at, points(row, direction), row)
 
-    turns = np.outer(0.7 + 0.37 * np.arange(count), np.arange(1.0, reading.anatomy.dim + 1))
+    turns = np.outer(0.7 + 0.37 * np.arange(count), np.arange(1.0, reading.model_sites.dim + 1))
     return _Values(*_once(jax.vmap(of_row), rows, np.cos(turns)))
 
 
@@ -140,8 +140,8 @@ def _stable(values: np.ndarray, rough: np.ndarray) -> np.ndarray:
 
 def _mistake(reading: Reading, values: _Values, of_loss: np.ndarray, of_prior: np.ndarray) -> str | None:
     """What differs, in words, judged by the points that are usable."""
-    sites = ", ".join(f"{site.name!r} ({site.family})" for site in reading.anatomy.observations)
-    latents = ", ".join(f"{site.name!r} ({site.family})" for site in reading.anatomy.latents)
+    sites = ", ".join(f"{site.name!r} ({site.family})" for site in reading.model_sites.observations)
+    latents = ", ".join(f"{site.name!r} ({site.family})" for site in reading.model_sites.latents)
     if not _same(values.own_prior[None], values.prior[None], of_prior[None]):
         return f"the prior of site {latents} differs from NumPyro's own log density"
     if not _same(values.own_loss, values.loss, of_loss):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.ir.interval import Value, between, of_domain, up
+from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program, Variable, abstract, trace
 from private_mcmc.model.likelihoods.family import LikelihoodFamily
@@ -172,7 +172,7 @@ def _norms(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> tu
     return min(up(math.sqrt(shared) * max(radii)), together), radii
 
 
-def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Value:
+def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Interval:
     """Bounds of one row of ``A``, by both modes of differentiation: their programs lose different things.
 
     Backwards, a group's effect is a one-hot vector times a matrix; forwards, an entry picked from one.
@@ -187,7 +187,7 @@ def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int
     return both.with_norm(min(back.norm, ahead.norm))
 
 
-def _bounds_of(function: Callable[[Row], jax.Array], rows: Rows) -> Value:
+def _bounds_of(function: Callable[[Row], jax.Array], rows: Rows) -> Interval:
     shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
     program = trace(lambda **row: {"x": function(row)}, **shapes)
     given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}

@@ -25,7 +25,7 @@ from private_mcmc.model.refusals import (
 )
 from private_mcmc.model.row_constants import RowConstants, row_constants
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
-from private_mcmc.model.sites import Anatomy, Observation, Site
+from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.structure import Structure, find_structure, locate
 from private_mcmc.model.tracing import Model, discover, own_potentials, terms
 
@@ -86,7 +86,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
     Raises:
         DeclarationError: the arguments do not fit the model.
         UnsupportedModel: the model has no such form, or it is not recognised, or what was read differs from
-            NumPyro's own density at made-up rows and parameters; the message names the site.
+            NumPyro's own density at synthetic rows and parameters; the message names the site.
     """
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
@@ -138,12 +138,12 @@ def _narrow_view(
     model: Model,
     rows: Rows,
     public: Mapping[str, Any],
-    anatomy: Anatomy,
+    model_sites: ModelSites,
     structure: Structure | None,
 ) -> Callable[[], View]:
     @functools.cache
     def narrow() -> View:
-        program = _program(model, rows, public, anatomy, 1)
+        program = _program(model, rows, public, model_sites, 1)
         bases = locate(program, structure) if structure else ()
         if bases is None:
             raise NotYetSupported(
@@ -155,9 +155,9 @@ def _narrow_view(
 
 
 def _neg_log_prior(
-    view: Callable[[], View], anatomy: Anatomy, prior: PriorConstants, theta: jax.Array
+    view: Callable[[], View], model_sites: ModelSites, prior: PriorConstants, theta: jax.Array
 ) -> jax.Array:
-    return neg_log_prior(view().program, anatomy.latents, prior, theta)
+    return neg_log_prior(view().program, model_sites.latents, prior, theta)
 
 
 def _row_loss(view: Callable[[], View], structure: Structure | None, theta: jax.Array, row: Row) -> jax.Array:
@@ -178,14 +178,16 @@ def _abstract(rows: Rows, count: int) -> dict[str, Any]:
     return {name: abstract((count, *domain.event_shape), domain.dtype) for name, domain in rows.items}
 
 
-def _program(model: Model, rows: Rows, public: Mapping[str, Any], anatomy: Anatomy, count: int) -> Program:
-    theta = abstract((anatomy.dim,), np.float64)
-    return trace(terms(model, public, anatomy.latents), theta=theta, **_abstract(rows, count))
+def _program(
+    model: Model, rows: Rows, public: Mapping[str, Any], model_sites: ModelSites, count: int
+) -> Program:
+    theta = abstract((model_sites.dim,), np.float64)
+    return trace(terms(model, public, model_sites.latents), theta=theta, **_abstract(rows, count))
 
 
-def _data_free_outputs(program: Program, anatomy: Anatomy) -> tuple[str, ...]:
-    values = [f"value:{site.name}" for site in anatomy.latents]
-    extra = [f"deterministic:{name}" for name in anatomy.deterministics]
+def _data_free_outputs(program: Program, model_sites: ModelSites) -> tuple[str, ...]:
+    values = [f"value:{site.name}" for site in model_sites.latents]
+    extra = [f"deterministic:{name}" for name in model_sites.deterministics]
     return (*values, *(key for key in extra if program.reads([program.outputs[key]]) <= {"theta"}))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.ir.program import Program
-from private_mcmc.model.sites import Anatomy
+from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import Model
 
 
@@ -31,7 +31,7 @@ def check_arguments(model: Model, rows: Rows, public: Mapping[str, Any], n: int)
         ) from error
 
 
-def refuse_growing_latents(one: Anatomy, many: Anatomy) -> None:
+def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:
     """No latent is repeated for every row."""
     before = {site.name: site.shape for site in one.latents}
     for site in many.latents:
@@ -44,10 +44,10 @@ def refuse_growing_latents(one: Anatomy, many: Anatomy) -> None:
             )
 
 
-def refuse_prior_on_data(program: Program, anatomy: Anatomy) -> None:
+def refuse_prior_on_data(program: Program, model_sites: ModelSites) -> None:
     """Supports, transforms and priors read no column: proved from the program."""
     names = {"value": "support", "jacobian": "support", "prior": "prior"}
-    for site in anatomy.latents:
+    for site in model_sites.latents:
         for kind, what in names.items():
             read = program.reads([program.outputs[f"{kind}:{site.name}"]]) - {"theta"}
             if read:
@@ -58,9 +58,9 @@ def refuse_prior_on_data(program: Program, anatomy: Anatomy) -> None:
                 )
 
 
-def refuse_prior_on_count(one: Program, many: Program, anatomy: Anatomy) -> None:
+def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites) -> None:
     """The prior is the same program for one row and for many."""
-    for site in anatomy.latents:
+    for site in model_sites.latents:
         for kind in ("value", "jacobian", "prior"):
             key = f"{kind}:{site.name}"
             if one.text([one.outputs[key]]) != many.text([many.outputs[key]]):

@@ -17,7 +17,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.model.ir.intervals import evaluate
 from private_mcmc.model.ir.program import Program
-from private_mcmc.model.sites import Anatomy
+from private_mcmc.model.sites import ModelSites
 
 Data: TypeAlias = Mapping[str, np.ndarray]
 
@@ -52,7 +52,7 @@ class _Programs:
         return not abs(whole - summed) <= _TOLERANCE * (1 + float(np.abs(alone).sum()))
 
 
-def refuse_coupled_rows(one: Program, many: Program, rows: Rows, anatomy: Anatomy) -> None:
+def refuse_coupled_rows(one: Program, many: Program, rows: Rows, model_sites: ModelSites) -> None:
     """Compare, at random parameters and synthetic rows, each observed site with its rows' own terms.
 
     ``many`` is the program of the model on ``COUNT`` rows.
@@ -61,16 +61,16 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, anatomy: Anatom
         DoThisInstead: where they differ; the message names the site and the columns that couple rows.
     """
     programs = _Programs(one, many)
-    draws = np.random.default_rng(0).normal(size=(len(_SCALES), anatomy.dim))
+    draws = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim))
     thetas = [scale * draw for scale, draw in zip(_SCALES, draws, strict=True)]
-    for site in anatomy.observations:
+    for site in model_sites.observations:
         key, finite = f"row:{site.name}", False
         moves = "theta" in one.reads([one.outputs[key]])
         for data in _made_up(rows):
             alone = np.stack([programs.alone(key, theta, data) for theta in thetas])
             pairs = zip(thetas, alone, strict=True)
             if any(programs.differ(key, theta, data, terms) for theta, terms in pairs):
-                raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), anatomy))
+                raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), model_sites))
             finite |= bool(np.any(np.all(np.isfinite(alone), axis=1)))
             if not moves or np.sum(np.any(alone != alone[0], axis=0)) >= _ACTIVE:
                 break
@@ -98,9 +98,9 @@ def _coupling(programs: _Programs, key: str, thetas: list[np.ndarray], data: Dat
     return coupled
 
 
-def _mismatch(name: str, columns: list[str], anatomy: Anatomy) -> str:
-    site = next(site for site in anatomy.observations if site.name == name)
-    fixed = sorted(plate for plate, size in anatomy.plates.items() if plate in site.plates and size > 1)
+def _mismatch(name: str, columns: list[str], model_sites: ModelSites) -> str:
+    site = next(site for site in model_sites.observations if site.name == name)
+    fixed = sorted(plate for plate, size in model_sites.plates.items() if plate in site.plates and size > 1)
     causes = [
         f"its rows are not inside a plate ({name!r} has none)" if not site.plates else "",
         f"plate {', '.join(fixed)} has a size that does not follow the number of rows" if fixed else "",

@@ -72,7 +72,7 @@ class Observation:
 
 
 @dataclass
-class Anatomy:
+class ModelSites:
     """What one run of the model was made of."""
 
     latents: list[Site] = field(default_factory=list)
@@ -134,20 +134,20 @@ def masks(fn: Any) -> list[Any]:
     return found
 
 
-def describe(messages: Mapping[str, dict[str, Any]], anatomy: Anatomy) -> None:
+def describe(messages: Mapping[str, dict[str, Any]], model_sites: ModelSites) -> None:
     """Note every site of a run, or refuse it by name."""
     start = 0
     for name, message in messages.items():
         kind = message["type"]
         if kind == "deterministic":
-            anatomy.deterministics.append(name)
+            model_sites.deterministics.append(name)
         elif kind == "sample" and message["is_observed"]:
-            anatomy.observations.append(_observation(name, message))
+            model_sites.observations.append(_observation(name, message))
         elif kind == "sample":
             _refuse_missing_values(name, messages)
             site = _latent(name, message, start)
             start = site.slice.stop
-            anatomy.latents.append(site)
+            model_sites.latents.append(site)
         elif kind not in ("plate", "prng_key"):
             raise NotYetSupported(
                 f"site {name!r} is a numpyro.{kind}; only sample and deterministic sites are read."

@@ -16,7 +16,7 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.cases import few_values
-from private_mcmc.model.ir.interval import Value, anything, between, of_domain, pinned
+from private_mcmc.model.ir.interval import Interval, anything, between, of_domain, pinned
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.ir.smoothness import Shape, smoothness
@@ -41,7 +41,7 @@ def certified(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -
 
     shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
     program = trace(derivatives, eta=abstract((len(_EDGES) - 1,), np.float64), **shapes)
-    known: dict[int, Value] = {program.inputs["eta"]: between(_EDGES[:-1], _EDGES[1:])}
+    known: dict[int, Interval] = {program.inputs["eta"]: between(_EDGES[:-1], _EDGES[1:])}
     known.update({program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items})
     targets = [program.outputs[name] for name in ("score", "curvature")]
     largest = np.zeros(2)

@@ -19,7 +19,7 @@ from numpyro.infer.util import constrain_fn, log_density, potential_energy
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
-from private_mcmc.model.sites import Anatomy, Site, describe, masks, parameters, unwrap
+from private_mcmc.model.sites import ModelSites, Site, describe, masks, parameters, unwrap
 
 Model = Callable[..., Any]
 
@@ -34,9 +34,9 @@ class _Whole(Messenger):  # type: ignore[misc]
     It also notes whether another thread, which does not hold the lock, runs a model of its own meanwhile.
     """
 
-    def __init__(self, anatomy: Anatomy) -> None:
+    def __init__(self, model_sites: ModelSites) -> None:
         super().__init__(None)
-        self.anatomy = anatomy
+        self.model_sites = model_sites
         self.thread = threading.get_ident()
         self.disturbed = False
 
@@ -46,7 +46,7 @@ class _Whole(Messenger):  # type: ignore[misc]
             return
         if msg["type"] == "plate":
             size = msg["args"][0]
-            self.anatomy.plates[msg["name"]] = size
+            self.model_sites.plates[msg["name"]] = size
             msg["args"] = (size, size)
             msg["value"] = jnp.arange(size)
         elif msg["type"] == "control_flow":
@@ -86,27 +86,27 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         msg["value"] = value
 
 
-def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any]) -> Anatomy:
+def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any]) -> ModelSites:
     """The sites of the model, found on abstract rows.
 
     Raises:
         UnsupportedModel: for what cannot be read (a factor, a discrete latent, a parameter, …), by name.
     """
-    anatomy = Anatomy()
+    model_sites = ModelSites()
 
     def run(columns: Mapping[str, jax.Array]) -> None:
         with ONE_AT_A_TIME, _Feasible(None):
-            messages = _trace(model, columns, model_args, anatomy)
-        describe(messages, anatomy)
+            messages = _trace(model, columns, model_args, model_sites)
+        describe(messages, model_sites)
 
     jax.eval_shape(run, dict(rows))
-    if not anatomy.latents:
+    if not model_sites.latents:
         raise DoThisInstead("the model has no latent site: there is nothing to sample.")
-    if not anatomy.observations:
+    if not model_sites.observations:
         raise DoThisInstead(
             "the model has no observed site: declare the observed column in Rows and pass it as `obs=`."
         )
-    return anatomy
+    return model_sites
 
 
 def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Callable[..., dict[str, Any]]:
@@ -123,7 +123,7 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
     def function(theta: jax.Array, **rows: jax.Array) -> dict[str, Any]:
         unconstrain = _Unconstrain(theta, by_name)
         with ONE_AT_A_TIME, unconstrain:
-            messages = _trace(model, rows, model_args, Anatomy())
+            messages = _trace(model, rows, model_args, ModelSites())
         out: dict[str, Any] = {}
         for name, message in messages.items():
             if message["type"] == "deterministic":
@@ -155,19 +155,21 @@ def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Cal
 
 
 def own_potentials(
-    model: Model, model_args: Mapping[str, Any], anatomy: Anatomy
+    model: Model, model_args: Mapping[str, Any], model_sites: ModelSites
 ) -> Callable[[jax.Array, Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
     """``(θ, row) ↦`` NumPyro's own potential energy: of the observed sites on one row, and of the latents.
 
     A way to the model's density apart from ``terms``, to check it by.
     """
-    observed = [site.name for site in anatomy.observations]
-    latent = [site.name for site in anatomy.latents]
+    observed = [site.name for site in model_sites.observations]
+    latent = [site.name for site in model_sites.latents]
 
     def function(theta: jax.Array, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        free = {site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in anatomy.latents}
+        free = {
+            site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in model_sites.latents
+        }
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
-        with ONE_AT_A_TIME, handlers.seed(rng_seed=0), _Whole(Anatomy()):
+        with ONE_AT_A_TIME, handlers.seed(rng_seed=0), _Whole(ModelSites()):
             prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
             fixed = handlers.substitute(model, data=constrain_fn(model, (), given, free))
             likelihood, _ = log_density(handlers.block(fixed, hide=latent), (), given, {})
@@ -177,9 +179,9 @@ def own_potentials(
 
 
 def _trace(
-    model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any], anatomy: Anatomy
+    model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any], model_sites: ModelSites
 ) -> dict[str, dict[str, Any]]:
-    count, whole = next(iter(rows.values())).shape[0], _Whole(anatomy)
+    count, whole = next(iter(rows.values())).shape[0], _Whole(model_sites)
     try:
         with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:
             model(**rows, **model_args)
@@ -193,7 +195,7 @@ def _trace(
         ) from error
     except Exception as error:
         _check_undisturbed(whole)
-        fixed = {name: size for name, size in anatomy.plates.items() if size != count}
+        fixed = {name: size for name, size in model_sites.plates.items() if size != count}
         hint = f" Plates whose size is not the number of rows: {fixed}; use X.shape[0]." if fixed else ""
         raise DoThisInstead(
             f"the model cannot be run on {count} row(s): {type(error).__name__}: {_first_line(error)}{hint}"

@@ -2,7 +2,7 @@
 
 from private_mcmc.planning.policy import Plan, plan
 from private_mcmc.planning.stages import (
-    Bought,
+    CompletedStage,
     Conclusion,
     CountsStage,
     History,
@@ -15,7 +15,7 @@ from private_mcmc.planning.stages import (
 )
 
 __all__ = [
-    "Bought",
+    "CompletedStage",
     "Conclusion",
     "CountsStage",
     "History",

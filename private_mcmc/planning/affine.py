@@ -29,9 +29,9 @@ from private_mcmc.planning.metric import (
     without_inflation,
 )
 from private_mcmc.planning.outcomes import possible_outcomes
-from private_mcmc.planning.row_influence import CELLS, Reach, cell_of
+from private_mcmc.planning.row_influence import CELLS, InfluenceCounts, cell_of
 from private_mcmc.planning.stages import (
-    Bought,
+    CompletedStage,
     Conclusion,
     CountsStage,
     History,
@@ -141,17 +141,17 @@ class AffinePolicy:
     def _run(self, root: Array, centre: Array, history: History) -> PathStage:
         """The run at the way and the clip with the smallest predicted error."""
         left = remaining(self.budget, history)
-        bought = self._time_of(root, left)
+        completed = self._time_of(root, left)
 
         def time(clip: float) -> float:
-            return min(bought(clip), _LONGEST)
+            return min(completed(clip), _LONGEST)
 
         far = self._left_by_warm_up(history)
         found = {way: self._reach(history, way) for way in self.influence.ways}
         clips = {way: reach.best_clip(time, far) for way, reach in found.items()}
         way = min(found, key=lambda way: found[way].error(clips[way], time(clips[way]), far))
         # What no step can use buys a wider clip.
-        clip = clips[way] * max(1.0, math.sqrt(bought(clips[way]) / _LONGEST))
+        clip = clips[way] * max(1.0, math.sqrt(completed(clips[way]) / _LONGEST))
         return self._path(RUN, root, clip, way, left, centre, _RUN_STEP, math.inf)
 
     def _left_by_warm_up(self, history: History) -> float:
@@ -211,8 +211,8 @@ class AffinePolicy:
     def _moments(self, rounds: History) -> Estimate:
         """``XᵀX`` from all rounds so far, each read in the metric of the one before."""
         found = first_estimate(_moments_of(rounds[0]), self._prior)
-        for bought in rounds[1:]:
-            found = next_estimate(_moments_of(bought), root_of(found.matrix + self._prior), 0.5)
+        for completed in rounds[1:]:
+            found = next_estimate(_moments_of(completed), root_of(found.matrix + self._prior), 0.5)
         return found
 
     def _root(self, moments: Estimate) -> Array:
@@ -221,8 +221,8 @@ class AffinePolicy:
     def _hessian_root(self, moments: Estimate, rounds: History) -> Array:
         """The root of the inverse Hessian at the warm-up's end, from all rounds so far."""
         root = self._root(moments)
-        for bought in rounds:
-            released = _moments_of(bought)
+        for completed in rounds:
+            released = _moments_of(completed)
             hessian = next_estimate(released, root, 0.05).matrix
             seen = root.T @ (hessian + self.precision) @ root
             back = np.linalg.inv(root)
@@ -261,23 +261,23 @@ class AffinePolicy:
 
         return CountsStage(REACH[way], mechanism, cell)
 
-    def _reach(self, history: History, way: Way) -> Reach:
+    def _reach(self, history: History, way: Way) -> InfluenceCounts:
         counts = _named(history, REACH[way])[0].value
         if not isinstance(counts, Counts):
             raise TypeError("the reach of rows is counted")
         if way == "clip":
-            return Reach(counts, self.num_rows, self.influence.symmetric)
+            return InfluenceCounts(counts, self.num_rows, self.influence.symmetric)
         seen = self._reach(history, "clip").mean_square if "clip" in self.influence.ways else 1.0
-        return Reach(counts, self.num_rows, True, max(1.0, seen))
+        return InfluenceCounts(counts, self.num_rows, True, max(1.0, seen))
 
     def _arrived(self, segments: History) -> bool:
         """The last segment moved less than twice the chain's own spread, or nothing is left for another."""
-        cost = sum((bought.stage.statement.gdp or math.inf) ** 2 for bought in segments)
+        cost = sum((completed.stage.statement.gdp or math.inf) ** 2 for completed in segments)
         if cost + SEGMENT_SHARE * self.budget**2 > WARM_UP_SHARE * self.budget**2 * (1 + 1e-6):
             return True
         if len(segments) < 2:
             return False
-        earlier, later = (np.asarray(bought.value) for bought in segments[-2:])
+        earlier, later = (np.asarray(completed.value) for completed in segments[-2:])
         moved = later.mean(axis=0) - earlier.mean(axis=0)
         spread = np.cov(later.T).reshape(self.dim, self.dim)
         # Means over a few relaxation times are themselves about a spread apart.
@@ -343,16 +343,16 @@ def affine_policy(
 
 
 def _named(history: History, name: str) -> History:
-    return tuple(bought for bought in history if bought.stage.name == name)
+    return tuple(completed for completed in history if completed.stage.name == name)
 
 
-def _moments_of(bought: Bought) -> SecondMoments:
-    if not isinstance(bought.value, SecondMoments):
-        raise TypeError(f"the stage {bought.stage.name!r} releases second moments")
-    return bought.value
+def _moments_of(completed: CompletedStage) -> SecondMoments:
+    if not isinstance(completed.value, SecondMoments):
+        raise TypeError(f"the stage {completed.stage.name!r} releases second moments")
+    return completed.value
 
 
-def _late_mean(path: Bought) -> Array:
+def _late_mean(path: CompletedStage) -> Array:
     states = np.asarray(path.value, dtype=np.float64)
     mean: Array = states[len(states) // 2 :].mean(axis=0)
     return mean

@@ -1,4 +1,4 @@
-"""Chains of the exact posterior of made-up rows: what a rehearsal's errors are measured against."""
+"""Chains of the exact posterior of synthetic rows: what a simulation's errors are measured against."""
 
 from __future__ import annotations
 

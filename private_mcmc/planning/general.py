@@ -25,7 +25,7 @@ from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.planning.general_weighting import weighted_model
 from private_mcmc.planning.stages import (
-    Bought,
+    CompletedStage,
     Conclusion,
     History,
     MomentsStage,
@@ -77,7 +77,7 @@ class Facts:
         prior: draws of it.
         likelihood: losses at possible outcomes.
         references: parameters that stage one asks about, shape ``(k, p)``.
-        metric: a guess from made-up rows of the declared domain.
+        metric: a guess from synthetic rows of the declared domain.
         temper: weight of the likelihood.
     """
 
@@ -155,7 +155,7 @@ class GeneralPolicy:
     Attributes:
         multiple: clip over the root mean square of a row's gradient, as the information predicts it.
         step: step size; where curvature is 1, an sd is inflated by a quarter of it.
-        prediction: the error to expect, from made-up data.
+        prediction: the error to expect, from synthetic data.
     """
 
     facts: Facts
@@ -165,7 +165,7 @@ class GeneralPolicy:
 
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query whose noise would drown it is left out."""
-        done = {bought.stage.name: bought for bought in history}
+        done = {completed.stage.name: completed for completed in history}
         facts = self.facts
         if WARM_UP not in done:
             first = facts.query(facts.metric, len(facts.references))
@@ -187,16 +187,16 @@ class GeneralPolicy:
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in."""
-        run = next(bought for bought in history if bought.stage.name == RUN)
+        run = next(completed for completed in history if completed.stage.name == RUN)
         states = np.asarray(run.value)
         return Conclusion(states[burn_in(run.stage) :], self.prediction)
 
-    def _first_metric(self, done: Mapping[str, Bought]) -> Metric:
+    def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric
         return self._updated(metric, done[FIRST]) if FIRST in done else metric
 
-    def _updated(self, metric: Metric, bought: Bought) -> Metric:
-        moments = bought.value
+    def _updated(self, metric: Metric, completed: CompletedStage) -> Metric:
+        moments = completed.value
         if not isinstance(moments, SecondMoments):
             raise TypeError("a query for information releases second moments")
         least = 0.5 * spectral_norm(moments.noise_sd, self.facts.dim)
@@ -253,7 +253,7 @@ def _affordable(one_step: Schedule, budget: float) -> float:
     return (budget / unit) ** 2 * (1 - 1e-9)
 
 
-def _late_states(warm_up: Bought, centre: Array) -> Array:
+def _late_states(warm_up: CompletedStage, centre: Array) -> Array:
     """States of its second half, ``(k, p)``, the last one included; ``centre`` for what is not finite."""
     states = np.asarray(warm_up.value)
     late = states[np.linspace(len(states) // 2, len(states) - 1, _REFERENCES).astype(int)]

@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 
 # Balls leave the noise, in spectral norm, a quarter of a typical eigenvalue; they are no smaller than this
 # multiple of the rows' root mean square norm, since too tight a ball loses rare directions. Noise widens an
-# sd by its square, a ball that is too tight by what it loses: chosen on made-up rows with rare indicators.
+# sd by its square, a ball that is too tight by what it loses: chosen on synthetic rows with rare indicators.
 NOISE = 0.25
 LEAST_MULTIPLE = 1.5
 _MOST_UNEQUAL = 1e-12

@@ -1,4 +1,4 @@
-"""Which outcomes a made-up row may have: the declared values of the rows' one scalar column."""
+"""Which outcomes a synthetic row may have: the declared values of the rows' one scalar column."""
 
 from __future__ import annotations
 

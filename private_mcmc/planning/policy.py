@@ -43,7 +43,7 @@ class Plan:
         policy: names the stages.
         statement: the whole policy's statement, known before anything is spent.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
-        prediction: the error to expect, from made-up rows of the declared domain.
+        prediction: the error to expect, from synthetic rows of the declared domain.
     """
 
     model: Callable[..., Any]
@@ -70,7 +70,7 @@ class Plan:
         return _prediction(self.reading, self.make, replace(self.target, epsilon=epsilon), n, self.guarantee)
 
     def frontier(self, epsilons: Sequence[float] = _EPSILONS, ns: Sequence[int] | None = None) -> Frontier:
-        """Predicted accuracy against ε at this ``n``, and against ``n`` at this ε: tens of rehearsals."""
+        """Predicted accuracy against ε at this ``n``, and against ``n`` at this ε: tens of simulations."""
         rows = [max(1, round(self.n * share)) for share in _ROWS] if ns is None else ns
         return frontier(self.predict, self.target.epsilon, self.n, epsilons, rows)
 
@@ -192,7 +192,7 @@ def _maker(
 ) -> Make:
     """``(budget, n, temper) ↦`` the policy for this model, and the error to expect of it."""
     if _is_affine(reading):
-        # Made once: what a rehearsal compiles is kept for every budget and number of rows.
+        # Made once: what a simulation compiles is kept for every budget and number of rows.
         base = affine_policy(reading, 1, target.adjacency, 1.0)
 
         def affine(budget: float, n: int, temper: float) -> tuple[Policy, Prediction]:

@@ -37,7 +37,7 @@ def cell_of(reach: jax.Array) -> jax.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class InfluenceCounts:
     """Released counts of rows by reach, of ``num_rows`` rows.
 
     ``unbiased``: rows beyond the clip lose weight, not symmetry. ``dispersion``: how much larger the squared

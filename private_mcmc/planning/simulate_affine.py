@@ -1,7 +1,7 @@
-"""Rehearsing an affine policy on made-up people: the error to expect of it, from public facts alone.
+"""Simulating an affine policy on synthetic people: the error to expect of it, from public facts alone.
 
 Made-up rows come from the declared domain, a parameter from the prior, outcomes from the model; every
-stage is played on them with its own noise, each made-up row standing for many.
+stage is played on them with its own noise, each synthetic row standing for many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from private_mcmc.planning.affine import MOST_STEPS, AffinePolicy
 from private_mcmc.planning.stages import (
-    Bought,
+    CompletedStage,
     Conclusion,
     CountsStage,
     History,
@@ -39,7 +39,7 @@ _NEWTON_STEPS = 60
 
 @dataclass(frozen=True, eq=False)
 class MadeUp:
-    """A made-up data set, how many people its rows stand for, and its posterior's mode and sds."""
+    """A synthetic data set, how many people its rows stand for, and its posterior's mode and sds."""
 
     columns: Columns
     weights: Array
@@ -48,9 +48,9 @@ class MadeUp:
 
 
 def predict(policy: AffinePolicy) -> Prediction:
-    """Root mean square error over rehearsals on made-up data, and its parts as the policy reports them.
+    """Root mean square error over simulations on synthetic data, and its parts as the policy reports them.
 
-    Where the policy reports more than the rehearsals show, its parts shrink to what they show.
+    Where the policy reports more than the simulations show, its parts shrink to what they show.
     """
     errors, parts = [], []
     for seed in range(DATA_SETS):
@@ -112,7 +112,7 @@ def rehearse(policy: AffinePolicy, columns: Columns, weights: Array, seed: int) 
                 value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
             else:
                 value = _path(policy, stage, columns, plain, weights, len(history) + 64 * seed)
-            history = (*history, Bought(stage, value))
+            history = (*history, CompletedStage(stage, value))
         return policy.conclude(history)
 
 
@@ -137,7 +137,7 @@ def _path(
     weights: Array,
     seed: int,
 ) -> Array:
-    """A path on made-up rows whose designs and offsets are ``plain``."""
+    """A path on synthetic rows whose designs and offsets are ``plain``."""
     schedule = stage.schedule
     predictor = policy.predictor if stage.reading is None else stage.reading.predictor
     if predictor is None:

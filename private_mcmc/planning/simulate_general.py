@@ -1,4 +1,4 @@
-"""What a general policy would do to made-up data: its stages simulated, its error measured.
+"""What a general policy would do to synthetic data: its stages simulated, its error measured.
 
 A data set is made up of a few hundred rows of the declared domain, each standing for many, with outcomes
 drawn from the model at a draw of the prior. The very stages that would be executed are executed on it,
@@ -35,7 +35,7 @@ from private_mcmc.planning.general_weighting import weighted_loss
 from private_mcmc.planning.stages import (
     OF_LOSSES,
     OF_PARAMETERS,
-    Bought,
+    CompletedStage,
     History,
     MomentsStage,
     PathStage,
@@ -62,7 +62,7 @@ _UNKNOWN = Prediction(math.inf, math.inf, math.inf, math.inf)
 
 @dataclass(frozen=True, eq=False)
 class MadeUp:
-    """A made-up data set with its posterior.
+    """A synthetic data set with its posterior.
 
     Attributes:
         rows: columns of a few rows.
@@ -98,7 +98,7 @@ class Simulator:
             )
         )
 
-    def made_up(self, index: int, distance: float) -> MadeUp:
+    def synthetic(self, index: int, distance: float) -> MadeUp:
         """Draw a data set at a prior draw and run the reference chains on it."""
         facts = self.facts
         truth = facts.prior.shrunk(index + 7, distance)
@@ -160,8 +160,8 @@ class Simulator:
         key = jax.random.key(seed)
         while (stage := policy.next(history)) is not None:
             key, own = jax.random.split(key)
-            history = (*history, Bought(stage, self._bought(stage, data, own)))
-        run = next(bought for bought in history if bought.stage.name == RUN)
+            history = (*history, CompletedStage(stage, self._bought(stage, data, own)))
+        run = next(completed for completed in history if completed.stage.name == RUN)
         states = np.asarray(run.value)[burn_in(run.stage) :]
         seen = states if data.identified else self.losses(states, data.rows)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -222,13 +222,13 @@ def _chain(  # type: ignore[no-untyped-def]
 
 
 def best_policy(facts: Facts) -> GeneralPolicy:
-    """The policy whose clip and step make the smallest error on made-up data sets, predicted on others.
+    """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
 
     Losses are watched on all of them where ``θ`` is not identified on one, so that errors have one unit.
     """
     with jax.enable_x64(True):
         simulator = Simulator(facts)
-        sets = [simulator.made_up(*each) for each in enumerate(_DISTANCES * 2)]
+        sets = [simulator.synthetic(*each) for each in enumerate(_DISTANCES * 2)]
         unit = OF_PARAMETERS
         if not all(data.identified for data in sets):
             sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES

@@ -93,14 +93,14 @@ Stage: TypeAlias = MomentsStage | CountsStage | PathStage
 
 
 @dataclass(frozen=True, eq=False)
-class Bought:
+class CompletedStage:
     """A stage and what it released: moments, counts, or the path's states, shape ``(steps, p)``."""
 
     stage: Stage
     value: SecondMoments | Counts | Array
 
 
-History: TypeAlias = tuple[Bought, ...]
+History: TypeAlias = tuple[CompletedStage, ...]
 
 
 class Prediction(NamedTuple):
@@ -147,5 +147,5 @@ class Policy(Protocol):
 
 def remaining(budget: float, history: History) -> float:
     """GDP that the stages so far leave of ``budget``: ``√(B² − Σm²)``, rounded down a little."""
-    spent = sum((bought.stage.statement.gdp or np.inf) ** 2 for bought in history)
+    spent = sum((completed.stage.statement.gdp or np.inf) ** 2 for completed in history)
     return float(np.sqrt(max(budget**2 - spent, 0.0))) * (1 - 1e-9)

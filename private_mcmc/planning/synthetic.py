@@ -1,4 +1,4 @@
-"""Public stand-ins for what a plan may not look at: draws of the prior, made-up rows, possible outcomes.
+"""Public stand-ins for what a plan may not look at: draws of the prior, synthetic rows, possible outcomes.
 
 Everything is drawn with fixed keys from the declared row domain and the model's own prior, so that it
 depends on nothing private.

@@ -84,7 +84,7 @@ class Influence:
         return ends if np.all(two >= every * (1 - 1e-9)) else self._values
 
     def _slopes(self, eta: Array, outcomes: npt.NDArray[Any]) -> Array:
-        """``ψ'`` of one made-up row with other predictors and outcomes: ``(…, outcomes)``."""
+        """``ψ'`` of one synthetic row with other predictors and outcomes: ``(…, outcomes)``."""
         # The first one who asks may be tracing a step.
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             rows = self.model.rows

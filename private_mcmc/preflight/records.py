@@ -13,7 +13,7 @@ VerdictWord = Literal["private", "not private", "unknown"]
 
 @dataclass(frozen=True)
 class Refutation:
-    """A pair of adjacent, made-up data sets of the domain, and an event that tells their posteriors apart.
+    """A pair of adjacent, synthetic data sets of the domain, and an event that tells their posteriors apart.
 
     ``kind="event"``: ``P[A|first] ≥ p_low > e^ε q_high + δ ≥ e^ε P[A|second] + δ``. ``kind="no posterior"``:
     the posterior of ``first`` does not integrate, so there is nothing that could be private.

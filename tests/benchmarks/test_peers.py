@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from benchmarks.datasets import Dataset, made_up
+from benchmarks.datasets import Dataset, synthetic
 from benchmarks.datasets.models import Regression
 from benchmarks.peers import Budget, DoesNotApply, Method, Unavailable, methods
 from benchmarks.peers.external import D3P, DiffPrivLib
@@ -28,7 +28,7 @@ PLENTY = Budget(1e4, 1e-6)
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    return made_up(n=1_500)
+    return synthetic(n=1_500)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def exact(dataset: Dataset, cache: Path) -> Reference:
 
 
 def test_reference_agrees_with_quadrature(cache: Path) -> None:
-    data = made_up(n=200)
+    data = synthetic(n=200)
     one = Dataset("one", "", (), data.X[:, :1], data.y, data.regression, "")
     found = reference(one, cache=cache)
     x, positives = data.X[0, 0], data.y.sum()

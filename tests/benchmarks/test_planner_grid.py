@@ -14,13 +14,13 @@ from tests.examples_of_models import logistic
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_a_setting_is_scaled_and_put_back(setting: Setting) -> None:
     before = {name: getattr(affine, name) for name in setting.constants}
-    chosen = reach.Reach.best_clip
+    chosen = reach.InfluenceCounts.best_clip
     with setting.scaled(2.0):
         for name, value in before.items():
             assert getattr(affine, name) == 2 * value
-        assert (reach.Reach.best_clip is chosen) == bool(setting.constants)
+        assert (reach.InfluenceCounts.best_clip is chosen) == bool(setting.constants)
     assert {name: getattr(affine, name) for name in setting.constants} == before
-    assert reach.Reach.best_clip is chosen
+    assert reach.InfluenceCounts.best_clip is chosen
 
 
 def test_a_planner_with_a_scaled_clip_runs_at_it() -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.datasets import Dataset, made_up
+from benchmarks.datasets import Dataset, synthetic
 from benchmarks.peers import Budget, DoesNotApply, Runs, Unavailable
 from benchmarks.utility import measure
 from benchmarks.utility_page import page
@@ -26,7 +26,7 @@ class AtTheMode:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    dataset = made_up(n=400)
+    dataset = synthetic(n=400)
     exact = reference(dataset)
     store = Store(tmp_path_factory.mktemp("store") / "results.json", 1e-6)
     store.datasets["made_up"] = DatasetFacts("made_up", 400, 8, "logistic", "nobody", "made up", exact.ess)

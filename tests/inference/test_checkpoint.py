@@ -14,7 +14,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference import checkpoint as checkpoint_module
 from private_mcmc.inference.checkpoint import program_mark
-from private_mcmc.inference.job import Job
+from private_mcmc.inference.job import RunKeysAndState
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
@@ -338,12 +338,12 @@ def test_a_disk_without_the_space_is_refused_before_the_charge(data, monkeypatch
 
 def test_what_holds_the_keys_does_not_print_them():
     keys = run_keys(1)
-    streams = Job.of(keys).streams
+    streams = RunKeysAndState.of(keys).streams
     checkpoint = pmc.Checkpoint("run")
     saver = checkpoint_module.Saver(checkpoint, {}, streams)
     state = ChainState(1, np.ones((1, 2)), np.zeros((1, 0)), np.ones((1, 1, 2)))
     saved = checkpoint_module.Saved({}, state, streams)
-    for thing in (saved, saver, Job(streams, keys.provenance, saver, state)):
+    for thing in (saved, saver, RunKeysAndState(streams, keys.provenance, saver, state)):
         assert "key<" not in repr(thing) and "streams" not in repr(thing) and "array" not in repr(thing)
 
 
@@ -354,7 +354,7 @@ def test_whatever_happened_to_the_bytes_of_a_checkpoint_is_said_in_words(tmp_pat
         ChainState(1, np.ones((1, 2)), np.zeros((1, 0)), np.ones((1, 1, 2))),
     )
     header = {"format": 1, "status": "running", "provenance": keys.provenance.to_dict()}
-    checkpoint_module.Saver(checkpoint, header, Job.of(keys).streams).save(state)
+    checkpoint_module.Saver(checkpoint, header, RunKeysAndState.of(keys).streams).save(state)
     whole, random, damaged = path.read_bytes(), np.random.default_rng(0), 0
     for case in range(400):
         content = np.frombuffer(whole, np.uint8).copy()

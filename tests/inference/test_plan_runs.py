@@ -67,10 +67,10 @@ def run(planned, people, *stages):
 
 def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
     mcmc = run(planned, people, moments(0.2), counts(0.3), path())
-    stages = [bought.stage for bought in mcmc.history]
+    stages = [completed.stage for completed in mcmc.history]
     assert [part.gdp for part in mcmc.statement.parts] == [stage.statement.gdp for stage in stages]
     assert mcmc.statement.gdp == planned.budget and mcmc.statement.verify()
-    released, counted, states = (bought.value for bought in mcmc.history)
+    released, counted, states = (completed.value for completed in mcmc.history)
     np.testing.assert_allclose(released.matrix, people["X"].T @ people["X"], atol=8 * released.noise_sd)
     np.testing.assert_allclose(
         counted.values, np.bincount(people["y"], minlength=2), atol=8 * counted.noise_sd
@@ -94,7 +94,7 @@ def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, p
 
 def test_two_paths_use_different_noise(planned, people):
     mcmc = run(planned, people, path("one"), path("two"))
-    one, two = (np.asarray(bought.value) for bought in mcmc.history)
+    one, two = (np.asarray(completed.value) for completed in mcmc.history)
     assert not np.any(one == two)
 
 
@@ -136,7 +136,7 @@ def test_every_stage_leaves_holes_out_whatever_lies_in_them(planned, people):
         X, y = people["X"].copy(), people["y"].astype(float)
         X[~present], y[~present] = garbage, garbage
         mcmc.run(X=X, y=y, present=present, rng_key=1)
-        released, counted, states = (bought.value for bought in mcmc.history)
+        released, counted, states = (completed.value for completed in mcmc.history)
         wanted = people["X"][present]
         np.testing.assert_allclose(released.matrix, wanted.T @ wanted, atol=0.05)
         np.testing.assert_allclose(counted.values, np.bincount(people["y"][present], minlength=2), atol=0.05)

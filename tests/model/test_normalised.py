@@ -133,9 +133,11 @@ def verdicts(priors):
 
     with jax.enable_x64(True):
         y = abstract((1,), np.float64)
-        anatomy = discover(model, {"y": y}, {})
-        program = trace(terms(model, {}, anatomy.latents), theta=abstract((anatomy.dim,), np.float64), y=y)
-        return {site.name: is_normalised(program, site) for site in anatomy.latents}
+        model_sites = discover(model, {"y": y}, {})
+        program = trace(
+            terms(model, {}, model_sites.latents), theta=abstract((model_sites.dim,), np.float64), y=y
+        )
+        return {site.name: is_normalised(program, site) for site in model_sites.latents}
 
 
 @pytest.fixture(scope="module")

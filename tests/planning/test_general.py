@@ -89,7 +89,7 @@ def test_execution_of_a_general_plan_meets_its_statement(name):
     assert mcmc.statement.verify()
     spent = sum(part.gdp**2 for part in mcmc.statement.parts)
     assert 0.9 * plan.budget**2 < spent <= plan.budget**2
-    names = [bought.stage.name for bought in mcmc.history]
+    names = [completed.stage.name for completed in mcmc.history]
     assert names == [FIRST, WARM_UP, SECOND, RUN]
     run = mcmc.history[-1].stage
     assert isinstance(run, PathStage)
@@ -156,7 +156,7 @@ def test_more_budget_promises_less_error_on_the_same_made_up_data():
         for budget in (0.05, 3.0):
             facts = facts_of(model, reading, 20_000, "replace_one", budget, {})
             simulator = Simulator(facts)
-            data = simulator.made_up(0, 0.5)
+            data = simulator.synthetic(0, 0.5)
             assert data.identified
             errors.append(simulator.error(GeneralPolicy(facts, 3.0, 0.1, GUESS), data, 0)[0])
     assert errors[1] < 0.5 * errors[0]
@@ -170,7 +170,7 @@ def test_more_budget_promises_less_error_in_a_product_of_latents():
     errors = []
     with jax.enable_x64(True):
         simulator = Simulator(facts)
-        data = simulator.by_losses(simulator.made_up(0, 0.25))
+        data = simulator.by_losses(simulator.synthetic(0, 0.25))
         for epsilon in (1.0, 3.0, 10.0):
             given = replace(facts, budget=accounting.gdp.budget(epsilon, 1e-6))
             tried = [GeneralPolicy(given, multiple, 0.02, GUESS) for multiple in CLIP_MULTIPLES]
@@ -226,7 +226,7 @@ def test_a_tempered_likelihood_widens_the_posterior_and_is_sampled_as_well():
         policy = GeneralPolicy(facts, 3.0, 0.1, GUESS)
         simulator = Simulator(facts)
         with jax.enable_x64(True):
-            data = simulator.made_up(0, 0.5)
+            data = simulator.synthetic(0, 0.5)
             errors = [simulator.error(policy, data, seed)[0] for seed in range(3)]
         assert max(errors) < 0.5
         # Of differences between classes: their sum is known from the prior alone.

@@ -14,7 +14,7 @@ import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.row_influence import CELLS, Reach
+from private_mcmc.planning.row_influence import CELLS, InfluenceCounts
 from private_mcmc.planning.simulate_affine import _mode, rehearse
 from private_mcmc.release import Counts, plan_counts
 
@@ -78,7 +78,7 @@ def test_of_equally_good_clips_the_largest_is_taken():
     """All rows lose weight below the smallest reach: time and speed cancel."""
     cells = np.full(5000, 20)
     mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
-    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    reach = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
     smallest = 0.25 * 64 ** (19 / 18)
     assert 0.8 * smallest < reach.best_clip(lambda clip: 100 / clip**2) <= 64 ** (1 / 18) * smallest
     # From far away more relaxation times are worth more.
@@ -95,10 +95,12 @@ def test_a_far_count_that_stands_alone_is_noise():
         changed = values.copy()
         changed[cell] = 3 * mechanism.noise.sd
         counts = Counts(changed, mechanism.noise.sd, mechanism.statement)
-        return Reach(counts, 6000, True).best_clip(lambda clip: 100 / clip**2)
+        return InfluenceCounts(counts, 6000, True).best_clip(lambda clip: 100 / clip**2)
 
     assert best(25) == best(29)
-    assert Reach(Counts(values, mechanism.noise.sd, mechanism.statement), 6000, True).kept(1.0) > 0.2
+    assert (
+        InfluenceCounts(Counts(values, mechanism.noise.sd, mechanism.statement), 6000, True).kept(1.0) > 0.2
+    )
     assert best(12) >= best(25)
 
 

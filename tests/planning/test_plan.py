@@ -89,7 +89,7 @@ def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
     assert mcmc.statement.gdp == planned.statement.gdp
     assert mcmc.statement.verify()
     assert [part.gdp for part in mcmc.statement.parts] == [
-        bought.stage.statement.gdp for bought in mcmc.history
+        completed.stage.statement.gdp for completed in mcmc.history
     ]
     X, y = people["X"], people["y"]
     w = np.zeros(3)

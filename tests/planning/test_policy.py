@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
-from private_mcmc.planning import Bought, CountsStage, MomentsStage
+from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.conclusion import calibrated_draws, drift_corrected_mean
 from private_mcmc.planning.metric import first_estimate, next_estimate, query, root_of
-from private_mcmc.planning.row_influence import CELLS, Reach, cell_of
+from private_mcmc.planning.row_influence import CELLS, InfluenceCounts, cell_of
 from private_mcmc.planning.simulate_affine import make_up, rehearse
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
@@ -31,7 +31,7 @@ def policy():
     return affine_policy(read(logistic, ROWS, n=5000), 5000, "replace_one", 0.2)
 
 
-def made_up(stage, random, scale):
+def synthetic(stage, random, scale):
     """A release that the mechanism could have made, likely or not."""
     if isinstance(stage, MomentsStage):
         half = random.normal(size=(3, 3)) * scale
@@ -52,9 +52,9 @@ def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
     chosen = replace(policy(), budget=budget, adjacency=adjacency)
     random, history = np.random.default_rng(seed), ()
     while (stage := chosen.next(history)) is not None:
-        history = (*history, Bought(stage, made_up(stage, random, scale)))
+        history = (*history, CompletedStage(stage, synthetic(stage, random, scale)))
         assert len(history) < 30
-    parts = tuple(bought.stage.statement for bought in history)
+    parts = tuple(completed.stage.statement for completed in history)
     assert accounting.adaptive(budget, adjacency, parts).gdp == budget
     assert math.fsum(part.gdp**2 for part in parts) >= 0.98 * budget**2
     assert all(part.verify() for part in parts[-1:])
@@ -119,7 +119,7 @@ def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
 def test_reach_prefers_wide_clips_where_time_is_cheap():
     mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
     cells = np.repeat(np.arange(CELLS), 100)
-    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    reach = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
     cheap, dear = (reach.best_clip(lambda clip, time=time: time / clip**2) for time in (1e6, 10.0))
     assert cheap > dear
     assert reach.kept(dear) < reach.kept(cheap) <= 1
@@ -132,7 +132,7 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
     # Rows in the middle of their cells.
     x = 0.25 * 64 ** ((cells - 0.5) / 18)
     mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
-    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    reach = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
     assert int(cell_of(jnp.asarray(x))[-1]) == 13
     for clip in (0.3, 1.0, 2.0, 9.0):
         weights = np.minimum(1, clip / x)
@@ -146,7 +146,7 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
 def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
     cells = np.full(500, 10)
     mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
-    reach = Reach(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    reach = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
     assert reach.kept(0.5) < 0.5
     assert reach.bias(0.5) == pytest.approx(0.0, abs=1e-6)
 

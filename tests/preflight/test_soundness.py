@@ -74,15 +74,15 @@ def farthest(example: Example, target: Target, data: Any, ends: Any) -> float:
 
 
 def adjacent(example: Example, target: Target, data: Any, ends: Any) -> tuple[Any, Any] | None:
-    """Two adjacent data sets: a crowd of equal rows, and one row changed or absent."""
-    crowd, first, second = (data.draw(st.sampled_from(ends)) for _ in range(3))
+    """Two adjacent data sets: a group of equal rows of equal rows, and one row changed or absent."""
+    common_rows, first, second = (data.draw(st.sampled_from(ends)) for _ in range(3))
     if target.adjacency == "replace_one":
-        return [(crowd, example.n - 1), (first, 1)], [(crowd, example.n - 1), (second, 1)]
+        return [(common_rows, example.n - 1), (first, 1)], [(common_rows, example.n - 1), (second, 1)]
     least = 1 if target.adjacency == "add_remove" else 0
     if example.n - 1 < least:
         return None
     others = data.draw(st.sampled_from(sorted({least, (example.n - 1 + least) // 2, example.n - 1})))
-    return [(crowd, others), (first, 1)], [(crowd, others)]
+    return [(common_rows, others), (first, 1)], [(common_rows, others)]
 
 
 def confirm(example: Example, report: PreflightReport) -> None:

@@ -187,7 +187,7 @@ def laws_of_test_and_run(margin: float, failure: float):
             released=float(node), margin=margin, rounding=0.0, noise_sd=sd, failure=failure
         )
         runs[node] = max(w for w in TEMPERS if _price(w, floor, public) <= share)
-    statement = acc.Unless(acc.Gaussian(math.hypot(1 / sd, share)), failure)
+    statement = acc.ExceptWithProbability(acc.Gaussian(math.hypot(1 / sd, share)), failure)
     joints = []
     for pair in data:
         joints.append(

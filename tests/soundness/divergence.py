@@ -115,8 +115,8 @@ def worst(
     """The largest divergence over extremes and random data sets, then by gradient ascent on the rows."""
     best = {epsilon: Worst(0.0, epsilon, "nothing") for epsilon in epsilons}
     start: tuple[float, np.ndarray, int, int] | None = None
-    for crowd in _crowds(len(posteriors.loss), adjacency, n, rng):
-        base = posteriors.log_prior - crowd @ posteriors.loss
+    for common_rows in _crowds(len(posteriors.loss), adjacency, n, rng):
+        base = posteriors.log_prior - common_rows @ posteriors.loss
         firsts = posteriors.masses(base - posteriors.loss)
         seconds = firsts if adjacency == "replace_one" else posteriors.masses(base[None])
         if firsts is None or seconds is None:
@@ -127,9 +127,9 @@ def worst(
             found = np.maximum(forth, back)
             where = np.unravel_index(int(np.argmax(found)), found.shape)
             if found[where] > best[epsilon].delta:
-                best[epsilon] = Worst(float(found[where]), epsilon, f"rows {where} in a crowd {crowd}")
+                best[epsilon] = Worst(float(found[where]), epsilon, f"rows {where} in a crowd {common_rows}")
                 if epsilon == epsilons[0]:
-                    start = (float(found[where]), crowd, int(where[0]), int(where[1]))
+                    start = (float(found[where]), common_rows, int(where[0]), int(where[1]))
     if ascend and start is not None:
         for epsilon, found in _ascended(posteriors, adjacency, epsilons, start).items():
             if found > best[epsilon].delta:
@@ -155,9 +155,9 @@ def _ascended(
     epsilons: Sequence[float],
     start: tuple[float, np.ndarray, int, int],
 ) -> dict[float, float]:
-    """Move the real columns of the two rows, and of a crowd of equal rows, up the gradient of ``δ(ε)``."""
-    _, crowd, first, second = start
-    size, third = float(crowd.sum()), int(np.argmax(crowd))
+    """Move the real columns of the two rows, and of a group of equal rows of equal rows, up the gradient of ``δ(ε)``."""
+    _, common_rows, first, second = start
+    size, third = float(common_rows.sum()), int(np.argmax(common_rows))
     picked = {name: column[[first, second, third]] for name, column in posteriors.rows.items()}
     moving = {name: value for name, value in picked.items() if value.dtype.kind == "f"}
     fixed = {name: value for name, value in picked.items() if name not in moving}

@@ -205,7 +205,7 @@ def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.nda
             mcmc.run(rng_key=key, **data)
         except pmc.NotPrivate:
             return empty
-        return np.concatenate([np.ravel(bought.value) for bought in mcmc.history])
+        return np.concatenate([np.ravel(completed.value) for completed in mcmc.history])
 
     return lambda data, count, seed: np.stack([once(data, key) for key in keys(seed, count)])
 

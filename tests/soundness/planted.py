@@ -19,7 +19,7 @@ from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.randomness import batches
-from private_mcmc.kernels.randomness.predrawn import Grouped
+from private_mcmc.kernels.randomness.predrawn import PredrawnNoise
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.release.grid import StateGrid
@@ -62,11 +62,11 @@ def _changed(*changes: Change) -> Callable[[], tuple[Patch, ...]]:
     return lambda: patches(*changes)
 
 
-def _noise_for_two_steps(chains: int, dim: int) -> Grouped:
+def _noise_for_two_steps(chains: int, dim: int) -> PredrawnNoise:
     def draw(key: jax.Array) -> jax.Array:
         return jnp.repeat(jax.random.normal(key, (2, chains, dim)), 2, axis=0)
 
-    return Grouped(draw, 4, outside=math.nan)
+    return PredrawnNoise(draw, 4, outside=math.nan)
 
 
 def _packed(rows: Any, columns: Any, *rest: Any) -> Any:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from private_mcmc.accounting.assumptions import TEST_AND_RUN, TESTED_MOVES, TESTED_SET
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.except_with_probability import Unless
+from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
 from private_mcmc.accounting.langevin.curvature import Curvature
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
@@ -109,5 +109,5 @@ def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
         },
         "curvature.tested",
     )
-    curves = tuple(Unless(curve, floor.failure) for curve in inner.curves)
+    curves = tuple(ExceptWithProbability(curve, floor.failure) for curve in inner.curves)
     return Statement(inner.adjacency, curves, argument, parts=(inner,))

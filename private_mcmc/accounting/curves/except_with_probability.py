@@ -12,7 +12,7 @@ from private_mcmc.accounting.rounding import sum_up
 
 
 @dataclass(frozen=True)
-class Unless(Curve):
+class ExceptWithProbability(Curve):
     """``inner`` unless an event of probability at most ``failure`` happens: ``δ(ε) = δ_inner(ε) + failure``.
 
     For adjacent ``D, D'`` there are a set ``G`` of outputs with ``P_D(G) ≥ 1 − failure`` and a pair of laws

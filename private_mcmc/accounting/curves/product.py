@@ -9,7 +9,7 @@ from typing import Any
 
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.except_with_probability import Unless
+from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
 from private_mcmc.accounting.curves.pld import Losses, Step, losses, worthwhile
 from private_mcmc.accounting.curves.sampled_pairs import Sampled
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
@@ -23,11 +23,11 @@ def combine(curves: tuple[Curve, ...]) -> Curve:
 
     ``m²`` adds, zCDP adds, and what remains of different kinds becomes a ``Product``. Failures add, outside.
     """
-    failing = [curve.failure for curve in curves if isinstance(curve, Unless)]
+    failing = [curve.failure for curve in curves if isinstance(curve, ExceptWithProbability)]
     if failing:
-        inner = tuple(curve.inner if isinstance(curve, Unless) else curve for curve in curves)
+        inner = tuple(curve.inner if isinstance(curve, ExceptWithProbability) else curve for curve in curves)
         failure = failing[0] if len(failing) == 1 else sum_up(failing)
-        return Unless(combine(inner), min(1.0, failure))
+        return ExceptWithProbability(combine(inner), min(1.0, failure))
     flat = tuple(
         part for curve in curves for part in (curve.parts if isinstance(curve, Product) else (curve,))
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.except_with_probability import Unless
+from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
 from private_mcmc.accounting.curves.product import Product
 from private_mcmc.accounting.curves.sampled_pairs import Sampled
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
@@ -99,7 +99,7 @@ def _curve(kind: str, record: Mapping[str, Any]) -> Curve:
             int(values["max_rows"]),
         )
     if kind == "unless":
-        return Unless(curve_from_dict(record["inner"]), float(values["failure"]))
+        return ExceptWithProbability(curve_from_dict(record["inner"]), float(values["failure"]))
     if kind == "product":
         return Product(tuple(curve_from_dict(part) for part in record["parts"]))
     raise DeclarationError(f"unknown kind of privacy curve {kind!r}.")

@@ -28,7 +28,7 @@ from private_mcmc.accounting.posterior.conjugate import (
     gamma_pair,
     log_rising,
 )
-from private_mcmc.accounting.posterior.triangle_bound import two_legs
+from private_mcmc.accounting.posterior.triangle_bound import triangle_bound
 
 _MOST_BLOCKS = 64
 _WIDEST = 1e6
@@ -66,7 +66,7 @@ def beta_binomial(a: float, b: float, *, n: int, trials: int, temper: float, eps
     for fewest, most in zip([*edges[:-1], edges[-1]], [*(edges[1:] - 1), edges[-1]], strict=True):
         won, lost = temper * most, temper * (trials - fewest)
         worst = max(
-            worst, two_legs(_leg(a, b + others + lost, won), _leg(b, a + others + won, lost), epsilon)
+            worst, triangle_bound(_leg(a, b + others + lost, won), _leg(b, a + others + won, lost), epsilon)
         )
     return worst
 
@@ -100,7 +100,7 @@ def gamma_poisson(shape: float, rate: float, *, n: int, largest: int, temper: fl
         ends = (gamma_pair(np.array([shape]), temper * largest, at, up)[0] for up in (True, False))
         return float(max(ends))
 
-    return two_legs(by_count, lambda at: float(np.max(rate_pair(shapes, ratios, at))), epsilon)
+    return triangle_bound(by_count, lambda at: float(np.max(rate_pair(shapes, ratios, at))), epsilon)
 
 
 def rate_pair(shape: Array, ratio: Array, epsilon: float) -> Array:

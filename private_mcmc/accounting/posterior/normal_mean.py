@@ -20,7 +20,7 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Points
 from private_mcmc.accounting.posterior.conjugate import Array
 from private_mcmc.accounting.posterior.normal_regression import scale_divergence
-from private_mcmc.accounting.posterior.triangle_bound import two_legs
+from private_mcmc.accounting.posterior.triangle_bound import triangle_bound
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
@@ -118,7 +118,7 @@ class NormalMean:
         least = self.precision + self.step * others
         widest = max(self.high, self.center) - min(self.low, self.center)
         shift = float(self._shift(np.array(float(others)), np.array(widest))) * math.sqrt(least + self.step)
-        return two_legs(
+        return triangle_bound(
             lambda at: gdp.delta(shift, at), lambda at: scale_divergence(1 + self.step / least, at), epsilon
         )
 

@@ -18,7 +18,7 @@ from private_mcmc.accounting.assumptions import BOUNDED_PAIRS, EXACT_DRAW, RELAT
 from private_mcmc.accounting.composition.capped import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Points
-from private_mcmc.accounting.posterior.triangle_bound import two_legs
+from private_mcmc.accounting.posterior.triangle_bound import triangle_bound
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
@@ -71,8 +71,8 @@ def scale_divergence(ratio: float, epsilon: float) -> float:
 
 
 def normal_regression(found: Extremes, epsilon: float) -> float:
-    """``δ(ε)`` of the two legs together; the law in between may have the mean of either end."""
-    return two_legs(
+    """``δ(ε)`` of the two parts together; the law in between may have the mean of either end."""
+    return triangle_bound(
         lambda at: gdp.delta(found.shift, at), lambda at: scale_divergence(found.ratio, at), epsilon
     )
 

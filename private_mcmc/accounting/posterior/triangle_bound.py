@@ -9,11 +9,13 @@ _SPLITS = 64
 _UP = 1 + 1e-12
 
 
-def two_legs(first: Callable[[float], float], second: Callable[[float], float], epsilon: float) -> float:
+def triangle_bound(
+    first: Callable[[float], float], second: Callable[[float], float], epsilon: float
+) -> float:
     """``δ(ε)`` of laws that either leg can start to cross: ``δ_1(ε_1) + e^{ε_1} δ_2(ε − ε_1)``, rounded up.
 
     Each leg bounds the divergences of its pair in both orders, wherever the law in between lies, so that
-    the legs may be crossed in either order.
+    the parts may be crossed in either order.
     """
     levels = [epsilon * share / _SPLITS for share in range(_SPLITS + 1)]
     ones, others = [first(at) for at in levels], [second(at) for at in levels]

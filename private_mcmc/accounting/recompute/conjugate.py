@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Constants = Mapping[str, Any]
-Leg = Callable[[Array], Array]
+Part = Callable[[Array], Array]
 
 # The accuracy that the bound grants to the incomplete functions is part of the bound.
 _GRANTED = 1e-9
@@ -30,13 +30,13 @@ def beta_binomial(adjacency: str, c: Constants, parts: Any) -> list[dict[str, An
         ends = ((c["a"], c["b"] + others, w), (c["b"], c["a"] + others, w))
         return _points(c, ends, _presence_divergences)
     cells = sorted({int(c["trials"] * k / min(c["trials"], 64)) for k in range(min(c["trials"], 64) + 1)})
-    legs = []
+    parts = []
     for low, high in zip(cells, [*(cell - 1 for cell in cells[1:]), cells[-1]], strict=True):
         won, lost = w * high, w * (c["trials"] - low)
-        legs.append(
+        parts.append(
             (_presence(c["a"], c["b"] + others + lost, won), _presence(c["b"], c["a"] + others + won, lost))
         )
-    return _by_legs(c, legs)
+    return _by_parts(c, parts)
 
 
 def dirichlet_categorical(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def gamma_poisson(adjacency: str, c: Constants, parts: Any) -> list[dict[str, An
     def by_count(levels: Array) -> Array:
         return np.clip(_gamma_divergences(*count, levels), 0.0, 1.0)
 
-    return _by_legs(c, [(by_count, _each(by_rate))])
+    return _by_parts(c, [(by_count, _each(by_rate))])
 
 
 def normal_mean(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def _beyond(law: Any, low: Array, high: Array) -> Array:
 
 
 def normal_regression(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
-    """The curve of ``posterior_normal_regression``: the same two legs, by SciPy's distributions."""
+    """The curve of ``posterior_normal_regression``: the same two parts, by SciPy's distributions."""
     alpha, beta, radius, n = c["precision"], c["noise"], c["radius"], c["n"]
     top = (n - 1) * radius**2
     s = np.concatenate([[0.0], np.geomspace(top * 1e-12, top, 4000)]) if top > 0 else np.zeros(2)
@@ -173,24 +173,24 @@ def _scaled(ratio: float, at: float) -> float:
     return min(1.0, max(0.0, best) + 1e-13)
 
 
-def _best_split(first: Leg, second: Leg, at: float) -> float:
+def _best_split(first: Part, second: Part, at: float) -> float:
     splits = at * np.arange(65) / 64
     ones, others, scale = first(splits), second(splits), np.exp(splits)
     offers = np.minimum(ones + scale * others[::-1], others + scale * ones[::-1])
     return min(1.0, float(np.min(offers)) * (1 + _SLACK))
 
 
-def _each(leg: Callable[[float], float]) -> Leg:
+def _each(leg: Callable[[float], float]) -> Part:
     return lambda levels: np.array([leg(float(level)) for level in levels])
 
 
-def _by_legs(c: Constants, legs: Iterable[tuple[Leg, Leg]]) -> list[dict[str, Any]]:
-    legs = list(legs)
-    points = [(at, max(_best_split(first, second, at) for first, second in legs)) for at in c["epsilons"]]
+def _by_parts(c: Constants, parts: Iterable[tuple[Part, Part]]) -> list[dict[str, Any]]:
+    parts = list(parts)
+    points = [(at, max(_best_split(first, second, at) for first, second in parts)) for at in c["epsilons"]]
     return [{"kind": "points", "points": tuple(points)}]
 
 
-def _presence(own: float, other: float, move: float) -> Leg:
+def _presence(own: float, other: float, move: float) -> Part:
     if move == 0:
         return np.zeros_like
     return lambda levels: np.clip(_presence_divergences(own, other, move, levels), 0.0, 1.0)

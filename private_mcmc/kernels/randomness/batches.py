@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from private_mcmc.accounting.langevin.sensitivity import batch_factor
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient.clipped import ClippedGradient, Columns
-from private_mcmc.kernels.randomness.predrawn import Grouped, Window
+from private_mcmc.kernels.randomness.predrawn import PredrawnNoise, Window
 from private_mcmc.kernels.randomness.subsets import distinct, shuffled, successes
 from private_mcmc.schedule import Batch, Schedule
 
@@ -91,7 +91,7 @@ class BatchSum(NamedTuple):
 
     prepare: Callable[..., Any]
     total: Callable[..., jax.Array]
-    draws: Grouped | None = None
+    draws: PredrawnNoise | None = None
 
 
 def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
@@ -116,7 +116,7 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     return BatchSum(prepare, scaled, _draws(schedule, batch))
 
 
-def _draws(schedule: Schedule, batch: Batch) -> Grouped | None:
+def _draws(schedule: Schedule, batch: Batch) -> PredrawnNoise | None:
     """What of the batches is independent of the rows and small beside them."""
     size, n, chains = drawn_size(schedule), schedule.num_rows, schedule.num_chains
     if size == 0:
@@ -132,7 +132,7 @@ def _draws(schedule: Schedule, batch: Batch) -> Grouped | None:
         one = partial(distinct, size=size, bound=jnp.asarray(n), needed=jnp.asarray(size))
         return jax.vmap(jax.vmap(one))(jax.random.split(key, (steps, chains)))
 
-    return Grouped(poisson if batch.scheme == "poisson" else fixed, steps, outside=n)
+    return PredrawnNoise(poisson if batch.scheme == "poisson" else fixed, steps, outside=n)
 
 
 def drawn_size(schedule: Schedule) -> int:

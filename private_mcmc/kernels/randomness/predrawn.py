@@ -18,7 +18,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Grouped:
+class PredrawnNoise:
     """The numbers that steps draw, ``draw(key)`` for ``size`` steps at a time, ``(size, …)``.
 
     A group's key is the stream's, folded with the number of the group: what a step draws depends on the

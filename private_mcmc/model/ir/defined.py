@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from private_mcmc.model.ir.interval import Value
+from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.program import Equation
 
 
-def is_defined(equation: Equation, operands: Sequence[Value]) -> bool:
+def is_defined(equation: Equation, operands: Sequence[Interval]) -> bool:
     """Every result is a number, for all operands within their bounds."""
     if equation.name == "select_n":
         which, *cases = operands
@@ -26,23 +26,23 @@ def is_defined(equation: Equation, operands: Sequence[Value]) -> bool:
     return all(operand.defined for operand in operands) and (inside is None or inside(operands[-1]))
 
 
-def _inverts(equation: Equation, operands: Sequence[Value]) -> bool:
+def _inverts(equation: Equation, operands: Sequence[Interval]) -> bool:
     """Some power may be negative."""
     if equation.name == "integer_pow":
         return bool(equation.params["y"] < 0)
     return equation.name == "pow" and operands[1].lowest < 0
 
 
-def _nonzero(value: Value) -> bool:
+def _nonzero(value: Interval) -> bool:
     return bool(np.all((value.lo > 0) | (value.hi < 0)))
 
 
-def _above(edge: float) -> Callable[[Value], bool]:
+def _above(edge: float) -> Callable[[Interval], bool]:
     return lambda value: value.lowest >= edge
 
 
 # Of the last operand. A logarithm of zero is the limit −∞, of either zero.
-_DOMAINS: Mapping[str, Callable[[Value], bool]] = {
+_DOMAINS: Mapping[str, Callable[[Interval], bool]] = {
     "div": _nonzero,
     "rem": _nonzero,
     "rsqrt": lambda value: value.lowest > 0,

@@ -12,7 +12,7 @@ from private_mcmc.domains.real import Ball
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class Interval:
     """Bounds of an array: elementwise ``lo ≤ value ≤ hi`` and ``‖value‖ ≤ norm`` over all its elements.
 
     Attributes:
@@ -57,21 +57,21 @@ class Value:
         """Upper bound of every element."""
         return float(np.max(self.hi, initial=-np.inf))
 
-    def with_norm(self, norm: float) -> Value:
+    def with_norm(self, norm: float) -> Interval:
         """The same with a second bound on the norm; the smaller one is kept."""
         return replace(self, norm=min(self.norm, norm)) if norm >= 0 else self
 
 
-def between(lo: np.ndarray, hi: np.ndarray, *, whole: bool = False, uniform: bool = False) -> Value:
+def between(lo: np.ndarray, hi: np.ndarray, *, whole: bool = False, uniform: bool = False) -> Interval:
     """A value between bounds; a bound that is NaN is no bound."""
     low = np.asarray(lo, np.float64)
     high = np.asarray(hi, np.float64)
     low = np.where(np.isnan(low), -np.inf, low)
     high = np.where(np.isnan(high), np.inf, high)
-    return Value(low, high, _norm(low, high), whole, uniform or low.size <= 1)
+    return Interval(low, high, _norm(low, high), whole, uniform or low.size <= 1)
 
 
-def constant(array: np.ndarray) -> Value:
+def constant(array: np.ndarray) -> Interval:
     """A known array; a NaN in it is unknown."""
     values = array.astype(np.float64)
     exact = between(values, values, whole=bool(np.all(values == np.round(values))))
@@ -79,25 +79,25 @@ def constant(array: np.ndarray) -> Value:
     return replace(exact, uniform=uniform, defined=not bool(np.any(np.isnan(values))))
 
 
-def pinned(value: Value, number: float) -> Value:
+def pinned(value: Interval, number: float) -> Interval:
     """The value where every element is the same whole number."""
     point = np.full(value.shape, number)
     return between(point, point, whole=True, uniform=True)
 
 
-def anything(shape: tuple[int, ...], *, whole: bool = False) -> Value:
+def anything(shape: tuple[int, ...], *, whole: bool = False) -> Interval:
     """Any number."""
     return between(np.full(shape, -np.inf), np.full(shape, np.inf), whole=whole)
 
 
-def of_domain(domain: Domain, leading: tuple[int, ...] = (1,)) -> Value:
+def of_domain(domain: Domain, leading: tuple[int, ...] = (1,)) -> Interval:
     """Any one row of the domain, with leading axes of length 1."""
     lo, hi = (bound.reshape(leading + domain.event_shape) for bound in domain.interval())
     value = between(lo, hi, whole=domain.dtype.kind in "biu")
     return value.with_norm(domain.norm_bound) if isinstance(domain, Ball) else value
 
 
-def spread(value: Value, shape: tuple[int, ...]) -> Value:
+def spread(value: Interval, shape: tuple[int, ...]) -> Interval:
     """The value repeated to a larger shape, as elementwise primitives do with their operands."""
     if value.shape == shape:
         return value

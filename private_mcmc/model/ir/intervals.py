@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model.ir.defined import is_defined
-from private_mcmc.model.ir.interval import Value, anything, between, constant, spread
+from private_mcmc.model.ir.interval import Interval, anything, between, constant, spread
 from private_mcmc.model.ir.program import Equation, Program, Variable, flatten
 from private_mcmc.model.ir.rules_arithmetic import ARITHMETIC, Rule, integer_division
 from private_mcmc.model.ir.rules_scalar import SCALARS
@@ -28,7 +28,9 @@ _LARGEST = float(np.finfo(np.float64).max)
 _ROUNDING = 2.0**-26
 
 
-def bounds(program: Program, given: Mapping[Variable, Value], targets: Iterable[Variable]) -> list[Value]:
+def bounds(
+    program: Program, given: Mapping[Variable, Interval], targets: Iterable[Variable]
+) -> list[Interval]:
     """Bounds of ``targets`` for all values of the variables ``given`` within theirs.
 
     The bounds are those of the program in real arithmetic, widened for the rounding of the bounds
@@ -48,7 +50,7 @@ def bounds(program: Program, given: Mapping[Variable, Value], targets: Iterable[
     return [_claimed(program, variable, known[variable]) for variable in targets]
 
 
-def _claimed(program: Program, variable: Variable, value: Value) -> Value:
+def _claimed(program: Program, variable: Variable, value: Interval) -> Interval:
     return value if value.defined else replace(_nothing(program, variable), defined=False)
 
 
@@ -71,7 +73,7 @@ def _compiled(program: Program, targets: tuple[Variable, ...]) -> Callable[..., 
     return jax.jit(lambda given: program.run(targets, given))
 
 
-def _apply(equation: Equation, operands: list[Value], program: Program) -> list[Value | None]:
+def _apply(equation: Equation, operands: list[Interval], program: Program) -> list[Interval | None]:
     if equation.name in _CALLS:
         return list(_inside(equation, operands))
     if equation.name in _TELLS_UNDEFINED and not all(operand.defined for operand in operands):
@@ -85,7 +87,7 @@ def _apply(equation: Equation, operands: list[Value], program: Program) -> list[
     return [None if result is None else replace(result, defined=is_defined(equation, operands))]
 
 
-def _of_constants(equation: Equation, program: Program) -> list[Value | None]:
+def _of_constants(equation: Equation, program: Program) -> list[Interval | None]:
     """Results that no input enters are computed, and widened by more than another compilation rounds."""
     if program.reads(equation.outputs) or not all(_kind(program, output) for output in equation.outputs):
         return [None] * len(equation.outputs)
@@ -97,7 +99,7 @@ def _of_constants(equation: Equation, program: Program) -> list[Value | None]:
     return [between(value - gap, value + gap) for value, gap in zip(values, slack, strict=True)]
 
 
-def _bounded(equation: Equation, operands: list[Value], program: Program) -> Value | None:
+def _bounded(equation: Equation, operands: list[Interval], program: Program) -> Interval | None:
     shape = program.shape(equation.outputs[0])
     same = _same_operand(equation, operands, shape)
     if same is not None:
@@ -113,7 +115,7 @@ def _bounded(equation: Equation, operands: list[Value], program: Program) -> Val
     return rule(operands, equation.params, shape)
 
 
-def _same_operand(equation: Equation, operands: list[Value], shape: tuple[int, ...]) -> Value | None:
+def _same_operand(equation: Equation, operands: list[Interval], shape: tuple[int, ...]) -> Interval | None:
     """``x = x``, ``x − x`` and ``x·x`` of one variable, which the bounds of two would lose."""
     if len(equation.inputs) != 2 or equation.inputs[0] != equation.inputs[1]:
         return None
@@ -129,7 +131,7 @@ def _same_operand(equation: Equation, operands: list[Value], shape: tuple[int, .
     return constant(np.zeros(shape)) if equation.name == "sub" else None
 
 
-def _inside(equation: Equation, operands: list[Value]) -> list[Value]:
+def _inside(equation: Equation, operands: list[Interval]) -> list[Interval]:
     names = [str(position) for position in range(len(operands))]
     outputs = [str(position) for position in range(len(equation.outputs))]
     inner = flatten(equation.params[_CALLS[equation.name]], names, outputs)
@@ -137,7 +139,7 @@ def _inside(equation: Equation, operands: list[Value]) -> list[Value]:
     return bounds(inner, given, [inner.outputs[name] for name in outputs])
 
 
-def _representable(program: Program, variable: Variable, value: Value | None) -> Value:
+def _representable(program: Program, variable: Variable, value: Interval | None) -> Interval:
     """What the bounds say of the variable in its own type: integers wrap around, narrow floats round."""
     nothing, kind = _nothing(program, variable), _kind(program, variable)
     if value is None or value.shape != nothing.shape:
@@ -156,14 +158,14 @@ def _representable(program: Program, variable: Variable, value: Value | None) ->
     return value
 
 
-def _nothing(program: Program, variable: Variable) -> Value:
+def _nothing(program: Program, variable: Variable) -> Interval:
     shape, kind = program.shape(variable), _kind(program, variable)
     if kind == "b":
         return between(np.zeros(shape), np.ones(shape), whole=True)
     return anything(shape, whole=kind in "iu")
 
 
-def _literal(program: Program, variable: Variable) -> Value:
+def _literal(program: Program, variable: Variable) -> Interval:
     if not _kind(program, variable):
         return anything(program.shape(variable))
     return constant(np.asarray(program.constants[variable]))

@@ -12,19 +12,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from private_mcmc.model.ir.interval import Value, anything, between, constant, up
+from private_mcmc.model.ir.interval import Interval, anything, between, constant, up
 
-Operands: TypeAlias = Sequence[Value]
+Operands: TypeAlias = Sequence[Interval]
 Params: TypeAlias = Mapping[str, Any]
 Shape: TypeAlias = tuple[int, ...]
-Rule: TypeAlias = Callable[[Operands, Params, Shape], Value | None]
+Rule: TypeAlias = Callable[[Operands, Params, Shape], Interval | None]
 
 _LARGEST_PRODUCT = 10_000_000
 _LARGEST_POWER = 64
 TINY = float(np.finfo(np.float64).tiny)
 
 
-def widen(lo: np.ndarray, hi: np.ndarray, ulps: int = 1) -> Value:
+def widen(lo: np.ndarray, hi: np.ndarray, ulps: int = 1) -> Interval:
     """Widen by ``ulps``; an exact zero or infinity is kept."""
     lo, hi = np.asarray(lo, np.float64), np.asarray(hi, np.float64)
     low = np.where(np.isfinite(lo) & (lo != 0), lo - ulps * np.spacing(np.abs(lo)), lo)
@@ -38,26 +38,26 @@ def hypot(norms: Sequence[float]) -> float:
     return sum(positive) if len(positive) <= 1 else up(math.hypot(*positive))
 
 
-def _add(operands: Operands, params: Params, shape: Shape) -> Value:
+def _add(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, b = operands
     result = widen(a.lo + b.lo, a.hi + b.hi)
     zero_a, zero_b = (a.lo == 0) & (a.hi == 0), (b.lo == 0) & (b.hi == 0)
     disjoint = bool(np.all(zero_a | zero_b))
     norm = hypot([a.norm, b.norm]) if disjoint else up(a.norm + b.norm)
     whole, uniform = a.whole and b.whole, a.uniform and b.uniform
-    return Value(result.lo, result.hi, min(result.norm, norm), whole, uniform or result.uniform)
+    return Interval(result.lo, result.hi, min(result.norm, norm), whole, uniform or result.uniform)
 
 
-def negate(a: Value) -> Value:
+def negate(a: Interval) -> Interval:
     """Bounds of ``−a``."""
-    return Value(0.0 - a.hi, 0.0 - a.lo, a.norm, a.whole, a.uniform)
+    return Interval(0.0 - a.hi, 0.0 - a.lo, a.norm, a.whole, a.uniform)
 
 
-def _sub(operands: Operands, params: Params, shape: Shape) -> Value:
+def _sub(operands: Operands, params: Params, shape: Shape) -> Interval:
     return _add([operands[0], negate(operands[1])], params, shape)
 
 
-def _product_bounds(a: Value, b: Value) -> tuple[np.ndarray, np.ndarray]:
+def _product_bounds(a: Interval, b: Interval) -> tuple[np.ndarray, np.ndarray]:
     pairs: list[tuple[np.ndarray, np.ndarray]] = [(x, y) for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
     # 0·inf: a bound that is infinite only says "unbounded", and zero times any number is zero.
     corners = [np.where(np.isnan(x * y), 0.0, x * y) for x, y in pairs]
@@ -71,14 +71,14 @@ def _where(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray
     return np.asarray(np.where(condition, yes, no))
 
 
-def _mul(operands: Operands, params: Params, shape: Shape) -> Value:
+def _mul(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, b = operands
     lo, hi = _product_bounds(a, b)
     exact = any(c.known and np.all(np.abs(c.lo) <= 1) and c.whole for c in (a, b))
     result = widen(lo, hi, 0 if exact else 1)
     norms = [_scaled(a.largest, b.norm), _scaled(b.largest, a.norm)]
     whole, uniform = a.whole and b.whole, a.uniform and b.uniform
-    return Value(result.lo, result.hi, min(result.norm, *norms), whole, uniform or result.uniform)
+    return Interval(result.lo, result.hi, min(result.norm, *norms), whole, uniform or result.uniform)
 
 
 def _scaled(factor: float, norm: float) -> float:
@@ -87,7 +87,7 @@ def _scaled(factor: float, norm: float) -> float:
     return norm if factor == 1 else up(factor * norm)
 
 
-def reciprocal(a: Value) -> Value | None:
+def reciprocal(a: Interval) -> Interval | None:
     """Bounds of ``1/a`` where ``a`` keeps away from zero, whose sign would decide the infinity."""
     one_sign = (a.lo > 0) | (a.hi < 0)
     if not np.any(one_sign):
@@ -97,7 +97,7 @@ def reciprocal(a: Value) -> Value | None:
     return widen(np.where((lo == 0) & (a.hi < 0), -TINY, lo), np.where((hi == 0) & (a.lo > 0), TINY, hi))
 
 
-def _div(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _div(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, b = operands
     inverse = reciprocal(b)
     if inverse is None:
@@ -107,7 +107,7 @@ def _div(operands: Operands, params: Params, shape: Shape) -> Value | None:
     return _mul([a, inverse], params, shape)
 
 
-def integer_division(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def integer_division(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     """Division of integers truncates towards zero; by zero it gives some other number."""
     result = _div(operands, params, shape)
     if result is None or not np.all((operands[1].lo > 0) | (operands[1].hi < 0)):
@@ -115,7 +115,7 @@ def integer_division(operands: Operands, params: Params, shape: Shape) -> Value 
     return between(np.minimum(result.lo, np.trunc(result.lo)), np.maximum(result.hi, np.trunc(result.hi)))
 
 
-def _pow(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _pow(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     """``a^b``: monotone in each argument where ``a > 0``, so extreme at the corners."""
     a, b = operands
     if b.known and np.all(b.lo == np.round(b.lo)) and b.largest <= _LARGEST_POWER:
@@ -128,7 +128,7 @@ def _pow(operands: Operands, params: Params, shape: Shape) -> Value | None:
     return widen(corners.min(axis=0), np.where(a.hi > 0, np.maximum(corners.max(axis=0), TINY), 0.0), 16)
 
 
-def _whole_powers(a: Value, powers: np.ndarray, shape: Shape) -> Value | None:
+def _whole_powers(a: Interval, powers: np.ndarray, shape: Shape) -> Interval | None:
     lo, hi = np.full(shape, -np.inf), np.full(shape, np.inf)
     for power in np.unique(powers):
         part = _integer_pow([a], {"y": int(power)}, shape)
@@ -138,7 +138,7 @@ def _whole_powers(a: Value, powers: np.ndarray, shape: Shape) -> Value | None:
     return between(lo, hi, whole=a.whole and bool(np.all(powers >= 0)))
 
 
-def _rem(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _rem(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     """The remainder has the sign of the dividend and is smaller than the divisor."""
     a, b = operands
     if a.whole and b.known and np.all(np.abs(b.lo) == 1):
@@ -151,7 +151,7 @@ def _rem(operands: Operands, params: Params, shape: Shape) -> Value | None:
     return between(np.where(a.lo >= 0, 0.0, -size), np.where(a.hi <= 0, 0.0, size), whole=a.whole and b.whole)
 
 
-def _integer_pow(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _integer_pow(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, power = operands[0], int(params["y"])
     if power < 0:
         inverse = reciprocal(a)
@@ -165,10 +165,10 @@ def _integer_pow(operands: Operands, params: Params, shape: Shape) -> Value | No
     wide = widen(lo, hi, 0 if power <= 1 else 2 * power)
     if power % 2 == 0:
         wide = between(np.maximum(wide.lo, 0.0), wide.hi)
-    return Value(wide.lo, wide.hi, wide.norm, a.whole, a.uniform)
+    return Interval(wide.lo, wide.hi, wide.norm, a.whole, a.uniform)
 
 
-def _dot_general(operands: Operands, params: Params, shape: Shape) -> Value:
+def _dot_general(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, b = operands
     (contract_a, contract_b), (batch_a, batch_b) = params["dimension_numbers"]
     if a.lo.size * b.lo.size > _LARGEST_PRODUCT:
@@ -189,13 +189,13 @@ def _dot_general(operands: Operands, params: Params, shape: Shape) -> Value:
     for value, parts, other in ((a, left, b), (b, right, a)):
         if value.known and not batch_a:
             norms.append(_scaled(_spectral_norm(parts[0][0]), other.norm))
-    return Value(
+    return Interval(
         result.lo, result.hi, min(result.norm, *map(up, norms[:1]), *norms[1:]), False, result.uniform
     )
 
 
 def _batched_matrix(
-    value: Value, contract: Sequence[int], batch: Sequence[int], contract_last: bool
+    value: Interval, contract: Sequence[int], batch: Sequence[int], contract_last: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds as (batch, free, contracted), or (batch, contracted, free)."""
     free = [axis for axis in range(value.lo.ndim) if axis not in (*contract, *batch)]
@@ -217,7 +217,7 @@ def _spectral_norm(matrix: np.ndarray) -> float:
     return top if matrix.size == 1 else top + slack
 
 
-def _reduce_sum(operands: Operands, params: Params, shape: Shape) -> Value:
+def _reduce_sum(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, axes = operands[0], tuple(params["axes"])
     count = int(np.prod([a.shape[axis] for axis in axes]))
     lo, hi = a.lo.sum(axis=axes), a.hi.sum(axis=axes)
@@ -229,7 +229,7 @@ def _reduce_sum(operands: Operands, params: Params, shape: Shape) -> Value:
     return result.with_norm(a.norm if count == 1 else up(a.norm * math.sqrt(count)))
 
 
-def _cumsum(operands: Operands, params: Params, shape: Shape) -> Value:
+def _cumsum(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, axis = operands[0], params["axis"]
 
     def run(bound: np.ndarray) -> np.ndarray:
@@ -242,7 +242,7 @@ def _cumsum(operands: Operands, params: Params, shape: Shape) -> Value:
     return between(run(a.lo) - slack, run(a.hi) + slack, whole=a.whole)
 
 
-def _products(a: Value, axis: int) -> list[Value]:
+def _products(a: Interval, axis: int) -> list[Interval]:
     """The products of the first one, two, … elements along an axis."""
     lows, highs = np.moveaxis(a.lo, axis, 0), np.moveaxis(a.hi, axis, 0)
     found = [between(lows[0], highs[0])]
@@ -251,7 +251,7 @@ def _products(a: Value, axis: int) -> list[Value]:
     return found
 
 
-def _cumprod(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _cumprod(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, axis = operands[0], params["axis"]
     if shape[axis] == 0:
         return None
@@ -262,7 +262,7 @@ def _cumprod(operands: Operands, params: Params, shape: Shape) -> Value | None:
     return between(lo, hi, whole=a.whole)
 
 
-def _reduce_prod(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _reduce_prod(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, axes = operands[0], sorted(params["axes"], reverse=True)
     if 0 in a.shape:
         return None

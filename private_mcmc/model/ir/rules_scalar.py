@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.special as special
 
-from private_mcmc.model.ir.interval import Value, between
+from private_mcmc.model.ir.interval import Interval, between
 from private_mcmc.model.ir.rules_arithmetic import (
     TINY,
     Operands,
@@ -23,7 +23,7 @@ from private_mcmc.model.ir.rules_arithmetic import (
 )
 
 
-def _select(operands: Operands, params: Params, shape: Shape) -> Value:
+def _select(operands: Operands, params: Params, shape: Shape) -> Interval:
     which, *cases = operands
     lo, hi = np.full(shape, np.inf), np.full(shape, -np.inf)
     used = []
@@ -37,7 +37,7 @@ def _select(operands: Operands, params: Params, shape: Shape) -> Value:
     return chosen.with_norm(hypot([case.norm for case in used]))
 
 
-def _max(operands: Operands, params: Params, shape: Shape) -> Value:
+def _max(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, b = operands
     larger = between(
         np.maximum(a.lo, b.lo),
@@ -49,19 +49,19 @@ def _max(operands: Operands, params: Params, shape: Shape) -> Value:
     return larger.with_norm(norm)
 
 
-def _min(operands: Operands, params: Params, shape: Shape) -> Value:
+def _min(operands: Operands, params: Params, shape: Shape) -> Interval:
     return negate(_max([negate(operands[0]), negate(operands[1])], params, shape))
 
 
-def _clamp(operands: Operands, params: Params, shape: Shape) -> Value:
+def _clamp(operands: Operands, params: Params, shape: Shape) -> Interval:
     low, a, high = operands
     return _min([_max([a, low], params, shape), high], params, shape)
 
 
 def _compare(
-    surely: Callable[[Value, Value], np.ndarray], never: Callable[[Value, Value], np.ndarray]
-) -> Callable[[Operands, Params, Shape], Value]:
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+    surely: Callable[[Interval, Interval], np.ndarray], never: Callable[[Interval, Interval], np.ndarray]
+) -> Callable[[Operands, Params, Shape], Interval]:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         a, b = operands
         lo = surely(a, b).astype(np.float64)
         hi = 1.0 - never(a, b).astype(np.float64)
@@ -70,15 +70,15 @@ def _compare(
     return rule
 
 
-def _both_known(a: Value, b: Value) -> np.ndarray:
+def _both_known(a: Interval, b: Interval) -> np.ndarray:
     return np.asarray((a.lo == a.hi) & (b.lo == b.hi) & (a.lo == b.lo))
 
 
-def _apart(a: Value, b: Value) -> np.ndarray:
+def _apart(a: Interval, b: Interval) -> np.ndarray:
     return np.asarray((a.hi < b.lo) | (a.lo > b.hi))
 
 
-def _eq(operands: Operands, params: Params, shape: Shape) -> Value:
+def _eq(operands: Operands, params: Params, shape: Shape) -> Interval:
     result = _compare(_both_known, _apart)(operands, params, shape)
     a, b = operands
     for one, other in ((a, b), (b, a)):
@@ -89,7 +89,7 @@ def _eq(operands: Operands, params: Params, shape: Shape) -> Value:
 
 
 def _logical(function: Callable[..., np.ndarray]) -> Rule:
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval | None:
         if any(a.lowest < 0 or a.highest > 1 for a in operands):
             return None
         ends = [a.lo for a in operands], [a.hi for a in operands]
@@ -99,7 +99,7 @@ def _logical(function: Callable[..., np.ndarray]) -> Rule:
     return rule
 
 
-def _xor(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _xor(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, b = operands
     if any(value.lowest < 0 or value.highest > 1 for value in operands):
         return None
@@ -108,7 +108,7 @@ def _xor(operands: Operands, params: Params, shape: Shape) -> Value | None:
     return between(np.where(decided, apart, 0.0), np.where(decided, apart, 1.0), whole=True)
 
 
-def _is_finite(operands: Operands, params: Params, shape: Shape) -> Value:
+def _is_finite(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
     return between((np.isfinite(a.lo) & np.isfinite(a.hi)).astype(np.float64), np.ones(shape), whole=True)
 
@@ -118,7 +118,7 @@ def _monotone(
 ) -> Rule:
     """An increasing function with values in [lowest, highest]."""
 
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         a = operands[0]
         wide = widen(function(a.lo), function(a.hi), ulps)
         # What decays to its lowest value does not reach it.
@@ -131,7 +131,7 @@ def _monotone(
 def _shrinking(rule: Rule) -> Rule:
     """For functions with ``|f(x)| ≤ |x|``: the norm does not grow."""
 
-    def bounded(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    def bounded(operands: Operands, params: Params, shape: Shape) -> Interval | None:
         result = rule(operands, params, shape)
         return None if result is None else result.with_norm(operands[0].norm)
 
@@ -141,7 +141,7 @@ def _shrinking(rule: Rule) -> Rule:
 def _positive_part(function: Callable[[np.ndarray], np.ndarray], edge: float, at_edge: float) -> Rule:
     """An increasing function defined above ``edge`` only."""
 
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         a = operands[0]
         inside = a.lo >= edge
         lo = np.where(a.lo == edge, at_edge, function(np.maximum(a.lo, edge)))
@@ -152,7 +152,7 @@ def _positive_part(function: Callable[[np.ndarray], np.ndarray], edge: float, at
     return rule
 
 
-def _abs(operands: Operands, params: Params, shape: Shape) -> Value:
+def _abs(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
     crosses = (a.lo <= 0) & (a.hi >= 0)
     lo = np.where(crosses, 0.0, np.minimum(np.abs(a.lo), np.abs(a.hi)))
@@ -161,19 +161,19 @@ def _abs(operands: Operands, params: Params, shape: Shape) -> Value:
     )
 
 
-def _erfc(operands: Operands, params: Params, shape: Shape) -> Value:
+def _erfc(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
     wide = widen(special.erfc(a.hi), special.erfc(a.lo), 8)
     top = np.where((wide.hi == 0) & (a.lo < np.inf), TINY, wide.hi)
     return between(np.maximum(wide.lo, 0.0), np.minimum(top, 2.0), uniform=a.uniform)
 
 
-def _rsqrt(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _rsqrt(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     root = _positive_part(np.sqrt, 0.0, 0.0)(operands, params, shape)
     return None if root is None else reciprocal(root)
 
 
-def _lgamma(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _lgamma(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a = operands[0]
     minimum_at, minimum = 1.4616321449683623, -0.12148629053584962
     if not np.all(a.lo > 0):
@@ -183,12 +183,12 @@ def _lgamma(operands: Operands, params: Params, shape: Shape) -> Value | None:
     return between(lo - 1e-12 * (1 + np.abs(lo)), ends.max(axis=0) + 1e-12 * (1 + np.abs(ends.max(axis=0))))
 
 
-def _wave(operands: Operands, params: Params, shape: Shape) -> Value:
+def _wave(operands: Operands, params: Params, shape: Shape) -> Interval:
     return between(np.full(shape, -1.0), np.ones(shape))
 
 
 def _round(function: Callable[[np.ndarray], np.ndarray]) -> Rule:
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         return between(
             function(operands[0].lo), function(operands[0].hi), whole=True, uniform=operands[0].uniform
         )
@@ -196,12 +196,12 @@ def _round(function: Callable[[np.ndarray], np.ndarray]) -> Rule:
     return rule
 
 
-def _nearest(operands: Operands, params: Params, shape: Shape) -> Value:
+def _nearest(operands: Operands, params: Params, shape: Shape) -> Interval:
     # Ties go to even or away from zero: the floor and the ceiling hold either way.
     return between(np.floor(operands[0].lo), np.ceil(operands[0].hi), whole=True, uniform=operands[0].uniform)
 
 
-def _convert(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _convert(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a = operands[0]
     target: np.dtype[Any] = np.dtype(params["new_dtype"])
     if target.kind == "f":

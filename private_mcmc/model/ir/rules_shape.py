@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.model.ir.interval import Value, between, constant, up
+from private_mcmc.model.ir.interval import Interval, between, constant, up
 from private_mcmc.model.ir.rules_arithmetic import Operands, Params, Rule, Shape, hypot, widen
 
 
 def _moved(function: Callable[[np.ndarray, Params, Shape], np.ndarray]) -> Rule:
     """A rule for a primitive that only moves elements, each at most once."""
 
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         a = operands[0]
         lo, hi = function(a.lo, params, shape), function(a.hi, params, shape)
         return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm)
@@ -24,7 +24,7 @@ def _moved(function: Callable[[np.ndarray, Params, Shape], np.ndarray]) -> Rule:
     return rule
 
 
-def _broadcast(operands: Operands, params: Params, shape: Shape) -> Value:
+def _broadcast(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
     sizes = [1] * len(shape)
     for axis, target in enumerate(params["broadcast_dimensions"]):
@@ -41,21 +41,21 @@ def _slice(array: np.ndarray, params: Params, shape: Shape) -> np.ndarray:
     return array[tuple(slice(*entry) for entry in ends)]
 
 
-def _concatenate(operands: Operands, params: Params, shape: Shape) -> Value:
+def _concatenate(operands: Operands, params: Params, shape: Shape) -> Interval:
     axis = params["dimension"]
     lo, hi = (np.concatenate([getattr(a, end) for a in operands], axis) for end in ("lo", "hi"))
     joined = between(lo, hi, whole=all(a.whole for a in operands))
     return joined.with_norm(hypot([a.norm for a in operands]))
 
 
-def _stack(operands: Operands, params: Params, shape: Shape) -> Value:
+def _stack(operands: Operands, params: Params, shape: Shape) -> Interval:
     los, his = ([getattr(a, end) for a in operands] for end in ("lo", "hi"))
     axis = params["axis"]
     together = between(np.stack(los, axis), np.stack(his, axis), whole=all(a.whole for a in operands))
     return together.with_norm(hypot([a.norm for a in operands]))
 
 
-def split(a: Value, params: Params) -> list[Value]:
+def split(a: Interval, params: Params) -> list[Interval]:
     """The parts of an array cut along one axis."""
     edges = np.cumsum(params["sizes"])[:-1]
     los, his = (np.split(bound, edges, params["axis"]) for bound in (a.lo, a.hi))
@@ -63,7 +63,7 @@ def split(a: Value, params: Params) -> list[Value]:
     return [between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm) for lo, hi in parts]
 
 
-def _pad(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _pad(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, filler = operands
     if not filler.known or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
         return None
@@ -78,7 +78,7 @@ def _pad(operands: Operands, params: Params, shape: Shape) -> Value | None:
 
 
 def _reduce(function: Callable[..., np.ndarray]) -> Rule:
-    def rule(operands: Operands, params: Params, shape: Shape) -> Value | None:
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval | None:
         a, axes = operands[0], tuple(params["axes"])
         # The extreme of no numbers is JAX's choice.
         if not a.lo.size:
@@ -88,14 +88,14 @@ def _reduce(function: Callable[..., np.ndarray]) -> Rule:
     return rule
 
 
-def _iota(operands: Operands, params: Params, shape: Shape) -> Value:
+def _iota(operands: Operands, params: Params, shape: Shape) -> Interval:
     axis = params["dimension"]
     sizes = [1] * len(shape)
     sizes[axis] = shape[axis]
     return constant(np.broadcast_to(np.arange(shape[axis]).reshape(sizes), shape))
 
 
-def _positions(indices: Value, params: Params, shape: Shape) -> np.ndarray:
+def _positions(indices: Interval, params: Params, shape: Shape) -> np.ndarray:
     """Which element of an array of ``shape`` each gathered element is; −1 out of bounds."""
     numbers = jnp.arange(math.prod(shape), dtype=jnp.int32).reshape(shape)
     starts = jnp.asarray(indices.lo.astype(np.int32))
@@ -110,7 +110,7 @@ def _positions(indices: Value, params: Params, shape: Shape) -> np.ndarray:
     return np.asarray(found)
 
 
-def _gather(operands: Operands, params: Params, shape: Shape) -> Value | None:
+def _gather(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, indices = operands
     if indices.known:
         where = _positions(indices, params, a.shape)
@@ -131,7 +131,7 @@ def _gather(operands: Operands, params: Params, shape: Shape) -> Value | None:
     return between(lo, hi, whole=a.whole).with_norm(norm if windows == 1 else up(norm * math.sqrt(windows)))
 
 
-def _one_entry(a: Value, indices: Value, params: Params) -> tuple[Value, float]:
+def _one_entry(a: Interval, indices: Interval, params: Params) -> tuple[Interval, float]:
     """What a window can be, and a bound on its norm: any one entry along an axis, or anything of ``a``."""
     numbers = params["dimension_numbers"]
     sizes = tuple(1 if axis in numbers.start_index_map else size for axis, size in enumerate(a.shape))
@@ -145,7 +145,7 @@ def _one_entry(a: Value, indices: Value, params: Params) -> tuple[Value, float]:
     return between(lo, hi, whole=a.whole), min(a.norm, max(entry.norm for entry in entries))
 
 
-def _scatter_add(operands: Operands, params: Params, shape: Shape) -> Value:
+def _scatter_add(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, indices, updates = operands
     windows = max(int(np.prod(indices.shape[:-1])), 1)
     lo = a.lo + min(updates.lowest, 0.0) * windows
@@ -155,19 +155,19 @@ def _scatter_add(operands: Operands, params: Params, shape: Shape) -> Value:
     return result.with_norm(added if a.norm == 0 else up(a.norm + added))
 
 
-def _scatter(operands: Operands, params: Params, shape: Shape) -> Value:
+def _scatter(operands: Operands, params: Params, shape: Shape) -> Interval:
     """Every element is the old one or one of the updates, each of which lands at most once."""
     a, _, updates = operands
     lo, hi = np.minimum(a.lo, updates.lowest), np.maximum(a.hi, updates.highest)
     return between(lo, hi, whole=a.whole and updates.whole).with_norm(hypot([a.norm, updates.norm]))
 
 
-def _dynamic_update_slice(operands: Operands, params: Params, shape: Shape) -> Value:
+def _dynamic_update_slice(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, updates = operands[:2]
     return _scatter([a, a, updates], params, shape)
 
 
-def _dynamic_slice(operands: Operands, params: Params, shape: Shape) -> Value:
+def _dynamic_slice(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
     return between(np.full(shape, a.lowest), np.full(shape, a.highest), whole=a.whole).with_norm(a.norm)
 

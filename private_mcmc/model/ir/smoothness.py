@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.scipy.special import xlog1py, xlogy
 
-from private_mcmc.model.ir.interval import Value
+from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, flatten, trace
 
@@ -51,7 +51,7 @@ _CONTINUOUS = frozenset(["max", "min", "clamp", "abs", "reduce_max", "reduce_min
 _ALWAYS_SAME = frozenset(["eq", "ne", "le", "ge", "lt", "gt"])
 
 
-def smoothness(program: Program, name: str, output: str, given: Mapping[Variable, Value]) -> Shape:
+def smoothness(program: Program, name: str, output: str, given: Mapping[Variable, Interval]) -> Shape:
     """How ``output`` depends on the input ``name``, over the bounds ``given`` of all inputs."""
     equations = program.slice([program.outputs[output]])
     known = _bounds_of_all(program, equations, given)
@@ -61,8 +61,8 @@ def smoothness(program: Program, name: str, output: str, given: Mapping[Variable
 
 
 def _bounds_of_all(
-    program: Program, equations: list[Equation], given: Mapping[Variable, Value]
-) -> dict[Variable, Value]:
+    program: Program, equations: list[Equation], given: Mapping[Variable, Interval]
+) -> dict[Variable, Interval]:
     results = [variable for equation in equations for variable in (*equation.inputs, *equation.outputs)]
     return dict(zip(results, bounds(program, given, results), strict=True))
 
@@ -71,7 +71,7 @@ def _walk(
     program: Program,
     equations: list[Equation],
     shapes: dict[Variable, Shape],
-    known: Mapping[Variable, Value],
+    known: Mapping[Variable, Interval],
 ) -> dict[Variable, Shape]:
     for equation in equations:
         shape = _shape(program, equation, shapes, known)
@@ -84,7 +84,7 @@ def _shape(
     program: Program,
     equation: Equation,
     shapes: Mapping[Variable, Shape],
-    known: Mapping[Variable, Value],
+    known: Mapping[Variable, Interval],
 ) -> Shape:
     inputs = [shapes[variable] for variable in equation.inputs]
     worst = max(inputs, default=Shape.FREE)
@@ -107,7 +107,7 @@ def _shape(
     return Shape.ROUGH
 
 
-def _decided(equation: Equation, known: Mapping[Variable, Value]) -> bool:
+def _decided(equation: Equation, known: Mapping[Variable, Interval]) -> bool:
     """The bounds keep ``max``, ``min``, ``abs`` away from their kinks."""
     values = [known[variable] for variable in equation.inputs if variable in known]
     if len(values) != len(equation.inputs):
@@ -130,7 +130,7 @@ def _holds_of_reals(program: Program, equation: Equation) -> bool:
     return left == right or any(value is not None and np.all(np.isinf(value)) for value in constants)
 
 
-def _inside(equation: Equation, inputs: list[Shape], known: Mapping[Variable, Value]) -> Shape:
+def _inside(equation: Equation, inputs: list[Shape], known: Mapping[Variable, Interval]) -> Shape:
     names = [str(position) for position in range(len(inputs))]
     inner = flatten(equation.params["call_jaxpr"], names, ["out"])
     given = {

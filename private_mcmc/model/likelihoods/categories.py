@@ -14,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser
 from private_mcmc.model.likelihoods.whole import is_count
 
 Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Value]
+Bounds = Mapping[str, Interval]
 
 
-def _categorical(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _categorical(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = log Σ e^{η_k} − η_y``: ``ψ' = p − e_y``, ``‖ψ'‖ ≤ √2``, ``ψ'' = diag p − ppᵀ ≼ ½``.
 
     ``½``: for a unit vector ``u``, ``uᵀψ''u`` is the variance under ``p`` of a variable with values
@@ -47,7 +47,7 @@ def _categorical(link: str, observed: Value, others: Bounds) -> Recognised | Non
     return Recognised(family, loss, joint=True)
 
 
-def _multinomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _multinomial(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Logits ``η``: ``ψ = N log Σ e^{η_k} − y·η``, ``ψ' = Np − y``, ``N`` times the categorical Hessian.
 
     Only ``y_k ≥ 0`` is known of the data, not ``Σ y_k = N``: ``‖Np − y‖ ≤ N + ‖y‖``.
@@ -70,7 +70,7 @@ def _multinomial(link: str, observed: Value, others: Bounds) -> Recognised | Non
     )
 
 
-def _multinomial_normalised(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _multinomial_normalised(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Normalised ``log p = η − log Σ e^{η_k}``: ``ψ = −y·log p``, so ``N`` above is ``S = Σ y_k``."""
     if not is_count(observed):
         return None
@@ -94,7 +94,7 @@ def _multinomial_loss(eta: jax.Array, y: jax.Array, count: jax.Array, trials: ja
     return count * jax.nn.logsumexp(eta, axis=-1) - jnp.sum(y * eta, axis=-1) - ways
 
 
-def _ordered_logistic(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _ordered_logistic(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``P(y) = σ(a) − σ(b)``, ``a = c_y − η``, ``b = c_{y−1} − η``, fixed increasing cutpoints.
 
     ``σ(a) − σ(b) = σ(a)σ(−b)(1 − e^{b−a})`` and ``a − b`` is free of ``η``, so
@@ -136,7 +136,7 @@ def _by(links: tuple[str, ...], rule: Recogniser) -> Recogniser:
     return lambda link, observed, others: rule(link, observed, others) if link in links else None
 
 
-def _multinomial_of_logits(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _multinomial_of_logits(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     return (_multinomial if link == "identity" else _multinomial_normalised)(link, observed, others)
 
 

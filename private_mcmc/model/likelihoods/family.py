@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import jax
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 
 Loss: TypeAlias = Callable[[jax.Array, jax.Array, Mapping[str, jax.Array]], jax.Array]
 
@@ -129,7 +129,7 @@ class Recognised:
     joint: bool = False
 
 
-Recogniser: TypeAlias = Callable[[str, Value, Mapping[str, Value]], Recognised | None]
+Recogniser: TypeAlias = Callable[[str, Interval, Mapping[str, Interval]], Recognised | None]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser, times
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def _inflated(rule: Recogniser, prefix: str) -> Recogniser:
     ``ψ'' = wψ_c'' − w(1−w)ψ_c'²``.
     """
 
-    def build(link: str, observed: Value, others: Mapping[str, Value]) -> Recognised | None:
+    def build(link: str, observed: Interval, others: Mapping[str, Interval]) -> Recognised | None:
         inner, gate = rule(link, observed, _stripped(others, prefix)), others["gate"]
         if inner is None or inner.joint or not (gate.lowest >= 0 and gate.highest < 1):
             return None
@@ -78,7 +78,7 @@ def _mixture(rule: Recogniser) -> Recogniser:
     one ``η``, the sums of these: ``E ψ_k'`` and ``E ψ_k'' − Var ψ_k'``, with the same bounds.
     """
 
-    def build(link: str, observed: Value, others: Mapping[str, Value]) -> Recognised | None:
+    def build(link: str, observed: Interval, others: Mapping[str, Interval]) -> Recognised | None:
         inner = rule(link, observed, _stripped(others, _PREFIX))
         if inner is None or inner.joint or not others["weights"].lowest >= 0:
             return None

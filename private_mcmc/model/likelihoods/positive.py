@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised
 
 Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Value]
+Bounds = Mapping[str, Interval]
 
 
 def log_rate(eta: jax.Array, given: Given) -> jax.Array:
@@ -20,7 +20,7 @@ def log_rate(eta: jax.Array, given: Given) -> jax.Array:
     return given["log_multiplier"] + given["sign"] * eta
 
 
-def _gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Shape ``a``, rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − at + const``, ``ψ'' = ye^t = a + dψ/dt``."""
     shape = others["concentration"]
     if link not in ("exp", "exp_neg") or not (observed.lowest >= 0 and shape.lowest > 0):
@@ -40,7 +40,7 @@ def _gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _exponential(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _exponential(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − t``, ``ψ'' = ye^t = 1 + dψ/dt``."""
     if link not in ("exp", "exp_neg") or not observed.lowest >= 0:
         return None
@@ -59,7 +59,7 @@ def _exponential(link: str, observed: Value, others: Bounds) -> Recognised | Non
     return Recognised(family, loss)
 
 
-def _inverse_gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _inverse_gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Shape ``a``, rate ``e^t``: the Gamma loss of ``1/y``, ``y > 0``: ``ψ'' = a + dψ/dt``."""
     inner = _gamma(link, observed, others)
     if inner is None or not observed.lowest > 0:
@@ -67,7 +67,7 @@ def _inverse_gamma(link: str, observed: Value, others: Bounds) -> Recognised | N
     return Recognised(inner.family, lambda eta, y, given: inner.loss(eta, 1 / y, given) + 2 * jnp.log(y))
 
 
-def _weibull(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _weibull(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Shape ``a``, log scale ``t``, ``z = (ye^{−t})^a``: ``ψ = z + at``, ``ψ'' = a²z = a(a − dψ/dt)``."""
     shape = others["concentration"]
     if link not in ("exp", "exp_neg") or not (observed.lowest > 0 and shape.lowest > 0):

@@ -10,17 +10,17 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised
 from private_mcmc.model.likelihoods.positive import log_rate
 
 Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Value]
+Bounds = Mapping[str, Interval]
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
-def _normal(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _normal(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = (y−η)²/2s² + log s + ½log 2π``: ``ψ'' = 1/s²``, ``ψ'`` unbounded."""
     smallest = others["scale"].lowest
     if link != "identity" or not smallest > 0:
@@ -42,7 +42,7 @@ def _normal(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _log_normal(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _log_normal(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """The Normal loss of ``log y``, ``y > 0``, plus ``log y``."""
     inner = _normal(link, observed, others)
     if inner is None or not observed.lowest > 0:
@@ -50,7 +50,7 @@ def _log_normal(link: str, observed: Value, others: Bounds) -> Recognised | None
     return Recognised(inner.family, lambda eta, y, given: inner.loss(eta, jnp.log(y), given) + jnp.log(y))
 
 
-def _normal_scale(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _normal_scale(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Log standard deviation ``t = log c ± η``, mean free of the latents, ``r = y − m``.
 
     ``ψ = t + r²e^{−2t}/2``: ``dψ/dt = 1 − r²e^{−2t}``, ``ψ'' = 2r²e^{−2t} = 2(1 − dψ/dt)``.
@@ -72,7 +72,7 @@ def _normal_scale(link: str, observed: Value, others: Bounds) -> Recognised | No
     return Recognised(family, loss)
 
 
-def _student_t(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _student_t(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = ½(ν+1) log(1 + r²/νs²)``, ``r = y − η``: not convex.
 
     ``|ψ'| = (ν+1)|r|/(νs²+r²) ≤ (ν+1)/(2s√ν)``; ``ψ'' = (ν+1)(νs²−r²)/(νs²+r²)²`` between
@@ -99,7 +99,7 @@ def _student_t(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _cauchy(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _cauchy(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Student-t with one degree of freedom: ``|ψ'| ≤ 1/s``, ``|ψ''| ≤ 2/s²``, not convex."""
     scale = others["scale"].lowest
     if link != "identity" or not scale > 0:
@@ -118,7 +118,7 @@ def _cauchy(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _laplace(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _laplace(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = |y−η|/s + log 2s``: convex, ``|ψ'| ≤ 1/s``, a kink at ``η = y``."""
     scale = others["scale"].lowest
     if link != "identity" or not scale > 0:
@@ -136,7 +136,7 @@ def _laplace(link: str, observed: Value, others: Bounds) -> Recognised | None:
     )
 
 
-def _logistic(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _logistic(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = z + 2 log(1+e^{−z}) + log s``, ``z = (y−η)/s``: ``|ψ'| ≤ 1/s``, ``ψ'' = 2σ(1−σ)/s²``."""
     scale = others["scale"].lowest
     if link != "identity" or not scale > 0:
@@ -159,7 +159,7 @@ def _logistic(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _soft_laplace(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _soft_laplace(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = log(e^z + e^{−z}) + log(πs/2)``, ``z = (y−η)/s``: ``ψ' = −tanh(z)/s``, ``ψ'' = sech²(z)/s²``."""
     scale = others["scale"].lowest
     if link != "identity" or not scale > 0:
@@ -182,7 +182,7 @@ def _soft_laplace(link: str, observed: Value, others: Bounds) -> Recognised | No
     return Recognised(family, loss)
 
 
-def _quantile(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _quantile(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Quantile regression, ``r = y − η``: ``ψ = qr/s`` for ``r > 0`` and ``−(1−q)r/s`` below.
 
     Convex with a kink at ``η = y``; the larger slope bounds ``|ψ'|``.
@@ -206,7 +206,7 @@ def _quantile(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _gumbel(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _gumbel(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = z + e^{−z} + log s``, ``z = (y−η)/s``: ``ψ'' = e^{−z}/s² = (1 + sψ')/s²``."""
     scale = others["scale"].lowest
     if link != "identity" or not scale > 0:

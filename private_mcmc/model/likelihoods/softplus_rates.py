@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser, times
 from private_mcmc.model.likelihoods.whole import is_count
 
 Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Value]
+Bounds = Mapping[str, Interval]
 
 _BEND = 8 / 27
 
@@ -31,7 +31,7 @@ def with_softplus(families: Mapping[tuple[str, str], Entry]) -> dict[tuple[str, 
 
 
 def _either(own: Recogniser, rule: Recogniser) -> Recogniser:
-    def build(link: str, observed: Value, others: Bounds) -> Recognised | None:
+    def build(link: str, observed: Interval, others: Bounds) -> Recognised | None:
         return (rule if "softplus" in link else own)(link, observed, others)
 
     return build
@@ -52,7 +52,7 @@ def _family(name: str, weight: float, power: float) -> LikelihoodFamily:
     )
 
 
-def _poisson(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _poisson(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Rate ``λ = cs``: ``ψ = λ − y log λ + log y!``."""
     if link != "softplus" or not is_count(observed):
         return None
@@ -64,7 +64,7 @@ def _poisson(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(_family("Poisson", others["multiplier"].highest, observed.highest), loss)
 
 
-def _exponential(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _exponential(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Rate ``r = cs``: ``ψ = yr − log r``."""
     if link != "softplus" or not observed.lowest >= 0:
         return None
@@ -77,7 +77,7 @@ def _exponential(link: str, observed: Value, others: Bounds) -> Recognised | Non
     return Recognised(_family("Exponential", weight, 1.0), loss)
 
 
-def _gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Shape ``a``, rate ``r = cs``: ``ψ = yr − a log r + const``."""
     shape = others["concentration"]
     if link != "softplus" or not (observed.lowest >= 0 and shape.lowest > 0):
@@ -91,7 +91,7 @@ def _gamma(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(_family("Gamma", weight, shape.highest), loss)
 
 
-def _negative_binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _negative_binomial(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Gamma–Poisson of concentration ``k`` and rate ``c/s``, mean ``ks/c``.
 
     ``ψ = (k+y) log(s+c) − y log s + const``: ``ψ' = kσ/(s+c) − (yσ/s)·c/(s+c)``, between ``−y`` and

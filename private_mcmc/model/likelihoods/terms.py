@@ -12,7 +12,7 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.affinity import Level
-from private_mcmc.model.ir.interval import Value, between, constant, of_domain
+from private_mcmc.model.ir.interval import Interval, between, constant, of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program, Variable
 from private_mcmc.model.likelihoods.categories import CATEGORIES
@@ -63,7 +63,7 @@ class Term:
     joint: bool
 
 
-def row_values(program: Program, rows: Rows) -> dict[Variable, Value]:
+def row_values(program: Program, rows: Rows) -> dict[Variable, Interval]:
     """Bounds of the program's row inputs."""
     return {program.inputs[name]: of_domain(domain) for name, domain in rows.items}
 
@@ -141,7 +141,9 @@ def _capped(program: Program, site: Observation) -> bool:
     )
 
 
-def _multiplier(program: Program, given: Mapping[Variable, Value], variable: Variable, link: Link) -> Value:
+def _multiplier(
+    program: Program, given: Mapping[Variable, Interval], variable: Variable, link: Link
+) -> Interval:
     """The factor ``c`` of ``c·link(η)``: the parameter at ``η = 0`` over the link there."""
     origin = constant(np.zeros(program.shape(link.base)))
     (there,) = bounds(program, {**given, link.base: origin}, [variable])

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -23,7 +23,7 @@ def _truncated(ends: tuple[str, ...]) -> Recogniser:
     ``Var ≤ h²/4``.
     """
 
-    def build(link: str, observed: Value, others: Mapping[str, Value]) -> Recognised | None:
+    def build(link: str, observed: Interval, others: Mapping[str, Interval]) -> Recognised | None:
         scale = others["base.scale"].lowest
         low = others["low"] if "low" in ends else None
         high = others["high"] if "high" in ends else None

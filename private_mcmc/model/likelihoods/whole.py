@@ -13,20 +13,20 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln, log_ndtr
 
-from private_mcmc.model.ir.interval import Value, up
+from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser
 from private_mcmc.model.likelihoods.softplus import softplus
 
 Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Value]
+Bounds = Mapping[str, Interval]
 
 
-def is_count(observed: Value, largest: float = math.inf) -> bool:
+def is_count(observed: Interval, largest: float = math.inf) -> bool:
     """Whole numbers from 0 to ``largest``."""
     return observed.whole and observed.lowest >= 0 and observed.highest <= largest
 
 
-def _bernoulli_logistic(observed: Value, link: str) -> Recognised | None:
+def _bernoulli_logistic(observed: Interval, link: str) -> Recognised | None:
     """``ψ = log(1+e^η) − yη``: ``ψ' = σ(η) − y ∈ [−1, 1]``, ``ψ'' = σ(1−σ) ∈ [0, ¼]``."""
     family = LikelihoodFamily(
         name="Bernoulli",
@@ -40,7 +40,7 @@ def _bernoulli_logistic(observed: Value, link: str) -> Recognised | None:
     return Recognised(family, lambda eta, y, given: softplus(eta) - y * eta)
 
 
-def _bernoulli_probit(observed: Value, link: str) -> Recognised | None:
+def _bernoulli_probit(observed: Interval, link: str) -> Recognised | None:
     """``ψ = −log Φ(sη)``, ``s = 2y−1``: convex, ``ψ'' ∈ (0, 1)``, ``|ψ'| ~ |η|`` on the wrong side.
 
     With ``h = φ/Φ``: ``ψ'' = h(η)(η + h(η))`` (``s = 1``), which is one minus the variance of a standard
@@ -57,7 +57,7 @@ def _bernoulli_probit(observed: Value, link: str) -> Recognised | None:
     return Recognised(family, lambda eta, y, given: -log_ndtr((2 * y - 1) * eta))
 
 
-def _bernoulli_cloglog(observed: Value, link: str) -> Recognised | None:
+def _bernoulli_cloglog(observed: Interval, link: str) -> Recognised | None:
     """``t = e^η``; ``y = 0``: ``ψ = t = ψ' = ψ''``. ``y = 1``: ``ψ = −log(1−e^{−t})``.
 
     For ``y = 1``: ``ψ' = −t/(e^t−1) ∈ (−1, 0)`` and ``ψ'' = t²e^t/(e^t−1)² − t/(e^t−1)``, which is at
@@ -84,12 +84,12 @@ def _bernoulli_cloglog(observed: Value, link: str) -> Recognised | None:
 _BERNOULLI = {"logistic": _bernoulli_logistic, "ndtr": _bernoulli_probit, "cloglog": _bernoulli_cloglog}
 
 
-def _bernoulli(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _bernoulli(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     rule = _BERNOULLI.get(link)
     return rule(observed, link) if rule and is_count(observed, 1) else None
 
 
-def _binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _binomial(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = N log(1+e^η) − yη − log C(N, y)``: ``ψ' = Nσ − y``, ``ψ'' = Nσ(1−σ)``, ``0 ≤ y ≤ N``."""
     trials = others["total_count"]
     largest = math.inf if "capped" in others else trials.lowest
@@ -114,7 +114,7 @@ def _binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _geometric(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _geometric(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``ψ = (1+y) log(1+e^η) − η``: ``ψ' = (1+y)σ − 1 ∈ (−1, y)``, ``ψ'' ≤ (1+y)/4``."""
     if link != "logistic" or not is_count(observed):
         return None
@@ -131,7 +131,7 @@ def _geometric(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, lambda eta, y, given: (1 + y) * jax.nn.softplus(eta) - eta)
 
 
-def _poisson(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _poisson(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """``λ = c e^{±η}``, ``ψ = λ − y log λ + log y!``: ``ψ'' = λ = y ± ψ'``."""
     if link not in ("exp", "exp_neg") or not is_count(observed):
         return None
@@ -150,7 +150,7 @@ def _poisson(link: str, observed: Value, others: Bounds) -> Recognised | None:
     return Recognised(family, loss)
 
 
-def _negative_binomial(link: str, observed: Value, others: Bounds) -> Recognised | None:
+def _negative_binomial(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Gamma–Poisson of concentration ``k``, rate ``β = c e^{±η}``, ``t = log β``.
 
     ``ψ = (k+y) log(1+e^t) − kt + const``: ``ψ' = ±((k+y)σ(t) − k)``, between ``−k`` and ``y`` up to the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from private_mcmc.model.ir.interval import Value
+from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Equation, Program, Variable
 
@@ -31,7 +31,7 @@ def is_positive(program: Program, variable: Variable) -> bool:
     return variable in positive
 
 
-def _makes(equation: Equation, positive: set[Variable], known: Mapping[Variable, Value]) -> bool:
+def _makes(equation: Equation, positive: set[Variable], known: Mapping[Variable, Interval]) -> bool:
     inputs = equation.inputs
     if equation.name in _ALWAYS:
         return True

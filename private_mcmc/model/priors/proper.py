@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from private_mcmc.model.ir.interval import Value
+from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program, Variable
 from private_mcmc.model.priors.positivity import is_positive
@@ -27,7 +27,7 @@ class _Parameter:
 
     program: Program
     variable: Variable
-    bounds: Value
+    bounds: Interval
     public: np.ndarray | None
 
     def within(self, lowest: float, highest: float) -> bool:

@@ -18,7 +18,7 @@ from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
 from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.affinity import affinity
-from private_mcmc.model.ir.interval import Value, of_domain
+from private_mcmc.model.ir.interval import Interval, of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Variable, abstract, trace
 from private_mcmc.model.likelihoods.links import find_link
@@ -293,7 +293,7 @@ def _constant(row_model: RowModel, variable: Variable | None) -> np.ndarray | No
         return np.asarray(row_model.program.run([variable], {})[0], dtype=np.float64)
 
 
-def _observed(row_model: RowModel) -> Value:
+def _observed(row_model: RowModel) -> Interval:
     """Bounds of the observed value over the row domain."""
     program = row_model.program
     target = program.outputs[f"observed:{row_model.observations[0].name}"]

@@ -1,4 +1,4 @@
-"""Which coordinates a made-up row speaks of: those of its design, or proved from the gradient of its loss."""
+"""Which coordinates a synthetic row speaks of: those of its design, or proved from the gradient of its loss."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.extremes import PublicRow
-from private_mcmc.preflight.refute.pairs import Counts
+from private_mcmc.preflight.refute.pairs import Multiplicities
 from private_mcmc.preflight.refute.scan import Array, Candidate
 
 _STEPS = 40
@@ -78,12 +78,12 @@ class Sharper:
     """Rows, the counts of two adjacent data sets, and about their ``δ(ε)``."""
 
     rows: list[PublicRow]
-    first: Counts
-    second: Counts
+    first: Multiplicities
+    second: Multiplicities
     divergence: float
 
 
-def _slots(candidate: Candidate) -> list[tuple[list[int], Counts, Counts, Any]]:
+def _slots(candidate: Candidate) -> list[tuple[list[int], Multiplicities, Multiplicities, Any]]:
     """Two halves of the shared rows, the row of the first data set and that of the second."""
     first, second = candidate.first, candidate.second
     common = [min(a, b) for a, b in zip(first, second, strict=True)]

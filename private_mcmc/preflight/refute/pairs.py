@@ -11,12 +11,12 @@ import numpy as np
 
 from private_mcmc.preflight.refute.extremes import PublicRow
 
-Counts = tuple[int, ...]
+Multiplicities = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A public, made-up data set: rows and how often each occurs."""
+    """A public, synthetic data set: rows and how often each occurs."""
 
     rows: tuple[tuple[PublicRow, int], ...]
 
@@ -32,17 +32,17 @@ class DataSet:
         ]
 
 
-def data_set(rows: Sequence[PublicRow], counts: Counts) -> DataSet:
+def data_set(rows: Sequence[PublicRow], counts: Multiplicities) -> DataSet:
     """The data set with these counts of these rows."""
     return DataSet(tuple((row, count) for row, count in zip(rows, counts, strict=True) if count))
 
 
-def common_rows(first: Counts, second: Counts) -> Counts:
+def common_rows(first: Multiplicities, second: Multiplicities) -> Multiplicities:
     """The rows that two data sets share."""
     return tuple(min(a, b) for a, b in zip(first, second, strict=True))
 
 
-def adjacent_pairs(rows: int, n: int, adjacency: str) -> Iterator[tuple[Counts, Counts]]:
+def adjacent_pairs(rows: int, n: int, adjacency: str) -> Iterator[tuple[Multiplicities, Multiplicities]]:
     """Adjacent data sets: the changed row among all ``rows``, the others alike, row 0 (nearest inert) first.
 
     ``replace_one``: exactly ``n`` rows. ``zero_out``: any rows may be absent. ``add_remove``: at most
@@ -60,11 +60,11 @@ def adjacent_pairs(rows: int, n: int, adjacency: str) -> Iterator[tuple[Counts, 
                 yield others, with_index
 
 
-def _others(rows: int, n: int, adjacency: str) -> list[Counts]:
+def _others(rows: int, n: int, adjacency: str) -> list[Multiplicities]:
     nobody = (0,) * rows
     if n == 1:
         return [nobody] if adjacency != "add_remove" else []
-    crowd = [tuple((n - 1) * (index == place) for index in range(rows)) for place in range(rows)]
+    common_rows = [tuple((n - 1) * (index == place) for index in range(rows)) for place in range(rows)]
     mixed = [
         tuple((n - 1 - half) * (index == one) + half * (index == two) for index in range(rows))
         for one, two in combinations(range(min(rows, 4)), 2)
@@ -72,10 +72,10 @@ def _others(rows: int, n: int, adjacency: str) -> list[Counts]:
         if half
     ]
     if adjacency == "replace_one":
-        return crowd + mixed
+        return common_rows + mixed
     one = [tuple(int(index == place) for index in range(rows)) for place in range(rows)]
-    return ([nobody] if adjacency == "zero_out" else one) + crowd + mixed
+    return ([nobody] if adjacency == "zero_out" else one) + common_rows + mixed
 
 
-def _plus(counts: Counts, index: int) -> Counts:
+def _plus(counts: Multiplicities, index: int) -> Multiplicities:
     return tuple(count + (place == index) for place, count in enumerate(counts))

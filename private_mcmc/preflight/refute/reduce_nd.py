@@ -13,7 +13,7 @@ import numpy as np
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.active import activity
 from private_mcmc.preflight.refute.extremes import PublicRow, extreme_rows
-from private_mcmc.preflight.refute.pairs import Counts
+from private_mcmc.preflight.refute.pairs import Multiplicities
 from private_mcmc.preflight.refute.quadrature_nd import (
     Array,
     CellViolation,
@@ -26,7 +26,7 @@ from private_mcmc.preflight.refute.quadrature_nd import (
     tabulate,
 )
 from private_mcmc.preflight.refute.reduce_1d import coordinate_name, is_independent
-from private_mcmc.preflight.refute.scan import Candidate, by_crowd, law_weights, where
+from private_mcmc.preflight.refute.scan import Candidate, by_common_rows, law_weights, where
 from private_mcmc.target import Target
 
 _MOST_COORDINATES = 3
@@ -60,8 +60,8 @@ class FoundOnPatch:
     """A violating pair on a patch, and the marginals in which its laws differ most."""
 
     patch: Patch
-    first: Counts
-    second: Counts
+    first: Multiplicities
+    second: Multiplicities
     violation: CellViolation
     marginals: Marginals
 
@@ -84,9 +84,9 @@ def patches(row_model: RowModel) -> Iterator[Patch]:
 def search_patch(
     patch: Patch, *, n: int, temper: float, target: Target
 ) -> tuple[FoundOnPatch | None, list[Candidate]]:
-    """A violating pair around the first crowd that has one, and the worst pairs met so far."""
+    """A violating pair around the first group of equal rows that has one, and the worst pairs met so far."""
     met: list[Candidate] = []
-    crowds = by_crowd(patch.terms, patch.dim, len(patch.rows), n=n, temper=temper, target=target)
+    crowds = by_common_rows(patch.terms, patch.dim, len(patch.rows), n=n, temper=temper, target=target)
     for candidates in islice(crowds, _MOST_CROWDS):
         met += candidates[:_MOST_TRIED]
         worse = [pair for pair in candidates[:_MOST_TRIED] if pair.divergence > target.delta]
@@ -97,7 +97,7 @@ def search_patch(
 
 
 def certify_on_patch(
-    patch: Patch, pairs: Sequence[tuple[Counts, Counts]], temper: float, target: Target
+    patch: Patch, pairs: Sequence[tuple[Multiplicities, Multiplicities]], temper: float, target: Target
 ) -> FoundOnPatch | None:
     """The first of these pairs that is integrated to violate the target."""
     for first, second in pairs:

@@ -13,7 +13,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.preflight.refute.pairs import Counts, adjacent_pairs, common_rows
+from private_mcmc.preflight.refute.pairs import Multiplicities, adjacent_pairs, common_rows
 from private_mcmc.target import Target
 
 Array = NDArray[np.float64]
@@ -36,16 +36,16 @@ class Grid:
 class Candidate:
     """Two adjacent data sets, where their laws lie, and roughly ``δ(ε)`` of the first from the second."""
 
-    first: Counts
-    second: Counts
+    first: Multiplicities
+    second: Multiplicities
     grid: Grid
     divergence: float
 
 
-def by_crowd(
+def by_common_rows(
     terms: Terms, dim: int, rows: int, *, n: int, temper: float, target: Target
 ) -> Iterator[list[Candidate]]:
-    """The pairs around every crowd of other rows, the worst first; crowds without a place are skipped."""
+    """The pairs around every group of equal rows of other rows, the worst first; groups of equal rows without a place are skipped."""
     pairs = groupby(adjacent_pairs(rows, n, target.adjacency), key=lambda pair: common_rows(*pair))
     for _, listed in pairs:
         around = list(listed)
@@ -64,7 +64,7 @@ def by_crowd(
         yield sorted(found, key=lambda candidate: -float(f"{candidate.divergence:.2g}"))
 
 
-def law_weights(counts: Counts, temper: float) -> Array:
+def law_weights(counts: Multiplicities, temper: float) -> Array:
     """Weights of the terms under a data set: 1 for the prior, ``w`` times the count for every row."""
     return np.array([1.0, *(temper * count for count in counts)])
 

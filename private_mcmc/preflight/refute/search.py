@@ -9,10 +9,10 @@ from itertools import islice
 import numpy as np
 
 from private_mcmc.preflight.refute.extremes import PublicRow
-from private_mcmc.preflight.refute.pairs import Counts, adjacent_pairs
+from private_mcmc.preflight.refute.pairs import Multiplicities, adjacent_pairs
 from private_mcmc.preflight.refute.peaks import Array, LogDensity
 from private_mcmc.preflight.refute.quadrature_1d import Violation, violation
-from private_mcmc.preflight.refute.scan import Candidate, by_crowd
+from private_mcmc.preflight.refute.scan import Candidate, by_common_rows
 from private_mcmc.target import Target
 
 _MOST_TRIED = 3
@@ -37,11 +37,11 @@ class Line:
     rows: tuple[PublicRow, ...]
     losses: Callable[[Array], Array]
 
-    def log_posterior(self, counts: Counts, temper: float) -> LogDensity:
+    def log_posterior(self, counts: Multiplicities, temper: float) -> LogDensity:
         """Log posterior density, up to a constant, of the data set with ``counts`` copies of each row."""
         return self._sum(counts, temper, lambda terms: terms, -1.0)
 
-    def magnitude(self, counts: Counts, temper: float) -> LogDensity:
+    def magnitude(self, counts: Multiplicities, temper: float) -> LogDensity:
         """The sum of the absolute terms of ``log_posterior``, on which its rounding depends."""
         return self._sum(counts, temper, np.abs, 1.0)
 
@@ -49,7 +49,9 @@ class Line:
         """``(k, 1)`` points to the prior's potential and the rows' losses, ``(1 + rows, k)``."""
         return np.concatenate([self.potential(points[:, 0])[None], self.losses(points[:, 0])])
 
-    def _sum(self, counts: Counts, temper: float, taken: Callable[[Array], Array], sign: float) -> LogDensity:
+    def _sum(
+        self, counts: Multiplicities, temper: float, taken: Callable[[Array], Array], sign: float
+    ) -> LogDensity:
         weights = temper * np.asarray(counts, dtype=np.float64)
         used = np.flatnonzero(weights)
 
@@ -68,15 +70,15 @@ class Found:
     """A violating pair on a line."""
 
     line: Line
-    first: Counts
-    second: Counts
+    first: Multiplicities
+    second: Multiplicities
     violation: Violation
 
 
 def search(line: Line, *, n: int, temper: float, target: Target) -> tuple[Found | None, list[Candidate]]:
-    """A violating pair around the first crowd of other rows that has one, and the worst pairs met so far."""
+    """A violating pair around the first group of equal rows of other rows that has one, and the worst pairs met so far."""
     met: list[Candidate] = []
-    for candidates in by_crowd(line.terms, 1, len(line.rows), n=n, temper=temper, target=target):
+    for candidates in by_common_rows(line.terms, 1, len(line.rows), n=n, temper=temper, target=target):
         met += candidates[:_MOST_TRIED]
         worse = [pair for pair in candidates[:_MOST_TRIED] if pair.divergence > target.delta]
         found = certify(line, [(pair.first, pair.second) for pair in worse], temper, target)
@@ -89,7 +91,7 @@ def search(line: Line, *, n: int, temper: float, target: Target) -> tuple[Found 
 
 
 def certify(
-    line: Line, pairs: Sequence[tuple[Counts, Counts]], temper: float, target: Target
+    line: Line, pairs: Sequence[tuple[Multiplicities, Multiplicities]], temper: float, target: Target
 ) -> Found | None:
     """The first of these pairs that is integrated to violate the target."""
     for first, second in pairs:

@@ -82,7 +82,7 @@ def propose_test_sample(adjacency: Adjacency) -> Mechanism:
 
 
 def curvature_found(adjacency: Adjacency) -> Mechanism:
-    """A chain that relies on curvature which the crowd has; the differing row pushes as hard as it may."""
+    """A chain that relies on curvature which the group of equal rows has; the differing row pushes as hard as it may."""
     return _tested_chain(adjacency, ProposedCurvature(5.0, 0.5, _RARELY), _STEEP, _PUSHING)
 
 
@@ -97,7 +97,7 @@ def curvature_missing(adjacency: Adjacency) -> Mechanism:
 
 
 def _tested_chain(
-    adjacency: Adjacency, proposed: ProposedCurvature, crowd: PublicRow, ends: Ends
+    adjacency: Adjacency, proposed: ProposedCurvature, common_rows: PublicRow, ends: Ends
 ) -> Mechanism:
     n = 16
     found = chain_mechanism(
@@ -109,7 +109,7 @@ def _tested_chain(
         n=n,
         curvature=proposed,
     )
-    pair = edge_pair(ends, crowd, n - 1, adjacency)
+    pair = edge_pair(ends, common_rows, n - 1, adjacency)
     return replace(found, pairs=lambda: (pair,))
 
 
