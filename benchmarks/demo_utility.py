@@ -19,8 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from private_mcmc import PrivateMCMC, Target, plan
-from private_mcmc.cli.adult_demo import ROWS, model
-from private_mcmc.cli.reference import nuts_reference
+from private_mcmc.cli.adult_demo import ROWS, model, nuts_reference
 from private_mcmc.data import ADULT_COLUMNS, load_adult
 
 EPSILONS = (0.5, 1.0, 3.0)

@@ -12,8 +12,8 @@ from typing import Literal, cast
 
 import numpy as np
 
-from private_mcmc.accounting.langevin.metric import dense
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
+from private_mcmc.accounting.langevin.sensitivity import dense
 from private_mcmc.accounting.rounding import FloatArray, up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Matrix

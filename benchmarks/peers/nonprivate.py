@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Budget, Runs
 from benchmarks.utility_reference import reference
-from private_mcmc.cli.reference import nuts_reference
+from private_mcmc.cli.adult_demo import nuts_reference
 
 _DRAWS = 1_000
 

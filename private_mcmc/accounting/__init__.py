@@ -1,25 +1,27 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
 from benchmarks.papers.mean_loss import MeanForm, SumForm, to_mean, to_sum
-from private_mcmc.accounting.composition.adaptive import adaptive
-from private_mcmc.accounting.composition.capped import capped
-from private_mcmc.accounting.composition.compose import compose
-from private_mcmc.accounting.composition.group import group
+from private_mcmc.accounting.composition.compose import adaptive, capped, compose, group, stepwise
 from private_mcmc.accounting.composition.noise import gaussian, laplace, second_moments, second_moments_noise
-from private_mcmc.accounting.composition.stepwise import stepwise
 from private_mcmc.accounting.composition.tested import CurvatureFloor, unless_test_fails
 from private_mcmc.accounting.curves import gdp, rdp
-from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
-from private_mcmc.accounting.langevin.average import average_sensitivity
-from private_mcmc.accounting.langevin.curvature import Curvature
-from private_mcmc.accounting.langevin.langevin_statement import released_steps, run
+from private_mcmc.accounting.curves.curve import (
+    Concentrated,
+    Curve,
+    ExceptWithProbability,
+    Gaussian,
+    Laplace,
+    Points,
+    Pure,
+)
+from private_mcmc.accounting.langevin.langevin_statement import average_sensitivity, released_steps, run
 from private_mcmc.accounting.langevin.sensitivity import (
     gradient_limit,
     rounding_box,
     row_sensitivity,
     sensitivity,
 )
+from private_mcmc.accounting.langevin.steps import Curvature
 from private_mcmc.accounting.posterior.certificates import (
     posterior_bounded,
     posterior_bounded_gradient,

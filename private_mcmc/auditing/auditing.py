@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.auditing.attacks import LEARNED
-from private_mcmc.auditing.audited import AuditResult
 from private_mcmc.auditing.chains import chain_mechanism
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
+from private_mcmc.auditing.page import AuditResult
 from private_mcmc.auditing.plans import plan_mechanism
 from private_mcmc.auditing.result import AttackResult, compared
 from private_mcmc.auditing.threshold import Scores, candidate_thresholds, errors_at, lower_bounds

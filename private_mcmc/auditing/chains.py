@@ -17,7 +17,7 @@ from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, length
 from private_mcmc.auditing.pairs import worst_pairs
 from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.domains import Rows
-from private_mcmc.domains.presence import PRESENT
+from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.inference.columns import on_device

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.domains.presence import PRESENT, holds_person
+from private_mcmc.domains.numeric import PRESENT, holds_person
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -147,3 +148,17 @@ def _bounds_plot(result: Findings) -> Plot:
         y_range=(-0.6, len(places) + 0.2),
         y_ticks=tuple((at, attack.name) for at, attack in zip(places, result.attacks, strict=True)),
     )
+
+
+@dataclass(frozen=True)
+class AuditResult(Findings):
+    """What an audit found, as words, HTML or plain data. Attributes and guarantee: :class:`Findings`."""
+
+    @property
+    def report(self) -> Report:
+        """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
+        return audit_report(self)
+
+    def show(self) -> None:
+        """Print the report on a terminal."""
+        self.report.show()

@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import Pair
-from private_mcmc.domains.presence import PRESENT
+from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.records import Refutation
-from private_mcmc.preflight.refute.extremes import PublicRow, extreme_rows
 from private_mcmc.preflight.refute.pairs import DataSet as PublicDataSet
+from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows
 from private_mcmc.schedule import Schedule
 
 _PROBES = 5

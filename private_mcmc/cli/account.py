@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.account_chain import chain_batch, chain_schedule, released_states
-from private_mcmc.cli.account_report import asked_point, report
+from private_mcmc.cli.account_chain import asked_point, chain_batch, chain_schedule, released_states, report
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average
 from private_mcmc.target import check_adjacency

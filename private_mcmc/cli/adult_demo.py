@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import numpyro
 import numpyro.distributions as dist
+import typer
+from numpyro.infer import MCMC, NUTS
 from rich.console import Console
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.cli.demo_report import DemoResults, demo_report
-from private_mcmc.cli.reference import nuts_reference
 from private_mcmc.data import ADULT_COLUMNS, load_adult
 from private_mcmc.domains import Ball, Binary, Real, Rows
 from private_mcmc.errors import NotPrivate
@@ -29,6 +30,45 @@ from private_mcmc.planning import plan
 from private_mcmc.preflight import PreflightReport, preflight
 from private_mcmc.release import Expectations, ReleasedExpectations
 from private_mcmc.target import Target
+
+
+def demo(
+    epsilon: Annotated[float, typer.Option(help="ε of the private path.")] = 3.0,
+    delta: Annotated[float, typer.Option(help="δ of the private path.")] = 1e-6,
+    output: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
+    nuts: Annotated[bool, typer.Option(help="Compare with non-private NUTS (curator's side).")] = True,
+) -> None:
+    """Refusals, a plan, a private path and a private expectation of 32,561 people's census rows."""
+    from rich.console import Console
+
+    from private_mcmc.cli.adult_demo import AdultDemo
+
+    AdultDemo(epsilon, delta, output, nuts).run(Console())
+
+
+def nuts_reference(
+    model: Callable[..., Any],
+    *,
+    num_warmup: int = 400,
+    num_samples: int = 1000,
+    progress_bar: bool = False,
+    **data: Any,
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Posterior draws of every site: **not private**, curator-side only.
+
+    The data travel as traced arguments, so that they are not baked into compiled programs.
+    """
+    with jax.enable_x64(True):
+        mcmc = MCMC(
+            NUTS(model, dense_mass=True),
+            num_warmup=num_warmup,
+            num_samples=num_samples,
+            progress_bar=progress_bar,
+            jit_model_args=True,
+        )
+        mcmc.run(jax.random.key(0), **data)
+        return {name: np.asarray(draws) for name, draws in mcmc.get_samples().items()}
+
 
 ROWS = Rows(X=Ball(1.0, dim=9), y=Binary())
 # A synthetic, public profile: a married man of 40 with 13 years of schooling who works 40 hours a week.

@@ -16,7 +16,7 @@ from private_mcmc.errors import PrivateMCMCError
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
-    "demo": "private_mcmc.cli.demo:demo",
+    "demo": "private_mcmc.cli.adult_demo:demo",
     "preflight": "private_mcmc.cli.preflight:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",

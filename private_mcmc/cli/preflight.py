@@ -60,7 +60,7 @@ def read_arguments(path: Path | None) -> dict[str, Any]:
     Raises:
         DeclarationError: for a file that is not TOML, or an argument of another kind.
     """
-    from private_mcmc.domains.toml import read_toml
+    from private_mcmc.domains.rows import read_toml
 
     return {} if path is None else {key: _argument(key, value) for key, value in read_toml(path).items()}
 

@@ -2,9 +2,8 @@
 
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.host_tables import Arrow, Parquet
-from private_mcmc.domains.named import domain_from_dict
 from private_mcmc.domains.real import Ball, Box, Real
-from private_mcmc.domains.rows import Rows
+from private_mcmc.domains.rows import Rows, domain_from_dict
 from private_mcmc.domains.whole import Binary, Categories, Counts
 
 __all__ = [

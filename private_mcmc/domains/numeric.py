@@ -10,6 +10,24 @@ import numpy.typing as npt
 
 from private_mcmc.errors import DataSchemaError
 
+# The argument of a run that tells it; among a data set's columns it lies under the same name.
+PRESENT = "present"
+
+
+def holds_person(flags: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where a flag is true or 1. Any other value, NaN included, marks a hole: no value is refused."""
+    there: npt.NDArray[np.bool_] = np.equal(flags, 1)
+    return there
+
+
+def blank(values: npt.NDArray[Any], flags: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``values`` of shape ``(n, …)``, zeros where ``flags`` of shape ``(n,)`` have a hole."""
+    there = holds_person(flags)
+    if there.all():
+        return values
+    return np.where(there.reshape(-1, *(1,) * (values.ndim - 1)), values, np.zeros((), values.dtype))
+
+
 _KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 _TYPES = tuple(np.dtype(kind) for kind in _KINDS)
 _SHORT = (jax.dtypes.bfloat16,)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Mapping
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +18,58 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from private_mcmc.domains.domain import Domain
-from private_mcmc.domains.named import domain_from_dict, is_known
-from private_mcmc.domains.numeric import numeric_column
-from private_mcmc.domains.presence import PRESENT
-from private_mcmc.domains.toml import read_toml
+from private_mcmc.domains.numeric import PRESENT, numeric_column
+from private_mcmc.domains.real import Ball, Box, Real
+from private_mcmc.domains.whole import Binary, Categories, Counts
 from private_mcmc.errors import DataSchemaError, DeclarationError
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """What a TOML file declares.
+
+    Raises:
+        DeclarationError: if it cannot be read. The message gives the line and never quotes it: a file of
+            private rows may have been named by mistake.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError:
+        raise DeclarationError(f"{path}: not a TOML file (it is not text in UTF-8).") from None
+    except (ValueError, RecursionError) as error:
+        line = re.search(r"at line (\d+)", str(error))
+        where = f" (line {line[1]})" if line else ""
+        raise DeclarationError(f"{path}: not a TOML file{where}.") from None
+
+
+_DOMAINS: Mapping[str, type[Domain]] = {
+    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real)
+}
+
+
+def is_known(domain: object) -> bool:
+    """Whether this is one of the library's own domains, on whose ``project`` all proofs rest."""
+    return type(domain) in _DOMAINS.values()
+
+
+def domain_from_dict(record: Mapping[str, Any] | str) -> Domain:
+    """The domain of ``{"ball": {"radius": 1.0, "dim": 9}}``; a bare name where it takes no arguments.
+
+    Raises:
+        DeclarationError: for an unknown name or wrong arguments; the message lists the names.
+    """
+    entry = {record: {}} if isinstance(record, str) else record
+    if not isinstance(entry, Mapping) or len(entry) != 1:
+        raise DeclarationError(f"row domain {record!r}: one of {', '.join(_DOMAINS)} with its arguments.")
+    name, arguments = next(iter(entry.items()))
+    if name not in _DOMAINS or not isinstance(arguments, Mapping):
+        raise DeclarationError(f"row domain {name!r}: one of {', '.join(_DOMAINS)} with its arguments.")
+    try:
+        return _DOMAINS[name](**arguments)
+    except TypeError as error:
+        raise DeclarationError(f"row domain {name!r}: {error}.") from error
+
 
 # Arguments of a run that are no columns.
 _RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the randomness"}
@@ -135,3 +186,21 @@ class Rows:
         """
         record = read_toml(path)
         return cls.from_dict(record)
+
+
+_MOST_CASES = 64
+
+
+def few_values(rows: Rows) -> Iterator[dict[str, float]]:
+    """All combinations of values of such columns, by name; one empty combination if there are too many."""
+    listed = {name: _values(domain) for name, domain in rows.items if _values(domain)}
+    if math.prod(len(values) for values in listed.values()) > _MOST_CASES:
+        listed = {}
+    for case in itertools.product(*listed.values()):
+        yield dict(zip(listed, map(float, case), strict=True))
+
+
+def _values(domain: Domain) -> range:
+    if isinstance(domain, Binary):
+        return range(2)
+    return range(domain.k) if isinstance(domain, Categories) else range(0)

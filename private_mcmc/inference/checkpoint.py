@@ -41,7 +41,7 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.kernels.randomness.chacha import CHACHA20
-from private_mcmc.release.ledger.data_mark import data_mark
+from private_mcmc.release.ledger.file import data_mark
 
 _FORMAT = 1
 # What NumPy, zip and JSON raise at bytes that they cannot make sense of.

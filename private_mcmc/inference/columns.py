@@ -14,9 +14,8 @@ import numpy.typing as npt
 from jax.sharding import NamedSharding, PartitionSpec
 
 from private_mcmc.domains import Rows
-from private_mcmc.domains.host_columns import on_host
-from private_mcmc.domains.numeric import numeric_column
-from private_mcmc.domains.presence import PRESENT, blank, holds_person
+from private_mcmc.domains.host_tables import on_host
+from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
 from private_mcmc.schedule import Storage

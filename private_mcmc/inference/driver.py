@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.domains.host_columns import HostColumn
+from private_mcmc.domains.host_tables import HostColumn
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.account import Account
 from private_mcmc.inference.checkpoint import Checkpoint

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.domains.host_columns import HostColumn
+from private_mcmc.domains.host_tables import HostColumn
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Constrain, Decision, Declaration

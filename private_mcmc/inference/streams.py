@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from private_mcmc.domains.host_columns import HostColumn, host_column, on_host
-from private_mcmc.domains.presence import PRESENT
+from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
+from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.placement.devices import Layout
 from private_mcmc.kernels.placement.streaming import Blocks

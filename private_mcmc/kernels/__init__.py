@@ -3,7 +3,7 @@
 from private_mcmc.kernels.anisotropic import AnisotropicLangevin
 from private_mcmc.kernels.base import LangevinKernel
 from private_mcmc.kernels.chain import ChainOutput, ChainRunner, Streams, chain_runner
-from private_mcmc.kernels.gradient.clip_share import clipped_share
+from private_mcmc.kernels.gradient.clipped import clipped_share
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.randomness.keys import Generator, Provenance, RunKeys, public_key, run_keys
 from private_mcmc.kernels.sgld import PrivateSGLD

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from private_mcmc.kernels.base import LangevinKernel, Parts, as_matrix
-from private_mcmc.kernels.by_site import BySite
+from private_mcmc.kernels.base import BySite, LangevinKernel, Parts, as_matrix
 from private_mcmc.schedule import Matrix
 
 

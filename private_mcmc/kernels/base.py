@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,45 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.domains import Binary, Domain, Real, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.by_site import BySite
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
-from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage
+from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage, box_diameter
 from private_mcmc.target import Adjacency
+
+
+@dataclass(frozen=True)
+class BySite:
+    """One number for a site, or one for each of its unconstrained coordinates."""
+
+    values: tuple[tuple[str, tuple[float, ...]], ...]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """From ``{"w": 0.5, "b": [1.0, 2.0]}``."""
+        return cls(
+            tuple((name, tuple(np.ravel(np.asarray(value, np.float64)))) for name, value in given.items())
+        )
+
+    def diagonal(self, sites: Sequence[Site], dim: int) -> Matrix:
+        """The diagonal over the flat unconstrained vector.
+
+        Raises:
+            DeclarationError: for a site without a value, a value without a site, or a wrong number of them.
+        """
+        named = {site.name: site for site in sites}
+        values = dict(self.values)
+        if named.keys() != values.keys():
+            raise DeclarationError(
+                f"noise by site: give {sorted(named)}; these were given: {sorted(values)}."
+            )
+        flat = np.empty(dim)
+        for name, site in named.items():
+            size = site.slice.stop - site.slice.start
+            if len(values[name]) not in (1, size):
+                raise DeclarationError(f"noise of {name!r}: one number, or {size}.")
+            flat[site.slice] = values[name]
+        return tuple(flat.tolist())
 
 
 class LangevinState(NamedTuple):
@@ -204,3 +237,23 @@ def as_matrix(matrix: Any) -> Matrix:
     if array.ndim == 1:
         return tuple(array.tolist())
     return tuple(tuple(row) for row in array.tolist())
+
+
+def check_set(radius: float | None, box: float | tuple[float, ...] | None) -> None:
+    """Raise ``DeclarationError`` for two sets at once, or a radius that is not positive and finite."""
+    if radius is not None and box is not None:
+        raise DeclarationError("radius= and box=: project on one set, not on both.")
+    if radius is not None and not 0 < radius < math.inf:
+        raise DeclarationError(f"radius={radius}: must be positive and finite.")
+
+
+def set_parts(
+    radius: float | None, box: float | tuple[float, ...] | None, preconditioner: Matrix | None, dim: int
+) -> Parts:
+    """Diameter (rounded up) in ``‖M^{-1/2}·‖``, and the box where there is one."""
+    if radius is not None:
+        return Parts(diameter=2 * radius)
+    if box is None:
+        return Parts()
+    halves = tuple(float(half) for half in box) if isinstance(box, tuple) else (float(box),) * dim
+    return Parts(diameter=box_diameter(halves, preconditioner), box=halves)

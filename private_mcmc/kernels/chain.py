@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.kernels.gradient.clipped import Columns
-from private_mcmc.kernels.placement.devices import Layout
+from private_mcmc.kernels.placement.devices import Layout, on_mesh
 from private_mcmc.kernels.placement.segments import buffer_size, longest, segments
-from private_mcmc.kernels.placement.sharding import on_mesh
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Average, Schedule

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.base import LangevinKernel, Parts
-from private_mcmc.kernels.projected import check_set, set_parts
+from private_mcmc.kernels.base import LangevinKernel, Parts, check_set, set_parts
 from private_mcmc.schedule import Batch, BatchScheme
 
 

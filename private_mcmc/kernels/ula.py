@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from private_mcmc.kernels.base import LangevinKernel, Parts
-from private_mcmc.kernels.projected import check_set, set_parts
+from private_mcmc.kernels.base import LangevinKernel, Parts, check_set, set_parts
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from private_mcmc.domains.rows import Rows
-from private_mcmc.model.ir.cases import few_values
+from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.model.ir.interval import Interval, anything, between, of_domain, pinned
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import abstract, trace

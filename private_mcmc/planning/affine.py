@@ -28,7 +28,6 @@ from private_mcmc.planning.metric import (
     root_of,
     without_inflation,
 )
-from private_mcmc.planning.outcomes import possible_outcomes
 from private_mcmc.planning.row_influence import CELLS, InfluenceCounts, cell_of
 from private_mcmc.planning.stages import (
     CompletedStage,
@@ -42,6 +41,7 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
+from private_mcmc.planning.synthetic import possible_outcomes
 from private_mcmc.planning.weighting import Influence, Way
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from private_mcmc.schedule import Schedule

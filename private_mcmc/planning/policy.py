@@ -13,12 +13,35 @@ from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
-from private_mcmc.planning.guarantee import certified_temper
 from private_mcmc.planning.simulate_affine import predict
 from private_mcmc.planning.simulate_general import general_policy
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.preflight.advice import largest_temper
+from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.report import Facts, Note, Report, number
 from private_mcmc.target import Target
+
+
+def certified_temper(reading: RowModel, target: Target, n: int) -> tuple[float, Statement]:
+    """A weight ``w ≤ 1`` and the certificate that one exact draw of ``exp(−K − wΣv)`` meets the target.
+
+    Raises:
+        NotPrivate: if no weight is certified.
+    """
+    known = constants(reading, None, None)
+
+    def certify(temper: float) -> tuple[Statement, ...]:
+        found = certificates(reading, known, n=n, temper=temper, target=target)
+        return tuple(statement for statement in found if meets(statement, target))
+
+    temper = 1.0 if certify(1.0) else largest_temper(certify, 1.0, target)
+    if temper is None:
+        raise NotPrivate(
+            "guarantee='posterior': no weight of the likelihood makes the posterior private by a certificate "
+            "that this library knows; see preflight for why. guarantee='run' rests on the run's noise alone."
+        )
+    return temper, certify(temper)[0]
+
 
 Guarantee = Literal["posterior", "run"]
 Make = Callable[[float, int, float], tuple[Policy, Prediction]]

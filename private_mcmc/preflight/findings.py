@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from private_mcmc.accounting import Statement
-from private_mcmc.preflight.certify.constants import Subject
+from private_mcmc.preflight.certify.certificates import Subject
 from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
 from private_mcmc.report import plain
 from private_mcmc.target import Target

@@ -1,8 +1,6 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
-from private_mcmc.release.counts import Counts, CountsPlan, plan_counts
-from private_mcmc.release.curator import Curator, CuratorOnly
-from private_mcmc.release.curator_side import curator_side
+from private_mcmc.release.curator import Curator, CuratorOnly, curator_side
 from private_mcmc.release.curvature import (
     CurvatureTest,
     ProposedCurvature,
@@ -12,14 +10,32 @@ from private_mcmc.release.curvature import (
 from private_mcmc.release.expectations.declared import Expectations
 from private_mcmc.release.expectations.priced import ExpectationsPlan, plan_expectations
 from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan
-from private_mcmc.release.expectations.released import ReleasedExpectations, ReleasedValue
-from private_mcmc.release.expectations.variance import mean_and_square, variance
-from private_mcmc.release.grid import StateGrid, state_grid
+from private_mcmc.release.expectations.released import (
+    ReleasedExpectations,
+    ReleasedValue,
+    mean_and_square,
+    variance,
+)
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.ledger import Ledger
 from private_mcmc.release.ledger.state import Balance, Reservation
-from private_mcmc.release.moments import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
-from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.moments import (
+    Counts,
+    CountsPlan,
+    SecondMoments,
+    SecondMomentsPlan,
+    floored,
+    plan_counts,
+    plan_second_moments,
+)
+from private_mcmc.release.noise import (
+    GaussianNoise,
+    LaplaceNoise,
+    StateGrid,
+    gaussian_noise,
+    laplace_noise,
+    state_grid,
+)
 from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
 from private_mcmc.release.propose_test_sample import ProposeTestSample
 from private_mcmc.release.released_states import ReleasedStates

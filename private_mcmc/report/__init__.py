@@ -15,7 +15,7 @@ from private_mcmc.report.blocks import Table as Table
 from private_mcmc.report.blocks import Text as Text
 from private_mcmc.report.blocks import Verdict as Verdict
 from private_mcmc.report.blocks import floats as floats
+from private_mcmc.report.blocks import number as number
 from private_mcmc.report.drawing import png as png
-from private_mcmc.report.numbers import number as number
 from private_mcmc.report.page import Report as Report
 from private_mcmc.report.page import plain as plain

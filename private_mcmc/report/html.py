@@ -5,10 +5,76 @@ from __future__ import annotations
 import re
 from html import escape
 
-from private_mcmc.report.blocks import Block, Facts, Heading, Note, Plot, Plots, Table, Text, Verdict
+from private_mcmc.report.blocks import (
+    Block,
+    Facts,
+    Heading,
+    Note,
+    Plot,
+    Plots,
+    Table,
+    Text,
+    Verdict,
+    cell,
+    right_aligned,
+)
 from private_mcmc.report.drawing import svg
-from private_mcmc.report.numbers import cell, right_aligned
-from private_mcmc.report.style import PAGE, STYLE
+
+STYLE = """
+.pm{--ink:#22272e;--soft:#59636f;--faint:#d5d9e0;--ground:#f5f6f8;--card:#ffffff;--c0:#0067a5;--c1:#c8500a;
+--c2:#00805c;--c3:#9a4a86;--c4:#7a6a00;--good:#166b3f;--bad:#a3231b;--unsure:#7d5700;--good-bg:#e7f4ec;
+--bad-bg:#fbeae8;--unsure-bg:#fbf3df;--plain-bg:#eef1f5;--code:#eef1f5;color:var(--ink);
+font:15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:50rem;
+margin:0 auto;padding:2rem 1.25rem 3rem;text-align:left}
+@media (prefers-color-scheme:dark){.pm{--ink:#e3e7ec;--soft:#a3adb9;--faint:#3a424d;--ground:#14181d;
+--card:#1b2027;--c0:#58b0e8;--c1:#f2935c;--c2:#4cc59b;--c3:#d693c4;--c4:#d1c04d;--good:#7fd6a5;
+--bad:#ff9d94;--unsure:#eac36b;--good-bg:#15301f;--bad-bg:#3a1a18;--unsure-bg:#332811;--plain-bg:#232a33;
+--code:#262d36}}
+.pm h1{font-size:1.55rem;line-height:1.25;margin:0 0 1.1rem;letter-spacing:-.01em}
+.pm h2{font-size:1.12rem;margin:2.2rem 0 .6rem;padding-top:1.1rem;border-top:1px solid var(--faint)}
+.pm h3{font-size:1rem;margin:1.5rem 0 .4rem}
+.pm p{margin:.55rem 0;max-width:44rem}
+.pm code{font:.88em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--code);
+padding:.08em .32em;border-radius:4px}
+.pm .verdict{border-left:5px solid;border-radius:6px;padding:.95rem 1.15rem;margin:0 0 1.2rem}
+.pm .verdict .word{display:block;font-weight:700;font-size:.8rem;letter-spacing:.07em;
+text-transform:uppercase}
+.pm .verdict .line{display:block;font-size:1.14rem;font-weight:600;line-height:1.4;color:var(--ink);
+margin-top:.15rem}
+.pm .verdict ul{margin:.6rem 0 0;padding-left:1.15rem;color:var(--ink)}
+.pm .verdict li{margin:.2rem 0}
+.pm .good{background:var(--good-bg);border-color:var(--good);color:var(--good)}
+.pm .bad{background:var(--bad-bg);border-color:var(--bad);color:var(--bad)}
+.pm .unsure{background:var(--unsure-bg);border-color:var(--unsure);color:var(--unsure)}
+.pm .plain{background:var(--plain-bg);border-color:var(--soft)}
+.pm .note{border-left:3px solid;border-radius:4px;padding:.55rem .9rem;margin:.7rem 0;max-width:44rem}
+.pm .note span{color:var(--ink)}
+.pm .wide{overflow-x:auto;margin:.7rem 0}
+.pm table{border-collapse:collapse;font-size:.92rem;background:none;width:100%}
+.pm caption{text-align:left;font-weight:600;padding:.3rem 0;color:var(--ink)}
+.pm th,.pm td{padding:.38rem .7rem .38rem 0;text-align:left;vertical-align:top;
+border-bottom:1px solid var(--faint);background:none;color:var(--ink)}
+.pm thead th{color:var(--soft);font-weight:600;font-size:.84rem;border-bottom:1.5px solid var(--soft)}
+.pm .facts{width:auto;min-width:60%}
+.pm .facts th{font-weight:400;color:var(--soft);padding-right:1.6rem;white-space:nowrap}
+.pm td.num,.pm th.num{text-align:right;padding-right:1.6rem;font-variant-numeric:tabular-nums;
+white-space:nowrap}
+.pm figure{margin:1rem 0;padding:.8rem .9rem .6rem;background:var(--card);border:1px solid var(--faint);
+border-radius:8px}
+.pm figure svg{width:100%;height:auto;display:block}
+.pm figcaption{font-weight:600;font-size:.95rem;margin-bottom:.45rem}
+.pm figure small{display:block;color:var(--soft);font-size:.84rem;line-height:1.45;margin-top:.4rem}
+.pm .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.8rem;margin:1rem 0}
+.pm .grid figure{margin:0}
+"""
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>{title}</title><style>html{{color-scheme:light dark}}body{{margin:0;background:#f5f6f8}}
+@media (prefers-color-scheme:dark){{body{{background:#14181d}}}}</style></head>
+<body><main>{body}</main></body></html>
+"""
 
 
 def page(title: str, blocks: tuple[Block, ...]) -> str:

@@ -5,8 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from private_mcmc.report.blocks import Block, Facts, Heading, Note, Plot, Plots, Table, Text, Verdict
-from private_mcmc.report.numbers import cell, right_aligned
+from private_mcmc.report.blocks import (
+    Block,
+    Facts,
+    Heading,
+    Note,
+    Plot,
+    Plots,
+    Table,
+    Text,
+    Verdict,
+    cell,
+    right_aligned,
+)
 
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
-from private_mcmc.accounting.posterior.conjugate_statements import (
+from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,

@@ -10,7 +10,7 @@ from typing import Any
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves.serial import curve_from_dict, unplain
-from private_mcmc.accounting.posterior.conjugate_statements import (
+from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,

@@ -8,7 +8,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.posterior.conjugate_statements import (
+from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
@@ -17,8 +17,7 @@ from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
 from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.model import read
-from private_mcmc.preflight.certify.certificates import certificates
-from private_mcmc.preflight.certify.constants import constants
+from private_mcmc.preflight.certify.certificates import certificates, constants
 from private_mcmc.release import Quantile, plan_second_moments
 from tests.accounting.every_statement import CONVEX, SCHEDULES
 from tests.examples_of_models import linear, logistic, normal_mean

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.posterior import conjugate
-from private_mcmc.accounting.posterior.conjugate_statements import (
+from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,

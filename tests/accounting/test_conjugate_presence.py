@@ -15,7 +15,7 @@ from scipy import stats
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.posterior import conjugate_presence
-from private_mcmc.accounting.posterior.conjugate_statements import (
+from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,

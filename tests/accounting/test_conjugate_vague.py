@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from private_mcmc.accounting.posterior import conjugate_presence
-from private_mcmc.accounting.posterior.conjugate import beta_pair, gamma_pair
-from private_mcmc.accounting.posterior.conjugate_statements import (
+from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
+from private_mcmc.accounting.posterior.conjugate import beta_pair, gamma_pair
 
 mp = mpmath.mp.clone()
 mp.dps = 30

@@ -16,8 +16,8 @@ from scipy.stats import norm
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves.curve import Gaussian, Laplace
+from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
-from private_mcmc.accounting.curves.sampled_pairs import Sampled
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Schedule
 

@@ -12,11 +12,11 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.domains.host_columns import ArrayColumn
-from private_mcmc.domains.presence import PRESENT
+from private_mcmc.domains.host_tables import ArrayColumn
+from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain
-from private_mcmc.release.ledger.data_mark import data_mark
+from private_mcmc.release.ledger.file import data_mark
 from private_mcmc.schedule import Batch, BatchScheme
 from private_mcmc.target import Adjacency
 from tests.examples_of_models import logistic

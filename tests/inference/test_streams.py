@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.host_columns import ArrayColumn
+from private_mcmc.domains.host_tables import ArrayColumn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.kernels.placement.streaming import Blocks
 from tests.examples_of_models import logistic

@@ -16,7 +16,7 @@ from private_mcmc.domains import Ball, Binary, Box, Categories, Real, Rows
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.gradient.general import _program
-from private_mcmc.kernels.gradient.program_layers import find_layers
+from private_mcmc.kernels.gradient.layered import find_layers
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
 from private_mcmc.preflight.schedule_constants import curvature

@@ -12,7 +12,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.planning.outcomes import possible_outcomes
+from private_mcmc.planning.synthetic import possible_outcomes
 from tests.examples_of_models import flat_prior, logistic
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())

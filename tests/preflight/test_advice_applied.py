@@ -17,8 +17,7 @@ from private_mcmc.domains import Ball, Box, Domain, Real, Rows
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import posterior_advice
-from private_mcmc.preflight.certify.certificates import certificates, meets
-from private_mcmc.preflight.certify.constants import constants
+from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.preflight.records import Advice
 from tests.zoo import ZOO, Entry
 

@@ -11,9 +11,8 @@ import pytest
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
 from private_mcmc.model import read
-from private_mcmc.preflight.refute.active import activity
-from private_mcmc.preflight.refute.extremes import extreme_rows
-from private_mcmc.preflight.refute.reduce_nd import patches
+from private_mcmc.preflight.refute.pairs import extreme_rows
+from private_mcmc.preflight.refute.reduce_nd import activity, patches
 from private_mcmc.preflight.refute.refutation import refute
 from private_mcmc.target import Target
 

@@ -12,17 +12,17 @@ import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.accounting.langevin import step_moduli as moduli
-from private_mcmc.domains.presence import PRESENT, holds_person
+from private_mcmc.domains.numeric import PRESENT, holds_person
 from private_mcmc.inference import driver as mcmc
 from private_mcmc.inference import execute, execute_plan
 from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.randomness import batches
-from private_mcmc.kernels.randomness.predrawn import PredrawnNoise
+from private_mcmc.kernels.randomness.keys import PredrawnNoise
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.priors.prior import PriorConstants
-from private_mcmc.release.grid import StateGrid
+from private_mcmc.release.noise import StateGrid
 from tests.auditing.mutants import Change, patches
 from tests.auditing.release_mutants import Swap
 

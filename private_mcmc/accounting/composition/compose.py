@@ -3,14 +3,156 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
-from private_mcmc.accounting.assumptions import INDEPENDENT
-from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.assumptions import (
+    BUDGET_FIRST,
+    INDEPENDENT,
+    RELATION,
+    STAGES_HOLD,
+    STEPS_HOLD,
+    at_most_rows,
+    no_more_rows,
+)
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.curves.product import Product, combine
+from private_mcmc.accounting.rounding import norm_up, product_up
 from private_mcmc.accounting.statement import Argument, Statement
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.target import Adjacency, check_adjacency
+
+
+def capped(statement: Statement, num_rows: int) -> Statement:
+    """``statement``, which quotes its bound on the number of rows where the adjacency hides that number.
+
+    Under ``add_remove`` a number of rows in the constants is the public ``n_max``: the statement is for pairs
+    of data sets neither of which has more. Elsewhere the number is public and the same in both.
+    """
+    line = no_more_rows(num_rows)
+    argument = statement.argument
+    if statement.adjacency != "add_remove" or line in argument.assumptions:
+        return statement
+    return replace(statement, argument=replace(argument, assumptions=(*argument.assumptions, line)))
+
+
+def group(statement: Statement, rows: int) -> Statement:
+    """The statement for data sets that differ in up to ``rows`` rows: ``k·m``-GDP, ``k·ε``, ``k²ρ``-zCDP.
+
+    Products scale part by part; curves of other kinds have no such rule and are left out.
+
+    Raises:
+        DeclarationError: for ``rows < 1``, or where no curve has a rule.
+
+    Source: Dong, Roth, Su 2022, Theorem 2.14; Bun, Steinke 2016, Proposition 27.
+    """
+    if not rows >= 1:
+        raise DeclarationError(f"rows={rows}: at least 1.")
+    curves = tuple(scaled for curve in statement.curves if (scaled := _scaled(curve, rows)) is not None)
+    if not curves:
+        raise DeclarationError(
+            "none of the statement's curves (Gaussian, pure, zCDP) extends to groups of rows: "
+            "state the mechanism with a sensitivity for all of a person's rows instead."
+        )
+    argument = Argument(
+        f"group privacy for {rows} rows (Dong, Roth, Su 2022; Bun, Steinke 2016)",
+        (at_most_rows(rows),),
+        {"rows": int(rows)},
+        "group",
+    )
+    return Statement(statement.adjacency, curves, argument, parts=(statement,))
+
+
+def _scaled(curve: Curve, rows: int) -> Curve | None:
+    if isinstance(curve, Gaussian):
+        return Gaussian(product_up(curve.m, rows))
+    if isinstance(curve, Laplace):
+        return Laplace(product_up(curve.level, rows))
+    if isinstance(curve, Pure):
+        return Pure(product_up(curve.level, rows))
+    if isinstance(curve, Concentrated):
+        return Concentrated(product_up(curve.rho, rows, rows))
+    if isinstance(curve, Product):
+        parts = [_scaled(part, rows) for part in curve.parts]
+        known = tuple(part for part in parts if part is not None)
+        return Product(known) if len(known) == len(parts) else None
+    return None
+
+
+def stepwise(
+    steps: Mapping[str, tuple[float, float]],
+    *,
+    adjacency: Adjacency,
+    theorem: str,
+    assumptions: tuple[str, ...] = (),
+) -> Statement:
+    """``(Σ ε_i, Σ δ_i)``-DP for named steps, each ``(ε_i, δ_i)``-DP given the outputs of the earlier ones.
+
+    Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006), valid for adaptively
+    chosen steps.
+
+    Raises:
+        DeclarationError: without steps, or for values out of range.
+    """
+    if not steps:
+        raise DeclarationError("stepwise: at least one step is needed.")
+    for level, miss in steps.values():
+        gdp.check_epsilon(level)
+        gdp.check_delta(miss)
+    total = _sum_up([level for level, _ in steps.values()])
+    miss = min(1.0, _sum_up([miss for _, miss in steps.values()]))
+    curve: Curve = Pure(total) if miss == 0 else Points(((total, miss),))
+    constants = {"steps": {name: (float(level), float(part)) for name, (level, part) in steps.items()}}
+    quoted = (*assumptions, STEPS_HOLD, RELATION[check_adjacency(adjacency)])
+    return Statement(adjacency, (curve,), Argument(theorem, quoted, constants, "stepwise"))
+
+
+def _sum_up(values: list[float]) -> float:
+    """The sum, rounded up only where it is not exact: one step costs what it says."""
+    total = math.fsum(values)
+    if total < math.inf and Fraction(total) < sum(map(Fraction, values), Fraction(0)):
+        return math.nextafter(total, math.inf)
+    return total
+
+
+def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...]) -> Statement:
+    """``B``-GDP for stages ``m_1, m_2, …`` with ``Σ m_j² ≤ B²``, each chosen from what was released before.
+
+    **Guarantee**: ``budget``-GDP, the declared budget and never the realised sum.
+    **Assumptions**: the budget was fixed before the first stage; every stage's ``m_j`` holds given the
+    earlier outputs. Source: Smith, Thakurta 2022 (fully adaptive composition of Gaussian DP).
+
+    Raises:
+        NotPrivate: if the stages cost more than the budget or one of them has no Gaussian statement.
+        DeclarationError: for stages under another adjacency, or a budget that is not positive.
+    """
+    if not 0 < budget < math.inf:
+        raise DeclarationError(f"budget={budget}: must be positive and finite.")
+    spent = Fraction(0)
+    for stage in stages:
+        if stage.adjacency != adjacency:
+            raise DeclarationError(
+                f"a stage is stated under {stage.adjacency!r}, the budget under {adjacency!r}."
+            )
+        if stage.gdp is None:
+            raise NotPrivate(f"the stage {stage.argument.theorem!r} has no Gaussian DP statement.")
+        if stage.gdp == math.inf:
+            raise NotPrivate(f"the stage {stage.argument.theorem!r} has no finite Gaussian DP statement.")
+        spent += Fraction(stage.gdp) ** 2
+    if not spent <= Fraction(budget) ** 2:
+        cost = norm_up(stage.gdp for stage in stages if stage.gdp is not None)
+        raise NotPrivate(f"the stages cost {cost:.12g}-GDP, more than the budget {budget:.12g}.")
+    argument = Argument(
+        "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
+        (BUDGET_FIRST, STAGES_HOLD, RELATION[check_adjacency(adjacency)]),
+        {"budget": float(budget)},
+        "adaptive",
+    )
+    return Statement(adjacency, (Gaussian(float(budget)),), argument, parts=stages)
+
 
 _MOST_CANDIDATES = 64
 

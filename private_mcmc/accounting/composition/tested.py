@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 
 from private_mcmc.accounting.assumptions import TEST_AND_RUN, TESTED_MOVES, TESTED_SET
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
-from private_mcmc.accounting.langevin.curvature import Curvature
+from private_mcmc.accounting.curves.curve import ExceptWithProbability
+from private_mcmc.accounting.langevin.steps import Curvature
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 

@@ -8,10 +8,16 @@ from functools import cached_property
 from typing import Any
 
 from private_mcmc.accounting.curves import gdp, rdp
-from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
-from private_mcmc.accounting.curves.pld import Losses, Step, losses, worthwhile
-from private_mcmc.accounting.curves.sampled_pairs import Sampled
+from private_mcmc.accounting.curves.curve import (
+    Concentrated,
+    Curve,
+    ExceptWithProbability,
+    Gaussian,
+    Laplace,
+    Points,
+    Pure,
+)
+from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, losses, worthwhile
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.accounting.rounding import TINY, norm_up, sum_up, up_last
 

@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.except_with_probability import ExceptWithProbability
+from private_mcmc.accounting.curves.curve import (
+    Concentrated,
+    Curve,
+    ExceptWithProbability,
+    Gaussian,
+    Laplace,
+    Points,
+    Pure,
+)
+from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import Product
-from private_mcmc.accounting.curves.sampled_pairs import Sampled
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.errors import DeclarationError
 

@@ -13,16 +13,14 @@ import numpy as np
 
 from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
+from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
-from private_mcmc.accounting.curves.sampled_pairs import Sampled
 from private_mcmc.accounting.langevin import poisson_last_state as sampled
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.curvature import Curvature
 from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
-from private_mcmc.accounting.langevin.metric import noise_ratio
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, row_change
-from private_mcmc.accounting.langevin.steps import largest_change, modulus, noise_sd, period
+from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, noise_ratio, row_change
+from private_mcmc.accounting.langevin.steps import Curvature, largest_change, modulus, noise_sd, period
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError

@@ -27,8 +27,8 @@ from private_mcmc.accounting.posterior.conjugate import (
     excess,
     gamma_pair,
     log_rising,
+    triangle_bound,
 )
-from private_mcmc.accounting.posterior.triangle_bound import triangle_bound
 
 _MOST_BLOCKS = 64
 _WIDEST = 1e6

@@ -15,12 +15,11 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from private_mcmc.accounting.assumptions import CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
-from private_mcmc.accounting.composition.capped import capped
+from private_mcmc.accounting.composition.compose import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Points
-from private_mcmc.accounting.posterior.conjugate import Array
+from private_mcmc.accounting.posterior.conjugate import Array, triangle_bound
 from private_mcmc.accounting.posterior.normal_regression import scale_divergence
-from private_mcmc.accounting.posterior.triangle_bound import triangle_bound
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from private_mcmc.accounting.assumptions import BOUNDED_PAIRS, EXACT_DRAW, RELATION
-from private_mcmc.accounting.composition.capped import capped
+from private_mcmc.accounting.composition.compose import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Points
-from private_mcmc.accounting.posterior.triangle_bound import triangle_bound
+from private_mcmc.accounting.posterior.conjugate import triangle_bound
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency

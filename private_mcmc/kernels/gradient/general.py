@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, around, weight, widened
-from private_mcmc.kernels.gradient.layered import layered
-from private_mcmc.kernels.gradient.program_layers import find_layers
+from private_mcmc.kernels.gradient.layered import find_layers, layered
 from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Program, abstract, trace

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, get_args
+from functools import cached_property, partial
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.gradient.clipped import Columns
+from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.step import LangevinProgram, Place
+from private_mcmc.schedule import Schedule
 
 ChainMethod = Literal["vectorized", "parallel", "sequential"]
 Devices = int | Sequence[jax.Device] | None
@@ -105,3 +109,60 @@ def _devices(devices: Devices, everything: bool) -> tuple[jax.Device, ...]:
     if jax.process_count() > 1 and len(found) != jax.device_count():
         raise DeclarationError("devices: a run of several processes uses all their devices, by rows.")
     return () if len(found) == 1 and devices is None else found
+
+
+Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
+
+_EVERYWHERE, _BY_ROW = PartitionSpec(), PartitionSpec("rows")  # type: ignore[no-untyped-call]
+
+
+def on_mesh(
+    layout: Layout,
+    program: LangevinProgram,
+    schedule: Schedule,
+    several: Callable[[Callable[..., jax.Array]], Advance],
+) -> tuple[Callable[..., Any], Advance]:
+    """``prepare`` and ``advance`` over the mesh; ``several`` makes the latter of one step.
+
+    ``prepare(columns, present)`` takes ``layout.rows_here(n)`` rows for every device. States and sums go
+    in and come out whole, the same on every device.
+    """
+    rows_here = layout.rows_here(schedule.num_rows)
+    chains_here = schedule.num_chains // layout.chain_devices
+
+    def place() -> Place:
+        chain, row = jax.lax.axis_index("chains"), jax.lax.axis_index("rows")
+        return Place(chain * chains_here, row * rows_here)
+
+    def step(u: jax.Array, k: jax.Array, keys: StepKeys, rows: Any) -> jax.Array:
+        total = jax.lax.psum(program.data(u, k, keys, rows, place()), "rows")  # type: ignore[no-untyped-call]
+        return program.move(u, k, keys, total, place())
+
+    def prepare(columns: Columns, present: jax.Array) -> Any:
+        everyone = jax.lax.all_gather(present, "rows", tiled=True)[: schedule.num_rows]
+        rows = program.prepare(columns, present, everyone)
+        # A leading axis of devices, whatever the layout of the rows behind it.
+        return jax.tree.map(lambda leaf: leaf[None], rows)
+
+    def advance(
+        u: jax.Array,
+        first: jax.Array,
+        gaps: jax.Array,
+        count: jax.Array,
+        total: jax.Array,
+        keys: StepKeys,
+        rows: Any,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        here = partial(
+            jax.lax.dynamic_slice_in_dim, start_index=place().chain, slice_size=chains_here, axis=0
+        )
+        whole = partial(jax.lax.all_gather, axis_name="chains", tiled=True)
+        own = jax.tree.map(lambda leaf: leaf[0], rows)
+        u, states, total = several(step)(here(u), first, gaps, count, here(total), keys, own)
+        return whole(u), whole(states, axis=1), whole(total)
+
+    shard = partial(jax.shard_map, mesh=layout.mesh, check_vma=False)
+    return (
+        shard(prepare, in_specs=_BY_ROW, out_specs=_BY_ROW),
+        shard(advance, in_specs=(*(_EVERYWHERE,) * 6, _BY_ROW), out_specs=_EVERYWHERE),
+    )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.domains import Rows
-from private_mcmc.domains.presence import blank, holds_person
+from private_mcmc.domains.numeric import blank, holds_person
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.chain import ChainOutput, ChainState, Saving, Streams, Watch, first_state, follow
 from private_mcmc.kernels.placement.segments import buffer_size

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from private_mcmc.accounting.langevin.sensitivity import batch_factor
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient.clipped import ClippedGradient, Columns
-from private_mcmc.kernels.randomness.predrawn import PredrawnNoise, Window
+from private_mcmc.kernels.randomness.keys import PredrawnNoise, Window
 from private_mcmc.kernels.randomness.subsets import distinct, shuffled, successes
 from private_mcmc.schedule import Batch, Schedule
 

@@ -15,7 +15,16 @@ from jax.scipy.special import gammaln, log_ndtr
 
 from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser
-from private_mcmc.model.likelihoods.softplus import softplus
+
+
+@jax.custom_jvp
+def softplus(x: jax.Array) -> jax.Array:
+    """``log(1 + e^x)``; its derivative is computed as ``σ(x)``, several times faster in a chain's step."""
+    return jax.nn.softplus(x)
+
+
+softplus.defjvps(lambda tangent, value, x: jax.nn.sigmoid(x) * tangent)
+
 
 Given = Mapping[str, jax.Array]
 Bounds = Mapping[str, Interval]

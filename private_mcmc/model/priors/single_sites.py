@@ -14,8 +14,15 @@ import numpy as np
 from jax.nn import softplus
 
 from private_mcmc.model.ir.program import Program
-from private_mcmc.model.priors.normals import NORMALS
-from private_mcmc.model.priors.separable import Potential, Rule, Separable, bounded, parameter, positive
+from private_mcmc.model.priors.normals import (
+    NORMALS,
+    Potential,
+    Rule,
+    Separable,
+    bounded,
+    parameter,
+    positive,
+)
 from private_mcmc.model.sites import Site
 
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model import RowModel
-from private_mcmc.preflight.refute.extremes import PublicRow
-from private_mcmc.preflight.refute.pairs import Multiplicities
-from private_mcmc.preflight.refute.scan import Array, Candidate
+from private_mcmc.preflight.refute.pairs import Multiplicities, PublicRow
+from private_mcmc.preflight.refute.peaks import Array
+from private_mcmc.preflight.refute.scan import Candidate
 
 _STEPS = 40
 _FIRST = 0.05

@@ -20,8 +20,7 @@ from private_mcmc.preflight.refute.reduce_nd import (
     patches,
     search_patch,
 )
-from private_mcmc.preflight.refute.scan import Candidate
-from private_mcmc.preflight.refute.search import Found, Line, certify, search
+from private_mcmc.preflight.refute.scan import Candidate, Found, Line, certify, search
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target

@@ -16,7 +16,7 @@ from private_mcmc.auditing.chains import chain_mechanism
 from private_mcmc.auditing.mechanism import DataSet, Mechanism
 from private_mcmc.domains import Ball, Box, Rows
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.preflight.refute.extremes import PublicRow
+from private_mcmc.preflight.refute.pairs import PublicRow
 from private_mcmc.release import (
     LowerBound,
     ProposedCurvature,
