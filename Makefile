@@ -30,7 +30,7 @@ test-long: $(VENV)/.installed
 
 audit: $(VENV)/.installed
 	mkdir -p build
-	$(BIN)/private-mcmc audit sweep --html build/audit.html
+	$(BIN)/python -m tests.soundness.sweep --html build/audit.html
 
 faults: $(VENV)/.installed
 	$(BIN)/python -m tests.soundness.faults --attempts 20

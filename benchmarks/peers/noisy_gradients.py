@@ -23,8 +23,8 @@ class NoisyGradients:
 
     Full batches are the most accurate for a given number of steps; the prior's gradient carries no noise.
     The step is ``rate / L`` with ``L = n/4`` the smoothness that every data set of the domain has. The
-    defaults were the best on the synthetic data set, at ε = 1 and 3, of 300 to 3,000 steps, two rates and five
-    clips.
+    defaults were the best on the synthetic data set, at ε = 1 and 3, of 300 to 3,000 steps, two rates and
+    five clips.
     """
 
     steps: int = 1_000

@@ -1,6 +1,5 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
-from benchmarks.papers.mean_loss import MeanForm, SumForm, to_mean, to_sum
 from private_mcmc.accounting.composition.compose import adaptive, capped, compose, group, stepwise
 from private_mcmc.accounting.composition.noise import gaussian, laplace, second_moments, second_moments_noise
 from private_mcmc.accounting.composition.tested import CurvatureFloor, unless_test_fails
@@ -39,11 +38,9 @@ __all__ = [
     "ExceptWithProbability",
     "Gaussian",
     "Laplace",
-    "MeanForm",
     "Points",
     "Pure",
     "Statement",
-    "SumForm",
     "adaptive",
     "average_sensitivity",
     "capped",
@@ -65,8 +62,6 @@ __all__ = [
     "second_moments_noise",
     "sensitivity",
     "stepwise",
-    "to_mean",
-    "to_sum",
     "unless_test_fails",
     "verify",
 ]

@@ -25,10 +25,16 @@ from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import Generator, LangevinKernel
 from private_mcmc.kernels.randomness.chacha import CHACHA20
 from private_mcmc.model import RowModel
-from private_mcmc.release import CurvatureTest, Expectations, ProposedCurvature, ReleasedStates
+from private_mcmc.release import (
+    CurvatureTest,
+    Expectations,
+    GaussianNoise,
+    LaplaceNoise,
+    ProposedCurvature,
+    ReleasedStates,
+)
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
-from tests.soundness.sweep.noised import noised
 
 # Rows × chains of one run: its predictors stay in a core's cache.
 _RUN_PREDICTORS = 2**17
@@ -222,3 +228,12 @@ def _release_name(release: Release | Expectations) -> str:
     if isinstance(release, Expectations):
         return f"expectations of {', '.join(name for name, _ in release.items)}"
     return release if isinstance(release, str) else f"steps {release}"
+
+
+def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
+    """``noise`` on every row of ``values``, shape ``(runs, d)``, in one call.
+
+    Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
+    """
+    rows = np.asarray(values, dtype=np.float64)
+    return replace(noise, size=rows.size).release(rows.ravel()).reshape(rows.shape)

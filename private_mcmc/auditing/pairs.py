@@ -1,4 +1,4 @@
-"""Pairs of data sets that are likely to leak most: rows at the extremes of their domain, a silent group of equal rows."""
+"""Pairs of data sets that are likely to leak most: extreme rows among equal, silent ones."""
 
 from __future__ import annotations
 

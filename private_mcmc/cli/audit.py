@@ -1,15 +1,14 @@
-"""``private-mcmc audit``: attack the claim of a run, or with ``sweep`` every claim of the library."""
+"""``private-mcmc audit run``: attack the claim of a run."""
 
 from __future__ import annotations
 
-import os
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmarks.papers.experiments.commands import batch_size, hf, noise
 from private_mcmc.cli.account_chain import released_states
-from private_mcmc.cli.audit_finish import finish
 from private_mcmc.cli.declared import (
     AdjacencyOption,
     ArgsOption,
@@ -23,13 +22,21 @@ from private_mcmc.cli.declared import (
 from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.target import Target, check_adjacency
 
+if TYPE_CHECKING:
+    from private_mcmc.report import Report
+
+REFUTED = 1
+
 app = typer.Typer(
     help="Attack our own claims: lower bounds beside the claimed upper bounds.",
     no_args_is_help=True,
 )
 
-for experiment in (hf, noise, batch_size):
-    app.command()(experiment)
+
+@app.callback()
+def _root() -> None:
+    """Attack our own claims."""
+
 
 NumRuns = Annotated[int, typer.Option(help="runs on each of the two data sets")]
 Failure = Annotated[float, typer.Option(help="probability that any lower bound is too large")]
@@ -77,37 +84,22 @@ def run(
     finish(found.sound, found.report, found.to_dict(), as_json, html)
 
 
-@app.command()
-def sweep(
-    every: Annotated[int, typer.Option(help="take every k-th setting only")] = 1,
-    num_runs: NumRuns = 4_000,
-    failure: Annotated[float, typer.Option(help="probability that one audit refutes a true claim")] = 1e-6,
-    workers: Annotated[int | None, typer.Option(help="processes, by default one for each core")] = None,
-    as_json: JsonOption = False,
-    html: HtmlOption = None,
+def finish(
+    sound: bool,
+    report: Report,
+    record: dict[str, Any],
+    as_json: bool,
+    html: Path | None,
+    shown: Report | None = None,
 ) -> None:
-    """Run the library against itself: kernels × releases × adjacencies × models × (ε, δ).
+    """Show or print what was found and end with its exit code; ``shown``: less than the whole report."""
+    from private_mcmc.report import plain
 
-    Exit code: 0 sound, 1 a claim was refuted, 3 error.
-    """
-    from private_mcmc.inference.progress import progress
-    from tests.soundness.sweep.settings import settings
-    from tests.soundness.sweep.sweep import sweep as run_sweep
-
-    chosen = list(settings())[:: max(every, 1)]
-    done = 0
-    with progress("audits", len(chosen), not as_json) as on_progress:
-
-        def on_setting(name: str) -> None:
-            nonlocal done
-            done += 1
-            on_progress(done)
-
-        found = run_sweep(
-            chosen,
-            num_runs=num_runs,
-            failure_probability=failure,
-            workers=workers or min(os.cpu_count() or 1, len(chosen)),
-            on_setting=on_setting,
-        )
-    finish(found.sound, found.report, found.to_dict(), as_json, html, found.summary)
+    if as_json:
+        typer.echo(json.dumps(plain(record), indent=2, ensure_ascii=False))
+    else:
+        (report if shown is None else shown).show()
+    # Last, so that what was found is told even if the disk has filled up meanwhile.
+    if html is not None:
+        report.to_html(html)
+    raise typer.Exit(0 if sound else REFUTED)

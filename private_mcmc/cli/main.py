@@ -56,10 +56,10 @@ def _root() -> None:
     """Differentially private Bayesian inference for NumPyro models."""
 
 
-def main() -> None:
-    """Run a command; whatever stops it is one readable message and an exit code that is not 0."""
+def main(group: typer.Typer = app) -> None:
+    """Run a command of ``group``; what stops it is one readable message and an exit code that is not 0."""
     try:
-        code = app(standalone_mode=False)
+        code = group(standalone_mode=False)
     except UsageError as error:
         error.show()
         sys.exit(ERROR)

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from private_mcmc.cli.main import app as commands
 from private_mcmc.cli.main import main
+from tests.soundness.sweep.__main__ import app as sweep
 from tests.soundness.sweep.settings import settings
 
 MODEL = """
@@ -16,10 +18,10 @@ def model(y):
 """
 
 
-def call(monkeypatch, *arguments):
+def call(monkeypatch, *arguments, app=commands):
     monkeypatch.setattr("sys.argv", ["private-mcmc", *arguments])
     with pytest.raises(SystemExit) as ended:
-        main()
+        main(app)
     return ended.value.code or 0
 
 
@@ -40,7 +42,7 @@ def test_a_run_is_audited_from_a_model_file(tmp_path, monkeypatch, capsys):
 
 
 def test_a_part_of_the_sweep_runs_from_the_shell(monkeypatch, capsys):
-    code = call(monkeypatch, "audit", "sweep", "--every", "300", "--num-runs", "400", "--json")
+    code = call(monkeypatch, "--every", "300", "--num-runs", "400", "--json", app=sweep)
     found = json.loads(capsys.readouterr().out)
     assert code == 0
     assert found["settings"] == 2 * len(list(settings())[::300])

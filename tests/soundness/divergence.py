@@ -155,7 +155,7 @@ def _ascended(
     epsilons: Sequence[float],
     start: tuple[float, np.ndarray, int, int],
 ) -> dict[float, float]:
-    """Move the real columns of the two rows, and of a group of equal rows of equal rows, up the gradient of ``δ(ε)``."""
+    """Move the real columns of the two rows, and of a group of equal rows, up the gradient of ``δ(ε)``."""
     _, common_rows, first, second = start
     size, third = float(common_rows.sum()), int(np.argmax(common_rows))
     picked = {name: column[[first, second, third]] for name, column in posteriors.rows.items()}

@@ -1,4 +1,4 @@
-"""``private-mcmc audit hf``, ``noise``, ``batch-size``: the papers' attacks on networks, one command each."""
+"""``python -m benchmarks.papers.experiments hf|noise|batch-size``: the papers' attacks on networks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.audit_finish import finish
+from private_mcmc.cli.audit import finish
 from private_mcmc.cli.declared import HtmlOption, JsonOption
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ class Candidate:
 def by_common_rows(
     terms: Terms, dim: int, rows: int, *, n: int, temper: float, target: Target
 ) -> Iterator[list[Candidate]]:
-    """The pairs around every group of equal rows of other rows, the worst first; groups of equal rows without a place are skipped."""
+    """The pairs around every group of equal other rows, the worst first; groups without room are skipped."""
     pairs = groupby(adjacent_pairs(rows, n, target.adjacency), key=lambda pair: common_rows(*pair))
     for _, listed in pairs:
         around = list(listed)
@@ -176,7 +176,7 @@ class Found:
 
 
 def search(line: Line, *, n: int, temper: float, target: Target) -> tuple[Found | None, list[Candidate]]:
-    """A violating pair around the first group of equal rows of other rows that has one, and the worst pairs met so far."""
+    """A violating pair around the first group of equal other rows that has one, and the worst pairs met."""
     met: list[Candidate] = []
     for candidates in by_common_rows(line.terms, 1, len(line.rows), n=n, temper=temper, target=target):
         met += candidates[:_MOST_TRIED]

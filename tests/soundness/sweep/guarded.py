@@ -82,7 +82,7 @@ def propose_test_sample(adjacency: Adjacency) -> Mechanism:
 
 
 def curvature_found(adjacency: Adjacency) -> Mechanism:
-    """A chain that relies on curvature which the group of equal rows has; the differing row pushes as hard as it may."""
+    """A chain that relies on curvature which the equal rows have; the differing row pushes its hardest."""
     return _tested_chain(adjacency, ProposedCurvature(5.0, 0.5, _RARELY), _STEEP, _PUSHING)
 
 

@@ -6,13 +6,13 @@ Each works on a few rows in a unit domain; the row in which two data sets differ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement, stepwise
+from private_mcmc.auditing.chains import noised
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair
 from private_mcmc.auditing.pairs import pair_of_rows
@@ -59,15 +59,6 @@ def one_by_one(once: Callable[[DataSet], npt.ArrayLike]) -> Runs:
     return lambda data, number: np.stack(
         [np.ravel(np.asarray(once(data), dtype=np.float64)) for _ in range(number)]
     )
-
-
-def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
-    """``noise`` on every row of ``values``, shape ``(runs, d)``, in one call.
-
-    Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
-    """
-    rows = np.asarray(values, dtype=np.float64)
-    return replace(noise, size=rows.size).release(rows.ravel()).reshape(rows.shape)
 
 
 def laplace_sum(adjacency: Adjacency) -> Mechanism:

@@ -1,0 +1,15 @@
+"""The papers' attacks on networks, one command each; ``--help`` says the rest."""
+
+from __future__ import annotations
+
+import typer
+
+from benchmarks.papers.experiments.commands import batch_size, hf, noise
+from private_mcmc.cli.main import main
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+for experiment in (hf, noise, batch_size):
+    app.command()(experiment)
+
+if __name__ == "__main__":
+    main(app)
