@@ -95,8 +95,6 @@ def test_a_charged_release_that_loses_its_place_is_not_lost(folder, monkeypatch,
         ("ledger", "show", "person.csv"),
         ("ledger", "show", "person.csv", "--json"),
         ("ledger", "init", "person.csv", "--dataset", "people", *TARGET),
-        ("audit", "hf", "--images", "person.csv"),
-        ("audit", "hf", "--out", "person.csv"),
     ],
 )
 def test_a_file_of_people_in_the_wrong_place_is_never_quoted(folder, monkeypatch, capsys, arguments):
@@ -109,11 +107,6 @@ def test_a_file_of_people_in_the_wrong_place_is_never_quoted(folder, monkeypatch
     [
         ("preflight", *COMMON, "--n", "60", "--html", "nowhere/page.html"),
         (*AUDITED, "--html", "folder"),
-        ("audit", "sweep", "--html", "n" * 300),
-        ("audit", "hf", "--html", "nowhere/page.html"),
-        ("audit", "noise", "--html", "nowhere/page.html"),
-        ("audit", "batch-size", "--html", "nowhere/page.html"),
-        ("audit", "hf", "--out", "model.py/x"),
         ("demo", "--output", "model.py"),
         ("ledger", "show", "n" * 300),
         ("ledger", "init", "nowhere/l.db", "--dataset", "people", *TARGET),
