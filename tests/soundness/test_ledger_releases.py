@@ -1,0 +1,94 @@
+"""Several releases about one data set, bought through a ledger until it refuses, stay within its budget.
+
+One attempt is wrong of a library without faults with probability at most 1e-6.
+"""
+
+import itertools
+import math
+import tempfile
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.auditing import Mechanism, Pair, audit
+from private_mcmc.auditing.chains import keys
+from private_mcmc.kernels import PrivateULA
+from private_mcmc.release.ledger.state import LedgerState
+from tests.soundness.sweep.zoo import mean
+
+# Chains of one run are cut apart: each is an output, charged its share of what the run is charged.
+WIDTH, STEPS, MOST_RUNS, AFFORDED = 3000, 3, 6, 3.5
+ROWS = pmc.Rows(y=pmc.Box(-50.0, 50.0))
+FAR = Pair({"y": np.array([50.0])}, {"y": np.array([-50.0])})
+
+
+def driver(num_chains: int, ledger: pmc.Ledger | None = None) -> pmc.PrivateMCMC:
+    return pmc.PrivateMCMC(
+        PrivateULA(mean, step_size=0.1, clip=1.5),
+        rows=ROWS,
+        target=pmc.Target(1e6, 1 - 1e-6),
+        release="path",
+        num_steps=STEPS,
+        num_chains=num_chains,
+        guarantee="run",
+        n=1,
+        progress_bar=False,
+        unsafe_seed=True,
+        ledger=ledger,
+        dataset=None if ledger is None else "people",
+    )
+
+
+def mechanism() -> Mechanism:
+    one = driver(1).decide(1).statement
+    budget = math.sqrt(AFFORDED) * one.gdp
+    whole = pmc.Target(accounting.gdp.epsilon(math.sqrt(WIDTH) * budget, 1e-5), 1e-5)
+
+    def bought(data, stream: jax.Array) -> np.ndarray:
+        """Paths of as many runs as the ledger pays for, zeros for those that it refuses."""
+        outputs = np.zeros((MOST_RUNS, WIDTH, STEPS))
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = pmc.Ledger.create(Path(folder) / "ledger.db")
+            ledger.declare("people", whole)
+            mcmc = driver(WIDTH, ledger)
+            for run in range(MOST_RUNS):
+                try:
+                    mcmc.run(rng_key=jax.random.fold_in(stream, run), **data)
+                except pmc.BudgetExceeded:
+                    break
+                outputs[run] = np.asarray(mcmc.released.samples["mu"])
+        return np.moveaxis(outputs, 0, 1).reshape(WIDTH, -1)
+
+    def draw(data, count: int, seed: np.random.SeedSequence) -> np.ndarray:
+        streams = keys(seed, -(-count // WIDTH))
+        return np.concatenate([bought(data, stream) for stream in streams])[:count]
+
+    parts = tuple(one.of(f"run {number}") for number in range(int(AFFORDED)))
+    claim = accounting.adaptive(budget, one.adjacency, parts)
+    return Mechanism("releases of a ledger", claim, draw, pairs=lambda: (FAR,))
+
+
+def refuted() -> bool:
+    found = audit(mechanism(), FAR, num_runs=6_000, epsilon=3.0, delta=0.01, seed=1, failure_probability=1e-6)
+    return bool(found.violations)
+
+
+def test_releases_that_a_ledger_admits_stay_within_its_budget():
+    assert not refuted()
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_ledger_that_forgets_earlier_releases_is_refuted(monkeypatch, share):
+    """Nothing of what was spent counts, or the last release alone."""
+    spent = LedgerState.spent
+    last = itertools.count()
+
+    def forgets(state, dataset):
+        return spent(state, dataset) * share / max(next(last) % MOST_RUNS, 1)
+
+    monkeypatch.setattr(LedgerState, "spent", forgets)
+    assert refuted()
