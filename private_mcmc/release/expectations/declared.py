@@ -48,6 +48,16 @@ class Expectations:
 
     Raises:
         DeclarationError: for an empty declaration, repeated names, or numbers out of range.
+
+    Example:
+        >>> from private_mcmc.models import logistic, logistic_rows
+        >>> mcmc = pmc.PrivateMCMC(
+        ...     pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, temper=0.1), rows=logistic_rows(2),
+        ...     target=pmc.Target(epsilon=3.0, delta=1e-6), release=pmc.Expectations("w", epsilon=0.5),
+        ...     num_steps=20, n=100,
+        ... )
+        >>> mcmc.decide().statement.epsilon(0)
+        0.5
     """
 
     items: tuple[tuple[str, What], ...]
