@@ -50,14 +50,10 @@ class Expectations:
         DeclarationError: for an empty declaration, repeated names, or numbers out of range.
 
     Example:
-        >>> from private_mcmc.models import logistic, logistic_rows
-        >>> mcmc = pmc.PrivateMCMC(
-        ...     pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, temper=0.1), rows=logistic_rows(2),
-        ...     target=pmc.Target(epsilon=3.0, delta=1e-6), release=pmc.Expectations("w", epsilon=0.5),
-        ...     num_steps=20, n=100,
-        ... )
-        >>> mcmc.decide().statement.epsilon(0)
-        0.5
+        >>> share = {"share": lambda sites: sites["w"][0] > 0}
+        >>> declared = pmc.Expectations("w", share, bounds={"share": (0.0, 1.0)}, burn_in=20)
+        >>> [name for name, _ in declared.items], declared.average(num_steps=100)
+        (['w', 'share'], Average(first=21))
     """
 
     items: tuple[tuple[str, What], ...]
