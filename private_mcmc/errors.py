@@ -6,37 +6,111 @@ from typing import Any
 
 
 class PrivateMCMCError(Exception):
-    """Base class of every error this library raises on purpose."""
+    """Base class of every error this library raises on purpose.
+
+    Example:
+        >>> try:
+        ...     pmc.Target(epsilon=-1, delta=0)
+        ... except pmc.PrivateMCMCError as error:
+        ...     print(error)
+        epsilon=-1: must be a positive, finite number.
+    """
 
 
 class DeclarationError(PrivateMCMCError, ValueError):
-    """A public declaration (target, row domain, schedule, option) makes no sense."""
+    """A public declaration (target, row domain, schedule, option) makes no sense.
+
+    Example:
+        >>> pmc.Rows()
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.DeclarationError: Rows(): declare at least one column, ...
+    """
 
 
 class DataSchemaError(PrivateMCMCError, ValueError):
-    """The data do not have the declared columns, shapes, types or number of rows."""
+    """The data do not have the declared columns, shapes, types or number of rows.
+
+    Example:
+        >>> pmc.Rows(y=pmc.Binary()).validate({"y": np.zeros(3)}, n=4)
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.DataSchemaError: numbers of rows {'y': 3} differ from the declared n=4.
+    """
 
 
 class UnsupportedModel(PrivateMCMCError, ValueError):
-    """The model cannot be used as it is; the subclasses say which kind of "cannot" it is."""
+    """The model cannot be used as it is; the subclasses say which kind of "cannot" it is.
+
+    Example:
+        >>> import numpyro, numpyro.distributions as dist
+        >>> def model(y=None):
+        ...     numpyro.sample("mean", dist.Normal(0, 1))
+        >>> try:
+        ...     pmc.preflight(model, pmc.Rows(y=pmc.Box(-1, 1)), pmc.Target(1.0, 1e-6), n=100)
+        ... except pmc.UnsupportedModel as error:
+        ...     print(error)
+        the model has no observed site: declare the observed column in Rows and pass it as `obs=`.
+    """
 
 
 class NeverPrivate(UnsupportedModel):
-    """No parameter setting makes this model private: its form must change."""
+    """No parameter setting makes this model private: its form must change.
+
+    Example:
+        >>> issubclass(pmc.NeverPrivate, pmc.UnsupportedModel)
+        True
+    """
 
 
 class NotYetSupported(UnsupportedModel):
-    """The model may be fine, but this library cannot prove it yet."""
+    """The model may be fine, but this library cannot prove it yet.
+
+    Example:
+        >>> import numpyro, numpyro.distributions as dist
+        >>> def model(y=None):
+        ...     scale = numpyro.param("scale", 1.0)
+        ...     mean = numpyro.sample("mean", dist.Normal(0, scale))
+        ...     with numpyro.plate("rows", 100):
+        ...         numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+        >>> pmc.preflight(model, pmc.Rows(y=pmc.Box(-1, 1)), pmc.Target(1.0, 1e-6), n=100)
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.NotYetSupported: site 'scale' is a numpyro.param; only sample ...
+    """
 
 
 class DoThisInstead(UnsupportedModel):
-    """The model is fine once written another way; the message says how."""
+    """The model is fine once written another way; the message says how.
+
+    Example:
+        >>> import numpyro, numpyro.distributions as dist
+        >>> def model(y):
+        ...     mean = numpyro.sample("mean", dist.Normal(0, 1))
+        ...     numpyro.factor("y", -((y - mean) ** 2).sum())
+        >>> pmc.preflight(model, pmc.Rows(y=pmc.Box(-1, 1)), pmc.Target(1.0, 1e-6), n=100)
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.DoThisInstead: site 'y' is a numpyro.factor: ... write it as an observed site ...
+    """
 
 
 class NotPrivate(PrivateMCMCError):
     """A run or release was refused because it does not meet its privacy target.
 
     ``report`` holds the preflight report that led to the refusal, where there is one.
+
+    Example:
+        >>> from private_mcmc.models import logistic, logistic_rows
+        >>> driver = pmc.PrivateMCMC(
+        ...     pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0), rows=logistic_rows(2),
+        ...     target=pmc.Target(epsilon=3.0, delta=1e-6), release="last", num_steps=20, n=100,
+        ... )
+        >>> try:
+        ...     driver.decide()
+        ... except pmc.NotPrivate as refused:
+        ...     print(refused.report.verdict)
+        not private
     """
 
     def __init__(self, message: str, report: Any = None) -> None:
@@ -45,16 +119,54 @@ class NotPrivate(PrivateMCMCError):
 
 
 class BudgetExceeded(PrivateMCMCError):
-    """The ledger has too little left; the message says what would still fit."""
+    """The ledger has too little left; the message says what would still fit.
+
+    Example:
+        >>> ledger = pmc.Ledger.create("small.db")
+        >>> balance = ledger.declare("survey", pmc.Target(epsilon=1.0, delta=1e-6))
+        >>> price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=1.0)
+        >>> ledger.reserve("survey", price, purpose="a mean")
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.BudgetExceeded: ...
+    """
 
 
 class LedgerError(PrivateMCMCError):
-    """The ledger file is missing, damaged, locked or of another data set."""
+    """The ledger file is missing, damaged, locked or of another data set.
+
+    Example:
+        >>> pmc.Ledger("missing.db")
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.LedgerError: missing.db: ...
+    """
 
 
 class ReleaseError(PrivateMCMCError):
-    """A value may not leave the curator's side in the way that was asked for."""
+    """A value may not leave the curator's side in the way that was asked for.
+
+    Example:
+        >>> import copy
+        >>> from private_mcmc.models import logistic, logistic_rows
+        >>> driver = pmc.PrivateMCMC(
+        ...     pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0), rows=logistic_rows(2),
+        ...     target=pmc.Target(epsilon=3.0, delta=1e-6), release="last", num_steps=20, n=100,
+        ... )
+        >>> copy.copy(driver)
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.ReleaseError: a driver is never copied, pickled or sent to another process: ...
+    """
 
 
 class OutputError(PrivateMCMCError, OSError):
-    """A file cannot be written; the message says why, and where its content is if it could have been lost."""
+    """A file cannot be written; the message says why, and where its content is if it could have been lost.
+
+    Example:
+        >>> from private_mcmc.report import Report
+        >>> Report("Nothing", ()).to_html("no such folder/page.html")
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.OutputError: no such folder/page.html: ...
+    """

@@ -99,6 +99,13 @@ class Schedule:
 
     Raises:
         DeclarationError: for values outside their domain; the message names the field.
+
+    Example:
+        >>> run = pmc.Schedule(
+        ...     adjacency="replace_one", num_rows=100, dim=2, step_size=0.01, num_steps=50, clip=1.0
+        ... )
+        >>> run.total_time, run.release
+        (0.5, 'path')
     """
 
     adjacency: Adjacency

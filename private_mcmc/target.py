@@ -46,6 +46,10 @@ class Target:
 
     Raises:
         DeclarationError: unless ``0 < epsilon < ∞``, ``0 ≤ delta < 1`` and the adjacency is known.
+
+    Example:
+        >>> pmc.Target(epsilon=1.0, delta=1e-6)
+        Target(epsilon=1.0, delta=1e-06, adjacency='replace_one')
     """
 
     epsilon: float

@@ -67,6 +67,13 @@ class Statement:
         argument: theorem, assumptions and constants.
         parts: the statements this one composes, if it is a composition.
         mechanism: identity of the run it speaks of; statements of one mechanism do not compose.
+
+    Example:
+        >>> price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
+        >>> price.gdp, round(price.epsilon(1e-6), 3), price.verify()
+        (0.5, 2.254, True)
+        >>> pmc.Statement.from_dict(price.to_dict()) == price
+        True
     """
 
     adjacency: Adjacency

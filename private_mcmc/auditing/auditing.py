@@ -61,6 +61,15 @@ def audit(
         DataSchemaError: for data sets with other columns, shapes or numbers of rows than declared.
 
     Source: Heller, Fetaya 2023, (11)-(12); Dong, Roth, Su 2022, Definition 2.6.
+
+    Example:
+        >>> def draw(data, runs, seed):
+        ...     return data["x"].sum() + 2.0 * np.random.default_rng(seed).normal(size=(runs, 1))
+        >>> claim = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
+        >>> noised_sum = pmc.Mechanism("noised sum", claim, draw)
+        >>> pair = pmc.Pair({"x": np.array([1.0])}, {"x": np.array([0.0])})
+        >>> pmc.audit(noised_sum, pair, num_runs=2_000).sound
+        True
     """
     _check(num_runs, failure_probability, epsilon, delta, pair)
     mechanism = _mechanism(kernel_or_mechanism, declared)

@@ -29,6 +29,10 @@ class Pair:
     ``zero_out`` one slot is empty in one of them (a data set with fewer rows than the other is one whose
     last slots are empty); under ``add_remove`` one of them is the other without one row, the order of the
     rows kept. Data sets of an audit are public.
+
+    Example:
+        >>> pmc.Pair({"x": np.array([0.0, 1.0])}, {"x": np.array([0.0, 0.0])}).differing("replace_one")
+        (1, 1)
     """
 
     first: DataSet
@@ -159,6 +163,14 @@ class Mechanism:
         scores: ready-made attacks on a pair: name to a score of outputs, larger where ``second`` is
             likelier. Whatever they compute, the bounds stay valid.
         pairs: pairs of data sets that are likely to leak most, for when none is given.
+
+    Example:
+        >>> def draw(data, runs, seed):
+        ...     return data["x"].sum() + 2.0 * np.random.default_rng(seed).normal(size=(runs, 1))
+        >>> claim = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
+        >>> noised_sum = pmc.Mechanism("noised sum", claim, draw)
+        >>> noised_sum.draw({"x": np.array([1.0])}, 5, np.random.SeedSequence(0)).shape
+        (5, 1)
     """
 
     name: str

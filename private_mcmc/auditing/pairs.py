@@ -97,6 +97,12 @@ def refutation_pair(refutation: Refutation) -> Pair:
 
     Raises:
         DeclarationError: if the refutation shows one data set only.
+
+    Example:
+        >>> from private_mcmc.models import bounded_mean, bounded_mean_rows
+        >>> report = pmc.preflight(bounded_mean, bounded_mean_rows(), pmc.Target(3.0, 1e-6), n=10)
+        >>> pmc.refutation_pair(report.refutation).differing("replace_one")
+        (9, 9)
     """
     if refutation.first is None or refutation.second is None:
         raise DeclarationError("this refutation shows a single data set, not a pair.")

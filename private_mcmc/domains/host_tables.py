@@ -199,6 +199,12 @@ class Parquet(_TableFile):
 
     Raises:
         DataSchemaError: for a name that is not in the file, or a column that is not numeric.
+
+    Example:
+        >>> import pyarrow, pyarrow.parquet
+        >>> pyarrow.parquet.write_table(pyarrow.table({"age": [31, 62], "hours": [40, 20]}), "people.parquet")
+        >>> pmc.Parquet("people.parquet")[["age", "hours"]].shape
+        (2, 2)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -210,6 +216,13 @@ class Arrow(_TableFile):
 
     Raises:
         DataSchemaError: as for :class:`Parquet`.
+
+    Example:
+        >>> import pyarrow, pyarrow.feather
+        >>> people = pyarrow.table({"age": [31, 62]})
+        >>> pyarrow.feather.write_feather(people, "people.arrow", compression="uncompressed")
+        >>> pmc.Arrow("people.arrow")["age"].shape
+        (2,)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

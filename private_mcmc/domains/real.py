@@ -43,6 +43,11 @@ class Ball(Domain):
 
     Raises:
         DeclarationError: unless ``1e-30 ≤ radius ≤ 1e30`` and ``dim ≥ 1``.
+
+    Example:
+        >>> print(pmc.Ball(1.0, dim=2).project([[3.0, 4.0], [0.1, np.nan]]).round(3))
+        [[0.6 0.8]
+         [0.  0. ]]
     """
 
     radius: float
@@ -112,6 +117,10 @@ class Box(Domain):
 
     Raises:
         DeclarationError: unless the bounds are finite and ``lo ≤ hi``.
+
+    Example:
+        >>> print(pmc.Box(1, 10).project([4.5, 99.0, np.nan]))
+        [ 4.5 10.   1. ]
     """
 
     lo: Bounds
@@ -178,6 +187,10 @@ class Real(Domain):
 
     Raises:
         DeclarationError: unless ``dim`` is ``None`` or at least 1.
+
+    Example:
+        >>> print(pmc.Real().project([4.5, -np.inf, np.nan]))
+        [4.5 0.  0. ]
     """
 
     dim: int | None = None

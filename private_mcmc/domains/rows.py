@@ -84,6 +84,10 @@ class Rows:
     Raises:
         DeclarationError: without columns, for a column that is not a domain, or that has the name of an
             argument of ``run``.
+
+    Example:
+        >>> pmc.Rows(X=pmc.Ball(1.0, dim=9), y=pmc.Binary())
+        Rows(X=Ball(radius=1.0, dim=9), y=Binary())
     """
 
     items: tuple[tuple[str, Domain], ...]

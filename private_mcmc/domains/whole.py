@@ -35,7 +35,12 @@ def _as_whole(column: ArrayLike, largest: int) -> jax.Array:
 
 @dataclass(frozen=True)
 class Binary(Domain):
-    """0 or 1, as int64: at least one half is 1, everything else (NaN too) is 0."""
+    """0 or 1, as int64: at least one half is 1, everything else (NaN too) is 0.
+
+    Example:
+        >>> print(pmc.Binary().project([0.2, 0.5, 7.0, np.nan]))
+        [0 1 1 0]
+    """
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """``(0, 1)``."""
@@ -56,6 +61,10 @@ class Categories(Domain):
 
     Raises:
         DeclarationError: unless ``2 ≤ k < 2^31``.
+
+    Example:
+        >>> print(pmc.Categories(3).project([0, 1.8, 7, np.nan]))
+        [0 2 2 0]
     """
 
     k: int
@@ -84,6 +93,10 @@ class Counts(Domain):
 
     Raises:
         DeclarationError: unless ``1 ≤ max < 2^31``.
+
+    Example:
+        >>> print(pmc.Counts(20).project([3, 2.4, 500, -1]))
+        [ 3  2 20  0]
     """
 
     max: int

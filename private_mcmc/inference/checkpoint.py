@@ -70,6 +70,10 @@ class Checkpoint:
     A run that is killed while it writes leaves the half-written file beside it, ``NAME.….part``; the next
     ``run``, ``resume`` or release on the same path removes it. A file that cannot be written (a full disk)
     is found out before the charge if it can be; later it is a warning, and the run goes on.
+
+    Example:
+        >>> pmc.Checkpoint("run.ckpt", seconds=300)
+        Checkpoint(path='run.ckpt', seconds=300)
     """
 
     path: str | os.PathLike[str]

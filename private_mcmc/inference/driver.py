@@ -97,6 +97,21 @@ class PrivateMCMC:
 
     Raises:
         DeclarationError: for declarations that make no sense.
+
+    Example:
+        >>> from private_mcmc.models import logistic, logistic_rows
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.normal(size=(100, 2)), rng.integers(0, 2, size=100)
+        >>> mcmc = pmc.PrivateMCMC(
+        ...     pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, temper=0.1), rows=logistic_rows(2),
+        ...     target=pmc.Target(epsilon=3.0, delta=1e-6), release="last", num_steps=20, n=100,
+        ... )
+        >>> mcmc.run(X=X, y=y)
+        sampling ... 20/20 ...
+        >>> mcmc.get_samples()["w"].shape
+        (1, 2)
+        >>> round(mcmc.statement.epsilon(1e-6), 3)
+        0.071
     """
 
     def __init__(

@@ -31,6 +31,15 @@ class AnisotropicLangevin(LangevinKernel):
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Theorem 5.4, in the metric of the noise; Borovykh,
     Kantas, Parpas, Pavliotis, Section 6, for why one may want it.
+
+    Example:
+        >>> from private_mcmc.models import logistic
+        >>> kernel = pmc.AnisotropicLangevin(logistic, step_size=1e-3, clip=0.1, noise=(1.0, 4.0))
+        >>> schedule = kernel.schedule(
+        ...     adjacency="replace_one", num_rows=1000, dim=2, num_steps=50, num_chains=1, release="path"
+        ... )
+        >>> pmc.accounting.run(schedule).epsilon(1e-6) < 0.12
+        True
     """
 
     noise: Matrix | Mapping[str, Any] | BySite | None = None

@@ -37,6 +37,15 @@ class PrivateSGLD(LangevinKernel):
 
     Raises:
         DeclarationError: for sizes and rates that do not go with the scheme.
+
+    Example:
+        >>> from private_mcmc.models import logistic
+        >>> kernel = pmc.PrivateSGLD(logistic, step_size=1e-3, clip=1.0, temper=0.1, batch_size=100)
+        >>> schedule = kernel.schedule(
+        ...     adjacency="replace_one", num_rows=1000, dim=2, num_steps=50, num_chains=1, release="path"
+        ... )
+        >>> pmc.accounting.run(schedule).epsilon(1e-6) < 0.12
+        True
     """
 
     scheme: BatchScheme = "poisson"

@@ -32,6 +32,15 @@ class PrivateULA(LangevinKernel):
         radius: of the ball ``‖M^{-1/2}θ‖ ≤ radius`` around the origin of the unconstrained space.
         box: half-widths of a box around the origin of the unconstrained space, one number or one for
             each coordinate; needs a diagonal preconditioner.
+
+    Example:
+        >>> from private_mcmc.models import logistic
+        >>> kernel = pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, temper=0.1)
+        >>> schedule = kernel.schedule(
+        ...     adjacency="replace_one", num_rows=1000, dim=2, num_steps=50, num_chains=1, release="path"
+        ... )
+        >>> pmc.accounting.run(schedule).epsilon(1e-6) < 0.12
+        True
     """
 
     radius: float | None = None

@@ -67,6 +67,13 @@ class Plan:
         statement: the whole policy's statement, known before anything is spent.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
         prediction: the error to expect, from synthetic rows of the declared domain.
+
+    Example:
+        >>> from private_mcmc.models import logistic, logistic_rows
+        >>> target = pmc.Target(epsilon=3.0, delta=1e-6)
+        >>> plan = pmc.plan(logistic, logistic_rows(2), target, n=1000, guarantee="run")
+        >>> isinstance(plan, pmc.Plan), round(plan.budget, 3), plan.temper
+        (True, 0.648, 1.0)
     """
 
     model: Callable[..., Any]
@@ -172,6 +179,15 @@ def plan(
         NotPrivate: for unbounded designs, a posterior without certificate, or a predicted error above
             ``max_error``; the message says how many rows or how much ε would do.
         DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets.
+
+    Example:
+        >>> from private_mcmc.models import logistic, logistic_rows
+        >>> target = pmc.Target(epsilon=3.0, delta=1e-6)
+        >>> chosen = pmc.plan(logistic, logistic_rows(2), target, n=1000, guarantee="run")
+        >>> chosen.statement.epsilon(1e-6) <= 3.0
+        True
+        >>> chosen.prediction.rms < 1  # in posterior sds
+        True
     """
     if guarantee not in ("posterior", "run"):
         raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")

@@ -109,6 +109,11 @@ class Prediction(NamedTuple):
     ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
     the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what;
     ``reference``: how uncertain the exact means were that it was measured against.
+
+    Example:
+        >>> from private_mcmc.planning import Prediction
+        >>> Prediction(rms=0.5, bias=0.3, monte_carlo=0.4, discretisation=0.02).unit
+        'posterior sds'
     """
 
     rms: float

@@ -13,7 +13,16 @@ from private_mcmc.report import Report
 
 @dataclass(frozen=True)
 class PreflightReport(Findings):
-    """What preflight found, as words, HTML or plain data; public facts. Attributes: :class:`Findings`."""
+    """What preflight found, as words, HTML or plain data; public facts. Attributes: :class:`Findings`.
+
+    Example:
+        >>> from private_mcmc.models import bounded_mean, bounded_mean_rows
+        >>> report = pmc.preflight(bounded_mean, bounded_mean_rows(), pmc.Target(3.0, 1e-6), n=10)
+        >>> isinstance(report, pmc.PreflightReport), report.verdict
+        (True, 'not private')
+        >>> report.refutation.coordinate
+        'mean'
+    """
 
     @property
     def report(self) -> Report:

@@ -97,6 +97,13 @@ def preflight(
     Raises:
         DeclarationError: for contradicting declarations.
         UnsupportedModel: for a model that cannot be read; the message names the site.
+
+    Example:
+        >>> from private_mcmc.models import logistic, logistic_rows
+        >>> target = pmc.Target(epsilon=3.0, delta=1e-6)
+        >>> report = pmc.preflight(logistic, logistic_rows(2), target, n=1000)
+        >>> report.verdict, round(report.certificates[0].epsilon(1e-6), 1)
+        ('not private', 26.4)
     """
     clip, temper = _agreed(target, n, clip, temper, schedule)
     return examine(

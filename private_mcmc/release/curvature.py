@@ -60,6 +60,10 @@ class ProposedCurvature:
         at_least: public proposal, in the preconditioner's metric; not chosen by looking at the rows.
         gdp: price of the test.
         failure: probability that the test finds curvature that is not there.
+
+    Example:
+        >>> pmc.ProposedCurvature(at_least=400.0, gdp=0.1, failure=1e-8)
+        ProposedCurvature(at_least=400.0, gdp=0.1, failure=1e-08)
     """
 
     at_least: float

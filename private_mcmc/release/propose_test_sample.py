@@ -59,6 +59,13 @@ class ProposeTestSample:
         prior_precision, noise_precision: ``α > 0`` and ``β ≥ 3/x_h²``.
         rho1, rho2, gamma1: ``ρ1 ∈ (1, 3/2)``, ``ρ2 ∈ (0, 1/2)``, ``γ1 ∈ (ρ2, 1/2)``.
         paper_size: ask for the paper's ``n_min`` too, which alone uses ``γ1``.
+
+    Example:
+        >>> draw = pmc.ProposeTestSample(
+        ...     epsilon=1.0, delta=1e-5, x_low=0.9, x_high=1.0, prior_precision=1.0, noise_precision=3.0
+        ... )
+        >>> round(draw.statement.epsilon(2e-5), 6)
+        5.0
     """
 
     epsilon: float

@@ -33,6 +33,13 @@ class ReleasedStates:
         statement: what the release cost.
         provenance: where the randomness came from, as plain values.
         grid: the public grid the states were rounded to.
+
+    Example:
+        >>> from private_mcmc.release import ReleasedStates
+        >>> price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
+        >>> released = ReleasedStates({"w": np.array([[1.0, 2.0, 3.0]])}, (1, 2, 3), 1, price, {}, 2.0**-20)
+        >>> released.get_samples()["w"].tolist(), float(released.expectation("w"))
+        ([2.0, 3.0], 2.5)
     """
 
     samples: Samples

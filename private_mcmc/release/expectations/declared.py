@@ -48,6 +48,12 @@ class Expectations:
 
     Raises:
         DeclarationError: for an empty declaration, repeated names, or numbers out of range.
+
+    Example:
+        >>> share = {"share": lambda sites: sites["w"][0] > 0}
+        >>> declared = pmc.Expectations("w", share, bounds={"share": (0.0, 1.0)}, burn_in=20)
+        >>> [name for name, _ in declared.items], declared.average(num_steps=100)
+        (['w', 'share'], Average(first=21))
     """
 
     items: tuple[tuple[str, What], ...]

@@ -52,6 +52,11 @@ class Quantile(Expectations):
             needs more noise: take what is thought to be the posterior's sd.
         lipschitz: as for :class:`Expectations`.
         burn_in: as for :class:`Expectations`.
+
+    Example:
+        >>> median = pmc.Quantile("mean", 0.5, (-5.0, 5.0), candidates=11)
+        >>> print(median.grid)
+        [-5. -4. -3. -2. -1.  0.  1.  2.  3.  4.  5.]
     """
 
     probability: float

@@ -118,6 +118,18 @@ def variance(released: ReleasedExpectations, site: str, bounds: Bounds) -> Float
     """``E(g − c)² − (E g − c)²`` from what ``mean_and_square`` released, not below 0.
 
     Noise on the mean makes it smaller by the noise's variance on average, which is added back.
+
+    Example:
+        >>> from private_mcmc.release import ReleasedExpectations, ReleasedValue
+        >>> price = pmc.accounting.laplace(1.0, adjacency="replace_one", sensitivity=1.0, scale=1.0)
+        >>> released = ReleasedExpectations(
+        ...     (
+        ...         ReleasedValue("w", np.array(0.5), np.array(0.1), None),
+        ...         ReleasedValue("w²", np.array(1.0), np.array(0.1), None),
+        ...     ), price, {},
+        ... )
+        >>> pmc.variance(released, "w", (-3.0, 3.0)).round(6).tolist()
+        0.76
     """
     mean, square = released[site], released[f"{site}²"]
     centre = (bounds[0] + bounds[1]) / 2

@@ -40,6 +40,15 @@ class Ledger:
 
     Raises:
         LedgerError: if the file is missing, damaged, locked or made with another key.
+
+    Example:
+        >>> ledger = pmc.Ledger.create("books.db")
+        >>> balance = ledger.declare("survey-2026", pmc.Target(epsilon=5.0, delta=1e-6))
+        >>> price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=4.0)
+        >>> with ledger.charge("survey-2026", price, purpose="mean income"):
+        ...     pass  # draw and release here
+        >>> ledger.history()[0].outcome
+        'released'
     """
 
     def __init__(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
