@@ -6,18 +6,18 @@ The check makes sure that this is also what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import jax
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.intervals import evaluate
+from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.program import Program
 from private_mcmc.model.sites import ModelSites
+from private_mcmc.model.synthetic import synthetic_rows
 
 Data: TypeAlias = Mapping[str, np.ndarray]
 
@@ -36,11 +36,11 @@ class _Programs:
     many: Program
 
     def whole(self, key: str, theta: np.ndarray, data: Data) -> float:
-        return evaluate(self.many, [key], theta=theta, **data)[0]
+        return float(evaluate(self.many, [key], theta=theta, **data)[0].sum())
 
     def alone(self, key: str, theta: np.ndarray, data: Data) -> np.ndarray:
         rows = ({name: column[i : i + 1] for name, column in data.items()} for i in range(COUNT))
-        return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0] for row in rows])
+        return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0].sum() for row in rows])
 
     def differ(self, key: str, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
         whole = self.whole(key, theta, data)
@@ -66,7 +66,8 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, model_sites: Mo
     for site in model_sites.observations:
         key, finite = f"row:{site.name}", False
         moves = "theta" in one.reads([one.outputs[key]])
-        for data in _made_up(rows):
+        for attempt in range(_ATTEMPTS):
+            data = synthetic_rows(rows, COUNT, attempt)
             alone = np.stack([programs.alone(key, theta, data) for theta in thetas])
             pairs = zip(thetas, alone, strict=True)
             if any(programs.differ(key, theta, data, terms) for theta, terms in pairs):
@@ -80,12 +81,6 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, model_sites: Mo
                 "the domains of its columns so that every row is possible under the model (an outcome that "
                 "must be positive: a Box that begins above 0)."
             )
-
-
-def _made_up(rows: Rows) -> Iterator[Data]:
-    for attempt in range(_ATTEMPTS):
-        drawn = rows.synthetic(jax.random.key(attempt), COUNT)
-        yield {name: np.asarray(column) for name, column in drawn.items()}
 
 
 def _coupling(programs: _Programs, key: str, thetas: list[np.ndarray], data: Data) -> list[str]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.infer.util import constrain_fn, log_density, potential_energy
+from numpyro.infer.util import log_density, potential_energy
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
@@ -170,8 +170,9 @@ def own_potentials(
         }
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
         with ONE_AT_A_TIME, handlers.seed(rng_seed=0), _Whole(ModelSites()):
-            prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
-            fixed = handlers.substitute(model, data=constrain_fn(model, (), given, free))
+            with handlers.trace() as messages:
+                prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
+            fixed = handlers.substitute(model, data={name: messages[name]["value"] for name in latent})
             likelihood, _ = log_density(handlers.block(fixed, hide=latent), (), given, {})
         return -likelihood, prior
 

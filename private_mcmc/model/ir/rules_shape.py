@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.model.ir.evaluate import positions
 from private_mcmc.model.ir.interval import Interval, between, constant, up
 from private_mcmc.model.ir.rules_arithmetic import Operands, Params, Rule, Shape, hypot, widen
 
@@ -95,27 +94,14 @@ def _iota(operands: Operands, params: Params, shape: Shape) -> Interval:
     return constant(np.broadcast_to(np.arange(shape[axis]).reshape(sizes), shape))
 
 
-def _positions(indices: Interval, params: Params, shape: Shape) -> np.ndarray:
-    """Which element of an array of ``shape`` each gathered element is; −1 out of bounds."""
-    numbers = jnp.arange(math.prod(shape), dtype=jnp.int32).reshape(shape)
-    starts = jnp.asarray(indices.lo.astype(np.int32))
-    found = jax.lax.gather(
-        numbers,
-        starts,
-        params["dimension_numbers"],
-        params["slice_sizes"],
-        mode=params["mode"],
-        fill_value=-1,
-    )
-    return np.asarray(found)
-
-
 def _gather(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, indices = operands
     if indices.known:
-        where = _positions(indices, params, a.shape)
-        if np.any(where < 0):
+        numbers, sizes, mode = (params[name] for name in ("dimension_numbers", "slice_sizes", "mode"))
+        places, inside = positions(indices.lo, a.shape, numbers, sizes, mode)
+        if not np.all(inside):
             return None
+        where = np.broadcast_to(np.ravel_multi_index(places, a.shape), shape)
         taken = between(a.lo.ravel()[where], a.hi.ravel()[where], whole=a.whole)
         return taken.with_norm(a.norm) if np.unique(where).size == where.size else taken
     last = np.asarray(a.shape) - np.asarray(params["slice_sizes"])

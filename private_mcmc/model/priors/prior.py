@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.interval import Interval
-from private_mcmc.model.ir.intervals import bounds, evaluate
+from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
 from private_mcmc.model.priors.normals import Separable
 from private_mcmc.model.priors.single_sites import GAUSSIAN, SEPARABLE
@@ -399,8 +400,8 @@ def _recognised(program: Program, sites: Sequence[Site]) -> dict[str, Separable]
         theta=abstract((dim,), np.float64),
     )
     parts = [[f"{kind}:{site.name}" for kind in ("prior", "jacobian")] for site, _ in kept]
-    own = np.asarray([[-sum(evaluate(program, part, theta=point)) for part in parts] for point in points])
-    forms = np.asarray([evaluate(ours, [site.name for site, _ in kept], theta=point) for point in points])
+    own = np.asarray([[-sum(evaluate(program, part, theta=at)) for part in parts] for at in points])
+    forms = np.asarray([evaluate(ours, [site.name for site, _ in kept], theta=at) for at in points])
     gaps = own - forms
     same = np.all(np.abs(gaps - gaps[0]) <= 1e-8 * (1 + np.abs(own)), axis=0)
     return {
