@@ -70,13 +70,6 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "reduce_and": np.all,
     "reduce_or": np.any,
 }
-    "sum": np.sum,
-    "prod": np.prod,
-    "max": np.max,
-    "min": np.min,
-    "and": np.all,
-    "or": np.any,
-}
 
 
 def _reduction(function: Callable[..., Any]) -> _Function:
