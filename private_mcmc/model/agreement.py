@@ -82,8 +82,6 @@ _TOLERANCE = 1e-6
 _ILL_CONDITIONED = 1e-2
 _FEWEST = 3
 
-_NAMES = "abcd"
-
 Potentials = Callable[[jax.Array, Row], tuple[jax.Array, jax.Array]]
 
 
@@ -177,15 +175,14 @@ def _at_all(
 ) -> list[np.ndarray]:
     """``function(row, …)`` for every row."""
 
-    def everywhere(**arguments: Any) -> dict[str, jax.Array]:
+    def everywhere(**arguments: Any) -> dict[int, jax.Array]:
         columns, points = {name: arguments[name] for name in rows}, [arguments["theta"] for _ in thetas]
-        return dict(zip(_NAMES, jax.vmap(function)(columns, *points), strict=False))
+        return dict(enumerate(jax.vmap(function)(columns, *points)))
 
     arguments = {**rows, **({"theta": thetas[0]} if thetas else {})}
     shapes = {name: abstract(np.shape(value), value.dtype) for name, value in arguments.items()}
     program = trace(everywhere, **shapes)
-    outputs = sorted(program.outputs)
-    return [np.asarray(part, np.float64) for part in evaluate(program, outputs, **arguments)]
+    return [np.asarray(part, np.float64) for part in evaluate(program, [*program.outputs], **arguments)]
 
 
 def _reaching(design: np.ndarray, offset: np.ndarray, steps: np.ndarray) -> np.ndarray:

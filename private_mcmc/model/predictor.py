@@ -16,7 +16,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.affinity import Level, affinity
 from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program, Variable, abstract, trace
+from private_mcmc.model.ir.program import Output, Program, Variable, abstract, trace
 from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, separate, total
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
@@ -36,7 +36,7 @@ class Structure:
 
     terms: tuple[Term, ...]
     groups: tuple[int, ...]
-    free: tuple[str, ...]
+    free: tuple[Output, ...]
 
     @property
     def families(self) -> tuple[LikelihoodFamily, ...]:
@@ -61,7 +61,7 @@ def find_structure(
 ) -> tuple[Structure, tuple[Variable, ...]] | None:
     """The structure and its predictors: the known families' parameters, or else one scalar cut."""
     levels = affinity(program, "theta")
-    free = [f"row:{site.name}" for site in observations if not _moves(program, site)]
+    free = [Output("row", site.name) for site in observations if not _moves(program, site)]
     terms = [find_term(program, rows, site, levels) for site in observations if _moves(program, site)]
     known = [term for term in terms if term is not None]
     if known and len(known) == len(terms):
@@ -84,7 +84,7 @@ def locate(program: Program, structure: Structure) -> tuple[Variable, ...] | Non
 
 
 def _moves(program: Program, site: Observation) -> bool:
-    return "theta" in program.reads([program.outputs[f"row:{site.name}"]])
+    return "theta" in program.reads([program.outputs[Output("row", site.name)]])
 
 
 def _bases(

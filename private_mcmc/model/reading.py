@@ -15,7 +15,7 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
 from private_mcmc.model.agreement import Reading, refuse_misread
-from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -67,10 +67,10 @@ def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:
 
 def refuse_prior_on_data(program: Program, model_sites: ModelSites) -> None:
     """Supports, transforms and priors read no column: proved from the program."""
-    names = {"value": "support", "jacobian": "support", "prior": "prior"}
+    names: dict[Kind, str] = {"value": "support", "jacobian": "support", "prior": "prior"}
     for site in model_sites.latents:
         for kind, what in names.items():
-            read = program.reads([program.outputs[f"{kind}:{site.name}"]]) - {"theta"}
+            read = program.reads([program.outputs[Output(kind, site.name)]]) - {"theta"}
             if read:
                 raise DoThisInstead(
                     f"the {what} of site {site.name!r} depends on the rows ({', '.join(sorted(read))}): "
@@ -83,7 +83,7 @@ def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites) 
     """The prior is the same program for one row and for many."""
     for site in model_sites.latents:
         for kind in ("value", "jacobian", "prior"):
-            key = f"{kind}:{site.name}"
+            key = Output(kind, site.name)
             if one.text([one.outputs[key]]) != many.text([many.outputs[key]]):
                 raise DoThisInstead(
                     f"the prior of site {site.name!r} depends on the number of rows of the data; "
@@ -229,10 +229,10 @@ def _row_loss(view: Callable[[], View], structure: Structure | None, theta: jax.
     return jnp.reshape(now.program.run([now.program.outputs["loss"]], given)[0], ())
 
 
-def _constrain(view: Callable[[], View], free: tuple[str, ...], theta: jax.Array) -> dict[str, jax.Array]:
+def _constrain(view: Callable[[], View], free: tuple[Output, ...], theta: jax.Array) -> dict[str, jax.Array]:
     program = view().program
     values = program.run([program.outputs[key] for key in free], {program.inputs["theta"]: theta})
-    return {key.split(":", 1)[1]: value for key, value in zip(free, values, strict=True)}
+    return {key.site: value for key, value in zip(free, values, strict=True)}
 
 
 def _abstract(rows: Rows, count: int) -> dict[str, Any]:
@@ -246,9 +246,9 @@ def _program(
     return trace(terms(model, public, model_sites.latents), theta=theta, **_abstract(rows, count))
 
 
-def _data_free_outputs(program: Program, model_sites: ModelSites) -> tuple[str, ...]:
-    values = [f"value:{site.name}" for site in model_sites.latents]
-    extra = [f"deterministic:{name}" for name in model_sites.deterministics]
+def _data_free_outputs(program: Program, model_sites: ModelSites) -> tuple[Output, ...]:
+    values = [Output("value", site.name) for site in model_sites.latents]
+    extra = [Output("deterministic", name) for name in model_sites.deterministics]
     return (*values, *(key for key in extra if program.reads([program.outputs[key]]) <= {"theta"}))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.program import Program
+from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.synthetic import synthetic_rows
 
@@ -35,14 +35,14 @@ class _Programs:
     one: Program
     many: Program
 
-    def whole(self, key: str, theta: np.ndarray, data: Data) -> float:
+    def whole(self, key: Output, theta: np.ndarray, data: Data) -> float:
         return float(evaluate(self.many, [key], theta=theta, **data)[0].sum())
 
-    def alone(self, key: str, theta: np.ndarray, data: Data) -> np.ndarray:
+    def alone(self, key: Output, theta: np.ndarray, data: Data) -> np.ndarray:
         rows = ({name: column[i : i + 1] for name, column in data.items()} for i in range(COUNT))
         return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0].sum() for row in rows])
 
-    def differ(self, key: str, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
+    def differ(self, key: Output, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
         whole = self.whole(key, theta, data)
         alone = self.alone(key, theta, data) if alone is None else alone
         summed = float(alone.sum())
@@ -64,7 +64,7 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, model_sites: Mo
     draws = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim))
     thetas = [scale * draw for scale, draw in zip(_SCALES, draws, strict=True)]
     for site in model_sites.observations:
-        key, finite = f"row:{site.name}", False
+        key, finite = Output("row", site.name), False
         moves = "theta" in one.reads([one.outputs[key]])
         for attempt in range(_ATTEMPTS):
             data = synthetic_rows(rows, COUNT, attempt)
@@ -83,7 +83,7 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, model_sites: Mo
             )
 
 
-def _coupling(programs: _Programs, key: str, thetas: list[np.ndarray], data: Data) -> list[str]:
+def _coupling(programs: _Programs, key: Output, thetas: list[np.ndarray], data: Data) -> list[str]:
     """Columns that couple rows even when all other columns are the same in every row."""
     coupled = []
     for column, values in data.items():

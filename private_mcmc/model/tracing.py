@@ -19,6 +19,7 @@ from numpyro.infer.util import log_density, potential_energy
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
+from private_mcmc.model.ir.program import Output
 from private_mcmc.model.sites import ModelSites, Site, describe, masks, parameters, unwrap
 
 Model = Callable[..., Any]
@@ -109,46 +110,48 @@ def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any
     return model_sites
 
 
-def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Callable[..., dict[str, Any]]:
+def terms(
+    model: Model, model_args: Mapping[str, Any], sites: list[Site]
+) -> Callable[..., dict[str | Output, Any]]:
     """The model as ``f(theta, **rows)``: every term by kind and name.
 
-    Keys: ``prior:`` log density, ``jacobian:`` log-Jacobian and ``value:`` constrained value of a latent;
-    ``row:`` log density of an observed site, summed; ``density:`` the same before summing;
-    ``observed:`` its value; ``weight:SITE:…`` its scale and masks; ``given:SITE:PARAMETER`` of any site,
-    ``given:SITE:difference`` the location of an observed site less its value;
-    ``deterministic:`` values; ``loss`` minus the sum of the ``row:`` terms.
+    Kinds of outputs: ``prior`` log density, ``jacobian`` log-Jacobian and ``value`` constrained value of a
+    latent; ``row`` log density of an observed site, summed; ``density`` the same before summing;
+    ``observed`` its value; ``weight`` its scale and masks; ``given`` the parameters of any site, and
+    ``difference``, the location of an observed site less its value; ``deterministic`` values. The output
+    ``"loss"`` is minus the sum of the ``row`` terms.
     """
     by_name = {site.name: site for site in sites}
 
-    def function(theta: jax.Array, **rows: jax.Array) -> dict[str, Any]:
+    def function(theta: jax.Array, **rows: jax.Array) -> dict[str | Output, Any]:
         unconstrain = _Unconstrain(theta, by_name)
         with ONE_AT_A_TIME, unconstrain:
             messages = _trace(model, rows, model_args, ModelSites())
-        out: dict[str, Any] = {}
+        out: dict[str | Output, Any] = {}
         for name, message in messages.items():
             if message["type"] == "deterministic":
-                out[f"deterministic:{name}"] = jnp.asarray(message["value"])
+                out[Output("deterministic", name)] = jnp.asarray(message["value"])
             if message["type"] != "sample":
                 continue
             density = message["fn"].log_prob(message["value"])
             density = density if message["scale"] is None else message["scale"] * density
             if message["is_observed"]:
-                out[f"row:{name}"] = jnp.sum(density)
-                out[f"density:{name}"] = density
-                out[f"observed:{name}"] = jnp.asarray(message["value"])
+                out[Output("row", name)] = jnp.sum(density)
+                out[Output("density", name)] = density
+                out[Output("observed", name)] = jnp.asarray(message["value"])
             else:
-                out[f"prior:{name}"] = jnp.sum(density)
-                out[f"jacobian:{name}"] = unconstrain.log_dets[name]
-                out[f"value:{name}"] = message["value"]
+                out[Output("prior", name)] = jnp.sum(density)
+                out[Output("jacobian", name)] = unconstrain.log_dets[name]
+                out[Output("value", name)] = message["value"]
             for parameter, value in parameters(unwrap(message["fn"])).items():
-                out[f"given:{name}:{parameter}"] = jnp.asarray(value)
+                out[Output("given", name, parameter)] = jnp.asarray(value)
                 if parameter == "loc" and message["is_observed"]:
-                    out[f"given:{name}:difference"] = value - message["value"]
+                    out[Output("given", name, "difference")] = value - message["value"]
             if message["is_observed"] and message["scale"] is not None:
-                out[f"weight:{name}:scale"] = jnp.asarray(message["scale"])
+                out[Output("weight", name, "scale")] = jnp.asarray(message["scale"])
             for index, mask in enumerate(masks(message["fn"])):
-                out[f"weight:{name}:mask{index}"] = jnp.asarray(mask)
-        out["loss"] = -sum(value for key, value in out.items() if key.startswith("row:"))
+                out[Output("weight", name, f"mask{index}")] = jnp.asarray(mask)
+        out["loss"] = -sum(value for key, value in out.items() if key[0] == "row")
         return out
 
     return function

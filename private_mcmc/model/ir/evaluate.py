@@ -233,7 +233,7 @@ def values(program: Program, targets: Iterable[Variable], given: Mapping[Variabl
 def evaluate(program: Program, outputs: Sequence[Hashable], **inputs: Any) -> list[Array]:
     """Outputs of a program, by name, at these inputs."""
     given = {program.inputs[name]: value for name, value in inputs.items()}
-    return values(program, [program.outputs[name] for name in outputs], given)  # type: ignore[index]
+    return values(program, [program.outputs[name] for name in outputs], given)
 
 
 def _apply(program: Program, equation: Equation, operands: list[Any]) -> Sequence[Any]:

@@ -8,9 +8,9 @@ happens inside them is not looked into.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.extend.core as jex
@@ -55,6 +55,19 @@ def unrolled(equation: Any) -> Any | None:
 
 Variable: TypeAlias = int
 
+Kind: TypeAlias = Literal[
+    "prior", "jacobian", "value", "row", "density", "observed", "weight", "given", "deterministic"
+]
+
+
+class Output(NamedTuple):
+    """The name of an output that belongs to a site; ``part`` is a parameter, or which weight."""
+
+    kind: Kind
+    site: str
+    part: str = ""
+
+
 _INLINED = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -92,10 +105,18 @@ class Program:
     """
 
     inputs: Mapping[str, Variable]
-    outputs: Mapping[str, Variable]
+    outputs: Mapping[Hashable, Variable]
     constants: Mapping[Variable, Any]
     equations: tuple[Equation, ...]
     avals: Mapping[Variable, Any]
+
+    def parts(self, kind: Kind, site: str) -> dict[str, Variable]:
+        """All outputs of a kind that belong to a site, by their parts."""
+        return {
+            name.part: variable
+            for name, variable in self.outputs.items()
+            if isinstance(name, Output) and (name.kind, name.site) == (kind, site)
+        }
 
     def slice(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> list[Equation]:
         """The equations that ``targets`` need when the variables ``given`` are known."""
@@ -177,7 +198,7 @@ def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
     return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
-def trace(function: Callable[..., Mapping[str, Any]], **inputs: Any) -> Program:
+def trace(function: Callable[..., Mapping[Any, Any]], **inputs: Any) -> Program:
     """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
 
     ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used.
@@ -186,12 +207,19 @@ def trace(function: Callable[..., Mapping[str, Any]], **inputs: Any) -> Program:
         DoThisInstead: if the function prints or calls back to Python, which would carry values of
             private rows out of the compiled program.
     """
-    closed, shapes = jax.make_jaxpr(lambda given: dict(function(**given)), return_shape=True)(inputs)
+    names: list[Hashable] = []
+
+    def listed(given: Mapping[str, jax.Array]) -> list[Any]:
+        outputs = function(**given)
+        names[:] = outputs.keys()
+        return list(outputs.values())
+
+    closed = jax.make_jaxpr(listed)(inputs)
     _refuse_side_effects(closed)
-    return flatten(closed, sorted(inputs), sorted(shapes))
+    return flatten(closed, sorted(inputs), names)
 
 
-def flatten(closed: Any, inputs: Iterable[str], outputs: Iterable[str]) -> Program:
+def flatten(closed: Any, inputs: Iterable[str], outputs: Iterable[Hashable]) -> Program:
     """The program of a closed jaxpr whose arguments and results have these names."""
     builder = _Builder()
     variables = [builder.fresh(variable.aval) for variable in closed.jaxpr.invars]
