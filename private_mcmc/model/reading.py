@@ -31,7 +31,7 @@ from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior
 from private_mcmc.model.row_constants import RowConstants, row_constants
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
-from private_mcmc.model.tracing import Model, discover, own_potentials, terms
+from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, discover, own_potentials, terms
 
 
 def check_arguments(model: Model, rows: Rows, public: Mapping[str, Any], n: int) -> None:
@@ -151,7 +151,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
     """
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
-    with jax.enable_x64(True):
+    with ONE_AT_A_TIME, jax.enable_x64(True):
         one = discover(model, _abstract(rows, 1), public)
         refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
         program = _program(model, rows, public, one, 1)

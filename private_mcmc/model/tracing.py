@@ -25,7 +25,7 @@ from private_mcmc.model.sites import ModelSites, Site, describe, masks, paramete
 Model = Callable[..., Any]
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
-# those that are meant for this one. Held by whoever runs a user's model.
+# those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.
 ONE_AT_A_TIME = threading.RLock()
 
 
@@ -96,7 +96,7 @@ def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any
     model_sites = ModelSites()
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        with ONE_AT_A_TIME, _Feasible(None):
+        with _Feasible(None):
             messages = _trace(model, columns, model_args, model_sites)
         describe(messages, model_sites)
 
@@ -172,7 +172,7 @@ def own_potentials(
             site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in model_sites.latents
         }
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
-        with ONE_AT_A_TIME, handlers.seed(rng_seed=0), _Whole(ModelSites()):
+        with handlers.seed(rng_seed=0), _Whole(ModelSites()):
             with handlers.trace() as messages:
                 prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
             fixed = handlers.substitute(model, data={name: messages[name]["value"] for name in latent})

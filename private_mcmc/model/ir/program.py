@@ -172,14 +172,14 @@ class Program:
         return int(np.prod(self.shape(variable), dtype=np.int64))
 
     def text(self, targets: Iterable[Variable], given: Mapping[Variable, str] | None = None) -> str:
-        """What computes ``targets``, in a form that does not depend on how variables are numbered.
+        """What computes ``targets``, whatever the numbers of the variables and the order of the equations.
 
         ``given`` names variables that are taken as known.
         """
         targets = list(targets)
         names = {variable: name for name, variable in self.inputs.items()} | dict(given or {})
         lines: list[str] = []
-        for equation in self.slice(targets, given or ()):
+        for equation in _depth_first(self.slice(targets, given or ()), targets):
             operands = [self._describe(variable, names) for variable in equation.inputs]
             for output in equation.outputs:
                 names.setdefault(output, f"%{len(lines)}")
@@ -191,6 +191,24 @@ class Program:
         if variable in names:
             return names[variable]
         return f"{_type_text(self.avals[variable])}={_bytes(self.constants[variable])}"
+
+
+def _depth_first(equations: Iterable[Equation], targets: Iterable[Variable]) -> list[Equation]:
+    """The equations in the order in which a walk back from the targets needs them."""
+    missing = {output: equation for equation in equations for output in equation.outputs}
+    ordered: list[Equation] = []
+    stack = list(targets)[::-1]
+    while stack:
+        equation = missing.get(stack[-1])
+        waiting = [] if equation is None else [v for v in equation.inputs if v in missing]
+        if equation is None or not waiting:
+            stack.pop()
+        if equation is not None and not waiting:
+            ordered.append(equation)
+            for output in equation.outputs:
+                del missing[output]
+        stack += waiting[::-1]
+    return ordered
 
 
 def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
