@@ -20,9 +20,9 @@ class Refutation:
 
     Attributes:
         event: the event in words.
-        coordinate: the quantity that ``intervals`` and ``density`` speak of.
+        coordinate: the quantity that ``intervals`` and ``density`` are about.
         intervals: the event on a line; empty where the event is a union of boxes.
-        coordinates: the quantities that ``boxes`` speak of.
+        coordinates: the quantities that ``boxes`` are about.
         boxes: the event in two or three dimensions, ``(low, high)`` for each coordinate.
         density: the two posterior densities of the coordinate, ``(x, first, second)``, for a plot.
     """

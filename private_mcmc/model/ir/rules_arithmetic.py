@@ -59,7 +59,7 @@ def _sub(operands: Operands, params: Params, shape: Shape) -> Interval:
 
 def _product_bounds(a: Interval, b: Interval) -> tuple[np.ndarray, np.ndarray]:
     pairs: list[tuple[np.ndarray, np.ndarray]] = [(x, y) for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
-    # 0·inf: a bound that is infinite only says "unbounded", and zero times any number is zero.
+    # 0·inf: an infinite bound only means "unbounded", and zero times any number is zero.
     corners = [np.where(np.isnan(x * y), 0.0, x * y) for x, y in pairs]
     lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
     small = [(np.abs(c) < TINY) & (x != 0) & (y != 0) for c, (x, y) in zip(corners, pairs, strict=True)]

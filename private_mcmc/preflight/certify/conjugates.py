@@ -64,7 +64,7 @@ def conjugate_certificates(
 
     The family of the one latent and of the one observed site, and how the latent enters it, are read
     from the program; the prior's parameters are public constants of it. Without ``whole_curve`` the
-    statement speaks of the target's ε alone.
+    statement covers the target's ε alone.
     """
     if not _is_one_of_each(row_model):
         return ()
