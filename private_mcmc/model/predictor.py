@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.affinity import Level, affinity
@@ -126,7 +127,7 @@ class View:
     program: Program
     bases: tuple[Variable, ...]
 
-    def columns(self, row: Row) -> dict[Variable, Any]:
+    def columns(self, row: Row) -> dict[Variable, jax.Array]:
         """The row's values by the program's input variables; columns that nothing reads may be left out."""
         return {variable: row[name] for name, variable in self.program.inputs.items() if name in row}
 
@@ -149,7 +150,7 @@ class Predictor:
 
     design: Callable[[Row], jax.Array]
     offset: Callable[[Row], jax.Array]
-    loss: Callable[[Any, Row], jax.Array]
+    loss: Callable[[ArrayLike, Row], jax.Array]
     radius: float
     family: LikelihoodFamily
     centred: bool = False
@@ -172,7 +173,7 @@ class MultiPredictor:
     size: int
     design: Callable[[Row], jax.Array]
     offset: Callable[[Row], jax.Array]
-    loss: Callable[[Any, Row], jax.Array]
+    loss: Callable[[ArrayLike, Row], jax.Array]
     radius: float
     radii: tuple[float, ...]
     family: LikelihoodFamily
@@ -215,7 +216,7 @@ def _eta(view: Callable[[], View], theta: jax.Array, row: Row) -> jax.Array:
     return jnp.concatenate([value.ravel() for value in values])
 
 
-def _loss(view: Callable[[], View], structure: Structure, eta: Any, row: Row) -> jax.Array:
+def _loss(view: Callable[[], View], structure: Structure, eta: ArrayLike, row: Row) -> jax.Array:
     now = view()
     program, given = now.program, now.columns(row)
     eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()

@@ -31,10 +31,10 @@ from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior
 from private_mcmc.model.row_constants import RowConstants, row_constants
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
-from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, discover, own_potentials, terms
+from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, PublicArguments, discover, own_potentials, terms
 
 
-def check_arguments(model: Model, rows: Rows, public: Mapping[str, Any], n: int) -> None:
+def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -> None:
     """The declared columns and public arguments fit the model's signature."""
     if not n >= 1:
         raise DeclarationError(f"n={n}: the number of rows is at least 1.")
@@ -198,7 +198,7 @@ def _current(wide: View, narrow: Callable[[], View]) -> View:
 def _narrow_view(
     model: Model,
     rows: Rows,
-    public: Mapping[str, Any],
+    public: PublicArguments,
     model_sites: ModelSites,
     structure: Structure | None,
 ) -> Callable[[], View]:
@@ -235,12 +235,12 @@ def _constrain(view: Callable[[], View], free: tuple[Output, ...], theta: jax.Ar
     return {key.site: value for key, value in zip(free, values, strict=True)}
 
 
-def _abstract(rows: Rows, count: int) -> dict[str, Any]:
+def _abstract(rows: Rows, count: int) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: abstract((count, *domain.event_shape), domain.dtype) for name, domain in rows.items}
 
 
 def _program(
-    model: Model, rows: Rows, public: Mapping[str, Any], model_sites: ModelSites, count: int
+    model: Model, rows: Rows, public: PublicArguments, model_sites: ModelSites, count: int
 ) -> Program:
     theta = abstract((model_sites.dim,), np.float64)
     return trace(terms(model, public, model_sites.latents), theta=theta, **_abstract(rows, count))

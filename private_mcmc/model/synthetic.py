@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
@@ -14,7 +11,7 @@ from private_mcmc.domains.rows import Rows
 _FAR = 10.0
 
 
-def synthetic_rows(rows: Rows, count: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+def synthetic_rows(rows: Rows, count: int, seed: int = 0) -> dict[str, np.ndarray]:
     """``count ≥ 3`` rows, the same at every call: every other one has each number at an end of its interval.
 
     Each number is at either end in one of them.
@@ -23,12 +20,12 @@ def synthetic_rows(rows: Rows, count: int, seed: int = 0) -> dict[str, npt.NDArr
     return {name: _column(domain, count, random) for name, domain in rows.items}
 
 
-def _column(domain: Domain, count: int, random: np.random.Generator) -> npt.NDArray[Any]:
+def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarray:
     low, high = (np.clip(end, -_FAR, _FAR) if np.any(np.isinf(end)) else end for end in domain.interval())
     turns = random.random((count, *domain.event_shape))
     turns[::2] = np.round(turns[::2])
     turns[2::4] = 1.0 - turns[:-2:4]
-    values: npt.NDArray[Any] = low + (high - low) * turns
+    values: np.ndarray = low + (high - low) * turns
     if np.issubdtype(domain.dtype, np.integer):
         return np.asarray(np.rint(values), domain.dtype)
     lengths = np.linalg.norm(values.reshape(count, -1), axis=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,10 @@ from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model.ir.program import Output
-from private_mcmc.model.sites import ModelSites, Site, describe, masks, parameters, unwrap
+from private_mcmc.model.sites import Message, ModelSites, Site, describe, masks, parameters, unwrap
 
-Model = Callable[..., Any]
+Model: TypeAlias = Callable[..., object]
+PublicArguments: TypeAlias = Mapping[str, object]
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
 # those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.
@@ -41,7 +42,7 @@ class _Whole(Messenger):  # type: ignore[misc]
         self.thread = threading.get_ident()
         self.disturbed = False
 
-    def process_message(self, msg: dict[str, Any]) -> None:
+    def process_message(self, msg: Message) -> None:
         if threading.get_ident() != self.thread:
             self.disturbed = True
             return
@@ -60,7 +61,7 @@ class _Whole(Messenger):  # type: ignore[misc]
 class _Feasible(Messenger):  # type: ignore[misc]
     """Gives a latent without a sampler some value of its support, which shows its shape."""
 
-    def process_message(self, msg: dict[str, Any]) -> None:
+    def process_message(self, msg: Message) -> None:
         improper = msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), dist.ImproperUniform)
         if improper and msg["value"] is None:
             transform = biject_to(msg["fn"].support)
@@ -76,7 +77,7 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         self.sites = sites
         self.log_dets: dict[str, jax.Array] = {}
 
-    def process_message(self, msg: dict[str, Any]) -> None:
+    def process_message(self, msg: Message) -> None:
         if msg["type"] != "sample" or msg["is_observed"] or msg["value"] is not None:
             return
         site = self.sites[msg["name"]]
@@ -87,7 +88,9 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         msg["value"] = value
 
 
-def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any]) -> ModelSites:
+def discover(
+    model: Model, rows: Mapping[str, jax.ShapeDtypeStruct | jax.Array], model_args: PublicArguments
+) -> ModelSites:
     """The sites of the model, found on abstract rows.
 
     Raises:
@@ -111,8 +114,8 @@ def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any
 
 
 def terms(
-    model: Model, model_args: Mapping[str, Any], sites: list[Site]
-) -> Callable[..., dict[str | Output, Any]]:
+    model: Model, model_args: PublicArguments, sites: list[Site]
+) -> Callable[..., dict[str | Output, jax.Array]]:
     """The model as ``f(theta, **rows)``: every term by kind and name.
 
     Kinds of outputs: ``prior`` log density, ``jacobian`` log-Jacobian and ``value`` constrained value of a
@@ -123,11 +126,11 @@ def terms(
     """
     by_name = {site.name: site for site in sites}
 
-    def function(theta: jax.Array, **rows: jax.Array) -> dict[str | Output, Any]:
+    def function(theta: jax.Array, **rows: jax.Array) -> dict[str | Output, jax.Array]:
         unconstrain = _Unconstrain(theta, by_name)
         with ONE_AT_A_TIME, unconstrain:
             messages = _trace(model, rows, model_args, ModelSites())
-        out: dict[str | Output, Any] = {}
+        out: dict[str | Output, jax.Array] = {}
         for name, message in messages.items():
             if message["type"] == "deterministic":
                 out[Output("deterministic", name)] = jnp.asarray(message["value"])
@@ -151,14 +154,14 @@ def terms(
                 out[Output("weight", name, "scale")] = jnp.asarray(message["scale"])
             for index, mask in enumerate(masks(message["fn"])):
                 out[Output("weight", name, f"mask{index}")] = jnp.asarray(mask)
-        out["loss"] = -sum(value for key, value in out.items() if key[0] == "row")
+        out["loss"] = jnp.negative(sum(value for key, value in out.items() if key[0] == "row"))
         return out
 
     return function
 
 
 def own_potentials(
-    model: Model, model_args: Mapping[str, Any], model_sites: ModelSites
+    model: Model, model_args: PublicArguments, model_sites: ModelSites
 ) -> Callable[[jax.Array, Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
     """``(θ, row) ↦`` NumPyro's own potential energy: of the observed sites on one row, and of the latents.
 
@@ -183,8 +186,8 @@ def own_potentials(
 
 
 def _trace(
-    model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any], model_sites: ModelSites
-) -> dict[str, dict[str, Any]]:
+    model: Model, rows: Mapping[str, jax.Array], model_args: PublicArguments, model_sites: ModelSites
+) -> dict[str, Message]:
     count, whole = next(iter(rows.values())).shape[0], _Whole(model_sites)
     try:
         with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.lax import GatherScatterMode
+from numpy.typing import ArrayLike
 from scipy import special
 
-from private_mcmc.model.ir.program import Equation, Program, Variable, flatten
+from private_mcmc.model.ir.program import Equation, Params, Program, Shape, Variable, flatten
 
-Array: TypeAlias = npt.NDArray[Any]
-_Function: TypeAlias = Callable[[Sequence[Array], Mapping[str, Any], tuple[int, ...]], Array | None]
+Array: TypeAlias = np.ndarray
+_Function: TypeAlias = Callable[[Sequence[Array], Params, Shape], Array | None]
 
 _OF_FLOATS: Mapping[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "cbrt")},
@@ -65,54 +65,54 @@ _OF_NUMBERS: Mapping[str, Callable[..., Array]] = {
     "copy_p": np.asarray,
     "select_n": lambda which, *cases: np.choose(which.astype(int), cases),
 }
-_REDUCTIONS: Mapping[str, Callable[..., Any]] = {
+_REDUCTIONS: Mapping[str, Callable[..., Array]] = {
     **{f"reduce_{name}": getattr(np, name) for name in ("sum", "prod", "max", "min")},
     "reduce_and": np.all,
     "reduce_or": np.any,
 }
 
 
-def _reduction(function: Callable[..., Any]) -> _Function:
+def _reduction(function: Callable[..., Array]) -> _Function:
     return lambda x, params, shape: np.asarray(function(x[0], axis=tuple(params["axes"])))
 
 
-def _convert(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array | None:
+def _convert(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
     truncates = operands[0].dtype.kind == "f" and np.dtype(params["new_dtype"]).kind in "iu"
     return None if truncates else operands[0].astype(params["new_dtype"])
 
 
-def _integer_pow(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _integer_pow(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     power = params["y"]
     return np.asarray(1 / operands[0] ** -power if power < 0 else operands[0] ** power)
 
 
-def _broadcast(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _broadcast(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     sizes = [1] * len(shape)
     for axis, target in enumerate(params["broadcast_dimensions"]):
         sizes[target] = operands[0].shape[axis]
     return np.broadcast_to(operands[0].reshape(sizes), shape)
 
 
-def _iota(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _iota(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     sizes = [1] * len(shape)
     sizes[params["dimension"]] = -1
     return np.broadcast_to(np.arange(shape[params["dimension"]]).reshape(sizes), shape)
 
 
-def _slice(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     strides = params["strides"] or (1,) * len(shape)
     ends = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
     return operands[0][tuple(slice(*entry) for entry in ends)]
 
 
-def _dynamic_slice(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _dynamic_slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     array, *starts = operands
     last = np.subtract(array.shape, shape)
     first = [int(np.clip(start, 0, most)) for start, most in zip(starts, last, strict=True)]
     return array[tuple(slice(a, a + size) for a, size in zip(first, shape, strict=True))]
 
 
-def _pad(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array | None:
+def _pad(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
     if any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
         return None
     padded = np.full(shape, operands[1])
@@ -123,14 +123,14 @@ def _pad(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int,
     return padded
 
 
-def _cumsum(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _cumsum(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     axis = params["axis"]
     if params["reverse"]:
         return np.flip(np.cumsum(np.flip(operands[0], axis), axis), axis)
     return np.cumsum(operands[0], axis)
 
 
-def _dot_general(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _dot_general(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     (contract_a, contract_b), (batch_a, batch_b) = params["dimension_numbers"]
     fresh = count()
     a, b = ([-1] * operand.ndim for operand in operands)
@@ -143,8 +143,8 @@ def _dot_general(operands: Sequence[Array], params: Mapping[str, Any], shape: tu
 
 def positions(
     indices: Array,
-    shape: tuple[int, ...],
-    numbers: Any,
+    shape: Shape,
+    numbers: jax.lax.GatherDimensionNumbers,
     sizes: Sequence[int],
     mode: GatherScatterMode,
 ) -> tuple[tuple[Array, ...], Array]:
@@ -176,7 +176,7 @@ def positions(
     return tuple(found), inside
 
 
-def _gather(operands: Sequence[Array], params: Mapping[str, Any], shape: tuple[int, ...]) -> Array | None:
+def _gather(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
     array, indices = operands
     numbers, sizes, mode = (params[name] for name in ("dimension_numbers", "slice_sizes", "mode"))
     places, inside = positions(indices, array.shape, numbers, sizes, mode)
@@ -205,7 +205,7 @@ _FUNCTIONS: Mapping[str, _Function] = {
 _CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
-def values(program: Program, targets: Iterable[Variable], given: Mapping[Variable, Any]) -> list[Array]:
+def values(program: Program, targets: Iterable[Variable], given: Mapping[Variable, ArrayLike]) -> list[Array]:
     """The variables ``targets`` where the inputs (or other variables) in ``given`` have these values."""
     targets = list(targets)
     equations = program.slice(targets, given)
@@ -230,7 +230,7 @@ def values(program: Program, targets: Iterable[Variable], given: Mapping[Variabl
     return [np.asarray(known[variable]) for variable in targets]
 
 
-def evaluate(program: Program, outputs: Sequence[Hashable], **inputs: Any) -> list[Array]:
+def evaluate(program: Program, outputs: Sequence[Hashable], **inputs: ArrayLike) -> list[Array]:
     """Outputs of a program, by name, at these inputs."""
     given = {program.inputs[name]: value for name, value in inputs.items()}
     return values(program, [program.outputs[name] for name in outputs], given)
@@ -258,7 +258,7 @@ def _apply(program: Program, equation: Equation, operands: list[Any]) -> Sequenc
     ]
 
 
-def _result(equation: Equation, operands: list[Array], shape: tuple[int, ...]) -> Array | None:
+def _result(equation: Equation, operands: list[Array], shape: Shape) -> Array | None:
     function = _OF_NUMBERS.get(equation.name)
     if function is None and all(operand.dtype.kind == "f" for operand in operands[:1]):
         function = _OF_FLOATS.get(equation.name)

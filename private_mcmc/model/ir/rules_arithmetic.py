@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from private_mcmc.model.ir.interval import Interval, anything, between, constant, up
+from private_mcmc.model.ir.program import Params, Shape
 
 Operands: TypeAlias = Sequence[Interval]
-Params: TypeAlias = Mapping[str, Any]
-Shape: TypeAlias = tuple[int, ...]
 Rule: TypeAlias = Callable[[Operands, Params, Shape], Interval | None]
 
 _LARGEST_PRODUCT = 10_000_000

@@ -10,12 +10,11 @@ import numpy as np
 import scipy.special as special
 
 from private_mcmc.model.ir.interval import Interval, between
+from private_mcmc.model.ir.program import Params, Shape
 from private_mcmc.model.ir.rules_arithmetic import (
     TINY,
     Operands,
-    Params,
     Rule,
-    Shape,
     hypot,
     negate,
     reciprocal,

@@ -9,7 +9,8 @@ import numpy as np
 
 from private_mcmc.model.ir.evaluate import positions
 from private_mcmc.model.ir.interval import Interval, between, constant, up
-from private_mcmc.model.ir.rules_arithmetic import Operands, Params, Rule, Shape, hypot, widen
+from private_mcmc.model.ir.program import Params, Shape
+from private_mcmc.model.ir.rules_arithmetic import Operands, Rule, hypot, widen
 
 
 def _moved(function: Callable[[np.ndarray, Params, Shape], np.ndarray]) -> Rule:
