@@ -23,8 +23,8 @@ from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.predictor import MultiPredictor, Row
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.model.row_constants import RowConstants
+from private_mcmc.model.row_sum import synthetic_rows
 from private_mcmc.model.sites import ModelSites
-from private_mcmc.model.synthetic import synthetic_rows
 
 _NOISE = 2e-6
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.preflight.findings import Findings
+from private_mcmc.preflight.records import Findings
 from private_mcmc.report import (
     Block,
     Facts,
@@ -261,3 +264,24 @@ def _curvature(lower: float, upper: float) -> str:
     if not (math.isfinite(lower) or math.isfinite(upper)):
         return "not proved"
     return number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
+
+
+@dataclass(frozen=True)
+class PreflightReport(Findings):
+    """What preflight found, as words, HTML or plain data; public facts. Attributes: :class:`Findings`."""
+
+    @property
+    def report(self) -> Report:
+        """The report as plain blocks."""
+        return page(self)
+
+    def show(self, console: Any = None) -> None:
+        """Print on a terminal (or on a ``rich.console.Console``)."""
+        self.report.show(console)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One self-contained HTML page, also written to ``path`` where given."""
+        return self.report.to_html(path)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()

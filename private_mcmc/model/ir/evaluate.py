@@ -20,7 +20,7 @@ from scipy import special
 from private_mcmc.model.ir.program import Equation, Params, Program, Shape, Variable, flatten
 
 Array: TypeAlias = np.ndarray
-_Function: TypeAlias = Callable[[Sequence[Array], Params, Shape], Array | None]
+Function: TypeAlias = Callable[[Sequence[Array], Params, Shape], Array | None]
 
 _OF_FLOATS: Mapping[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "cbrt")},
@@ -72,7 +72,7 @@ _REDUCTIONS: Mapping[str, Callable[..., Array]] = {
 }
 
 
-def _reduction(function: Callable[..., Array]) -> _Function:
+def _reduction(function: Callable[..., Array]) -> Function:
     return lambda x, params, shape: np.asarray(function(x[0], axis=tuple(params["axes"])))
 
 
@@ -184,7 +184,7 @@ def _gather(operands: Sequence[Array], params: Params, shape: Shape) -> Array | 
     return np.broadcast_to(array[places], shape) if np.all(inside) else None
 
 
-_FUNCTIONS: Mapping[str, _Function] = {
+FUNCTIONS: Mapping[str, Function] = {
     **{name: _reduction(function) for name, function in _REDUCTIONS.items()},
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda x, params, shape: x[0].reshape(shape)),
     "convert_element_type": _convert,
@@ -264,5 +264,5 @@ def _result(equation: Equation, operands: list[Array], shape: Shape) -> Array | 
         function = _OF_FLOATS.get(equation.name)
     if function is not None:
         return function(*operands)
-    general = _FUNCTIONS.get(equation.name)
+    general = FUNCTIONS.get(equation.name)
     return None if general is None else general(operands, equation.params, shape)

@@ -20,9 +20,8 @@ from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss,
 from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
 from private_mcmc.model.likelihoods.mixtures import inflated_entries, mixture_entries
 from private_mcmc.model.likelihoods.positive import POSITIVE
-from private_mcmc.model.likelihoods.real import CENTRED, REAL
+from private_mcmc.model.likelihoods.real import CENTRED, REAL, TRUNCATED
 from private_mcmc.model.likelihoods.softplus_rates import with_softplus
-from private_mcmc.model.likelihoods.truncated import TRUNCATED
 from private_mcmc.model.likelihoods.whole import WHOLE
 from private_mcmc.model.sites import Observation
 

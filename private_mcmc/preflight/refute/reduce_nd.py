@@ -29,8 +29,8 @@ def activity(row_model: RowModel) -> Callable[[PublicRow], frozenset[int]]:
     """
     predictors = row_model.predictors
     if predictors is None:
-        program, reach = gradient_program(row_model), _reach(row_model)
-        return lambda row: _from_gradient(program, reach, row)
+        program, largest = gradient_program(row_model), _largest_values(row_model)
+        return lambda row: _from_gradient(program, largest, row)
     compiled = jax.jit(predictors.design)
 
     def from_design(row: PublicRow) -> frozenset[int]:
@@ -52,17 +52,17 @@ def gradient_program(row_model: RowModel) -> Program:
         )
 
 
-def _reach(row_model: RowModel) -> np.ndarray:
+def _largest_values(row_model: RowModel) -> np.ndarray:
     """How far each coordinate goes: sites that are not real are exponentials of theirs, or logistic."""
-    reach = np.full(row_model.dim, _FAR)
+    largest = np.full(row_model.dim, _FAR)
     for site in row_model.sites:
         if site.support != "real":
-            reach[site.slice] = _FAR_EXPONENT
-    return reach
+            largest[site.slice] = _FAR_EXPONENT
+    return largest
 
 
-def _from_gradient(program: Program, reach: np.ndarray, row: PublicRow) -> frozenset[int]:
-    given = {program.inputs["theta"]: between(-reach, reach)}
+def _from_gradient(program: Program, largest: np.ndarray, row: PublicRow) -> frozenset[int]:
+    given = {program.inputs["theta"]: between(-largest, largest)}
     for name, value in row.items():
         point = np.asarray(value, dtype=np.float64)
         given[program.inputs[name]] = between(point, point, whole=bool(np.all(point == np.round(point))))
