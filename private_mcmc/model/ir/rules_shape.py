@@ -57,7 +57,7 @@ def split(a: Interval, params: Params) -> list[Interval]:
 
 def _pad(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, filler = operands
-    if not filler.known or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
+    if not filler.is_point or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
         return None
     where = tuple(
         slice(int(low), int(low) + size + int(inner) * max(size - 1, 0), int(inner) + 1)
@@ -82,7 +82,7 @@ def _reduce(function: Callable[..., np.ndarray]) -> Rule:
 
 def _gather(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, indices = operands
-    if indices.known:
+    if indices.is_point:
         numbers, sizes, mode = (params[name] for name in ("dimension_numbers", "slice_sizes", "mode"))
         places, inside = positions(indices.lo, a.shape, numbers, sizes, mode)
         if not np.all(inside):

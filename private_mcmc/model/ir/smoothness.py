@@ -76,7 +76,7 @@ def _walk(
     for equation in equations:
         shape = _shape(program, equation, shapes, known)
         for output in equation.outputs:
-            shapes[output] = Shape.FREE if output in known and known[output].known else shape
+            shapes[output] = Shape.FREE if output in known and known[output].is_point else shape
     return shapes
 
 

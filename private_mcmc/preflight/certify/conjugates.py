@@ -289,7 +289,7 @@ def _row_free(row_model: RowModel, part: str) -> float:
         program = trace(lambda **row: {"value": function(row)}, **shapes)
         given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in row_model.rows.items}
         (value,) = bounds(program, given, [program.outputs["value"]])
-    return value.lowest if value.known else math.nan
+    return value.lowest if value.is_point else math.nan
 
 
 def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> float | None:
