@@ -128,8 +128,8 @@ def refuse_misread(reading: Reading, own: Potentials) -> None:
     mistake = _mistake(reading, values, *usable)
     if mistake is not None:
         raise NotYetSupported(
-            f"{mistake} (compared at made-up rows and parameters). What was read would be another model than "
-            "the one written: write the distribution in its plain form, and please report this model."
+            f"{mistake} (compared at synthetic rows and parameters). What was read would be another model "
+            "than the one written: write the distribution in its plain form, and please report this model."
         )
 
 

@@ -219,7 +219,7 @@ def _data_sets(found: Findings) -> Table:
         if data_set is not None:
             for row, count in data_set.rows:
                 rows.append((name, ", ".join(f"{k} = {_short(v)}" for k, v in row.items()), count))
-    return Table(("data set", "row", "times"), tuple(rows), title="The made-up data sets")
+    return Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets")
 
 
 def _short(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Made-up data sets: rows and how often each occurs, and which pairs of them are adjacent."""
+"""Synthetic data sets: rows and how often each occurs, and which pairs of them are adjacent."""
 
 from __future__ import annotations
 
