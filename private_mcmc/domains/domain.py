@@ -31,7 +31,7 @@ class Domain:
         return ()
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """Type of the column after ``project`` under x64: float64 for reals, int64 for whole numbers."""
         return np.dtype(np.int64)
 
@@ -71,15 +71,15 @@ def every_other(n: int, first: jax.Array, second: jax.Array) -> jax.Array:
     return jnp.where(even, first, second)
 
 
-def number(name: str, value: Any) -> float:
+def number(name: str, value: object) -> float:
     """``value`` as a float, or a ``DeclarationError`` that names it."""
     try:
-        return float(value)
+        return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"{name}={value!r}: must be a number.") from error
 
 
-def whole(name: str, value: Any, smallest: int) -> int:
+def whole(name: str, value: object, smallest: int) -> int:
     """``value`` as an int from ``smallest`` to 2^31 − 1, or a ``DeclarationError`` that names it."""
     given = number(name, value)
     if not (smallest <= given <= LARGEST_COUNT and given == int(given)):

@@ -25,18 +25,18 @@ class HostColumn(ABC):
     """A column of known shape and type whose rows are read in order."""
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype
 
     @abstractmethod
-    def blocks(self, size: int) -> Iterator[npt.NDArray[Any]]:
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
         """All rows in order, ``size`` at a time; the last block may be shorter."""
 
     @property
-    def schema(self) -> npt.NDArray[Any]:
+    def schema(self) -> np.ndarray:
         """An array of this shape and type that holds no row, for checks of the schema."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
-    def loaded(self) -> npt.NDArray[Any]:
+    def loaded(self) -> np.ndarray:
         """All rows, in memory."""
         return np.concatenate([np.zeros((0, *self.shape[1:]), native(self.dtype)), *self.blocks(_LOADED)])
 
@@ -45,21 +45,21 @@ class HostColumn(ABC):
 class ArrayColumn(HostColumn):
     """An array in memory or mapped into it (``np.memmap``, ``np.load(…, mmap_mode="r")``)."""
 
-    values: npt.NDArray[Any]
+    values: np.ndarray
 
-    def blocks(self, size: int) -> Iterator[npt.NDArray[Any]]:
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
         """Copies of consecutive rows, in native byte order."""
         kind = native(self.dtype)
         for first in range(0, len(self.values), size):
             yield np.array(self.values[first : first + size], dtype=kind)
 
 
-def on_host(column: Any) -> bool:
+def on_host(column: object) -> bool:
     """Whether a column asks to stay outside the device's memory."""
     return isinstance(column, (HostColumn, np.memmap))
 
 
-def host_column(name: str, column: Any) -> HostColumn:
+def host_column(name: str, column: object) -> HostColumn:
     """``column`` as one that is read block by block.
 
     Raises:
@@ -98,9 +98,9 @@ class TableColumn(HostColumn):
     names: tuple[str, ...]
     opened: Opener
 
-    def blocks(self, size: int) -> Iterator[npt.NDArray[Any]]:
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
         """Consecutive rows, whatever the groups of rows in the file."""
-        waiting: list[npt.NDArray[Any]] = []
+        waiting: list[np.ndarray] = []
         with self.opened(self.path) as table:
             self._check_unchanged(table)
             for batch in table.batches(list(self.names), size):

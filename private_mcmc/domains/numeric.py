@@ -14,13 +14,13 @@ from private_mcmc.errors import DataSchemaError
 PRESENT = "present"
 
 
-def holds_person(flags: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def holds_person(flags: np.ndarray) -> npt.NDArray[np.bool_]:
     """Where a flag is true or 1. Any other value, NaN included, marks a hole: no value is refused."""
     there: npt.NDArray[np.bool_] = np.equal(flags, 1)
     return there
 
 
-def blank(values: npt.NDArray[Any], flags: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def blank(values: np.ndarray, flags: np.ndarray) -> np.ndarray:
     """``values`` of shape ``(n, …)``, zeros where ``flags`` of shape ``(n,)`` have a hole."""
     there = holds_person(flags)
     if there.all():
@@ -43,12 +43,12 @@ _WORDS = {
 _WHAT = "booleans, integers, or floats of 16, 32 or 64 bits"
 
 
-def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def native(dtype: np.dtype) -> np.dtype:
     """``dtype`` in this machine's byte order, the only one that JAX takes."""
     return dtype.newbyteorder("=")
 
 
-def check_type(name: str, dtype: Any) -> None:
+def check_type(name: str, dtype: object) -> None:
     """Raise ``DataSchemaError`` unless ``dtype`` is one of NumPy's, of booleans, integers or common floats.
 
     Longer floats would be narrowed and shorter ones (``bfloat16``, …) are not NumPy's own: the caller says
@@ -61,7 +61,7 @@ def check_type(name: str, dtype: Any) -> None:
         )
 
 
-def _held(dtype: Any) -> str:
+def _held(dtype: object) -> str:
     """What a type is of; its own name could tell the longest text in a column."""
     kind = str(getattr(dtype, "kind", ""))
     return (
@@ -69,7 +69,7 @@ def _held(dtype: Any) -> str:
     )
 
 
-def check_unmasked(name: str, column: Any) -> None:
+def check_unmasked(name: str, column: object) -> None:
     """Raise ``DataSchemaError`` for a masked array: what a mask hides would enter as data."""
     if isinstance(column, np.ndarray) and hasattr(column, "mask"):
         raise DataSchemaError(
@@ -78,7 +78,7 @@ def check_unmasked(name: str, column: Any) -> None:
         )
 
 
-def numeric_column(name: str, column: Any) -> npt.NDArray[Any]:
+def numeric_column(name: str, column: object) -> np.ndarray:
     """``column``, a NumPy or JAX array or a pandas object, as a plain NumPy array in native byte order.
 
     Its type alone decides what happens: a missing value must not change it. Columns of pandas whose types
@@ -109,7 +109,7 @@ def numeric_column(name: str, column: Any) -> npt.NDArray[Any]:
     return array.astype(native(array.dtype), copy=False)
 
 
-def _types(name: str, column: Any) -> list[Any]:
+def _types(name: str, column: object) -> list[Any]:
     """The type of an array, or of every column of a table."""
     types = getattr(column, "dtypes", None)
     found = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]

@@ -19,12 +19,12 @@ _SMALLEST, _LARGEST = 1e-30, 1e30
 _HUGE = 1e32
 
 
-def _working_dtype() -> Any:
+def _working_dtype() -> np.dtype:
     """The widest float of the current JAX mode: float64 under ``enable_x64``, float32 otherwise."""
     return jax.dtypes.canonicalize_dtype(np.float64)
 
 
-def _storage_dtype(dtype: DTypeLike | None) -> Any:
+def _storage_dtype(dtype: DTypeLike | None) -> np.dtype:
     try:
         chosen = jax.dtypes.canonicalize_dtype(np.float64 if dtype is None else dtype)
     except TypeError as error:
@@ -67,7 +67,7 @@ class Ball(Domain):
         return (self.dim,)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """float64."""
         return np.dtype(np.float64)
 
@@ -144,7 +144,7 @@ class Box(Domain):
         return np.shape(self.lo)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """float64."""
         return np.dtype(np.float64)
 
@@ -169,7 +169,7 @@ class Box(Domain):
         share = every_other(n, corners, inner)
         return self.project(lo * (1 - share) + hi * share)
 
-    def _stored_bounds(self, storage: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _stored_bounds(self, storage: np.dtype) -> tuple[np.ndarray, np.ndarray]:
         lo, hi = self.interval()
         narrow_lo, narrow_hi = lo.astype(storage), hi.astype(storage)
         narrow_lo = np.where(narrow_lo < lo, np.nextafter(narrow_lo, storage.type(np.inf)), narrow_lo)
@@ -205,7 +205,7 @@ class Real(Domain):
         return () if self.dim is None else (self.dim,)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """float64."""
         return np.dtype(np.float64)
 

@@ -53,7 +53,7 @@ def is_known(domain: object) -> bool:
     return type(domain) in _DOMAINS.values()
 
 
-def domain_from_dict(record: Mapping[str, Any] | str) -> Domain:
+def domain_from_dict(record: Mapping[str, object] | str) -> Domain:
     """The domain of ``{"ball": {"radius": 1.0, "dim": 9}}``; a bare name where it takes no arguments.
 
     Raises:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +12,9 @@ from jax.typing import ArrayLike, DTypeLike
 from private_mcmc.domains.domain import Domain, every_other, whole
 
 
-def _integer() -> Any:
+def _integer() -> np.dtype:
     """int64 under ``enable_x64``: JAX computes functions of int32 numbers in float32."""
-    return jax.dtypes.canonicalize_dtype(np.int64)
+    return np.dtype(jax.dtypes.canonicalize_dtype(np.int64))
 
 
 def _as_whole(column: ArrayLike, largest: int) -> jax.Array:

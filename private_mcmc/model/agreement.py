@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.predictor import MultiPredictor, Row
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.model.row_constants import RowConstants
+from private_mcmc.model.row_sum import synthetic_rows
 from private_mcmc.model.sites import ModelSites
-from private_mcmc.model.synthetic import made_up_rows
 
 _NOISE = 2e-6
 
@@ -116,68 +117,80 @@ def refuse_misread(reading: Reading, own: Potentials) -> None:
         NotYetSupported: where they differ, or a claim does not hold; synthetic numbers alone decide.
     """
     few = reading.model_sites.dim > _MANY_LATENTS
-    rows = made_up_rows(reading.rows, _FEWER_ROWS if few else _ROWS)
+    rows = synthetic_rows(reading.rows, _FEWER_ROWS if few else _ROWS)
     values = _evaluate(reading, own, rows)
     usable = np.isfinite(values.own_loss), np.isfinite(values.own_prior)
     if _mistake(reading, values, *usable) is None:
         return
-    # Only now, since it compiles the model once more.
+    # Only now, since it traces the model once more.
     rough_loss, rough_prior = _rough(own, rows, values.theta)
     usable = _stable(values.own_loss, rough_loss), _stable(values.own_prior, rough_prior)
     mistake = _mistake(reading, values, *usable)
     if mistake is not None:
         raise NotYetSupported(
-            f"{mistake} (compared at made-up rows and parameters). What was read would be another model than "
-            "the one written: write the distribution in its plain form, and please report this model."
+            f"{mistake} (compared at synthetic rows and parameters). What was read would be another model "
+            "than the one written: write the distribution in its plain form, and please report this model."
         )
 
 
 def _evaluate(reading: Reading, own: Potentials, rows: Row) -> _Values:
     several = reading.predictors
     count = len(next(iter(rows.values())))
-    steps = jnp.asarray(_STEPS)
-
-    def points(row: Row, direction: jax.Array) -> jax.Array:
-        plain = steps[:, None] * direction
-        if several is None:
-            return plain[None]
-        return jnp.stack([plain, jax.vmap(lambda step: _reaching(several, row, step))(steps)])
-
-    def at(point: jax.Array, row: Row) -> tuple[jax.Array, ...]:
-        eta = jnp.zeros(0) if several is None else several.design(row) @ point + several.offset(row)
-        return (*own(point, row), reading.row_loss(point, row), reading.neg_log_prior(point), point, eta)
-
-    def of_row(row: Row, direction: jax.Array) -> tuple[jax.Array, ...]:
-        return _at_all(at, points(row, direction), row)
-
     turns = np.outer(0.7 + 0.37 * np.arange(count), np.arange(1.0, reading.model_sites.dim + 1))
-    return _Values(*_once(jax.vmap(of_row), rows, np.cos(turns)))
+    steps = np.asarray(_STEPS)
+    theta = (steps[:, None] * np.cos(turns)[:, None])[:, None]
+    if several is not None:
+        designs, offsets = _at_all(lambda row: (several.design(row), several.offset(row)), rows)
+        reaching = [_reaching(design, offset, steps) for design, offset in zip(designs, offsets, strict=True)]
+        theta = np.concatenate([theta, np.stack(reaching)[:, None]], axis=1)
+
+    def at(row: Row, point: jax.Array) -> tuple[jax.Array, ...]:
+        return (*own(point, row), reading.row_loss(point, row), reading.neg_log_prior(point))
+
+    own_loss, own_prior, loss, prior = _at_points(at, rows, theta)
+    eta = theta[..., :0]
+    if several is not None:
+        eta = np.einsum("rkp,rlsp->rlsk", designs, theta) + offsets[:, None, None]
+    return _Values(own_loss, own_prior, loss, prior, theta, eta)
 
 
-def _rough(own: Potentials, rows: Row, theta: np.ndarray) -> tuple[np.ndarray, ...]:
+def _rough(own: Potentials, rows: Row, theta: np.ndarray) -> list[np.ndarray]:
     """NumPyro's potentials in float32."""
     with jax.enable_x64(False):
-        return _once(jax.vmap(lambda row, where: _at_all(own, where, row)), rows, theta)
+        return _at_points(lambda row, point: own(point, row), rows, theta)
+
+
+def _at_points(
+    function: Callable[..., tuple[jax.Array, ...]], rows: Row, theta: np.ndarray
+) -> list[np.ndarray]:
+    """``function(row, θ)`` at the parameters ``(rows, lines, steps, p)`` of every row."""
+    each = math.prod(theta.shape[1:3])
+    repeated = {name: np.repeat(column, each, axis=0) for name, column in rows.items()}
+    results = _at_all(function, repeated, theta.reshape(-1, theta.shape[-1]))
+    return [value.reshape(theta.shape[:3]) for value in results]
 
 
 def _at_all(
-    function: Callable[..., tuple[jax.Array, ...]], points: jax.Array, row: Row
-) -> tuple[jax.Array, ...]:
-    return tuple(jax.vmap(jax.vmap(function, (0, None)), (0, None))(points, row))
+    function: Callable[..., tuple[jax.Array, ...]], rows: Row, *thetas: np.ndarray
+) -> list[np.ndarray]:
+    """``function(row, …)`` for every row."""
+
+    def everywhere(**arguments: Any) -> dict[int, jax.Array]:
+        columns, points = {name: arguments[name] for name in rows}, [arguments["theta"] for _ in thetas]
+        return dict(enumerate(jax.vmap(function)(columns, *points)))
+
+    arguments = {**rows, **({"theta": thetas[0]} if thetas else {})}
+    shapes = {name: abstract(np.shape(value), value.dtype) for name, value in arguments.items()}
+    program = trace(everywhere, **shapes)
+    return [np.asarray(part, np.float64) for part in evaluate(program, [*program.outputs], **arguments)]
 
 
-def _once(function: Callable[..., tuple[jax.Array, ...]], *arguments: Any) -> tuple[np.ndarray, ...]:
-    """Compiled without optimisation, which would take longer than the run."""
-    compiled = jax.jit(function).lower(*arguments).compile({"xla_backend_optimization_level": "0"})
-    return tuple(np.asarray(part, np.float64) for part in compiled(*arguments))
-
-
-def _reaching(several: MultiPredictor, row: Row, step: jax.Array) -> jax.Array:
-    """Parameters whose predictors are ``step`` times a fixed pattern, if no two share a parameter."""
-    design = several.design(row)
-    squares = jnp.sum(jnp.square(design), axis=1)
-    goal = step * jnp.cos(jnp.arange(several.size) * 1.3) - several.offset(row)
-    return jnp.asarray(design.T @ jnp.where(squares > 0, goal / jnp.where(squares > 0, squares, 1.0), 0.0))
+def _reaching(design: np.ndarray, offset: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Parameters whose predictors are ``steps`` times a fixed pattern, if no two share a parameter."""
+    squares = np.sum(np.square(design), axis=1)
+    goals = steps[:, None] * np.cos(np.arange(len(offset)) * 1.3) - offset
+    scales = np.where(squares > 0, goals / np.where(squares > 0, squares, 1.0), 0.0)
+    return np.asarray(scales @ design)
 
 
 def _stable(values: np.ndarray, rough: np.ndarray) -> np.ndarray:

@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.affinity import Level, affinity
 from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program, Variable, abstract, trace
+from private_mcmc.model.ir.program import Output, Program, Variable, abstract, trace
 from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, separate, total
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
@@ -36,7 +37,7 @@ class Structure:
 
     terms: tuple[Term, ...]
     groups: tuple[int, ...]
-    free: tuple[str, ...]
+    free: tuple[Output, ...]
 
     @property
     def families(self) -> tuple[LikelihoodFamily, ...]:
@@ -61,7 +62,7 @@ def find_structure(
 ) -> tuple[Structure, tuple[Variable, ...]] | None:
     """The structure and its predictors: the known families' parameters, or else one scalar cut."""
     levels = affinity(program, "theta")
-    free = [f"row:{site.name}" for site in observations if not _moves(program, site)]
+    free = [Output("row", site.name) for site in observations if not _moves(program, site)]
     terms = [find_term(program, rows, site, levels) for site in observations if _moves(program, site)]
     known = [term for term in terms if term is not None]
     if known and len(known) == len(terms):
@@ -84,7 +85,7 @@ def locate(program: Program, structure: Structure) -> tuple[Variable, ...] | Non
 
 
 def _moves(program: Program, site: Observation) -> bool:
-    return "theta" in program.reads([program.outputs[f"row:{site.name}"]])
+    return "theta" in program.reads([program.outputs[Output("row", site.name)]])
 
 
 def _bases(
@@ -126,7 +127,7 @@ class View:
     program: Program
     bases: tuple[Variable, ...]
 
-    def columns(self, row: Row) -> dict[Variable, Any]:
+    def columns(self, row: Row) -> dict[Variable, jax.Array]:
         """The row's values by the program's input variables; columns that nothing reads may be left out."""
         return {variable: row[name] for name, variable in self.program.inputs.items() if name in row}
 
@@ -149,7 +150,7 @@ class Predictor:
 
     design: Callable[[Row], jax.Array]
     offset: Callable[[Row], jax.Array]
-    loss: Callable[[Any, Row], jax.Array]
+    loss: Callable[[ArrayLike, Row], jax.Array]
     radius: float
     family: LikelihoodFamily
     centred: bool = False
@@ -172,7 +173,7 @@ class MultiPredictor:
     size: int
     design: Callable[[Row], jax.Array]
     offset: Callable[[Row], jax.Array]
-    loss: Callable[[Any, Row], jax.Array]
+    loss: Callable[[ArrayLike, Row], jax.Array]
     radius: float
     radii: tuple[float, ...]
     family: LikelihoodFamily
@@ -215,7 +216,7 @@ def _eta(view: Callable[[], View], theta: jax.Array, row: Row) -> jax.Array:
     return jnp.concatenate([value.ravel() for value in values])
 
 
-def _loss(view: Callable[[], View], structure: Structure, eta: Any, row: Row) -> jax.Array:
+def _loss(view: Callable[[], View], structure: Structure, eta: ArrayLike, row: Row) -> jax.Array:
     now = view()
     program, given = now.program, now.columns(row)
     eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()

@@ -15,7 +15,7 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
 from private_mcmc.model.agreement import Reading, refuse_misread
-from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -31,10 +31,10 @@ from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior
 from private_mcmc.model.row_constants import RowConstants, row_constants
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
-from private_mcmc.model.tracing import Model, discover, own_potentials, terms
+from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, PublicArguments, discover, own_potentials, terms
 
 
-def check_arguments(model: Model, rows: Rows, public: Mapping[str, Any], n: int) -> None:
+def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -> None:
     """The declared columns and public arguments fit the model's signature."""
     if not n >= 1:
         raise DeclarationError(f"n={n}: the number of rows is at least 1.")
@@ -67,10 +67,10 @@ def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:
 
 def refuse_prior_on_data(program: Program, model_sites: ModelSites) -> None:
     """Supports, transforms and priors read no column: proved from the program."""
-    names = {"value": "support", "jacobian": "support", "prior": "prior"}
+    names: dict[Kind, str] = {"value": "support", "jacobian": "support", "prior": "prior"}
     for site in model_sites.latents:
         for kind, what in names.items():
-            read = program.reads([program.outputs[f"{kind}:{site.name}"]]) - {"theta"}
+            read = program.reads([program.outputs[Output(kind, site.name)]]) - {"theta"}
             if read:
                 raise DoThisInstead(
                     f"the {what} of site {site.name!r} depends on the rows ({', '.join(sorted(read))}): "
@@ -83,7 +83,7 @@ def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites) 
     """The prior is the same program for one row and for many."""
     for site in model_sites.latents:
         for kind in ("value", "jacobian", "prior"):
-            key = f"{kind}:{site.name}"
+            key = Output(kind, site.name)
             if one.text([one.outputs[key]]) != many.text([many.outputs[key]]):
                 raise DoThisInstead(
                     f"the prior of site {site.name!r} depends on the number of rows of the data; "
@@ -151,7 +151,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
     """
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
-    with jax.enable_x64(True):
+    with ONE_AT_A_TIME, jax.enable_x64(True):
         one = discover(model, _abstract(rows, 1), public)
         refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
         program = _program(model, rows, public, one, 1)
@@ -198,7 +198,7 @@ def _current(wide: View, narrow: Callable[[], View]) -> View:
 def _narrow_view(
     model: Model,
     rows: Rows,
-    public: Mapping[str, Any],
+    public: PublicArguments,
     model_sites: ModelSites,
     structure: Structure | None,
 ) -> Callable[[], View]:
@@ -229,26 +229,26 @@ def _row_loss(view: Callable[[], View], structure: Structure | None, theta: jax.
     return jnp.reshape(now.program.run([now.program.outputs["loss"]], given)[0], ())
 
 
-def _constrain(view: Callable[[], View], free: tuple[str, ...], theta: jax.Array) -> dict[str, jax.Array]:
+def _constrain(view: Callable[[], View], free: tuple[Output, ...], theta: jax.Array) -> dict[str, jax.Array]:
     program = view().program
     values = program.run([program.outputs[key] for key in free], {program.inputs["theta"]: theta})
-    return {key.split(":", 1)[1]: value for key, value in zip(free, values, strict=True)}
+    return {key.site: value for key, value in zip(free, values, strict=True)}
 
 
-def _abstract(rows: Rows, count: int) -> dict[str, Any]:
+def _abstract(rows: Rows, count: int) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: abstract((count, *domain.event_shape), domain.dtype) for name, domain in rows.items}
 
 
 def _program(
-    model: Model, rows: Rows, public: Mapping[str, Any], model_sites: ModelSites, count: int
+    model: Model, rows: Rows, public: PublicArguments, model_sites: ModelSites, count: int
 ) -> Program:
     theta = abstract((model_sites.dim,), np.float64)
     return trace(terms(model, public, model_sites.latents), theta=theta, **_abstract(rows, count))
 
 
-def _data_free_outputs(program: Program, model_sites: ModelSites) -> tuple[str, ...]:
-    values = [f"value:{site.name}" for site in model_sites.latents]
-    extra = [f"deterministic:{name}" for name in model_sites.deterministics]
+def _data_free_outputs(program: Program, model_sites: ModelSites) -> tuple[Output, ...]:
+    values = [Output("value", site.name) for site in model_sites.latents]
+    extra = [Output("deterministic", name) for name in model_sites.deterministics]
     return (*values, *(key for key in extra if program.reads([program.outputs[key]]) <= {"theta"}))
 
 

@@ -13,7 +13,7 @@ from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.model.ir.affinity import Level, affinity
 from private_mcmc.model.ir.interval import anything, pinned
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.model.ir.program import Output, Program, abstract, trace
 from private_mcmc.model.ir.smoothness import Shape, smoothness
 from private_mcmc.model.likelihoods.family import UNKNOWN, times
 from private_mcmc.model.likelihoods.terms import FAMILIES, find_term, row_values
@@ -53,7 +53,7 @@ def missing_structure(program: Program, rows: Rows, observations: Sequence[Obser
     levels = affinity(program, "theta")
     reasons = []
     for site in observations:
-        if "theta" not in program.reads([program.outputs[f"row:{site.name}"]]):
+        if "theta" not in program.reads([program.outputs[Output("row", site.name)]]):
             continue
         if find_term(program, rows, site, levels) is None:
             reasons.append(f"site {site.name!r}: {_reason(_moving(program, site, levels), site)}")
@@ -63,8 +63,7 @@ def missing_structure(program: Program, rows: Rows, observations: Sequence[Obser
 
 
 def _moving(program: Program, site: Observation, levels: Mapping[int, Level]) -> dict[str, Level]:
-    prefix = f"given:{site.name}:"
-    given = {key[len(prefix) :]: levels[v] for key, v in program.outputs.items() if key.startswith(prefix)}
+    given = {part: levels[variable] for part, variable in program.parts("given", site.name).items()}
     # Ordered families hold their probabilities beside the predictor that makes them.
     derived = {"difference", "probs"} if "predictor" in given else {"difference"}
     return {n: level for n, level in given.items() if level is not Level.CONSTANT and n not in derived}

@@ -6,17 +6,17 @@ The check makes sure that this is also what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import jax
 import numpy as np
 
+from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.intervals import evaluate
-from private_mcmc.model.ir.program import Program
+from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import ModelSites
 
 Data: TypeAlias = Mapping[str, np.ndarray]
@@ -35,14 +35,14 @@ class _Programs:
     one: Program
     many: Program
 
-    def whole(self, key: str, theta: np.ndarray, data: Data) -> float:
-        return evaluate(self.many, [key], theta=theta, **data)[0]
+    def whole(self, key: Output, theta: np.ndarray, data: Data) -> float:
+        return float(evaluate(self.many, [key], theta=theta, **data)[0].sum())
 
-    def alone(self, key: str, theta: np.ndarray, data: Data) -> np.ndarray:
+    def alone(self, key: Output, theta: np.ndarray, data: Data) -> np.ndarray:
         rows = ({name: column[i : i + 1] for name, column in data.items()} for i in range(COUNT))
-        return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0] for row in rows])
+        return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0].sum() for row in rows])
 
-    def differ(self, key: str, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
+    def differ(self, key: Output, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
         whole = self.whole(key, theta, data)
         alone = self.alone(key, theta, data) if alone is None else alone
         summed = float(alone.sum())
@@ -64,9 +64,10 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, model_sites: Mo
     draws = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim))
     thetas = [scale * draw for scale, draw in zip(_SCALES, draws, strict=True)]
     for site in model_sites.observations:
-        key, finite = f"row:{site.name}", False
+        key, finite = Output("row", site.name), False
         moves = "theta" in one.reads([one.outputs[key]])
-        for data in _made_up(rows):
+        for attempt in range(_ATTEMPTS):
+            data = synthetic_rows(rows, COUNT, attempt)
             alone = np.stack([programs.alone(key, theta, data) for theta in thetas])
             pairs = zip(thetas, alone, strict=True)
             if any(programs.differ(key, theta, data, terms) for theta, terms in pairs):
@@ -82,13 +83,7 @@ def refuse_coupled_rows(one: Program, many: Program, rows: Rows, model_sites: Mo
             )
 
 
-def _made_up(rows: Rows) -> Iterator[Data]:
-    for attempt in range(_ATTEMPTS):
-        drawn = rows.synthetic(jax.random.key(attempt), COUNT)
-        yield {name: np.asarray(column) for name, column in drawn.items()}
-
-
-def _coupling(programs: _Programs, key: str, thetas: list[np.ndarray], data: Data) -> list[str]:
+def _coupling(programs: _Programs, key: Output, thetas: list[np.ndarray], data: Data) -> list[str]:
     """Columns that couple rows even when all other columns are the same in every row."""
     coupled = []
     for column, values in data.items():
@@ -113,3 +108,31 @@ def _mismatch(name: str, columns: list[str], model_sites: ModelSites) -> str:
         "compute such columns beforehand from public facts, and put observed sites inside "
         "`numpyro.plate(…, X.shape[0])`."
     )
+
+
+# In place of the ends of columns that have none.
+_FAR = 10.0
+
+
+def synthetic_rows(rows: Rows, count: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """``count ≥ 3`` rows, the same at every call: every other one has each number at an end of its interval.
+
+    Each number is at either end in one of them.
+    """
+    random = np.random.default_rng(seed)
+    return {name: _column(domain, count, random) for name, domain in rows.items}
+
+
+def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarray:
+    low, high = (np.clip(end, -_FAR, _FAR) if np.any(np.isinf(end)) else end for end in domain.interval())
+    turns = random.random((count, *domain.event_shape))
+    turns[::2] = np.round(turns[::2])
+    turns[2::4] = 1.0 - turns[:-2:4]
+    values: np.ndarray = low + (high - low) * turns
+    if np.issubdtype(domain.dtype, np.integer):
+        return np.asarray(np.rint(values), domain.dtype)
+    lengths = np.linalg.norm(values.reshape(count, -1), axis=1)
+    largest = domain.norm_bound
+    shrink = np.where(lengths > largest, largest * (1 - 1e-15) / np.maximum(lengths, 1e-300), 1.0)
+    shrink = shrink.reshape((count, *(1,) * len(domain.event_shape)))
+    return np.asarray(values * shrink)

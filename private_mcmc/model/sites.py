@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported
+
+# What NumPyro's handlers are given of one site.
+Message: TypeAlias = dict[str, Any]
 
 _TRUNCATED = (
     dist.LeftTruncatedDistribution,
@@ -47,7 +51,7 @@ class Site:
     unconstrained_shape: tuple[int, ...]
     slice: slice
     support: str
-    constraint: Any
+    constraint: constraints.Constraint | None
     family: str
     plates: tuple[str, ...]
     improper: bool
@@ -86,14 +90,14 @@ class ModelSites:
         return self.latents[-1].slice.stop if self.latents else 0
 
 
-def unwrap(fn: Any) -> Any:
+def unwrap(fn: dist.Distribution) -> dist.Distribution:
     """The distribution under ``to_event``, ``expand`` and ``mask``."""
     while type(fn) in _WRAPPERS:
         fn = fn.base_dist
     return fn
 
 
-def family_name(fn: Any) -> str:
+def family_name(fn: dist.Distribution) -> str:
     """Class name of NumPyro's own distributions; others keep their module, so none is mistaken for one."""
     kind = type(fn)
     if kind is dist.MixtureSameFamily and fn.component_distribution.event_dim == 0:
@@ -104,7 +108,7 @@ def family_name(fn: Any) -> str:
     return kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def parameters(fn: Any) -> dict[str, Any]:
+def parameters(fn: dist.Distribution) -> dict[str, ArrayLike]:
     """The array parameters that an unwrapped distribution holds, by name."""
     if type(fn) is dist.MixtureSameFamily:
         inner = (
@@ -118,13 +122,13 @@ def parameters(fn: Any) -> dict[str, Any]:
     return held
 
 
-def _held(fn: Any) -> dict[str, Any]:
+def _held(fn: dist.Distribution) -> dict[str, ArrayLike]:
     names = {name for kind in type(fn).__mro__ for name in getattr(kind, "arg_constraints", {})}
     held = {name: fn.__dict__[name] for name in sorted(names) if name in fn.__dict__}
     return {k: v for k, v in held.items() if isinstance(v, jax.Array | np.ndarray | float | int)}
 
 
-def masks(fn: Any) -> list[Any]:
+def masks(fn: dist.Distribution) -> list[ArrayLike]:
     """The masks laid over a distribution, outermost first."""
     found = []
     while type(fn) in _WRAPPERS:
@@ -134,7 +138,7 @@ def masks(fn: Any) -> list[Any]:
     return found
 
 
-def describe(messages: Mapping[str, dict[str, Any]], model_sites: ModelSites) -> None:
+def describe(messages: Mapping[str, Message], model_sites: ModelSites) -> None:
     """Note every site of a run, or refuse it by name."""
     start = 0
     for name, message in messages.items():
@@ -154,11 +158,11 @@ def describe(messages: Mapping[str, dict[str, Any]], model_sites: ModelSites) ->
             )
 
 
-def _plates(message: Mapping[str, Any]) -> tuple[str, ...]:
+def _plates(message: Message) -> tuple[str, ...]:
     return tuple(frame.name for frame in message["cond_indep_stack"])
 
 
-def _observation(name: str, message: Mapping[str, Any]) -> Observation:
+def _observation(name: str, message: Message) -> Observation:
     if message["infer"].get("is_auxiliary", False):
         raise DoThisInstead(
             f"site {name!r} is a numpyro.factor: it can hold any function of all rows, so no row has a term "
@@ -173,7 +177,7 @@ def _observation(name: str, message: Mapping[str, Any]) -> Observation:
     )
 
 
-def _refuse_missing_values(name: str, messages: Mapping[str, Any]) -> None:
+def _refuse_missing_values(name: str, messages: Mapping[str, Message]) -> None:
     site = name.removesuffix("_unobserved")
     if site != name and f"{site}_observed" in messages:
         raise DoThisInstead(
@@ -182,7 +186,7 @@ def _refuse_missing_values(name: str, messages: Mapping[str, Any]) -> None:
         )
 
 
-def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
+def _latent(name: str, message: Message, start: int) -> Site:
     fn = message["fn"]
     if fn.support is None or fn.support.is_discrete:
         raise DoThisInstead(
@@ -217,7 +221,7 @@ def _latent(name: str, message: Mapping[str, Any], start: int) -> Site:
     )
 
 
-def _prior_family(fn: Any, transform: Any) -> str:
+def _prior_family(fn: dist.Distribution, transform: dist.transforms.Transform) -> str:
     """A transformed family keeps the name of its base only where its transform is that of its support."""
     if type(fn) is dist.TransformedDistribution:
         own = [type(part) for part in fn.transforms]
@@ -226,7 +230,7 @@ def _prior_family(fn: Any, transform: Any) -> str:
     return family_name(fn)
 
 
-def _image_of(fn: Any) -> str:
+def _image_of(fn: dist.Distribution) -> str:
     """The base of affine maps of the real line, followed by one map onto the support or none."""
     if type(fn) is not dist.TransformedDistribution or not _is_real(fn.base_dist.support):
         return ""
@@ -235,11 +239,11 @@ def _image_of(fn: Any) -> str:
     return family_name(unwrap(fn.base_dist)) if known and _is_real(last.domain) else ""
 
 
-def _is_real(support: Any) -> bool:
+def _is_real(support: constraints.Constraint) -> bool:
     return _support_name(support) in ("real", "realvector", "realmatrix")
 
 
-def _is_affine(transform: Any) -> bool:
+def _is_affine(transform: dist.transforms.Transform) -> bool:
     """``x ↦ l + sx`` of the real line with public numbers ``l`` and ``s ≠ 0``."""
     if type(transform) is not dist.transforms.AffineTransform or transform.domain is not constraints.real:
         return False
@@ -250,18 +254,18 @@ def _is_affine(transform: Any) -> bool:
     return bool(np.all(np.isfinite(shift)) and np.all(np.isfinite(factor) & (factor != 0)))
 
 
-def _has_tracers(support: Any) -> bool:
+def _has_tracers(support: constraints.Constraint) -> bool:
     parts = list(vars(support).values()) if hasattr(support, "__dict__") else []
     inner = [part for part in parts if isinstance(part, constraints.Constraint)]
     return any(isinstance(part, jax.core.Tracer) for part in parts) or any(map(_has_tracers, inner))
 
 
-def _is_improper(fn: Any) -> bool:
+def _is_improper(fn: dist.Distribution) -> bool:
     parts = [part for name, part in vars(fn).items() if name in ("base_dist", "_component_distribution")]
     return isinstance(fn, dist.ImproperUniform) or any(_is_improper(part) for part in parts)
 
 
-def _support_name(support: Any) -> str:
+def _support_name(support: constraints.Constraint) -> str:
     while type(support) is type(constraints.independent(constraints.real, 1)):
         support = support.base_constraint
     return type(support).__name__.strip("_").lower()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.model.ir.interval import Interval, anything, between, of_domain, pinned
@@ -21,13 +22,15 @@ from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.ir.smoothness import Shape, smoothness
 from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily
 
+Loss: TypeAlias = Callable[[ArrayLike, Mapping[str, Any]], jax.Array]
+
 _NEAR = np.linspace(-8.0, 8.0, 321)
 _FAR = np.concatenate([np.linspace(8.0, 40.0, 65)[1:], [60.0, 100.0]])
 _STEEPEST = 1e9
 _EDGES = np.concatenate([[-np.inf], -_FAR[::-1], _NEAR, _FAR, [np.inf]])
 
 
-def certified(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -> LikelihoodFamily:
+def certified(loss: Loss, rows: Rows) -> LikelihoodFamily:
     """``|ψ'|`` and ``|ψ''|`` over all ``η`` and all rows, where interval arithmetic bounds them."""
     first = jax.grad(loss)
     second = jax.grad(first)
@@ -63,7 +66,7 @@ def certified(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -
     )
 
 
-def _shape(loss: Callable[[Any, Mapping[str, Any]], jax.Array], rows: Rows) -> Shape:
+def _shape(loss: Loss, rows: Rows) -> Shape:
     shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
     program = trace(lambda eta, **row: {"loss": loss(eta, row)}, eta=abstract((), np.float64), **shapes)
     given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.infer.util import constrain_fn, log_density, potential_energy
+from numpyro.infer.util import log_density, potential_energy
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
-from private_mcmc.model.sites import ModelSites, Site, describe, masks, parameters, unwrap
+from private_mcmc.model.ir.program import Output
+from private_mcmc.model.sites import Message, ModelSites, Site, describe, masks, parameters, unwrap
 
-Model = Callable[..., Any]
+Model: TypeAlias = Callable[..., object]
+PublicArguments: TypeAlias = Mapping[str, object]
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
-# those that are meant for this one. Held by whoever runs a user's model.
+# those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.
 ONE_AT_A_TIME = threading.RLock()
 
 
@@ -40,7 +42,7 @@ class _Whole(Messenger):  # type: ignore[misc]
         self.thread = threading.get_ident()
         self.disturbed = False
 
-    def process_message(self, msg: dict[str, Any]) -> None:
+    def process_message(self, msg: Message) -> None:
         if threading.get_ident() != self.thread:
             self.disturbed = True
             return
@@ -59,7 +61,7 @@ class _Whole(Messenger):  # type: ignore[misc]
 class _Feasible(Messenger):  # type: ignore[misc]
     """Gives a latent without a sampler some value of its support, which shows its shape."""
 
-    def process_message(self, msg: dict[str, Any]) -> None:
+    def process_message(self, msg: Message) -> None:
         improper = msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), dist.ImproperUniform)
         if improper and msg["value"] is None:
             transform = biject_to(msg["fn"].support)
@@ -75,7 +77,7 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         self.sites = sites
         self.log_dets: dict[str, jax.Array] = {}
 
-    def process_message(self, msg: dict[str, Any]) -> None:
+    def process_message(self, msg: Message) -> None:
         if msg["type"] != "sample" or msg["is_observed"] or msg["value"] is not None:
             return
         site = self.sites[msg["name"]]
@@ -86,7 +88,9 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         msg["value"] = value
 
 
-def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any]) -> ModelSites:
+def discover(
+    model: Model, rows: Mapping[str, jax.ShapeDtypeStruct | jax.Array], model_args: PublicArguments
+) -> ModelSites:
     """The sites of the model, found on abstract rows.
 
     Raises:
@@ -95,7 +99,7 @@ def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any
     model_sites = ModelSites()
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        with ONE_AT_A_TIME, _Feasible(None):
+        with _Feasible(None):
             messages = _trace(model, columns, model_args, model_sites)
         describe(messages, model_sites)
 
@@ -109,53 +113,55 @@ def discover(model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any
     return model_sites
 
 
-def terms(model: Model, model_args: Mapping[str, Any], sites: list[Site]) -> Callable[..., dict[str, Any]]:
+def terms(
+    model: Model, model_args: PublicArguments, sites: list[Site]
+) -> Callable[..., dict[str | Output, jax.Array]]:
     """The model as ``f(theta, **rows)``: every term by kind and name.
 
-    Keys: ``prior:`` log density, ``jacobian:`` log-Jacobian and ``value:`` constrained value of a latent;
-    ``row:`` log density of an observed site, summed; ``density:`` the same before summing;
-    ``observed:`` its value; ``weight:SITE:…`` its scale and masks; ``given:SITE:PARAMETER`` of any site,
-    ``given:SITE:difference`` the location of an observed site less its value;
-    ``deterministic:`` values; ``loss`` minus the sum of the ``row:`` terms.
+    Kinds of outputs: ``prior`` log density, ``jacobian`` log-Jacobian and ``value`` constrained value of a
+    latent; ``row`` log density of an observed site, summed; ``density`` the same before summing;
+    ``observed`` its value; ``weight`` its scale and masks; ``given`` the parameters of any site, and
+    ``difference``, the location of an observed site less its value; ``deterministic`` values. The output
+    ``"loss"`` is minus the sum of the ``row`` terms.
     """
     by_name = {site.name: site for site in sites}
 
-    def function(theta: jax.Array, **rows: jax.Array) -> dict[str, Any]:
+    def function(theta: jax.Array, **rows: jax.Array) -> dict[str | Output, jax.Array]:
         unconstrain = _Unconstrain(theta, by_name)
         with ONE_AT_A_TIME, unconstrain:
             messages = _trace(model, rows, model_args, ModelSites())
-        out: dict[str, Any] = {}
+        out: dict[str | Output, jax.Array] = {}
         for name, message in messages.items():
             if message["type"] == "deterministic":
-                out[f"deterministic:{name}"] = jnp.asarray(message["value"])
+                out[Output("deterministic", name)] = jnp.asarray(message["value"])
             if message["type"] != "sample":
                 continue
             density = message["fn"].log_prob(message["value"])
             density = density if message["scale"] is None else message["scale"] * density
             if message["is_observed"]:
-                out[f"row:{name}"] = jnp.sum(density)
-                out[f"density:{name}"] = density
-                out[f"observed:{name}"] = jnp.asarray(message["value"])
+                out[Output("row", name)] = jnp.sum(density)
+                out[Output("density", name)] = density
+                out[Output("observed", name)] = jnp.asarray(message["value"])
             else:
-                out[f"prior:{name}"] = jnp.sum(density)
-                out[f"jacobian:{name}"] = unconstrain.log_dets[name]
-                out[f"value:{name}"] = message["value"]
+                out[Output("prior", name)] = jnp.sum(density)
+                out[Output("jacobian", name)] = unconstrain.log_dets[name]
+                out[Output("value", name)] = message["value"]
             for parameter, value in parameters(unwrap(message["fn"])).items():
-                out[f"given:{name}:{parameter}"] = jnp.asarray(value)
+                out[Output("given", name, parameter)] = jnp.asarray(value)
                 if parameter == "loc" and message["is_observed"]:
-                    out[f"given:{name}:difference"] = value - message["value"]
+                    out[Output("given", name, "difference")] = value - message["value"]
             if message["is_observed"] and message["scale"] is not None:
-                out[f"weight:{name}:scale"] = jnp.asarray(message["scale"])
+                out[Output("weight", name, "scale")] = jnp.asarray(message["scale"])
             for index, mask in enumerate(masks(message["fn"])):
-                out[f"weight:{name}:mask{index}"] = jnp.asarray(mask)
-        out["loss"] = -sum(value for key, value in out.items() if key.startswith("row:"))
+                out[Output("weight", name, f"mask{index}")] = jnp.asarray(mask)
+        out["loss"] = jnp.negative(sum(value for key, value in out.items() if key[0] == "row"))
         return out
 
     return function
 
 
 def own_potentials(
-    model: Model, model_args: Mapping[str, Any], model_sites: ModelSites
+    model: Model, model_args: PublicArguments, model_sites: ModelSites
 ) -> Callable[[jax.Array, Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
     """``(θ, row) ↦`` NumPyro's own potential energy: of the observed sites on one row, and of the latents.
 
@@ -169,9 +175,10 @@ def own_potentials(
             site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in model_sites.latents
         }
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
-        with ONE_AT_A_TIME, handlers.seed(rng_seed=0), _Whole(ModelSites()):
-            prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
-            fixed = handlers.substitute(model, data=constrain_fn(model, (), given, free))
+        with handlers.seed(rng_seed=0), _Whole(ModelSites()):
+            with handlers.trace() as messages:
+                prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
+            fixed = handlers.substitute(model, data={name: messages[name]["value"] for name in latent})
             likelihood, _ = log_density(handlers.block(fixed, hide=latent), (), given, {})
         return -likelihood, prior
 
@@ -179,8 +186,8 @@ def own_potentials(
 
 
 def _trace(
-    model: Model, rows: Mapping[str, Any], model_args: Mapping[str, Any], model_sites: ModelSites
-) -> dict[str, dict[str, Any]]:
+    model: Model, rows: Mapping[str, jax.Array], model_args: PublicArguments, model_sites: ModelSites
+) -> dict[str, Message]:
     count, whole = next(iter(rows.values())).shape[0], _Whole(model_sites)
     try:
         with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:

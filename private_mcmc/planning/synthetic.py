@@ -23,6 +23,7 @@ from numpyro.distributions import biject_to
 from private_mcmc.domains import Rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
+from private_mcmc.model.ir.program import Output
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 
 _MOST_VALUES = 257
@@ -138,7 +139,7 @@ def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[s
 def outcome_columns(reading: RowModel) -> tuple[str, ...]:
     """The columns that the observed values are made of."""
     program = reading.program
-    observed = [program.outputs[f"observed:{site.name}"] for site in reading.observations]
+    observed = [program.outputs[Output("observed", site.name)] for site in reading.observations]
     return tuple(sorted(program.reads(observed) - {"theta"}))
 
 

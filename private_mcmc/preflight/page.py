@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.preflight.findings import Findings
+from private_mcmc.preflight.records import Findings
 from private_mcmc.report import (
     Block,
     Facts,
@@ -216,7 +219,7 @@ def _data_sets(found: Findings) -> Table:
         if data_set is not None:
             for row, count in data_set.rows:
                 rows.append((name, ", ".join(f"{k} = {_short(v)}" for k, v in row.items()), count))
-    return Table(("data set", "row", "times"), tuple(rows), title="The made-up data sets")
+    return Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets")
 
 
 def _short(value: object) -> str:
@@ -261,3 +264,33 @@ def _curvature(lower: float, upper: float) -> str:
     if not (math.isfinite(lower) or math.isfinite(upper)):
         return "not proved"
     return number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
+
+
+@dataclass(frozen=True)
+class PreflightReport(Findings):
+    """What preflight found, as words, HTML or plain data; public facts. Attributes: :class:`Findings`.
+
+    Example:
+        >>> from private_mcmc.models import bounded_mean, bounded_mean_rows
+        >>> report = pmc.preflight(bounded_mean, bounded_mean_rows(), pmc.Target(3.0, 1e-6), n=10)
+        >>> isinstance(report, pmc.PreflightReport), report.verdict
+        (True, 'not private')
+        >>> report.refutation.coordinate
+        'mean'
+    """
+
+    @property
+    def report(self) -> Report:
+        """The report as plain blocks."""
+        return page(self)
+
+    def show(self, console: Any = None) -> None:
+        """Print on a terminal (or on a ``rich.console.Console``)."""
+        self.report.show(console)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One self-contained HTML page, also written to ``path`` where given."""
+        return self.report.to_html(path)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()

@@ -12,9 +12,9 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import posterior_advice
 from private_mcmc.preflight.certify.certificates import Constants, certificates, constants, meets
+from private_mcmc.preflight.page import PreflightReport
 from private_mcmc.preflight.records import Advice, Refutation, VerdictWord
 from private_mcmc.preflight.refute.refutation import refute
-from private_mcmc.preflight.report import PreflightReport
 from private_mcmc.preflight.run_statement import run_advice, run_part, time_budget
 from private_mcmc.report import number
 from private_mcmc.schedule import Schedule

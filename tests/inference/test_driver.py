@@ -22,6 +22,7 @@ import private_mcmc as pmc
 from private_mcmc.inference import execute
 from private_mcmc.kernels import ChainRunner, PrivateSGLD, PrivateULA
 from private_mcmc.model import read, tracing
+from private_mcmc.model import reading as model_reading
 from tests.examples_of_models import normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
@@ -228,7 +229,8 @@ def test_models_are_run_one_at_a_time_and_read_in_threads_as_alone(eager_switchi
 
 
 def test_without_the_lock_threads_are_inside_models_together(eager_switching, monkeypatch):
-    monkeypatch.setattr(tracing, "ONE_AT_A_TIME", nullcontext())
+    for module in (model_reading, tracing):
+        monkeypatch.setattr(module, "ONE_AT_A_TIME", nullcontext())
     made, most = models(4)
     together(4, lambda index: read(made[index], ROWS, n=6))
     primitives._PYRO_STACK.clear()

@@ -20,7 +20,7 @@ from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.likelihoods.family import Entry
 from private_mcmc.model.likelihoods.links import find_link
 from private_mcmc.model.priors import prior
-from private_mcmc.model.synthetic import made_up_rows
+from private_mcmc.model.row_sum import synthetic_rows
 
 X = Ball(1.0, 3)
 CLASSES = Rows(X=X, y=Categories(4))
@@ -55,7 +55,7 @@ def multinomial(parameter):
 
 def differs(row_model, model, rows, seed=0):
     """The largest gap to NumPyro's potential over random parameters, a constant left out."""
-    data = {name: jnp.asarray(column) for name, column in made_up_rows(rows, 5).items()}
+    data = {name: jnp.asarray(column) for name, column in synthetic_rows(rows, 5).items()}
     draws = np.random.default_rng(seed).normal(size=(6, row_model.dim)) * 1.5
     with jax.enable_x64(True):
 
@@ -330,11 +330,11 @@ def test_claims_along_a_line():
         assert broken_claim(claim, steps, square, ~every, 1.0) is None
 
 
-def test_made_up_rows_lie_in_their_domains_and_reach_the_ends():
+def test_synthetic_rows_lie_in_their_domains_and_reach_the_ends():
     rows = Rows(
         X=Ball(2.0, 3), b=Box([-1.0, 0.0], [1.0, 5.0]), c=Counts(6), k=Categories(3), r=Real(2), y=Binary()
     )
-    made = made_up_rows(rows, 6)
+    made = synthetic_rows(rows, 6)
     with jax.enable_x64(True):
         projected = rows.project(made)
     for name, column in made.items():

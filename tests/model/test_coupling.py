@@ -24,3 +24,14 @@ def test_masks_and_weights_do_not_hide_that_rows_are_coupled(weights):
 
     with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
         read(model, Rows(x=Box(-1, 1), y=Box(-1, 1), **flags), n=4)
+
+
+def test_a_latent_repeated_for_every_row_leaves_its_prior_free_of_their_number():
+    def model(y):
+        means = jnp.array([-1.0, 1.0])
+        halves = dist.Categorical(probs=jnp.array([0.5, 0.5]))
+        t = numpyro.sample("t", dist.MixtureSameFamily(halves, dist.Normal(means, 1.0)))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(jnp.broadcast_to(t, y.shape), 1.0), obs=y)
+
+    assert read(model, Rows(y=Box(-1, 1)), n=5).names == ("t",)

@@ -13,7 +13,7 @@ from private_mcmc.domains import Box, Rows
 from private_mcmc.model import read
 from private_mcmc.preflight.refute.reduce_1d import lines
 from private_mcmc.preflight.refute.refutation import refute
-from private_mcmc.preflight.refute.scan import search
+from private_mcmc.preflight.refute.search import search
 from private_mcmc.target import Target
 
 N = 8

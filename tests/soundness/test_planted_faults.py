@@ -7,6 +7,7 @@ import pytest
 
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import read
+from private_mcmc.model.ir.program import Output
 from private_mcmc.preflight import verdict as decision
 from tests.soundness.certified import judge, small
 from tests.soundness.fuzz import fault_of
@@ -60,7 +61,7 @@ def changed(written, **change):
 
 def without_jacobian(row_model):
     program = row_model.program
-    keys = [program.outputs[f"jacobian:{site.name}"] for site in row_model.sites]
+    keys = [program.outputs[Output("jacobian", site.name)] for site in row_model.sites]
     return lambda theta: (
         row_model.neg_log_prior(theta) + sum(program.run(keys, {program.inputs["theta"]: theta}))
     )

@@ -38,7 +38,7 @@ class Interval:
         return self.lo.shape
 
     @property
-    def known(self) -> bool:
+    def is_point(self) -> bool:
         """The bounds leave one value."""
         return bool(np.all(self.lo == self.hi))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -91,25 +90,6 @@ def bounds(
 
 def _claimed(program: Program, variable: Variable, value: Interval) -> Interval:
     return value if value.defined else replace(_nothing(program, variable), defined=False)
-
-
-def evaluate(program: Program, outputs: Sequence[str], **inputs: np.ndarray) -> list[float]:
-    """Sums of outputs at known inputs: by interval arithmetic, which compiles nothing, or else by JAX."""
-    targets = [program.outputs[name] for name in outputs]
-    known = {program.inputs[name]: np.asarray(value) for name, value in inputs.items()}
-    found = bounds(program, {variable: constant(value) for variable, value in known.items()}, targets)
-    with np.errstate(invalid="ignore"):
-        middles = [float(np.sum((value.lo + value.hi) / 2)) for value in found]
-        widths = [float(np.sum(value.hi - value.lo)) for value in found]
-    pairs = zip(widths, middles, strict=True)
-    if all(np.isfinite(middle) and width <= 1e-9 * (1 + abs(middle)) for width, middle in pairs):
-        return middles
-    return [float(np.sum(value)) for value in _compiled(program, tuple(targets))(known)]
-
-
-@functools.lru_cache(maxsize=16)
-def _compiled(program: Program, targets: tuple[Variable, ...]) -> Callable[..., list[jax.Array]]:
-    return jax.jit(lambda given: program.run(targets, given))
 
 
 def _apply(equation: Equation, operands: list[Interval], program: Program) -> list[Interval | None]:

@@ -8,14 +8,15 @@ happens inside them is not looked into.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from private_mcmc.errors import DoThisInstead
 
@@ -23,7 +24,7 @@ _MOST_STEPS = 64
 _MOST_EQUATIONS = 4000
 
 
-def unrolled(equation: Any) -> Any | None:
+def unrolled(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
     """The closed jaxpr of a ``scan`` without the loop, or ``None`` if it is no short loop of numbers."""
     if equation.primitive.name != "scan":
         return None
@@ -49,11 +50,28 @@ def unrolled(equation: Any) -> Any | None:
             columns = [column[::-1] for column in columns]
         return [*state, *(jnp.stack(column) for column in columns)]
 
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]  # type: ignore[no-untyped-call]
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]  # type: ignore
     return jax.make_jaxpr(straight)(*shapes)
 
 
 Variable: TypeAlias = int
+Params: TypeAlias = Mapping[str, Any]
+Shape: TypeAlias = tuple[int, ...]
+# Of arrays; JAX's own type is that of all its abstract values.
+Aval: TypeAlias = Any
+
+Kind: TypeAlias = Literal[
+    "prior", "jacobian", "value", "row", "density", "observed", "weight", "given", "deterministic"
+]
+
+
+class Output(NamedTuple):
+    """The name of an output that belongs to a site; ``part`` is a parameter, or which weight."""
+
+    kind: Kind
+    site: str
+    part: str = ""
+
 
 _INLINED = {
     "jit": "jaxpr",
@@ -69,7 +87,7 @@ class Equation:
     """``outputs = primitive(inputs, **params)``."""
 
     primitive: Any
-    params: Mapping[str, Any]
+    params: Params
     inputs: tuple[Variable, ...]
     outputs: tuple[Variable, ...]
 
@@ -92,10 +110,18 @@ class Program:
     """
 
     inputs: Mapping[str, Variable]
-    outputs: Mapping[str, Variable]
+    outputs: Mapping[Hashable, Variable]
     constants: Mapping[Variable, Any]
     equations: tuple[Equation, ...]
-    avals: Mapping[Variable, Any]
+    avals: Mapping[Variable, Aval]
+
+    def parts(self, kind: Kind, site: str) -> dict[str, Variable]:
+        """All outputs of a kind that belong to a site, by their parts."""
+        return {
+            name.part: variable
+            for name, variable in self.outputs.items()
+            if isinstance(name, Output) and (name.kind, name.site) == (kind, site)
+        }
 
     def slice(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> list[Equation]:
         """The equations that ``targets`` need when the variables ``given`` are known."""
@@ -151,14 +177,14 @@ class Program:
         return int(np.prod(self.shape(variable), dtype=np.int64))
 
     def text(self, targets: Iterable[Variable], given: Mapping[Variable, str] | None = None) -> str:
-        """What computes ``targets``, in a form that does not depend on how variables are numbered.
+        """What computes ``targets``, whatever the numbers of the variables and the order of the equations.
 
         ``given`` names variables that are taken as known.
         """
         targets = list(targets)
         names = {variable: name for name, variable in self.inputs.items()} | dict(given or {})
         lines: list[str] = []
-        for equation in self.slice(targets, given or ()):
+        for equation in _depth_first(self.slice(targets, given or ()), targets):
             operands = [self._describe(variable, names) for variable in equation.inputs]
             for output in equation.outputs:
                 names.setdefault(output, f"%{len(lines)}")
@@ -172,12 +198,30 @@ class Program:
         return f"{_type_text(self.avals[variable])}={_bytes(self.constants[variable])}"
 
 
-def abstract(shape: tuple[int, ...], dtype: Any) -> Any:
+def _depth_first(equations: Iterable[Equation], targets: Iterable[Variable]) -> list[Equation]:
+    """The equations in the order in which a walk back from the targets needs them."""
+    missing = {output: equation for equation in equations for output in equation.outputs}
+    ordered: list[Equation] = []
+    stack = list(targets)[::-1]
+    while stack:
+        equation = missing.get(stack[-1])
+        waiting = [] if equation is None else [v for v in equation.inputs if v in missing]
+        if equation is None or not waiting:
+            stack.pop()
+        if equation is not None and not waiting:
+            ordered.append(equation)
+            for output in equation.outputs:
+                del missing[output]
+        stack += waiting[::-1]
+    return ordered
+
+
+def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     """An argument of ``trace`` of which only shape and dtype are known."""
     return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
-def trace(function: Callable[..., Mapping[str, Any]], **inputs: Any) -> Program:
+def trace(function: Callable[..., Mapping[Any, Any]], **inputs: object) -> Program:
     """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
 
     ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used.
@@ -186,12 +230,19 @@ def trace(function: Callable[..., Mapping[str, Any]], **inputs: Any) -> Program:
         DoThisInstead: if the function prints or calls back to Python, which would carry values of
             private rows out of the compiled program.
     """
-    closed, shapes = jax.make_jaxpr(lambda given: dict(function(**given)), return_shape=True)(inputs)
+    names: list[Hashable] = []
+
+    def listed(given: Mapping[str, jax.Array]) -> list[jax.Array]:
+        outputs = function(**given)
+        names[:] = outputs.keys()
+        return list(outputs.values())
+
+    closed = jax.make_jaxpr(listed)(inputs)
     _refuse_side_effects(closed)
-    return flatten(closed, sorted(inputs), sorted(shapes))
+    return flatten(closed, sorted(inputs), names)
 
 
-def flatten(closed: Any, inputs: Iterable[str], outputs: Iterable[str]) -> Program:
+def flatten(closed: jex.ClosedJaxpr, inputs: Iterable[str], outputs: Iterable[Hashable]) -> Program:
     """The program of a closed jaxpr whose arguments and results have these names."""
     builder = _Builder()
     variables = [builder.fresh(variable.aval) for variable in closed.jaxpr.invars]
@@ -209,17 +260,17 @@ class _Builder:
     """Collects equations, merging equal ones."""
 
     def __init__(self) -> None:
-        self.avals: dict[Variable, Any] = {}
+        self.avals: dict[Variable, Aval] = {}
         self.constants: dict[Variable, Any] = {}
         self.equations: list[Equation] = []
-        self._seen: dict[Any, tuple[Variable, ...]] = {}
+        self._seen: dict[Hashable, tuple[Variable, ...]] = {}
 
-    def fresh(self, aval: Any) -> Variable:
+    def fresh(self, aval: Aval) -> Variable:
         variable = len(self.avals)
         self.avals[variable] = aval
         return variable
 
-    def constant(self, value: Any, aval: Any) -> Variable:
+    def constant(self, value: Any, aval: Aval) -> Variable:
         key = ("constant", _constant_key(value, aval))
         if key not in self._seen:
             variable = self.fresh(aval)
@@ -227,18 +278,20 @@ class _Builder:
             self._seen[key] = (variable,)
         return self._seen[key][0]
 
-    def inline(self, jaxpr: Any, consts: Iterable[Any], arguments: Iterable[Variable]) -> list[Variable]:
-        scope: dict[Any, Variable] = {}
+    def inline(
+        self, jaxpr: jex.Jaxpr, consts: Iterable[Any], arguments: Iterable[Variable]
+    ) -> list[Variable]:
+        scope: dict[jex.Var, Variable] = {}
         for variable, value in zip(jaxpr.constvars, consts, strict=True):
             scope[variable] = self.constant(value, variable.aval)
         scope.update(zip(jaxpr.invars, arguments, strict=True))
 
-        def look_up(atom: Any) -> Variable:
+        def look_up(atom: jex.Var | jex.Literal) -> Variable:
             return self.constant(atom.val, atom.aval) if isinstance(atom, jex.Literal) else scope[atom]
 
         for equation in jaxpr.eqns:
             operands = tuple(look_up(atom) for atom in equation.invars)
-            inner = equation.params.get(_INLINED.get(equation.primitive.name, "")) or unrolled(equation)
+            inner: Any = equation.params.get(_INLINED.get(equation.primitive.name, "")) or unrolled(equation)
             if inner is None:
                 results = self._add(equation, operands)
             else:
@@ -247,7 +300,7 @@ class _Builder:
             scope.update(zip(equation.outvars, results, strict=True))
         return [look_up(atom) for atom in jaxpr.outvars]
 
-    def _add(self, equation: Any, operands: tuple[Variable, ...]) -> tuple[Variable, ...]:
+    def _add(self, equation: jex.JaxprEqn, operands: tuple[Variable, ...]) -> tuple[Variable, ...]:
         key = (equation.primitive.name, operands, tuple(sorted(equation.params.items())))
         mergeable = _hashable(key) and not list(jex.jaxprs_in_params(equation.params))
         if mergeable and key in self._seen:
@@ -259,7 +312,7 @@ class _Builder:
         return outputs
 
 
-def _hashable(value: Any) -> bool:
+def _hashable(value: object) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -267,18 +320,18 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def _describe_params(params: Mapping[str, Any]) -> str:
+def _describe_params(params: Params) -> str:
     # Functions print with memory addresses; their names and traced bodies are enough to tell them apart.
     shown = {k: getattr(v, "__qualname__", k) if callable(v) else v for k, v in params.items()}
     held = [_bytes(value) for v in params.values() for value in getattr(v, "consts", ())]
     return repr((sorted((k, v) for k, v in shown.items() if "_fun" not in k), held))
 
 
-def _constant_key(value: Any, aval: Any) -> tuple[Any, ...]:
+def _constant_key(value: Any, aval: Aval) -> tuple[Hashable, ...]:
     return (_type_text(aval), bool(getattr(aval, "weak_type", False)), _bytes(value))
 
 
-def _type_text(aval: Any) -> str:
+def _type_text(aval: Aval) -> str:
     return f"{aval.dtype}{tuple(aval.shape)}"
 
 
@@ -288,7 +341,7 @@ def _bytes(value: Any) -> str:
     return np.asarray(value).tobytes().hex()
 
 
-def _refuse_side_effects(closed: Any) -> None:
+def _refuse_side_effects(closed: jex.ClosedJaxpr) -> None:
     if closed.effects or _calls_back(closed.jaxpr):
         raise DoThisInstead(
             "the model prints or calls back to Python (jax.debug, pure_callback, io_callback), which would "
@@ -296,7 +349,7 @@ def _refuse_side_effects(closed: Any) -> None:
         )
 
 
-def _calls_back(jaxpr: Any) -> bool:
+def _calls_back(jaxpr: jex.Jaxpr) -> bool:
     return any(
         "callback" in equation.primitive.name
         or "debug" in equation.primitive.name

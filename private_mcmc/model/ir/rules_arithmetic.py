@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from private_mcmc.model.ir.interval import Interval, anything, between, constant, up
+from private_mcmc.model.ir.program import Params, Shape
 
 Operands: TypeAlias = Sequence[Interval]
-Params: TypeAlias = Mapping[str, Any]
-Shape: TypeAlias = tuple[int, ...]
 Rule: TypeAlias = Callable[[Operands, Params, Shape], Interval | None]
 
 _LARGEST_PRODUCT = 10_000_000
@@ -59,7 +58,7 @@ def _sub(operands: Operands, params: Params, shape: Shape) -> Interval:
 
 def _product_bounds(a: Interval, b: Interval) -> tuple[np.ndarray, np.ndarray]:
     pairs: list[tuple[np.ndarray, np.ndarray]] = [(x, y) for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
-    # 0·inf: a bound that is infinite only says "unbounded", and zero times any number is zero.
+    # 0·inf: an infinite bound only means "unbounded", and zero times any number is zero.
     corners = [np.where(np.isnan(x * y), 0.0, x * y) for x, y in pairs]
     lo, hi = np.minimum.reduce(corners), np.maximum.reduce(corners)
     small = [(np.abs(c) < TINY) & (x != 0) & (y != 0) for c, (x, y) in zip(corners, pairs, strict=True)]
@@ -74,7 +73,7 @@ def _where(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray
 def _mul(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, b = operands
     lo, hi = _product_bounds(a, b)
-    exact = any(c.known and np.all(np.abs(c.lo) <= 1) and c.whole for c in (a, b))
+    exact = any(c.is_point and np.all(np.abs(c.lo) <= 1) and c.whole for c in (a, b))
     result = widen(lo, hi, 0 if exact else 1)
     norms = [_scaled(a.largest, b.norm), _scaled(b.largest, a.norm)]
     whole, uniform = a.whole and b.whole, a.uniform and b.uniform
@@ -118,7 +117,7 @@ def integer_division(operands: Operands, params: Params, shape: Shape) -> Interv
 def _pow(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     """``a^b``: monotone in each argument where ``a > 0``, so extreme at the corners."""
     a, b = operands
-    if b.known and np.all(b.lo == np.round(b.lo)) and b.largest <= _LARGEST_POWER:
+    if b.is_point and np.all(b.lo == np.round(b.lo)) and b.largest <= _LARGEST_POWER:
         return _whole_powers(a, b.lo, shape)
     if not np.all(a.lo >= 0) or (np.any(a.lo == 0) and not np.all(b.lo > 0)):
         return None
@@ -141,9 +140,9 @@ def _whole_powers(a: Interval, powers: np.ndarray, shape: Shape) -> Interval | N
 def _rem(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     """The remainder has the sign of the dividend and is smaller than the divisor."""
     a, b = operands
-    if a.whole and b.known and np.all(np.abs(b.lo) == 1):
+    if a.whole and b.is_point and np.all(np.abs(b.lo) == 1):
         return constant(np.zeros(shape))
-    if a.known and b.known:
+    if a.is_point and b.is_point:
         return constant(np.fmod(a.lo, b.lo))
     if not np.all((b.lo > 0) | (b.hi < 0)):
         return None
@@ -184,10 +183,10 @@ def _dot_general(operands: Operands, params: Params, shape: Shape) -> Interval:
     result = between((lo.sum(axis=2) - slack).reshape(shape), (hi.sum(axis=2) + slack).reshape(shape))
     norms = [a.norm * b.norm]
     for matrix, other in ((a, b), (b, a)):
-        if matrix.known and matrix.lo.size == 1:
+        if matrix.is_point and matrix.lo.size == 1:
             norms.append(_scaled(matrix.largest, other.norm))
     for value, parts, other in ((a, left, b), (b, right, a)):
-        if value.known and not batch_a:
+        if value.is_point and not batch_a:
             norms.append(_scaled(_spectral_norm(parts[0][0]), other.norm))
     return Interval(
         result.lo, result.hi, min(result.norm, *map(up, norms[:1]), *norms[1:]), False, result.uniform

@@ -10,12 +10,11 @@ import numpy as np
 import scipy.special as special
 
 from private_mcmc.model.ir.interval import Interval, between
+from private_mcmc.model.ir.program import Params, Shape
 from private_mcmc.model.ir.rules_arithmetic import (
     TINY,
     Operands,
-    Params,
     Rule,
-    Shape,
     hypot,
     negate,
     reciprocal,
@@ -83,7 +82,7 @@ def _eq(operands: Operands, params: Params, shape: Shape) -> Interval:
     a, b = operands
     for one, other in ((a, b), (b, a)):
         # One number compared with distinct constants matches at most one of them: a one-hot vector.
-        if one.uniform and other.known and len(np.unique(other.lo)) == other.lo.size:
+        if one.uniform and other.is_point and len(np.unique(other.lo)) == other.lo.size:
             return result.with_norm(1.0)
     return result
 

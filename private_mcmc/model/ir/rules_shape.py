@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.model.ir.evaluate import FUNCTIONS, positions
 from private_mcmc.model.ir.interval import Interval, between, constant, up
-from private_mcmc.model.ir.rules_arithmetic import Operands, Params, Rule, Shape, hypot, widen
+from private_mcmc.model.ir.program import Params, Shape
+from private_mcmc.model.ir.rules_arithmetic import Operands, Rule, hypot, widen
 
 
-def _moved(function: Callable[[np.ndarray, Params, Shape], np.ndarray]) -> Rule:
+def _moved(name: str) -> Rule:
     """A rule for a primitive that only moves elements, each at most once."""
+    function = FUNCTIONS[name]
 
     def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         a = operands[0]
-        lo, hi = function(a.lo, params, shape), function(a.hi, params, shape)
+        lo, hi = (np.asarray(function([bound], params, shape)) for bound in (a.lo, a.hi))
         return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm)
 
     return rule
@@ -26,19 +27,10 @@ def _moved(function: Callable[[np.ndarray, Params, Shape], np.ndarray]) -> Rule:
 
 def _broadcast(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
-    sizes = [1] * len(shape)
-    for axis, target in enumerate(params["broadcast_dimensions"]):
-        sizes[target] = a.shape[axis]
-    lo, hi = (np.broadcast_to(bound.reshape(sizes), shape) for bound in (a.lo, a.hi))
+    lo, hi = (np.asarray(FUNCTIONS["broadcast_in_dim"]([bound], params, shape)) for bound in (a.lo, a.hi))
     copies = int(np.prod(shape)) // max(a.lo.size, 1)
     norm = a.norm if copies == 1 else up(a.norm * math.sqrt(copies))
     return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(norm)
-
-
-def _slice(array: np.ndarray, params: Params, shape: Shape) -> np.ndarray:
-    strides = params["strides"] or (1,) * array.ndim
-    ends = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
-    return array[tuple(slice(*entry) for entry in ends)]
 
 
 def _concatenate(operands: Operands, params: Params, shape: Shape) -> Interval:
@@ -65,7 +57,7 @@ def split(a: Interval, params: Params) -> list[Interval]:
 
 def _pad(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, filler = operands
-    if not filler.known or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
+    if not filler.is_point or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
         return None
     where = tuple(
         slice(int(low), int(low) + size + int(inner) * max(size - 1, 0), int(inner) + 1)
@@ -88,34 +80,14 @@ def _reduce(function: Callable[..., np.ndarray]) -> Rule:
     return rule
 
 
-def _iota(operands: Operands, params: Params, shape: Shape) -> Interval:
-    axis = params["dimension"]
-    sizes = [1] * len(shape)
-    sizes[axis] = shape[axis]
-    return constant(np.broadcast_to(np.arange(shape[axis]).reshape(sizes), shape))
-
-
-def _positions(indices: Interval, params: Params, shape: Shape) -> np.ndarray:
-    """Which element of an array of ``shape`` each gathered element is; −1 out of bounds."""
-    numbers = jnp.arange(math.prod(shape), dtype=jnp.int32).reshape(shape)
-    starts = jnp.asarray(indices.lo.astype(np.int32))
-    found = jax.lax.gather(
-        numbers,
-        starts,
-        params["dimension_numbers"],
-        params["slice_sizes"],
-        mode=params["mode"],
-        fill_value=-1,
-    )
-    return np.asarray(found)
-
-
 def _gather(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, indices = operands
-    if indices.known:
-        where = _positions(indices, params, a.shape)
-        if np.any(where < 0):
+    if indices.is_point:
+        numbers, sizes, mode = (params[name] for name in ("dimension_numbers", "slice_sizes", "mode"))
+        places, inside = positions(indices.lo, a.shape, numbers, sizes, mode)
+        if not np.all(inside):
             return None
+        where = np.broadcast_to(np.ravel_multi_index(places, a.shape), shape)
         taken = between(a.lo.ravel()[where], a.hi.ravel()[where], whole=a.whole)
         return taken.with_norm(a.norm) if np.unique(where).size == where.size else taken
     last = np.asarray(a.shape) - np.asarray(params["slice_sizes"])
@@ -172,28 +144,14 @@ def _dynamic_slice(operands: Operands, params: Params, shape: Shape) -> Interval
     return between(np.full(shape, a.lowest), np.full(shape, a.highest), whole=a.whole).with_norm(a.norm)
 
 
-def _same(array: np.ndarray, params: Params, shape: Shape) -> np.ndarray:
-    return array
-
-
-_copy = _moved(_same)
-_reshape = _moved(lambda array, params, shape: array.reshape(shape))
-
 SHAPES: Mapping[str, Rule] = {
     "broadcast_in_dim": _broadcast,
-    "reshape": _reshape,
-    "squeeze": _reshape,
-    "expand_dims": _reshape,
-    "transpose": _moved(lambda array, params, shape: np.transpose(array, params["permutation"])),
-    "rev": _moved(lambda array, params, shape: np.flip(array, params["dimensions"])),
-    "slice": _moved(_slice),
-    "copy": _copy,
-    "copy_p": _copy,
-    "stop_gradient": _copy,
+    **{name: _moved(name) for name in ("reshape", "squeeze", "expand_dims", "transpose", "rev", "slice")},
+    **dict.fromkeys(("copy", "copy_p", "stop_gradient"), _moved("reshape")),
     "concatenate": _concatenate,
     "stack": _stack,
     "pad": _pad,
-    "iota": _iota,
+    "iota": lambda operands, params, shape: constant(np.asarray(FUNCTIONS["iota"]([], params, shape))),
     "gather": _gather,
     "scatter": _scatter,
     "scatter-add": _scatter_add,

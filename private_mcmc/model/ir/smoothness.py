@@ -1,6 +1,6 @@
 """Is an output a smooth function of one input, so that its automatic derivatives are its derivatives?
 
-Automatic differentiation says nothing at a kink or a jump: the second derivative of ``|x|`` comes out as
+Automatic differentiation is meaningless at a kink or a jump: the second derivative of ``|x|`` comes out as
 zero. A bound on derivatives is a bound on the function only after this check.
 """
 
@@ -76,7 +76,7 @@ def _walk(
     for equation in equations:
         shape = _shape(program, equation, shapes, known)
         for output in equation.outputs:
-            shapes[output] = Shape.FREE if output in known and known[output].known else shape
+            shapes[output] = Shape.FREE if output in known and known[output].is_point else shape
     return shapes
 
 

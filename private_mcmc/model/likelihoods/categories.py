@@ -102,7 +102,7 @@ def _ordered_logistic(link: str, observed: Interval, others: Bounds) -> Recognis
     ``ψ'' = σ'(a) + σ'(b) ∈ (0, ½]``; the end categories have one of the two terms.
     """
     cuts = others["cutpoints"]
-    rising = cuts.known and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all())
+    rising = cuts.is_point and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all())
     if not rising or not is_count(observed, cuts.shape[-1]):
         return None
     family = LikelihoodFamily(

@@ -14,15 +14,14 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.affinity import Level
 from private_mcmc.model.ir.interval import Interval, between, constant, of_domain
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program, Variable
+from private_mcmc.model.ir.program import Output, Program, Variable
 from private_mcmc.model.likelihoods.categories import CATEGORIES
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
 from private_mcmc.model.likelihoods.mixtures import inflated_entries, mixture_entries
 from private_mcmc.model.likelihoods.positive import POSITIVE
-from private_mcmc.model.likelihoods.real import CENTRED, REAL
+from private_mcmc.model.likelihoods.real import CENTRED, REAL, TRUNCATED
 from private_mcmc.model.likelihoods.softplus_rates import with_softplus
-from private_mcmc.model.likelihoods.truncated import TRUNCATED
 from private_mcmc.model.likelihoods.whole import WHOLE
 from private_mcmc.model.sites import Observation
 
@@ -73,7 +72,7 @@ def find_term(
 ) -> Term | None:
     """The term of an observed site, where distribution, link and shapes are recognised."""
     for (family, parameter), entry in FAMILIES.items():
-        variable = program.outputs.get(f"given:{site.name}:{parameter}")
+        variable = program.outputs.get(Output("given", site.name, parameter))
         if family != site.family or variable is None:
             continue
         link = find_link(program, levels, variable)
@@ -86,15 +85,14 @@ def find_term(
 
 
 def _weights(program: Program, site: Observation) -> list[Variable]:
-    prefix = f"weight:{site.name}:"
-    return [variable for key, variable in program.outputs.items() if key.startswith(prefix)]
+    return list(program.parts("weight", site.name).values())
 
 
 def _rest_is_free(
     program: Program, levels: Mapping[Variable, Level], site: Observation, entry: Entry
 ) -> bool:
-    needed = [f"given:{site.name}:{name}" for name in entry.needs]
-    names = needed if entry.centred else [f"observed:{site.name}", *needed]
+    needed = [Output("given", site.name, name) for name in entry.needs]
+    names = needed if entry.centred else [Output("observed", site.name), *needed]
     variables = [program.outputs.get(name) for name in names]
     return all(v is not None and levels[v] is Level.CONSTANT for v in variables) and all(
         levels[v] is Level.CONSTANT for v in _weights(program, site)
@@ -111,8 +109,8 @@ def _recognise(
     link: Link,
 ) -> Recognised | None:
     given = row_values(program, rows)
-    wanted = [program.outputs[f"given:{site.name}:{name}"] for name in entry.needs]
-    observed, *rest = bounds(program, given, [program.outputs[f"observed:{site.name}"], *wanted])
+    wanted = [program.outputs[Output("given", site.name, name)] for name in entry.needs]
+    observed, *rest = bounds(program, given, [program.outputs[Output("observed", site.name)], *wanted])
     others = dict(zip(entry.needs, rest, strict=True))
     observed = constant(np.zeros(observed.shape)) if entry.centred else observed
     if _capped(program, site):
@@ -128,11 +126,13 @@ def _recognise(
 
 def _capped(program: Program, site: Observation) -> bool:
     """The observed value is the smaller one of something and the distribution's ``total_count``."""
-    total = program.outputs.get(f"given:{site.name}:total_count")
+    total = program.outputs.get(Output("given", site.name, "total_count"))
     if total is None:
         return False
     producers = {output: equation for equation in program.equations for output in equation.outputs}
-    top, observed = (same_elements(program, v) for v in (total, program.outputs[f"observed:{site.name}"]))
+    top, observed = (
+        same_elements(program, v) for v in (total, program.outputs[Output("observed", site.name)])
+    )
     equation = producers.get(observed)
     return (
         equation is not None
@@ -195,12 +195,14 @@ def _broadcasts(shape: Sequence[int], full: Sequence[int]) -> bool:
 
 def _fits(program: Program, site: Observation, weight: Variable, full: Sequence[int]) -> bool:
     """A weight multiplies the log density, which has been summed over the event's axes."""
-    return program.size(weight) == 1 or program.shape(program.outputs[f"density:{site.name}"]) == tuple(full)
+    return program.size(weight) == 1 or program.shape(program.outputs[Output("density", site.name)]) == tuple(
+        full
+    )
 
 
 def base_of(program: Program, levels: Mapping[Variable, Level], term: Term) -> Variable | None:
     """The term's predictor in a program of the same model, if it is found there too."""
-    variable = program.outputs.get(f"given:{term.site.name}:{term.parameter}")
+    variable = program.outputs.get(Output("given", term.site.name, term.parameter))
     link = None if variable is None else find_link(program, levels, variable)
     return link.base if link is not None and link.name == term.link else None
 
@@ -210,9 +212,9 @@ def evaluate(
 ) -> jax.Array:
     """The term's loss at the predictor ``eta`` (the elements of ``base``, in order), a scalar."""
     site, entry = term.site, FAMILIES[(term.site.family, term.parameter)]
-    parameter = program.outputs[f"given:{site.name}:{term.parameter}"]
-    first = parameter if entry.centred else program.outputs[f"observed:{site.name}"]
-    needed = [program.outputs[f"given:{site.name}:{name}"] for name in entry.needs]
+    parameter = program.outputs[Output("given", site.name, term.parameter)]
+    first = parameter if entry.centred else program.outputs[Output("observed", site.name)]
+    needed = [program.outputs[Output("given", site.name, name)] for name in entry.needs]
     wanted = [first, *needed, *_weights(program, site)]
     if entry.centred:
         given = {**given, parameter: jnp.zeros(program.shape(parameter))}

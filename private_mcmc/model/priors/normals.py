@@ -13,7 +13,7 @@ import numpy as np
 from jax.nn import sigmoid, softplus
 from jax.scipy.special import logsumexp
 
-from private_mcmc.model.ir.program import Program
+from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import Site
 
 Potential = Callable[[jax.Array], Any]
@@ -35,7 +35,7 @@ Rule = Callable[[Program, Site], Separable | None]
 def parameter(program: Program, site: Site, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """A parameter of the prior that is a public constant, broadcast to the site; NaN if it is not one."""
     target = site.shape if shape is None else shape
-    variable = program.outputs.get(f"given:{site.name}:{name}")
+    variable = program.outputs.get(Output("given", site.name, name))
     if variable is None or program.reads([variable]):
         return np.full(target, np.nan)
     return np.broadcast_to(np.asarray(program.run([variable], {})[0], np.float64), target)
@@ -106,7 +106,7 @@ def _normal_mixture(program: Program, site: Site) -> Separable | None:
 
     ``R`` is the range of the means; the variance of a variable within it is at most ``R²/4``.
     """
-    sizes = [program.shape(program.outputs[f"given:{site.name}:{name}"]) for name in _MIXTURE]
+    sizes = [program.shape(program.outputs[Output("given", site.name, name)]) for name in _MIXTURE]
     shape = np.broadcast_shapes(*sizes, (*site.shape, 1))
     loc, scale, weights = (parameter(program, site, name, shape) for name in _MIXTURE)
     top = 1 / scale[..., 0] ** 2

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.interval import Interval
-from private_mcmc.model.ir.intervals import bounds, evaluate
-from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
+from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.program import Equation, Output, Program, Variable, abstract, trace
 from private_mcmc.model.priors.normals import Separable
 from private_mcmc.model.priors.single_sites import GAUSSIAN, SEPARABLE
 from private_mcmc.model.sites import Site
@@ -193,8 +194,7 @@ def is_normalised(program: Program, site: Site) -> bool:
     family = _FAMILIES.get(site.family)
     if site.image_of:
         family = _inside("base", _FAMILIES.get(site.image_of, {}))
-    prefix = f"given:{site.name}:"
-    given = {key[len(prefix) :]: v for key, v in program.outputs.items() if key.startswith(prefix)}
+    given = program.parts("given", site.name)
     if not family or not family.keys() <= given.keys():
         return False
     values = bounds(program, {}, [given[name] for name in family])
@@ -346,7 +346,7 @@ def neg_log_prior(
 ) -> jax.Array:
     """``K(θ)``: the proved forms where there are any, NumPyro's for the other sites."""
     rest = [site for site in sites if site.name not in prior.potentials]
-    keys = [f"{kind}:{site.name}" for kind in ("prior", "jacobian") for site in rest]
+    keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in rest]
     values = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
     proved = [prior.potentials[site.name](theta[site.slice]) for site in sites if site not in rest]
     return jnp.sum(jnp.stack([*(-value for value in values), *proved]))
@@ -371,10 +371,10 @@ def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float
 
 def _groups(program: Program, sites: Sequence[Site]) -> list[list[Site]]:
     """Sites whose densities depend on one another, together; each site in one group."""
-    values = {program.outputs[f"value:{site.name}"]: site.name for site in sites}
+    values = {program.outputs[Output("value", site.name)]: site.name for site in sites}
     label = {site.name: index for index, site in enumerate(sites)}
     for site in sites:
-        used = program.uses(program.outputs[f"{kind}:{site.name}"] for kind in ("prior", "jacobian"))
+        used = program.uses(program.outputs[Output(kind, site.name)] for kind in ("prior", "jacobian"))
         names = {site.name, *(name for variable, name in values.items() if variable in used)}
         merged = {label[name] for name in names}
         label = {name: min(merged) if index in merged else index for name, index in label.items()}
@@ -398,9 +398,9 @@ def _recognised(program: Program, sites: Sequence[Site]) -> dict[str, Separable]
         lambda theta: {site.name: _anchored(site, form, 0.0)(theta[site.slice]) for site, form in kept},
         theta=abstract((dim,), np.float64),
     )
-    parts = [[f"{kind}:{site.name}" for kind in ("prior", "jacobian")] for site, _ in kept]
-    own = np.asarray([[-sum(evaluate(program, part, theta=point)) for part in parts] for point in points])
-    forms = np.asarray([evaluate(ours, [site.name for site, _ in kept], theta=point) for point in points])
+    parts = [[Output(kind, site.name) for kind in ("prior", "jacobian")] for site, _ in kept]
+    own = np.asarray([[-sum(evaluate(program, part, theta=at)) for part in parts] for at in points])
+    forms = np.asarray([evaluate(ours, [site.name for site, _ in kept], theta=at) for at in points])
     gaps = own - forms
     same = np.all(np.abs(gaps - gaps[0]) <= 1e-8 * (1 + np.abs(own)), axis=0)
     return {
@@ -423,16 +423,15 @@ def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
     """
     levels = affinity(program, "theta")
     for site in group:
-        prefix = f"given:{site.name}:"
-        given = {key[len(prefix) :]: v for key, v in program.outputs.items() if key.startswith(prefix)}
+        given = program.parts("given", site.name)
         rest = [levels[variable] for name, variable in given.items() if name != "loc"]
         affine = "loc" not in given or levels[given["loc"]] is not Level.UNKNOWN
         if site.family not in GAUSSIAN or not affine or any(level is not Level.CONSTANT for level in rest):
             return None
-        if levels[program.outputs[f"value:{site.name}"]] is Level.UNKNOWN:
+        if levels[program.outputs[Output("value", site.name)]] is Level.UNKNOWN:
             return None
     where = np.concatenate([np.arange(site.slice.start, site.slice.stop) for site in group])
-    keys = [f"{kind}:{site.name}" for kind in ("prior", "jacobian") for site in group]
+    keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in group]
     targets = [program.outputs[key] for key in keys]
     dim = program.shape(program.inputs["theta"])[0]
 

@@ -28,7 +28,7 @@ class Constants:
     """Constants of ``U = K + w Σ v_i`` for every data set of the domain, in one metric.
 
     Attributes:
-        subject: the density that certificates and refutations speak of. ``no posterior`` when rows of
+        subject: the density that certificates and refutations are about. ``no posterior`` when rows of
             several predictors, or none, are clipped: the clipped field is then no gradient. A loss
             of one predictor whose derivative is clipped is again a function of it, its "Huberised" version.
         gradient: proved bound ``C`` on one row's gradient, clipping included; ``inf`` if there is none.
@@ -85,7 +85,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         proper=row_model.prior.proper,
         convex_rows=rows.convex and (idle or single),
         # Clipping may flatten descents more than ascents, so the range of a clipped loss is not bounded.
-        # Bounded losses leave an improper prior improper: there is no posterior to speak of.
+        # Bounded losses leave an improper prior improper: there is no posterior.
         row_range=rows.range_bound if idle and row_model.prior.proper else math.inf,
         radius=math.inf if predictors is None else times(math.sqrt(widest) * (1 + 1e-15), predictors.radius),
         score=math.inf if predictors is None else predictors.family.score_bound,

@@ -21,7 +21,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.ir.affinity import affinity
 from private_mcmc.model.ir.interval import Interval, of_domain
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Variable, abstract, trace
+from private_mcmc.model.ir.program import Output, Variable, abstract, trace
 from private_mcmc.model.likelihoods.links import find_link
 from private_mcmc.model.likelihoods.terms import row_values
 from private_mcmc.target import Adjacency, Target
@@ -64,7 +64,7 @@ def conjugate_certificates(
 
     The family of the one latent and of the one observed site, and how the latent enters it, are read
     from the program; the prior's parameters are public constants of it. Without ``whole_curve`` the
-    statement speaks of the target's ε alone.
+    statement covers the target's ε alone.
     """
     if not _is_one_of_each(row_model):
         return ()
@@ -126,7 +126,7 @@ def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
     if predictor is None or predictor.family.name != "Poisson" or not _is_identity(row_model):
         return None
     program = row_model.program
-    rate = program.outputs[f"given:{row_model.observations[0].name}:rate"]
+    rate = program.outputs[Output("given", row_model.observations[0].name, "rate")]
     link = find_link(program, affinity(program, "theta"), rate)
     # A rate c/θ is exp(−u) of the same predictor, and not conjugate.
     if link is None or link.name != "exp":
@@ -145,7 +145,7 @@ def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
 
 def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
     program, site, observed = row_model.program, row_model.sites[0], row_model.observations[0]
-    concentration = _constant(row_model, program.outputs.get(f"given:{site.name}:concentration"))
+    concentration = _constant(row_model, program.outputs.get(Output("given", site.name, "concentration")))
     direct = _is_handed_on(row_model, "probs")
     if observed.family != "CategoricalProbs" or not direct or concentration is None:
         return None
@@ -258,8 +258,7 @@ def _is_one_of_each(row_model: RowModel) -> bool:
     if math.prod(row_model.observations[0].shape) != 1:
         return False
     program, name = row_model.program, row_model.observations[0].name
-    weighted = any(key.startswith(f"weight:{name}:") for key in program.outputs)
-    return not weighted and program.size(program.outputs[f"observed:{name}"]) == 1
+    return not program.parts("weight", name) and program.size(program.outputs[Output("observed", name)]) == 1
 
 
 def _is_identity(row_model: RowModel) -> bool:
@@ -290,13 +289,13 @@ def _row_free(row_model: RowModel, part: str) -> float:
         program = trace(lambda **row: {"value": function(row)}, **shapes)
         given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in row_model.rows.items}
         (value,) = bounds(program, given, [program.outputs["value"]])
-    return value.lowest if value.known else math.nan
+    return value.lowest if value.is_point else math.nan
 
 
 def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> float | None:
     """A parameter of the latent (or the observed site) that is one public constant."""
     site = row_model.observations[0].name if observed else row_model.sites[0].name
-    value = _constant(row_model, row_model.program.outputs.get(f"given:{site}:{parameter}"))
+    value = _constant(row_model, row_model.program.outputs.get(Output("given", site, parameter)))
     if value is None or not np.all(value == np.ravel(value)[0]):
         return None
     return float(np.ravel(value)[0])
@@ -322,7 +321,7 @@ def _constant(row_model: RowModel, variable: Variable | None) -> np.ndarray | No
 def _observed(row_model: RowModel) -> Interval:
     """Bounds of the observed value over the row domain."""
     program = row_model.program
-    target = program.outputs[f"observed:{row_model.observations[0].name}"]
+    target = program.outputs[Output("observed", row_model.observations[0].name)]
     (value,) = bounds(program, row_values(program, row_model.rows), [target])
     return value
 
@@ -336,8 +335,8 @@ def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:
 def _is_handed_on(row_model: RowModel, parameter: str) -> bool:
     """The observed site's parameter is the latent's own value, at most reshaped."""
     program = row_model.program
-    variable = program.outputs.get(f"given:{row_model.observations[0].name}:{parameter}")
+    variable = program.outputs.get(Output("given", row_model.observations[0].name, parameter))
     made = {output: equation for equation in program.equations for output in equation.outputs}
     while variable in made and made[variable].name in _RESHAPING:
         variable = made[variable].inputs[0]
-    return variable is not None and variable == program.outputs[f"value:{row_model.sites[0].name}"]
+    return variable is not None and variable == program.outputs[Output("value", row_model.sites[0].name)]

@@ -6,18 +6,23 @@ along the gradient of the log hockey-stick divergence on a fixed grid. What come
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.domains import Domain
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.pairs import Multiplicities, PublicRow
 from private_mcmc.preflight.refute.peaks import Array
-from private_mcmc.preflight.refute.scan import Candidate
+from private_mcmc.preflight.refute.scan import Candidate, Grid
+
+Columns: TypeAlias = dict[str, jax.Array]
+# What moves, how far apart the posteriors are there, the direction of ascent and its step.
+State: TypeAlias = tuple[Columns, jax.Array, Columns, jax.Array]
 
 _STEPS = 40
 _FIRST = 0.05
@@ -83,7 +88,7 @@ class Sharper:
     divergence: float
 
 
-def _slots(candidate: Candidate) -> list[tuple[list[int], Multiplicities, Multiplicities, Any]]:
+def _slots(candidate: Candidate) -> list[tuple[list[int], Multiplicities, Multiplicities, Grid]]:
     """Two halves of the shared rows, the row of the first data set and that of the second."""
     first, second = candidate.first, candidate.second
     common = [min(a, b) for a, b in zip(first, second, strict=True)]
@@ -101,17 +106,21 @@ def _slots(candidate: Candidate) -> list[tuple[list[int], Multiplicities, Multip
     return [(slots, both[0], both[1], candidate.grid)]
 
 
-def _climber(row_model: RowModel, real: list[str], temper: float, epsilon: float, along: bool) -> Any:
+def _climber(
+    row_model: RowModel, real: list[str], temper: float, epsilon: float, along: bool
+) -> Callable[..., tuple[Columns, jax.Array]]:
     domains = dict(row_model.rows.items)
     losses = jax.vmap(jax.vmap(row_model.row_loss, in_axes=(0, None)), in_axes=(None, 0))
 
-    def climb(columns: Any, thetas: Any, log_weight: Any, ones: Any, others: Any) -> Any:
+    def climb(
+        columns: Columns, thetas: jax.Array, log_weight: jax.Array, ones: jax.Array, others: jax.Array
+    ) -> tuple[Columns, jax.Array]:
         base = log_weight - jax.vmap(row_model.neg_log_prior)(thetas)
 
-        def height(moving: Any) -> Any:
+        def height(moving: Columns) -> jax.Array:
             table = losses(thetas, {**columns, **moving})
 
-            def law(counts: Any) -> Any:
+            def law(counts: jax.Array) -> jax.Array:
                 used = jnp.where(counts[:, None] > 0, counts[:, None] * table, 0.0)
                 logs = base - temper * used.sum(axis=0)
                 return jnp.maximum(
@@ -122,7 +131,7 @@ def _climber(row_model: RowModel, real: list[str], temper: float, epsilon: float
             over = -jnp.expm1(jnp.minimum(epsilon + q - p, 0.0))
             return jnp.log(jnp.maximum(jnp.sum(jnp.exp(p) * over), 1e-300))
 
-        def step(state: Any, _: Any) -> Any:
+        def step(state: State, _: None) -> tuple[State, None]:
             moving, top, slope, size = state
             moved = {name: _moved(domains[name], moving[name], size * slope[name], along) for name in real}
             value, new = jax.value_and_grad(height)(moved)
@@ -131,7 +140,7 @@ def _climber(row_model: RowModel, real: list[str], temper: float, epsilon: float
             slope = jax.tree.map(lambda one, other: jnp.where(better, one, other), steepest(kept, new), slope)
             return (kept, jnp.where(better, value, top), slope, jnp.where(better, 1.5, 0.4) * size), None
 
-        def steepest(moving: Any, slope: Any) -> Any:
+        def steepest(moving: Columns, slope: Columns) -> Columns:
             """The slope in units of each domain's width, its largest entry 1."""
             scaled = {name: _finite(slope[name]) * _width(domains[name], moving[name]) for name in real}
             largest = jnp.max(jnp.stack([jnp.max(jnp.abs(value)) for value in scaled.values()]))
@@ -146,18 +155,18 @@ def _climber(row_model: RowModel, real: list[str], temper: float, epsilon: float
     return climb
 
 
-def _finite(slope: Any) -> Any:
+def _finite(slope: jax.Array) -> jax.Array:
     return jnp.where(jnp.isfinite(slope), slope, 0.0)
 
 
-def _width(domain: Any, value: Any) -> Any:
+def _width(domain: Domain, value: jax.Array) -> jax.Array:
     """The width of the domain in every entry, or the value's own size where there is none."""
     lo, hi = domain.interval()
     width = np.where(np.isfinite(hi - lo), hi - lo, 0.0)
     return jnp.where(width > 0, width, 1.0 + jnp.abs(value))
 
 
-def _moved(domain: Any, value: Any, shift: Any, along: bool) -> Any:
+def _moved(domain: Domain, value: jax.Array, shift: jax.Array, along: bool) -> jax.Array:
     """A step of this share of the domain's width, back into the domain; vectors only ``along`` themselves."""
     step = shift * _width(domain, value)
     if along and value.ndim > 1:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from private_mcmc.model import Predictor
 from private_mcmc.preflight.refute.peaks import Array
@@ -17,7 +17,7 @@ _CHUNK = 1024
 _FARTHEST = 1e8
 
 
-def in_chunks(function: Callable[[Array], Any]) -> Callable[[Array], Array]:
+def in_chunks(function: Callable[[Array], ArrayLike]) -> Callable[[Array], Array]:
     """``function``, which maps ``(k,)`` to ``(…, k)`` for one ``k``, for any number of points, in float64.
 
     A few recent answers are kept, because two densities are evaluated on the same grids.
@@ -54,8 +54,23 @@ def line_losses(
         loss = jax.vmap(predictor.loss, in_axes=(0, {name: None for name in rows}))
 
         @jax.jit
-        def each(t: Any, c: Any, o: Any, lo: Any, hi: Any, slope: Any, columns: Any) -> Any:
-            def one(c: Any, o: Any, lo: Any, hi: Any, slope: Any, row: Any) -> Any:
+        def each(
+            t: jax.Array,
+            c: jax.Array,
+            o: jax.Array,
+            lo: jax.Array,
+            hi: jax.Array,
+            slope: jax.Array,
+            columns: dict[str, jax.Array],
+        ) -> jax.Array:
+            def one(
+                c: jax.Array,
+                o: jax.Array,
+                lo: jax.Array,
+                hi: jax.Array,
+                slope: jax.Array,
+                row: dict[str, jax.Array],
+            ) -> jax.Array:
                 eta = c * t + o
                 # Where nothing is clipped the knots are infinite and the slopes unused.
                 below, above = jnp.minimum(eta - lo, 0.0), jnp.maximum(eta - hi, 0.0)
@@ -69,7 +84,7 @@ def line_losses(
 
 
 def _knots(
-    predictor: Predictor, columns: Mapping[str, Any], limit: np.ndarray
+    predictor: Predictor, columns: Mapping[str, jax.Array], limit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the increasing score of each row reaches ``−limit`` and ``limit``; infinite where never."""
     count = len(limit)

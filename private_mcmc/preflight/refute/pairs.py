@@ -1,4 +1,4 @@
-"""Made-up data sets: rows and how often each occurs, and which pairs of them are adjacent."""
+"""Synthetic data sets: rows and how often each occurs, and which pairs of them are adjacent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Real, Rows
 
 PublicRow = dict[str, Any]
 
@@ -48,7 +48,7 @@ def _near(base: PublicRow, values: Mapping[str, list[Any]]) -> Iterable[PublicRo
         yield dict(zip(values, option, strict=True))
 
 
-def _values(domain: Any) -> list[Any]:
+def _values(domain: Domain) -> list[Any]:
     """The value nearest zero, then extremes."""
     if isinstance(domain, Binary):
         return [0, 1]

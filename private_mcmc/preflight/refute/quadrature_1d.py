@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from private_mcmc.preflight.refute.peaks import NEGLIGIBLE, Array, Axis, LogDensity, axis, integrand
 
 Intervals = tuple[tuple[float, float], ...]
+Box = tuple[tuple[float, float], ...]
 
 # Two Gauss–Legendre rules on the same panels; their difference, enlarged, stands for the error.
 _COARSE = leggauss(10)
@@ -26,18 +27,33 @@ class Violation:
     """An event under which two laws differ by more than (ε, δ): ``p_low > e^ε q_high + δ``.
 
     Attributes:
-        intervals: the event, a union of intervals of the real line.
+        boxes: the event, a union of boxes with one side for each coordinate.
         p: its probability under the first law; ``p_low`` the same less the quadrature error.
         q: its probability under the second law; ``q_high`` the same plus the quadrature error.
         excess: ``p_low − e^ε q_high − δ``, positive.
     """
 
-    intervals: Intervals
+    boxes: tuple[Box, ...]
     p: float
     q: float
     p_low: float
     q_high: float
     excess: float
+
+    @property
+    def intervals(self) -> Intervals:
+        """The sides along the first coordinate: on a line, the event."""
+        return tuple(box[0] for box in self.boxes)
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """Densities of one coordinate under two laws, for a plot: ``p``, ``q`` at the points ``x``."""
+
+    coordinate: int
+    x: Array
+    p: Array
+    q: Array
 
 
 def rounding_of(magnitude: float) -> float:
@@ -79,7 +95,7 @@ def violation(
     excess = p_low - math.exp(min(epsilon, 700.0)) * q_high - delta
     if not excess > 0:
         return None
-    return Violation(intervals, p[0], q[0], p_low, q_high, excess)
+    return Violation(tuple((pair,) for pair in intervals), p[0], q[0], p_low, q_high, excess)
 
 
 def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tuple[float, float] | None:
@@ -99,11 +115,11 @@ def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tupl
     return share, (float(errors[chosen].sum()) + share * error) / (total - error) + _ROUNDING
 
 
-def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> tuple[Array, ...]:
-    """``(x, p, q)``: both normalised densities over the range of most of their mass; empty without one."""
+def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> Density:
+    """Both normalised densities over the range of most of their mass; no points without one."""
     shared = axis((log_p, log_q))
     if shared is None:
-        return ()
+        return Density(0, *(np.zeros(0) for _ in range(3)))
     t = shared.grid()
     ends = []
     for values in (_normalised(log_p, shared, t), _normalised(log_q, shared, t)):
@@ -117,7 +133,7 @@ def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> tuple[
     for density in (log_p, log_q):
         total = _log_total(integrand(density, shared, t), t)
         curves.append(np.exp(integrand(density, shared, at) - shared.log_jacobian(at) - total))
-    return (x, *curves)
+    return Density(0, x, *curves)
 
 
 def _largest(size: LogDensity, log_density: LogDensity, on: Axis) -> float:

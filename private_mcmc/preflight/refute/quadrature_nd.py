@@ -12,10 +12,11 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.interpolate import Akima1DInterpolator
 
-from private_mcmc.preflight.refute.quadrature_1d import rounding_of
+from private_mcmc.preflight.refute.peaks import Array
+from private_mcmc.preflight.refute.quadrature_1d import Box, Density, Violation, rounding_of
 
-Array = NDArray[np.float64]
-Box = tuple[tuple[float, float], ...]
+# For each of two rules, the terms at its nodes and the log weights of the nodes.
+Tables = tuple[tuple[Array, Array], ...]
 
 # Panels on each axis and the nodes of the two rules on each panel, by dimension.
 _PANELS = {1: 96, 2: 56, 3: 15}
@@ -62,7 +63,7 @@ class Frame:
         total: Array = np.exp(logs).reshape(shape).sum(axis=tuple(range(1, 2 * self.dim, 2)))
         return total
 
-    def marginals(self, p: Masses, q: Masses) -> Marginals:
+    def marginals(self, p: Masses, q: Masses) -> Density:
         """The marginals on the axis where they differ most."""
         found = []
         for axis in range(self.dim):
@@ -70,7 +71,7 @@ class Frame:
             ends = self.center[axis] + self.scale[axis] * np.sinh(self.edges)
             first, second = p.values.sum(axis=others), q.values.sum(axis=others)
             gap = float(np.abs(first - second).sum())
-            found.append((gap, Marginals(axis, *_smooth(ends, first, second))))
+            found.append((gap, Density(axis, *_smooth(ends, first, second))))
         return max(found, key=lambda entry: entry[0])[1]
 
     def box(self, cell: tuple[int, ...], last: int) -> Box:
@@ -94,16 +95,6 @@ def _smooth(ends: Array, *masses: Array) -> tuple[Array, ...]:
 
 
 @dataclass(frozen=True)
-class Marginals:
-    """Two marginal densities of one axis, for a plot: ``p``, ``q`` at the points ``x``."""
-
-    axis: int
-    x: Array
-    p: Array
-    q: Array
-
-
-@dataclass(frozen=True)
 class Masses:
     """Probabilities of the cells under one law, bounds of their errors, and the rounding of the density."""
 
@@ -113,22 +104,10 @@ class Masses:
     rounding: float
 
 
-@dataclass(frozen=True)
-class CellViolation:
-    """A union of boxes under which two laws differ by more than (ε, δ); fields as in ``Violation``."""
-
-    boxes: tuple[Box, ...]
-    p: float
-    q: float
-    p_low: float
-    q_high: float
-    excess: float
-
-
 Terms = Callable[[Array], Array]
 
 
-def tabulate(frame: Frame, terms: Terms) -> tuple[tuple[Array, Array], ...]:
+def tabulate(frame: Frame, terms: Terms) -> Tables:
     """``terms`` (``(k, dim) -> (m, k)``) at the nodes of both rules, with the log weights."""
     tables = []
     for count in _NODES[frame.dim]:
@@ -137,7 +116,7 @@ def tabulate(frame: Frame, terms: Terms) -> tuple[tuple[Array, Array], ...]:
     return tuple(tables)
 
 
-def cell_masses(frame: Frame, tables: tuple[tuple[Array, Array], ...], weights: Array) -> Masses | None:
+def cell_masses(frame: Frame, tables: Tables, weights: Array) -> Masses | None:
     """Cell probabilities of the law with potential ``weights @ terms``; ``None`` if the frame misses mass."""
     used = np.flatnonzero(weights)
     top: float | None = None
@@ -170,7 +149,7 @@ def _magnitude(terms: Array, weights: Array) -> float:
     return float(np.max(weights[used] @ np.abs(terms[used][:, within])))
 
 
-def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) -> CellViolation | None:
+def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) -> Violation | None:
     """The event of all cells that help to refute ``P[A] ≤ e^ε Q[A] + δ``, if it does refute it."""
     scale, off = math.exp(min(epsilon, 700.0)), max(p.rounding, q.rounding)
     low, high = p.values * (1 - off) - p.errors, q.values * (1 + off) + q.errors
@@ -185,7 +164,7 @@ def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) ->
     if not excess > 0:
         return None
     values = float(p.values[chosen].sum()), float(q.values[chosen].sum())
-    return CellViolation(_boxes(frame, chosen), *values, p_low, q_high, excess)
+    return Violation(_boxes(frame, chosen), *values, p_low, q_high, excess)
 
 
 def framed(center: Array, scale: Array, fits: Callable[[Frame], bool]) -> Frame | None:

@@ -9,8 +9,8 @@ that the prior treats as independent of the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.huber import in_chunks, line_losses
 from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows
 from private_mcmc.preflight.refute.peaks import Array
-from private_mcmc.preflight.refute.scan import Line
+from private_mcmc.preflight.refute.scan import Reduction, Terms
 from private_mcmc.schedule import Matrix
 
 _MOST_ROWS = 7
@@ -36,15 +36,19 @@ _ELEMENTWISE = frozenset(
 )
 
 
+# Values at points of a line: ``(k,) -> (…, k)``.
+Curve = Callable[[Array], Array]
+
+
 @dataclass(frozen=True)
 class Marginal:
     """Potential of the prior's marginal of ``u·θ``, up to a constant, and its scale."""
 
-    potential: Callable[[Array], Array]
+    potential: Curve
     spread: float
 
 
-def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None) -> Iterator[Line]:
+def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None) -> Iterator[Reduction]:
     """The most promising lines first, at most a few, of a model whose rows are clipped at ``clip``.
 
     Where clipping binds, the losses are Huberised; without convexity there is then no line.
@@ -68,30 +72,28 @@ def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None
         at = np.flatnonzero(parallel & np.isfinite(scale * offsets))
         chosen = {name: column[at] for name, column in columns.items()}
         losses = line_losses(predictor, chosen, scale[at], offsets[at], limit[at])
-        name = _name(row_model, direction)
-        yield _thinned(Line(name, direction, marginal.potential, _pick(rows, at), losses))
+        name, parallel_rows = _name(row_model, direction), [rows[index] for index in at]
+        yield _thinned(name, direction, marginal.potential, parallel_rows, losses)
 
 
 def _largest(designs: np.ndarray, direction: np.ndarray) -> float:
     return float(np.max(np.abs(designs[:, np.flatnonzero(direction)[0]])))
 
 
-def _pick(rows: Sequence[PublicRow], at: Iterable[int]) -> tuple[PublicRow, ...]:
-    return tuple(rows[index] for index in at)
-
-
-def on_line(row_model: RowModel, line: Line, rows: list[PublicRow]) -> Line | None:
-    """The same line with other rows, unclipped; ``None`` unless all of them speak of it alone."""
-    columns = stacked(rows)
+def on_line(row_model: RowModel, direction: Array, rows: list[PublicRow]) -> Reduction | None:
+    """The reduction to ``direction·θ`` of other rows, unclipped; ``None`` if one depends on more."""
+    columns, name = stacked(rows), _name(row_model, direction)
     if row_model.predictor is None:
-        return replace(line, rows=tuple(rows), losses=_whole_losses(row_model, columns))
+        terms = _with_terms(_along(row_model, 0), _whole_losses(row_model, columns))
+        return Reduction((name,), direction[None], tuple(rows), terms)
+    marginal = _marginal(row_model, direction)
     designs, offsets = _designs(row_model, columns)
-    scale, parallel = _multiples(designs, line.direction)
-    if not (np.all(parallel) and np.all(np.isfinite(scale * offsets))):
+    scale, parallel = _multiples(designs, direction)
+    if marginal is None or not (np.all(parallel) and np.all(np.isfinite(scale * offsets))):
         return None
     free = np.full(len(rows), math.inf)
     losses = line_losses(row_model.predictor, columns, scale, offsets, free)
-    return replace(line, rows=tuple(rows), losses=losses)
+    return Reduction((name,), direction[None], tuple(rows), _with_terms(marginal.potential, losses))
 
 
 def _multiples(designs: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,13 +103,12 @@ def _multiples(designs: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, 
     return scale, np.all(near, axis=1)
 
 
-def _only_coordinate(row_model: RowModel, rows: list[PublicRow]) -> Line:
+def _only_coordinate(row_model: RowModel, rows: list[PublicRow]) -> Reduction:
     losses = _whole_losses(row_model, stacked(rows))
-    line = Line(coordinate_name(row_model, 0), np.ones(1), _along(row_model, 0), tuple(rows), losses)
-    return _thinned(line)
+    return _thinned(coordinate_name(row_model, 0), np.ones(1), _along(row_model, 0), rows, losses)
 
 
-def _whole_losses(row_model: RowModel, columns: dict[str, np.ndarray]) -> Callable[[Array], Array]:
+def _whole_losses(row_model: RowModel, columns: dict[str, np.ndarray]) -> Curve:
     return in_chunks(
         jax.jit(
             lambda t: jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x[None], row))(t))(columns)
@@ -207,7 +208,7 @@ def is_independent(row_model: RowModel, index: int) -> bool:
     return site.slice.stop - site.slice.start == 1 or site.family in _ELEMENTWISE or flat
 
 
-def _along(row_model: RowModel, index: int) -> Callable[[Array], Array]:
+def _along(row_model: RowModel, index: int) -> Curve:
     """``K`` along a coordinate, the others at zero; a constant less than the marginal's potential."""
 
     @jax.jit
@@ -218,17 +219,34 @@ def _along(row_model: RowModel, index: int) -> Callable[[Array], Array]:
     return in_chunks(potential)
 
 
-def _thinned(line: Line) -> Line:
-    """The same line with few rows: inert ones first, then those whose loss varies most, each kind once."""
+def _with_terms(potential: Curve, losses: Curve) -> Terms:
+    return lambda points: np.concatenate([potential(points[:, 0])[None], losses(points[:, 0])])
+
+
+def _thinned(
+    name: str, direction: Array, potential: Curve, rows: Sequence[PublicRow], losses: Curve
+) -> Reduction:
+    """The reduction with few rows: each kind of loss once."""
     probe = np.array([0.0, -3.0, -1.0, -0.2, -1e-3, 1e-3, 0.2, 1.0, 3.0])
-    values = line.losses(probe)
-    shape = values[:, 1:] - values[:, :1]
-    size = np.max(np.abs(np.where(np.isfinite(shape), shape, 1e300)), axis=1)
+    kept = distinct(losses(probe), 1, _MOST_ROWS)
+    terms = _with_terms(potential, lambda t: losses(t)[kept])
+    return Reduction((name,), direction[None], tuple(rows[index] for index in kept), terms)
+
+
+def distinct(losses: Array, dim: int, most: int) -> list[int]:
+    """Few rows of ``losses``, one for each shape: the flattest first, then those that vary most.
+
+    ``losses`` holds a row's loss at the origin and at other points.
+    """
+    with np.errstate(invalid="ignore"):
+        shape = losses[:, 1:] - losses[:, :1]
+    shape = np.where(np.isfinite(shape), shape, 1e300)
+    size = np.max(np.abs(shape), axis=1)
+    flattest = int(np.argmin(size))
     kept: list[int] = []
-    inert = np.flatnonzero(size == 0)
-    for index in [*inert[:1], *np.argsort(-size, kind="stable")]:
-        fresh = all(not np.allclose(shape[index], shape[other], rtol=1e-9, atol=0.0) for other in kept)
-        if fresh and len(kept) < _MOST_ROWS:
+    for index in [*([flattest] if dim > 1 or size[flattest] == 0 else []), *np.argsort(-size, kind="stable")]:
+        slack = 1e-12 if dim > 1 else 0.0
+        fresh = all(not np.allclose(shape[index], shape[other], rtol=1e-9, atol=slack) for other in kept)
+        if fresh and len(kept) < most:
             kept.append(int(index))
-    losses = line.losses
-    return replace(line, rows=_pick(line.rows, kept), losses=lambda t: losses(t)[kept])
+    return kept

@@ -6,19 +6,41 @@ Nothing here proves anything: what is proposed is then integrated with an error 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 
 import numpy as np
 
 from private_mcmc.preflight.refute.pairs import Multiplicities, PublicRow, adjacent_pairs, common_rows
-from private_mcmc.preflight.refute.peaks import Array, LogDensity
-from private_mcmc.preflight.refute.quadrature_1d import Violation, violation
+from private_mcmc.preflight.refute.peaks import Array
 from private_mcmc.target import Target
 
 # ``(k, dim)`` points to the prior's potential and every row's loss, ``(1 + rows, k)``.
 Terms = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Coordinates whose joint posterior is known up to a constant for every data set made of ``rows``.
+
+    Attributes:
+        coordinates: what the numbers are, in the model's words.
+        directions: ``(dim, p)``; coordinate ``i`` is ``directions[i]·θ``.
+        rows: the rows the data sets are made of, all in the domain.
+        terms: the prior's potential and the rows' losses.
+    """
+
+    coordinates: tuple[str, ...]
+    directions: Array
+    rows: tuple[PublicRow, ...]
+    terms: Terms
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.coordinates)
+
 
 _SIDES = {1: 801, 2: 61, 3: 21}
 _END = 3.5
@@ -43,15 +65,18 @@ class Candidate:
 
 
 def by_common_rows(
-    terms: Terms, dim: int, rows: int, *, n: int, temper: float, target: Target
+    reduction: Reduction, *, n: int, temper: float, target: Target
 ) -> Iterator[list[Candidate]]:
     """The pairs around every group of equal other rows, the worst first; groups without room are skipped."""
-    pairs = groupby(adjacent_pairs(rows, n, target.adjacency), key=lambda pair: common_rows(*pair))
+    terms = reduction.terms
+    pairs = groupby(
+        adjacent_pairs(len(reduction.rows), n, target.adjacency), key=lambda pair: common_rows(*pair)
+    )
     for _, listed in pairs:
         around = list(listed)
         sets = sorted({counts for pair in around for counts in pair})
         weights = np.array([law_weights(counts, temper) for counts in sets])
-        place = where(terms, weights, dim)
+        place = where(terms, weights, reduction.dim)
         if place is None:
             continue
         grid = grid_at(*place)
@@ -113,91 +138,3 @@ def log_laws(terms: Array, weights: Array, grid: Grid) -> Array:
     with np.errstate(invalid="ignore"):
         total: Array = logs - top - np.log(np.exp(logs - top).sum(axis=1, keepdims=True))
     return total
-
-
-_MOST_TRIED = 3
-_MOST_BLIND = 6
-
-
-@dataclass(frozen=True)
-class Line:
-    """A coordinate whose posterior is one-dimensional for every data set made of ``rows``.
-
-    Attributes:
-        coordinate: what the number on the line is, in the model's words.
-        direction: ``u``; the coordinate is ``u·θ``.
-        potential: minus the log prior density on the line, up to a constant.
-        rows: the rows the data sets are made of, all in the domain.
-        losses: minus the log likelihood of every row on the line: ``(t,) -> (rows, t)``.
-    """
-
-    coordinate: str
-    direction: Array
-    potential: Callable[[Array], Array]
-    rows: tuple[PublicRow, ...]
-    losses: Callable[[Array], Array]
-
-    def log_posterior(self, counts: Multiplicities, temper: float) -> LogDensity:
-        """Log posterior density, up to a constant, of the data set with ``counts`` copies of each row."""
-        return self._sum(counts, temper, lambda terms: terms, -1.0)
-
-    def magnitude(self, counts: Multiplicities, temper: float) -> LogDensity:
-        """The sum of the absolute terms of ``log_posterior``, on which its rounding depends."""
-        return self._sum(counts, temper, np.abs, 1.0)
-
-    def terms(self, points: Array) -> Array:
-        """``(k, 1)`` points to the prior's potential and the rows' losses, ``(1 + rows, k)``."""
-        return np.concatenate([self.potential(points[:, 0])[None], self.losses(points[:, 0])])
-
-    def _sum(
-        self, counts: Multiplicities, temper: float, taken: Callable[[Array], Array], sign: float
-    ) -> LogDensity:
-        weights = temper * np.asarray(counts, dtype=np.float64)
-        used = np.flatnonzero(weights)
-
-        def total(t: Array) -> Array:
-            prior = taken(self.potential(t))
-            if len(used) == 0:
-                return sign * prior
-            with np.errstate(invalid="ignore", over="ignore"):
-                return sign * (prior + weights[used] @ taken(self.losses(t)[used]))
-
-        return total
-
-
-@dataclass(frozen=True)
-class Found:
-    """A violating pair on a line."""
-
-    line: Line
-    first: Multiplicities
-    second: Multiplicities
-    violation: Violation
-
-
-def search(line: Line, *, n: int, temper: float, target: Target) -> tuple[Found | None, list[Candidate]]:
-    """A violating pair around the first group of equal other rows that has one, and the worst pairs met."""
-    met: list[Candidate] = []
-    for candidates in by_common_rows(line.terms, 1, len(line.rows), n=n, temper=temper, target=target):
-        met += candidates[:_MOST_TRIED]
-        worse = [pair for pair in candidates[:_MOST_TRIED] if pair.divergence > target.delta]
-        found = certify(line, [(pair.first, pair.second) for pair in worse], temper, target)
-        if found is not None:
-            return found, met
-    if met:
-        return None, sorted(met, key=lambda pair: -pair.divergence)
-    blind = islice(adjacent_pairs(len(line.rows), n, target.adjacency), _MOST_BLIND)
-    return certify(line, list(blind), temper, target), met
-
-
-def certify(
-    line: Line, pairs: Sequence[tuple[Multiplicities, Multiplicities]], temper: float, target: Target
-) -> Found | None:
-    """The first of these pairs that is integrated to violate the target."""
-    for first, second in pairs:
-        p, q = line.log_posterior(first, temper), line.log_posterior(second, temper)
-        sizes = line.magnitude(first, temper), line.magnitude(second, temper)
-        found = violation(p, q, target.epsilon, target.delta, sizes=sizes)
-        if found is not None:
-            return Found(line, first, second, found)
-    return None
