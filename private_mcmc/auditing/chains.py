@@ -23,7 +23,7 @@ from private_mcmc.inference import PrivateMCMC
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import Generator, LangevinKernel
-from private_mcmc.kernels.randomness.chacha import CHACHA20
+from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.model import RowModel
 from private_mcmc.release import (
     CurvatureTest,

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.kernels.gradient.clipped import Columns
-from private_mcmc.kernels.placement.devices import Layout, on_mesh
-from private_mcmc.kernels.placement.segments import buffer_size, longest, segments
+from private_mcmc.kernels.devices import Layout, on_mesh
+from private_mcmc.kernels.gradient.clipping import Columns
 from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.segments import buffer_size, longest, segments
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Average, Schedule
 

@@ -18,13 +18,11 @@ import numpy as np
 
 from private_mcmc.accounting import gradient_limit
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient
 from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, widened
-from private_mcmc.kernels.gradient.general import GeneralRows
-from private_mcmc.kernels.projection import projection
 from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, StepKeys, batch_sum
-from private_mcmc.kernels.randomness.keys import PredrawnNoise, Window
-from private_mcmc.kernels.whitening import Whitening, noise_colour, whitening
+from private_mcmc.kernels.randomness.draws import PredrawnNoise, Window
+from private_mcmc.kernels.whitening import Whitening, noise_colour, projection, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.schedule import Schedule, Storage
 

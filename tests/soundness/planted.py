@@ -19,7 +19,7 @@ from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.randomness import batches
-from private_mcmc.kernels.randomness.keys import PredrawnNoise
+from private_mcmc.kernels.randomness.draws import PredrawnNoise
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 
 from private_mcmc.accounting.langevin.sensitivity import batch_factor
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient.clipped import ClippedGradient, Columns
-from private_mcmc.kernels.randomness.keys import PredrawnNoise, Window
-from private_mcmc.kernels.randomness.subsets import distinct, shuffled, successes
+from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns
+from private_mcmc.kernels.randomness.draws import PredrawnNoise, Window, distinct, shuffled, successes
 from private_mcmc.schedule import Batch, Schedule
 
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.

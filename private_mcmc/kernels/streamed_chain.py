@@ -21,8 +21,8 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import blank, holds_person
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.chain import ChainOutput, ChainState, Saving, Streams, Watch, first_state, follow
-from private_mcmc.kernels.placement.segments import buffer_size
 from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.segments import buffer_size
 from private_mcmc.kernels.step import LangevinProgram, Observable, Place
 from private_mcmc.schedule import Average, Schedule
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient.clipped import Columns
+from private_mcmc.kernels.gradient.clipping import Columns
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, Place
 from private_mcmc.schedule import Schedule
