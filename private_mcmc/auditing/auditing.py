@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.auditing.attacks import LEARNED
-from private_mcmc.auditing.chains import chain_mechanism
-from private_mcmc.auditing.confidence import FloatArray
+from private_mcmc.auditing.audit_report import AuditResult
+from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
+from private_mcmc.auditing.confidence import FloatArray, Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
-from private_mcmc.auditing.page import AuditResult
-from private_mcmc.auditing.plans import plan_mechanism
 from private_mcmc.auditing.result import AttackResult, compared
-from private_mcmc.auditing.threshold import Scores, candidate_thresholds, errors_at, lower_bounds
+from private_mcmc.auditing.scores import LEARNED
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.planning import Plan

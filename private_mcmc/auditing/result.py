@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.auditing.confidence import ErrorCounts, epsilon_lower
-from private_mcmc.auditing.threshold import LowerBounds
+from private_mcmc.auditing.confidence import ErrorCounts, LowerBounds, epsilon_lower
 
 
 @dataclass(frozen=True)

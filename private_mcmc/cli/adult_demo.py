@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import numpyro
 import numpyro.distributions as dist
-import typer
 from numpyro.infer import MCMC, NUTS
 from rich.console import Console
 
@@ -30,20 +29,6 @@ from private_mcmc.planning import plan
 from private_mcmc.preflight import PreflightReport, preflight
 from private_mcmc.release import Expectations, ReleasedExpectations
 from private_mcmc.target import Target
-
-
-def demo(
-    epsilon: Annotated[float, typer.Option(help="ε of the private path.")] = 3.0,
-    delta: Annotated[float, typer.Option(help="δ of the private path.")] = 1e-6,
-    output: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
-    nuts: Annotated[bool, typer.Option(help="Compare with non-private NUTS (curator's side).")] = True,
-) -> None:
-    """Refusals, a plan, a private path and a private expectation of 32,561 people's census rows."""
-    from rich.console import Console
-
-    from private_mcmc.cli.adult_demo import AdultDemo
-
-    AdultDemo(epsilon, delta, output, nuts).run(Console())
 
 
 def nuts_reference(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from private_mcmc.cli.account_chain import released_states
-from private_mcmc.cli.declared import (
+from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
     HtmlOption,
@@ -17,9 +17,10 @@ from private_mcmc.cli.declared import (
     ModelArgument,
     NumRows,
     RowsOption,
+    load_model,
+    read_arguments,
     read_rows,
 )
-from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from private_mcmc.cli.messages import ERROR, in_words
+from private_mcmc.cli.common import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
 
@@ -67,7 +67,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Every charge: when, what for, how much, how it ended."""
-    from private_mcmc.release.ledger.report import record
+    from private_mcmc.release.ledger.export import record
 
     with _errors(as_json):
         ledger = _opened(path, key)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient.clipping import Columns
+from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, Place
 from private_mcmc.schedule import Schedule
@@ -121,7 +121,7 @@ def on_mesh(
     program: LangevinProgram,
     schedule: Schedule,
     several: Callable[[Callable[..., jax.Array]], Advance],
-) -> tuple[Callable[..., Any], Advance]:
+) -> tuple[Callable[..., PreparedRows], Advance]:
     """``prepare`` and ``advance`` over the mesh; ``several`` makes the latter of one step.
 
     ``prepare(columns, present)`` takes ``layout.rows_here(n)`` rows for every device. States and sums go
@@ -134,11 +134,11 @@ def on_mesh(
         chain, row = jax.lax.axis_index("chains"), jax.lax.axis_index("rows")
         return Place(chain * chains_here, row * rows_here)
 
-    def step(u: jax.Array, k: jax.Array, keys: StepKeys, rows: Any) -> jax.Array:
+    def step(u: jax.Array, k: jax.Array, keys: StepKeys, rows: PreparedRows) -> jax.Array:
         total = jax.lax.psum(program.data(u, k, keys, rows, place()), "rows")  # type: ignore[no-untyped-call]
         return program.move(u, k, keys, total, place())
 
-    def prepare(columns: Columns, present: jax.Array) -> Any:
+    def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
         everyone = jax.lax.all_gather(present, "rows", tiled=True)[: schedule.num_rows]
         rows = program.prepare(columns, present, everyone)
         # A leading axis of devices, whatever the layout of the rows behind it.
@@ -151,7 +151,7 @@ def on_mesh(
         count: jax.Array,
         total: jax.Array,
         keys: StepKeys,
-        rows: Any,
+        rows: PreparedRows,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         here = partial(
             jax.lax.dynamic_slice_in_dim, start_index=place().chain, slice_size=chains_here, axis=0

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Array, Float
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Matrix, Schedule
@@ -33,15 +34,15 @@ class Whitening:
         norm = np.max(self.root) if self.root.ndim == 1 else np.linalg.norm(self.root, 2)
         return float(norm) * (1 + 1e-9)
 
-    def to_parameter(self, u: jax.Array) -> jax.Array:
-        """``θ = Au`` for ``u`` of shape ``(..., p)``."""
+    def to_parameter(self, u: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``θ = Au``."""
         if self.root is None:
             return u
         root = jnp.asarray(self.root)
         return u * root if root.ndim == 1 else u @ root.T
 
-    def from_parameter(self, theta: jax.Array) -> jax.Array:
-        """``u = A^{-1}θ`` for ``θ`` of shape ``(..., p)``."""
+    def from_parameter(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``u = A^{-1}θ``."""
         if self.root is None:
             return theta
         if self.root.ndim == 1:
@@ -49,8 +50,8 @@ class Whitening:
         inverse: jax.Array = jnp.linalg.inv(jnp.asarray(self.root))
         return theta @ inverse.T
 
-    def pull_back(self, gradient: jax.Array) -> jax.Array:
-        """``Aᵀg``, the gradient with respect to ``u``, for ``g`` of shape ``(..., p)``."""
+    def pull_back(self, gradient: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``Aᵀg``, the gradient with respect to ``u``."""
         if self.root is None:
             return gradient
         root = jnp.asarray(self.root)
@@ -125,7 +126,7 @@ def projection(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
     if schedule.box is None:
         radius = min(_INSIDE * schedule.diameter / 2, _FAR)
 
-        def to_ball(u: jax.Array) -> jax.Array:
+        def to_ball(u: Float[Array, "chains p"]) -> Float[Array, "chains p"]:
             # Clipped first: the square of a huge state overflows, and clipping moves no two states apart.
             near = jnp.clip(_finite(u), -_FAR, _FAR)
             norm = jnp.linalg.norm(near, axis=-1, keepdims=True)

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from private_mcmc.kernels.gradient.affine import MANY, affine_blocks, affine_rows
 from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, around, weight, widened
@@ -58,7 +59,7 @@ class GeneralRows(NamedTuple):
     """The rows as they came, and which of them are present."""
 
     columns: Columns
-    present: jax.Array
+    present: Bool[Array, " rows"]
 
 
 def general_rows(
@@ -66,7 +67,7 @@ def general_rows(
 ) -> ClippedGradient:
     """Rows of any model, selected or whole, for ``states`` states at a time; ``route`` forces a way."""
 
-    def total(u: jax.Array, rows: GeneralRows) -> jax.Array:
+    def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
         program = _program(model)
         layers = None if route == "rows" or _is_dense(whitening) else find_layers(program)
         if layers is not None:
@@ -103,7 +104,9 @@ def _per_row(model: RowModel, whitening: Whitening, clip: float) -> BlockSum:
     per_row = jax.vmap(jax.grad(loss), in_axes=(None, 0))
     limit = around(clip, model.dim)
 
-    def of_block(u: jax.Array, columns: Columns, present: jax.Array) -> jax.Array:
+    def of_block(
+        u: Float[Array, " p"], columns: Columns, present: Bool[Array, " rows"]
+    ) -> Float[Array, " p"]:
         gradients = per_row(u, columns)
         norm = jnp.linalg.norm(gradients, axis=-1)
         usable = present & jnp.isfinite(norm)
@@ -112,7 +115,7 @@ def _per_row(model: RowModel, whitening: Whitening, clip: float) -> BlockSum:
     return of_block
 
 
-def _in_blocks(of_block: BlockSum, u: jax.Array, rows: GeneralRows, each: int) -> jax.Array:
+def _in_blocks(of_block: BlockSum, u: Float[Array, " p"], rows: GeneralRows, each: int) -> Float[Array, " p"]:
     """Add blocks of rows; the last block begins early enough to be whole and counts its own rows only."""
     count = rows.present.shape[0]
     elements = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)

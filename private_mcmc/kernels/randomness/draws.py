@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,7 @@ def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -
     return jnp.asarray(found).astype(_whole(end))
 
 
-def _whole(end: int) -> Any:
+def _whole(end: int) -> type:
     """The smallest usual type that holds ``end``: positions drawn ahead take memory."""
     return jnp.int32 if end < 2**31 else int
 

@@ -7,10 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import jax.numpy as jnp
+import numpy as np
+
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.release.expectations.functions import Function, bind_functions
+from private_mcmc.release.noise import FloatArray
+from private_mcmc.release.released import ReleasedExpectations
 from private_mcmc.schedule import Average
 
 SiteFunction = Callable[[Mapping[str, Any]], Any]
@@ -163,3 +168,37 @@ def _check_bounds(name: str, pair: Any) -> None:
         raise DeclarationError(f"bounds of {name!r}: a pair of numbers (a, b) is needed.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise DeclarationError(f"bounds of {name!r} are ({low}, {high}): need finite a < b.")
+
+
+def mean_and_square(site: str, bounds: Bounds) -> dict[str, SiteFunction]:
+    """``{site: g, site²: (g − c)²}`` with ``g`` the site clamped to ``[a, b]`` and ``c`` its middle.
+
+    For ``Expectations(mean_and_square("w", (-3, 3)))``. Both slopes are proved: that of the square is at
+    most ``b − a`` times the site's, so that a narrow ``[a, b]`` costs less.
+
+    Raises:
+        DeclarationError: unless ``a < b`` are finite.
+    """
+    low, high = (float(end) for end in bounds)
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise DeclarationError(f"bounds of {site!r} are ({low}, {high}): need finite a < b.")
+
+    def clamped(sites: Mapping[str, Any]) -> Any:
+        return jnp.clip(sites[site], low, high)
+
+    def squared(sites: Mapping[str, Any]) -> Any:
+        return (clamped(sites) - (low + high) / 2) ** 2
+
+    return {site: clamped, f"{site}²": squared}
+
+
+def variance(released: ReleasedExpectations, site: str, bounds: Bounds) -> FloatArray:
+    """``E(g − c)² − (E g − c)²`` from what ``mean_and_square`` released, not below 0.
+
+    Noise on the mean makes it smaller by the noise's variance on average, which is added back.
+    """
+    mean, square = released[site], released[f"{site}²"]
+    centre = (bounds[0] + bounds[1]) / 2
+    noise = 0.0 if mean.noise_sd is None else mean.noise_sd**2
+    found: FloatArray = np.maximum(square.value - (mean.value - centre) ** 2 + noise, 0.0)
+    return found

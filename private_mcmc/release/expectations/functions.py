@@ -15,10 +15,9 @@ from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.affinity import Level, affinity
-from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.intervals import bounds as proved_bounds
 from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
-from private_mcmc.release.expectations.sensitivities import FloatArray, Lipschitz, Slopes
+from private_mcmc.release.noise import FloatArray
 
 Factor = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -105,9 +104,28 @@ def _scaled(program: Program, equation: Equation, operand: Variable) -> tuple[Va
 
 def _largest(program: Program, variable: Variable) -> FloatArray:
     """Bound on the absolute value of every entry; ``inf`` where none is proved."""
-    (found,) = bounds(program, {}, [variable])
+    (found,) = proved_bounds(program, {}, [variable])
     largest: FloatArray = np.maximum(np.abs(found.lo), np.abs(found.hi)).astype(np.float64)
     return largest
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Values with ``|f_j(θ) − f_j(θ')| ≤ |A_j·(θ − θ')|``: affine maps, and 1-Lipschitz functions of them.
+
+    Attributes:
+        matrix: ``A``, shape ``(d, p)``.
+    """
+
+    matrix: FloatArray
+
+
+@dataclass(frozen=True)
+class Lipschitz:
+    """``size`` values, jointly ``ℓ``-Lipschitz from ``‖·‖_2`` on the unconstrained space to ``‖·‖_2``."""
+
+    size: int
+    constant: float
 
 
 Sites = Mapping[str, jax.Array]

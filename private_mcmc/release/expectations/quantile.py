@@ -14,13 +14,18 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement, capped, stepwise
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import RowModel
+from private_mcmc.release.expectations.averages import (
+    COUPLING,
+    ROUNDING_SHARE,
+    Observed,
+    movement,
+    observed,
+    together,
+)
 from private_mcmc.release.expectations.declared import Bounds, Expectations, What
 from private_mcmc.release.expectations.functions import Function, site_function
-from private_mcmc.release.expectations.observed import ROUNDING_SHARE, Observed, observed
-from private_mcmc.release.expectations.price import COUPLING
-from private_mcmc.release.expectations.released import ReleasedExpectations, ReleasedValue
-from private_mcmc.release.expectations.sensitivities import movement, together
 from private_mcmc.release.noise import FloatArray, opendp
+from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 

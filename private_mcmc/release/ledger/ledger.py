@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
+from private_mcmc.release.ledger.export import export_csv, export_json, recheck, refusal
 from private_mcmc.release.ledger.file import Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import FilterKind, filter_for
-from private_mcmc.release.ledger.report import export_csv, export_json, recheck, refusal
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
 from private_mcmc.target import Target
 
