@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to
 
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, length
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, length
 from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.auditing.worst_pairs import worst_pairs
 from private_mcmc.domains import Rows
@@ -102,7 +102,7 @@ def chain_mechanism(
     if start.shape != (reading.dim,):
         raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
     runs = DriverRuns(driver, decision, generator, num_chains if priced else chains_per_run)
-    attacks: Callable[[Pair], Mapping[str, Any]] = (
+    attacks: Callable[[Pair], Mapping[str, Score]] = (
         ChainAttacks(reading, schedule, start)
         if not priced and all(site.constraint is not None for site in reading.sites)
         else lambda pair: {}
@@ -136,7 +136,7 @@ def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision
     return replace(mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=_none)
 
 
-def _none(pair: Pair) -> Mapping[str, Any]:
+def _none(pair: Pair) -> Mapping[str, Score]:
     return {}
 
 
@@ -196,7 +196,7 @@ def in_slots(data: DataSet, schedule: Schedule) -> DataSet:
     return {**slots, PRESENT: np.arange(n) < count}
 
 
-def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[Any]]) -> FloatArray:
+def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generic]]) -> FloatArray:
     """Released states ``(chains, kept, p)`` on the unconstrained space, whose image every site is.
 
     A site whose support is not known beforehand stays as it was released.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from private_mcmc.domains.numeric import PRESENT, holds_person
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency
 
-DataSet = Mapping[str, npt.NDArray[Any]]
+DataSet = Mapping[str, npt.NDArray[np.generic]]
 Score = Callable[[FloatArray], FloatArray]
 Mask = npt.NDArray[np.bool_]
 

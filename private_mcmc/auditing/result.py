@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -114,7 +113,7 @@ class Findings:
         """The attack with the largest Gaussian DP bound, which orders attacks at every scale."""
         return max(self.attacks, key=lambda attack: (attack.bounds.gdp, attack.bounds.gdp_estimate))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
         return {
             "mechanism": self.mechanism,

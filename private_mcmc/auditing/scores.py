@@ -6,7 +6,7 @@ The former are likelihood ratios of a path, noise used twice, and the differing 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,10 @@ class Side(NamedTuple):
     columns: dict[str, jax.Array]
     present: jax.Array
     others: jax.Array
+
+
+# A row and its weight: zero where the data set lacks it.
+WeightedRow = tuple[dict[str, jax.Array], jax.Array]
 
 
 class Terms(NamedTuple):
@@ -78,13 +82,13 @@ class ChainAttacks:
         )
         return one, two
 
-    def _row(self, side: Side) -> tuple[dict[str, jax.Array], jax.Array]:
+    def _row(self, side: Side) -> WeightedRow:
         """The differing row, or any one with weight zero."""
         weight = jnp.sum(side.present) - jnp.sum(side.others)
         place = int(np.argmax(np.asarray(side.present & ~side.others)))
         return {name: column[place] for name, column in side.columns.items()}, weight
 
-    def _losses(self, theta: jax.Array, first: Any, second: Any) -> jax.Array:
+    def _losses(self, theta: jax.Array, first: WeightedRow, second: WeightedRow) -> jax.Array:
         """``v(θ, d) − v(θ, d')`` summed over released states: membership inference by the row's own loss."""
 
         def loss(state: jax.Array, row: dict[str, jax.Array], weight: jax.Array) -> jax.Array:
@@ -198,7 +202,7 @@ def _side(model: RowModel, slots: int, data: DataSet, place: int | None) -> Side
         others[place] = False
     missing = slots - length(data)
 
-    def filled(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def filled(column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         return np.concatenate([column, np.zeros((missing, *column.shape[1:]), column.dtype)])
 
     with jax.enable_x64(True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import permutations
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +77,7 @@ def pair_of_rows(
     """
     slot = count if place is None else place
 
-    def columns(one: PublicRow | None) -> dict[str, npt.NDArray[Any]]:
+    def columns(one: PublicRow | None) -> dict[str, npt.NDArray[np.generic]]:
         filling = [others] if holes else []
         listed = [others] * slot + (filling if one is None else [one]) + [others] * (count - slot)
         found = {name: np.stack([np.asarray(row[name]) for row in listed]) for name in others}
@@ -163,7 +162,7 @@ def _quiet(model: RowModel, schedule: Schedule, rows: list[PublicRow], silent: P
 def _between(silent: PublicRow, row: PublicRow, share: float) -> PublicRow:
     """So far from ``silent`` to ``row`` in real columns; whole numbers as in ``row``."""
 
-    def blend(zero: Any, value: Any) -> Any:
+    def blend(zero: npt.ArrayLike, value: npt.ArrayLike) -> npt.ArrayLike:
         if not np.issubdtype(np.asarray(value).dtype, np.floating):
             return value
         return (1 - share) * np.asarray(zero) + share * np.asarray(value)
@@ -180,7 +179,7 @@ def _apart(gradients: FloatArray, i: int, j: int) -> float:
     return float(np.linalg.norm(gradients[i] - gradients[j], axis=-1).mean())
 
 
-def _stacked(rows: list[PublicRow]) -> dict[str, npt.NDArray[Any]]:
+def _stacked(rows: list[PublicRow]) -> dict[str, npt.NDArray[np.generic]]:
     return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
 

@@ -73,7 +73,7 @@ def _show(record: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= 60 else text[:57] + "…"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -88,7 +88,7 @@ def run(
 def finish(
     sound: bool,
     report: Report,
-    record: dict[str, Any],
+    record: dict[str, object],
     as_json: bool,
     html: Path | None,
     shown: Report | None = None,

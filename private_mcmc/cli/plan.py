@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -69,7 +69,7 @@ def plan(
         elsewhere.show()
 
 
-def record(made: Plan) -> dict[str, Any]:
+def record(made: Plan) -> dict[str, object]:
     """A plan as plain data."""
     return {
         "guarantee": made.guarantee,

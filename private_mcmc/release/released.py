@@ -125,7 +125,7 @@ class ReleasedValue:
     noise_sd: FloatArray | None
     error: FloatArray | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
         known = self.error is not None and bool(np.all(np.isfinite(self.error)))
         return {
@@ -162,7 +162,7 @@ class ReleasedExpectations:
             "Another expectation needs another run, charged again."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types, the statement included."""
         return {
             "expectations": {value.name: value.to_dict() for value in self.values},

@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from private_mcmc.files import write_whole
 from private_mcmc.report import html
@@ -26,6 +26,12 @@ from private_mcmc.report.blocks import (
     right_aligned,
 )
 
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.panel import Panel
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
 
 @dataclass(frozen=True)
 class Report:
@@ -38,7 +44,7 @@ class Report:
         """This report followed by the blocks of another."""
         return Report(self.title, self.blocks + other.blocks)
 
-    def show(self, console: Any = None) -> None:
+    def show(self, console: Console | None = None) -> None:
         """Print on a terminal (or on a ``rich.console.Console``)."""
         _show(self.title, self.blocks, console)
 
@@ -56,7 +62,7 @@ class Report:
     def _repr_html_(self) -> str:
         return html.fragment(self.title, self.blocks)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain data: every block with its ``kind``; infinities and NaN, which JSON lacks, as words."""
         return {"title": self.title, "blocks": [plain(block) for block in self.blocks]}
 
@@ -88,7 +94,7 @@ def plain(value: Any) -> Any:
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
 
 
-def _show(title: str, blocks: tuple[Block, ...], console: Any = None) -> None:
+def _show(title: str, blocks: tuple[Block, ...], console: Console | None = None) -> None:
     """Print the report on ``console`` (a ``rich.console.Console``; by default a new one)."""
     from rich.console import Console
 
@@ -101,7 +107,7 @@ def _show(title: str, blocks: tuple[Block, ...], console: Any = None) -> None:
             out.print(renderable)
 
 
-def _text(text: str, style: str = "") -> Any:
+def _text(text: str, style: str = "") -> RichText:
     from rich.text import Text as RichText
 
     result = RichText(style=style)
@@ -110,7 +116,7 @@ def _text(text: str, style: str = "") -> Any:
     return result
 
 
-def _block(block: Block) -> list[Any]:
+def _block(block: Block) -> list[RenderableType]:
     from rich.padding import Padding
 
     match block:
@@ -134,7 +140,7 @@ def _block(block: Block) -> list[Any]:
             return [_plot(plot) for plot in plots]
 
 
-def _verdict(block: Verdict) -> Any:
+def _verdict(block: Verdict) -> Panel:
     from rich.console import Group
     from rich.panel import Panel
 
@@ -143,7 +149,7 @@ def _verdict(block: Verdict) -> Any:
     return Panel(Group(*lines), title=word, title_align="left", border_style=_STYLES[block.tone])
 
 
-def _facts(block: Facts) -> Any:
+def _facts(block: Facts) -> RichTable:
     from rich.table import Table as RichTable
 
     title = block.title or None
@@ -155,7 +161,7 @@ def _facts(block: Facts) -> Any:
     return grid
 
 
-def _table(block: Table) -> Any:
+def _table(block: Table) -> RichTable:
     from rich import box
     from rich.table import Table as RichTable
 
@@ -168,6 +174,6 @@ def _table(block: Table) -> Any:
     return table
 
 
-def _plot(plot: Plot) -> Any:
+def _plot(plot: Plot) -> RichText:
     words = f": {plot.description}" if plot.description else " (drawn in the HTML report)"
     return _text(f"▚ {plot.title}{words}", "bright_black")

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.release.expectations.functions import Function, bind_functions
+from private_mcmc.release.expectations.functions import (
+    Bounds,
+    Function,
+    SiteFunction,
+    Sites,
+    What,
+    bind_functions,
+)
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.release.released import ReleasedExpectations
 from private_mcmc.schedule import Average
 
-SiteFunction = Callable[[Mapping[str, Any]], Any]
-What = str | SiteFunction
-Bounds = tuple[float, float]
+T = TypeVar("T")
 NoiseName = Literal["laplace", "gaussian"]
 
 
@@ -147,7 +153,9 @@ def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What
     return tuple(items)
 
 
-def _by_name(given: Any, targets: list[str], names: list[str], field: str) -> dict[str, Any]:
+def _by_name(
+    given: T | Mapping[str, T] | None, targets: list[str], names: list[str], field: str
+) -> dict[str, T]:
     """One value for every target, or a dict that names them."""
     if given is None:
         return {}
@@ -161,7 +169,7 @@ def _by_name(given: Any, targets: list[str], names: list[str], field: str) -> di
     return dict(given)
 
 
-def _check_bounds(name: str, pair: Any) -> None:
+def _check_bounds(name: str, pair: Bounds) -> None:
     try:
         low, high = (float(end) for end in pair)
     except (TypeError, ValueError):
@@ -183,10 +191,10 @@ def mean_and_square(site: str, bounds: Bounds) -> dict[str, SiteFunction]:
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
         raise DeclarationError(f"bounds of {site!r} are ({low}, {high}): need finite a < b.")
 
-    def clamped(sites: Mapping[str, Any]) -> Any:
+    def clamped(sites: Sites) -> jax.Array:
         return jnp.clip(sites[site], low, high)
 
-    def squared(sites: Mapping[str, Any]) -> Any:
+    def squared(sites: Sites) -> jax.Array:
         return (clamped(sites) - (low + high) / 2) ** 2
 
     return {site: clamped, f"{site}²": squared}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
@@ -129,6 +129,8 @@ class Lipschitz:
 
 
 Sites = Mapping[str, jax.Array]
+SiteFunction = Callable[[Sites], ArrayLike]
+What = str | SiteFunction
 Bounds = tuple[float, float]
 
 
@@ -148,7 +150,7 @@ class Function:
 
     name: str
     shape: tuple[int, ...]
-    evaluate: Callable[[Sites], Any]
+    evaluate: SiteFunction
     slopes: Slopes | Lipschitz
     low: FloatArray
     high: FloatArray
@@ -163,7 +165,7 @@ class Function:
 
 def bind_functions(
     model: RowModel,
-    items: tuple[tuple[str, Any], ...],
+    items: tuple[tuple[str, What], ...],
     lipschitz: Mapping[str, float],
     bounds: Mapping[str, Bounds],
     by_convergence: Mapping[str, AverageByConvergence],
@@ -187,7 +189,7 @@ def bind_functions(
 def _bind(
     model: RowModel,
     name: str,
-    what: Any,
+    what: What,
     constant: float | None,
     bounds: Bounds | None,
     by_convergence: AverageByConvergence | None,
@@ -225,11 +227,10 @@ def _bind(
     return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
 
 
-def site_function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
+def site_function(model: RowModel, what: What) -> SiteFunction:
     """A function of the dict of sites: itself, or the one that picks a site. Unknown names are refused."""
     if not isinstance(what, str):
-        chosen: Callable[[Sites], Any] = what
-        return chosen
+        return what
     shapes = jax.eval_shape(model.constrain, abstract((model.dim,), np.float64))
     if what not in shapes:
         raise DeclarationError(f"expectation of {what!r}: the model's sites are {sorted(shapes)}.")

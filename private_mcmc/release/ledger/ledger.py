@@ -7,15 +7,15 @@ import hmac
 import os
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
 from private_mcmc.release.ledger.export import export_csv, export_json, recheck, refusal
-from private_mcmc.release.ledger.file import Head, LedgerFile, Transaction, data_mark
+from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import FilterKind, filter_for
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
 from private_mcmc.target import Target
@@ -68,7 +68,7 @@ class Ledger:
         target: Target,
         *,
         filter: FilterKind | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Columns | None = None,
     ) -> Balance:
         """Declare a data set, its adjacency and its budget, once and for good.
 
@@ -132,7 +132,7 @@ class Ledger:
         *,
         purpose: str,
         model: str = "",
-        data: Mapping[str, Any] | None = None,
+        data: Columns | None = None,
     ) -> Reservation:
         """Charge a release before it runs. On disk when this returns.
 
@@ -193,7 +193,7 @@ class Ledger:
         *,
         purpose: str,
         model: str = "",
-        data: Mapping[str, Any] | None = None,
+        data: Columns | None = None,
     ) -> Iterator[Reservation]:
         """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
 
@@ -258,7 +258,7 @@ class Ledger:
                 recheck(self.path, state, reservation)
             return transaction.head
 
-    def _recognise(self, transaction: Transaction, found: DataSet, data: Mapping[str, Any] | None) -> None:
+    def _recognise(self, transaction: Transaction, found: DataSet, data: Columns | None) -> None:
         if data is None:
             return
         mark = data_mark(transaction.key, data)
