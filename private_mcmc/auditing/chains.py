@@ -107,7 +107,7 @@ def chain_mechanism(
         if not priced and all(site.constraint is not None for site in reading.sites)
         else lambda pair: {}
     )
-    found = Mechanism(
+    mechanism = Mechanism(
         f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}",
         decision.statement,
         runs.draw,
@@ -115,7 +115,9 @@ def chain_mechanism(
         pairs=lambda: worst_pairs(reading, schedule),
     )
     test = decision.curvature_test
-    return found if test is None or curvature is None else _behind(test, curvature.at_least, found, decision)
+    if test is None or curvature is None:
+        return mechanism
+    return _behind(test, curvature.at_least, mechanism, decision)
 
 
 def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision: Decision) -> Mechanism:
@@ -201,14 +203,14 @@ def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generi
 
     A site whose support is not known beforehand stays as it was released.
     """
-    found = []
+    parts = []
     with jax.enable_x64(True):
         for site in reading.sites:
             value = jnp.asarray(samples[site.name])
             if site.constraint is not None:
                 value = biject_to(site.constraint).inv(value)
-            found.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
-    return np.concatenate(found, axis=-1)
+            parts.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
+    return np.concatenate(parts, axis=-1)
 
 
 def keys(seed: np.random.SeedSequence, count: int, generator: Generator = "chacha20") -> list[jax.Array]:

@@ -182,8 +182,8 @@ def candidate_thresholds(scores: tuple[FloatArray, FloatArray]) -> FloatArray:
     """Sorted thresholds at quantiles of either side, dense in the tails, and between them."""
     tail = np.geomspace(1e-5, 0.5, _QUANTILES)
     levels = np.concatenate([tail, 1 - tail])
-    found = np.unique(np.concatenate([np.quantile(side, levels) for side in scores]))
-    return np.unique(np.concatenate([found, found[:-1] + np.diff(found) / 2]))
+    quantiles = np.unique(np.concatenate([np.quantile(side, levels) for side in scores]))
+    return np.unique(np.concatenate([quantiles, quantiles[:-1] + np.diff(quantiles) / 2]))
 
 
 def bound_at_best(scores: Scores, bound: Bound) -> float:

@@ -47,13 +47,13 @@ def compared(
 ) -> tuple[Comparison, ...]:
     """The best lower bounds beside what ``claim`` says at ``epsilon`` and at ``delta``."""
     bounds = [attack.bounds for attack in attacks]
-    found = [
+    comparisons = [
         Comparison("epsilon", max(b.epsilon for b in bounds), claim.epsilon(delta)),
         Comparison("delta", max(b.delta for b in bounds), claim.delta(epsilon)),
     ]
     if claim.gdp is not None:
-        found.append(Comparison("gdp", max(b.gdp for b in bounds), claim.gdp))
-    return tuple(found)
+        comparisons.append(Comparison("gdp", max(b.gdp for b in bounds), claim.gdp))
+    return tuple(comparisons)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Findings:
     @property
     def violations(self) -> tuple[Comparison, ...]:
         """Comparisons whose lower bound exceeds the claim: each refutes the claim."""
-        return tuple(found for found in self.comparisons if found.violated)
+        return tuple(comparison for comparison in self.comparisons if comparison.violated)
 
     @property
     def sound(self) -> bool:
@@ -99,7 +99,7 @@ class Findings:
     @property
     def tightness(self) -> float:
         """The largest ``lower/upper`` of the comparisons."""
-        return max(found.ratio for found in self.comparisons)
+        return max(comparison.ratio for comparison in self.comparisons)
 
     @property
     def most_provable(self) -> float:

@@ -107,19 +107,21 @@ def posterior(
     from private_mcmc import accounting
 
     relation = check_adjacency(adjacency)
-    found: list[Statement] = []
+    statements: list[Statement] = []
     if likelihood_range is not None:
-        found.append(accounting.posterior_bounded(likelihood_range, relation))
+        statements.append(accounting.posterior_bounded(likelihood_range, relation))
     if sensitivity is not None and strong_convexity is not None:
-        found.append(accounting.posterior_strongly_log_concave(sensitivity, strong_convexity, relation))
+        statements.append(accounting.posterior_strongly_log_concave(sensitivity, strong_convexity, relation))
     if gradient_bound is not None and prior_strong_convexity is not None:
-        found.append(accounting.posterior_bounded_gradient(gradient_bound, prior_strong_convexity, relation))
-    if not found:
+        statements.append(
+            accounting.posterior_bounded_gradient(gradient_bound, prior_strong_convexity, relation)
+        )
+    if not statements:
         raise DeclarationError(
             "give --likelihood-range, or --sensitivity with --strong-convexity, or --gradient-bound with "
             "--prior-strong-convexity."
         )
-    answers = [(asked_point(statement, delta, epsilon), statement) for statement in found]
+    answers = [(asked_point(statement, delta, epsilon), statement) for statement in statements]
     best = min(answers, key=lambda answer: answer[0])[1]
     report(best, delta, epsilon, as_json)
 

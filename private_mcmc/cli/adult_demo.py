@@ -166,7 +166,7 @@ def _refusals(console: Console, target: Target, n: int) -> PreflightReport:
 def _private_path(console: Console, target: Target, X: Numbers, y: npt.NDArray[np.int64]) -> PrivateMCMC:
     """The stages of a plan, each shaped by what the earlier ones released."""
     _rule(console, "2. A private path of states (guarantee='run')")
-    with console.status("planning on made-up rows"):
+    with console.status("planning on synthetic rows"):
         policy = plan(model, ROWS, target, n=len(y), guarantee="run")
     console.print(
         f"Predicted from public facts alone: posterior means within {policy.prediction.rms:.2f} posterior sd "

@@ -69,7 +69,7 @@ def run(
     from private_mcmc.auditing import audit
     from private_mcmc.kernels import PrivateULA
 
-    found = audit(
+    result = audit(
         PrivateULA(load_model(model), step_size=step_size, clip=clip, temper=temper),
         rows=read_rows(rows),
         target=Target(epsilon, delta, check_adjacency(adjacency)),
@@ -82,7 +82,7 @@ def run(
         num_runs=num_runs,
         failure_probability=failure,
     )
-    finish(found.sound, found.report, found.to_dict(), as_json, html)
+    finish(result.sound, result.report, result.to_dict(), as_json, html)
 
 
 def finish(

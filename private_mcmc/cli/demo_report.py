@@ -199,7 +199,7 @@ def _expectation(
     ]
     return [
         Text(
-            "The probability that one made-up profile earns more than 50,000 dollars. The posterior that "
+            "The probability that one synthetic profile earns more than 50,000 dollars. The posterior that "
             f"guarantee='posterior' can certify weights the people by only {number(_temper(results))}, so "
             "its answer is closer to the prior's; where data are plenty the path is the better buy."
         ),

@@ -91,11 +91,11 @@ def verify(
 ) -> None:
     """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
     with _errors(as_json):
-        found = _opened(path, key).verify(head)
+        head_now = _opened(path, key).verify(head)
         if as_json:
-            typer.echo(json.dumps({"ok": True, "entries": found.number, "head": str(found)}))
+            typer.echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
         else:
-            typer.echo(f"{found.number} entries, all sound. Head: {found}")
+            typer.echo(f"{head_now.number} entries, all sound. Head: {head_now}")
 
 
 def _opened(path: Path, key: Path | None, create: bool = False) -> Ledger:

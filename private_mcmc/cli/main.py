@@ -37,12 +37,12 @@ class _Lazy(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name].split(":")
-        found = getattr(importlib.import_module(module), name)
-        if not isinstance(found, typer.Typer):
+        target = getattr(importlib.import_module(module), name)
+        if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False)
-            single.command(cmd_name)(found)
-            found = single
-        command = typer.main.get_command(found)
+            single.command(cmd_name)(target)
+            target = single
+        command = typer.main.get_command(target)
         command.name = cmd_name
         return command
 

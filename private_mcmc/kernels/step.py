@@ -94,8 +94,8 @@ class LangevinProgram:
     A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between.
 
     Attributes:
-        prepare: ``(columns, present, everyone=None) -> rows``, once a run; ``everyone`` tells which of all
-            rows are present where only some are here.
+        prepare: ``(columns, present, all_present=None) -> rows``, once a run; ``all_present`` tells which of
+            all rows are present where only some are here.
         data: ``(u, k, key, rows, place) -> f Σ clip``, summed over the rows that are here, ``(chains, p)``.
         move: ``(u, k, key, total, place) -> u'``, given the sum over all rows.
         ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after

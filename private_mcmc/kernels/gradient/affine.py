@@ -30,7 +30,7 @@ _IDLE_SLACK = 1.0 + 1e-8
 _PARTS = 16
 # With fewer rows, or fewer operations in a sum, handing parts to other cores costs more than it gains.
 _FEWEST_ROWS, _WHOLE_WORK = 1_000, 400_000
-# Parts take a second longer to compile: in less than this many operations that is not made up for.
+# Parts take a second longer to compile: with fewer operations than this it does not pay.
 _COMPILING_WORK = 2**34
 # A sum that is taken very often.
 MANY = 10**9

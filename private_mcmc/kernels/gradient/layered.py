@@ -77,13 +77,13 @@ def find_layers(program: Program) -> Layers | None:
                 uses[variable].append(equation)
     if loss in views:
         return None
-    used = {view: found for view, found in uses.items() if found}
+    used = {view: equations_of_view for view, equations_of_view in uses.items() if equations_of_view}
     entries = np.concatenate([np.zeros(0, np.int64), *(views[view].ravel() for view in used)])
     if len(np.unique(entries)) != len(entries):
         return None
     products, direct = [], []
-    for view, found in used.items():
-        product = _product(program, view, views[view], found)
+    for view, equations_of_view in used.items():
+        product = _product(program, view, views[view], equations_of_view)
         if product is None:
             direct.append(Direct(view, views[view].ravel()))
         else:
@@ -103,10 +103,10 @@ def _views(program: Program, equations: list[Equation]) -> Mapping[Variable, Ind
             continue
         with jax.ensure_compile_time_eval():
             moved = equation.primitive.bind(views[equation.inputs[0]], **equation.params)
-        found = np.asarray(moved)
+        coordinates = np.asarray(moved)
         # A repeated coordinate would enter several times.
-        if len(np.unique(found)) == found.size:
-            views[equation.outputs[0]] = found
+        if len(np.unique(coordinates)) == coordinates.size:
+            views[equation.outputs[0]] = coordinates
     return views
 
 

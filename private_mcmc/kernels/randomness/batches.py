@@ -80,9 +80,9 @@ class ListedRows(NamedTuple):
 
 
 class BatchSum(NamedTuple):
-    """``prepare(columns, present, everyone)`` once a run; ``total(u, rows, draw, first)`` at every step.
+    """``prepare(columns, present, all_present)`` once a run; ``total(u, rows, draw, first)`` at every step.
 
-    ``first`` is the number of the first row that is here (``None``: every row is), and ``everyone`` tells
+    ``first`` is the number of the first row that is here (``None``: every row is), and ``all_present`` tells
     which of all rows are present, or that so many first ones are. Batches are drawn from all rows; what is
     summed here are those of its rows that are here.
     ``draws`` are the numbers that all chains draw at a step, ``(chains, size)``, where ``total`` wants some.
@@ -271,15 +271,15 @@ def _masked(rows: PreparedRows, keep: jax.Array, first: First) -> PreparedRows:
 
 
 def _prepared(gradient: ClippedGradient) -> Callable[..., PreparedRows]:
-    return lambda columns, present, everyone=None: gradient.prepare(columns, present)
+    return lambda columns, present, all_present=None: gradient.prepare(columns, present)
 
 
 def _listed(prepare: Callable[[Columns, jax.Array], PreparedRows], n: int) -> Callable[..., ListedRows]:
-    def listed(columns: Columns, present: jax.Array, everyone: jax.Array | None = None) -> ListedRows:
+    def listed(columns: Columns, present: jax.Array, all_present: jax.Array | None = None) -> ListedRows:
         rows = prepare(columns, present)
-        known = present if everyone is None else everyone
-        if known.ndim == 0:
-            return ListedRows(rows, None, known)
-        return ListedRows(rows, jnp.argsort(~known, stable=True)[:n], jnp.sum(known))
+        all_rows = present if all_present is None else all_present
+        if all_rows.ndim == 0:
+            return ListedRows(rows, None, all_rows)
+        return ListedRows(rows, jnp.argsort(~all_rows, stable=True)[:n], jnp.sum(all_rows))
 
     return listed

@@ -70,8 +70,8 @@ def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -
         return jnp.minimum(last + running_sums(gap), end).astype(_whole(end))
     gap = gap.astype(int)
     first = jnp.minimum(last + gap[0], end)
-    found = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, end), gap.at[0].set(first))
-    return jnp.asarray(found).astype(_whole(end))
+    positions = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, end), gap.at[0].set(first))
+    return jnp.asarray(positions).astype(_whole(end))
 
 
 def _whole(end: int) -> type:

@@ -246,7 +246,7 @@ def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "cha
 
 
 def public_key(generator: str) -> jax.Array:
-    """A key that everybody knows, of the kind that a run under ``generator`` uses: for trials."""
+    """A public key of the kind that a run under ``generator`` uses: for trials."""
     key: jax.Array = jax.random.key(0, impl=_implementation(generator))
     return key
 

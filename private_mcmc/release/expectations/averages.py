@@ -186,8 +186,8 @@ def observed(
 ) -> Observed:
     """The vector of ``functions`` in these units, fit for the running sums of ``schedule``."""
     low, high = (np.concatenate([getattr(f, end) for f in functions]) for end in ("low", "high"))
-    known = np.isfinite(high - low)
-    centres = np.where(known, (np.where(known, low, 0.0) + np.where(known, high, 0.0)) / 2, 0.0)
+    bounded = np.isfinite(high - low)
+    centres = np.where(bounded, (np.where(bounded, low, 0.0) + np.where(bounded, high, 0.0)) / 2, 0.0)
     half = np.minimum((high - low) / 2 / units, _window(schedule))
     return Observed(functions, centres, units, -half, half, constrain)
 

@@ -208,5 +208,5 @@ def variance(released: ReleasedExpectations, site: str, bounds: Bounds) -> Float
     mean, square = released[site], released[f"{site}²"]
     centre = (bounds[0] + bounds[1]) / 2
     noise = 0.0 if mean.noise_sd is None else mean.noise_sd**2
-    found: FloatArray = np.maximum(square.value - (mean.value - centre) ** 2 + noise, 0.0)
-    return found
+    result: FloatArray = np.maximum(square.value - (mean.value - centre) ** 2 + noise, 0.0)
+    return result

@@ -104,8 +104,8 @@ def _scaled(program: Program, equation: Equation, operand: Variable) -> tuple[Va
 
 def _largest(program: Program, variable: Variable) -> FloatArray:
     """Bound on the absolute value of every entry; ``inf`` where none is proved."""
-    (found,) = proved_bounds(program, {}, [variable])
-    largest: FloatArray = np.maximum(np.abs(found.lo), np.abs(found.hi)).astype(np.float64)
+    (interval,) = proved_bounds(program, {}, [variable])
+    largest: FloatArray = np.maximum(np.abs(interval.lo), np.abs(interval.hi)).astype(np.float64)
     return largest
 
 
@@ -199,10 +199,10 @@ def _bind(
     def value(theta: jax.Array) -> jax.Array:
         return jnp.asarray(evaluate(model.constrain(theta)))
 
-    found = jax.eval_shape(value, abstract((model.dim,), np.float64))
-    if not any(jnp.issubdtype(found.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
-        raise DeclarationError(f"expectation {name!r}: the function returns {found.dtype}, not numbers.")
-    shape = tuple(found.shape)
+    result = jax.eval_shape(value, abstract((model.dim,), np.float64))
+    if not any(jnp.issubdtype(result.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise DeclarationError(f"expectation {name!r}: the function returns {result.dtype}, not numbers.")
+    shape = tuple(result.shape)
 
     def flat(theta: jax.Array) -> jax.Array:
         return jnp.ravel(value(theta)).astype(theta.dtype)
@@ -239,23 +239,23 @@ def site_function(model: RowModel, what: What) -> SiteFunction:
 
 def _slopes(program: Program, dim: int) -> Slopes | None:
     """``A`` where each value is proved to be a 1-Lipschitz function of an entry of ``Aθ + b``."""
-    found = chain(program, affinity(program, "theta"), program.outputs["value"])
-    if found is None:
+    steps = chain(program, affinity(program, "theta"), program.outputs["value"])
+    if steps is None:
         return None
 
     def inner(theta: jax.Array) -> jax.Array:
-        (value,) = program.run([found.inner], {program.inputs["theta"]: theta})
+        (value,) = program.run([steps.inner], {program.inputs["theta"]: theta})
         return jnp.ravel(value)
 
     matrix = np.asarray(jax.jacfwd(inner)(jnp.zeros(dim)), dtype=np.float64)
-    return Slopes(found.factors.reshape(-1, 1) * matrix)
+    return Slopes(steps.factors.reshape(-1, 1) * matrix)
 
 
 def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArray, FloatArray]:
     """The caller's bounds, or the range that interval arithmetic proves over all parameters."""
     if bounds is not None:
         return np.full(size, bounds[0]), np.full(size, bounds[1])
-    (found,) = proved_bounds(program, {}, [program.outputs["value"]])
-    low, high = np.asarray(found.lo, dtype=np.float64), np.asarray(found.hi, dtype=np.float64)
-    known = np.isfinite(low) & np.isfinite(high)
-    return np.where(known, low, -math.inf), np.where(known, high, math.inf)
+    (interval,) = proved_bounds(program, {}, [program.outputs["value"]])
+    low, high = np.asarray(interval.lo, dtype=np.float64), np.asarray(interval.hi, dtype=np.float64)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    return np.where(bounded, low, -math.inf), np.where(bounded, high, math.inf)

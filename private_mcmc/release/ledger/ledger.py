@@ -146,16 +146,16 @@ class Ledger:
             )
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
-            found = state.dataset(dataset)
-            if statement.adjacency != found.adjacency:
+            kept = state.dataset(dataset)
+            if statement.adjacency != kept.adjacency:
                 raise LedgerError(
-                    f"{dataset!r} is kept under {found.adjacency!r}; a statement under "
+                    f"{dataset!r} is kept under {kept.adjacency!r}; a statement under "
                     f"{statement.adjacency!r} never composes with it."
                 )
-            self._recognise(transaction, found, data)
-            cost = found.filter.cost(statement)
-            if not cost <= state.room(found):
-                raise BudgetExceeded(refusal(state, found, cost))
+            self._recognise(transaction, kept, data)
+            cost = kept.filter.cost(statement)
+            if not cost <= state.room(kept):
+                raise BudgetExceeded(refusal(state, kept, cost))
             identity = uuid.uuid4().hex
             transaction.append(
                 {
@@ -180,10 +180,10 @@ class Ledger:
         if outcome not in ("released", "kept"):
             raise DeclarationError(f"outcome {outcome!r}: 'released' or 'kept'.")
         with self._file.writing() as transaction:
-            found = replay(transaction.entries).reservations.get(reservation.identity)
-            if found is None or found.outcome != "reserved":
+            current = replay(transaction.entries).reservations.get(reservation.identity)
+            if current is None or current.outcome != "reserved":
                 raise LedgerError(f"{self.path}: this reservation is not open.")
-            transaction.append({"kind": "settle", "id": found.identity, "outcome": outcome, "time": _now()})
+            transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": _now()})
 
     @contextlib.contextmanager
     def charge(
@@ -258,18 +258,18 @@ class Ledger:
                 recheck(self.path, state, reservation)
             return transaction.head
 
-    def _recognise(self, transaction: Transaction, found: DataSet, data: Columns | None) -> None:
+    def _recognise(self, transaction: Transaction, dataset: DataSet, data: Columns | None) -> None:
         if data is None:
             return
         mark = data_mark(transaction.key, data)
-        if found.fingerprint is None:
+        if dataset.fingerprint is None:
             transaction.append(
-                {"kind": "fingerprint", "dataset": found.name, "fingerprint": mark, "time": _now()}
+                {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": _now()}
             )
-        elif not hmac.compare_digest(mark, found.fingerprint):
+        elif not hmac.compare_digest(mark, dataset.fingerprint):
             raise LedgerError(
-                f"these are not the data that {found.name!r} stands for. If rows came or went, this is a new "
-                "data set; people in both are charged in both."
+                f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
+                "new data set; people in both are charged in both."
             )
 
 
