@@ -94,7 +94,9 @@ def _logits_squashed(*args: Any) -> Any:
 
 
 def _stage_not_charged() -> tuple[Patch, ...]:
-    swap = Swap(accounting, "adaptive", "spent += stage.gdp**2", "spent = stage.gdp**2")
+    swap = Swap(
+        accounting, "adaptive", "spent += Fraction(stage.gdp) ** 2", "spent = Fraction(stage.gdp) ** 2"
+    )
     return ((accounting, "adaptive", swap.mutant),)
 
 
