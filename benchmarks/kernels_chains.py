@@ -16,7 +16,8 @@ import numpy as np
 from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians
 
 import private_mcmc as pmc
-from private_mcmc.kernels.gradient.clipped import AffineRows, ClippedGradient
+from private_mcmc.kernels.gradient.affine import AffineRows
+from private_mcmc.kernels.gradient.clipping import ClippedGradient
 from private_mcmc.kernels.randomness.batches import BatchDraw, batch_sum
 
 

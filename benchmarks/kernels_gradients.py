@@ -12,7 +12,8 @@ from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_
 
 import private_mcmc as pmc
 from private_mcmc.kernels.gradient import affine as gradient_affine
-from private_mcmc.kernels.gradient.clipped import AffineBlocks, clipped_gradient
+from private_mcmc.kernels.gradient.affine import AffineBlocks
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 
 

@@ -3,8 +3,6 @@
 ``from private_mcmc.models import logistic, logistic_rows``
 """
 
-from private_mcmc.models.categories import ordinal, ordinal_rows, softmax, softmax_rows
-from private_mcmc.models.curves import network, network_rows, spline, spline_rows
 from private_mcmc.models.groups import groups, groups_rows, item_response, item_response_rows
 from private_mcmc.models.proportions import ab_test, ab_test_rows, bounded_mean, bounded_mean_rows, mixture
 from private_mcmc.models.regression import (
@@ -14,10 +12,19 @@ from private_mcmc.models.regression import (
     logistic,
     logistic_rows,
     negative_binomial,
+    network,
+    network_rows,
+    ordinal,
+    ordinal_rows,
     poisson,
     robust,
+    softmax,
+    softmax_rows,
+    spline,
+    spline_rows,
+    survival,
+    survival_rows,
 )
-from private_mcmc.models.survival import survival, survival_rows
 
 __all__ = [
     "ab_test",

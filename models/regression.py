@@ -1,4 +1,4 @@
-"""Regressions: binary, real and count outcomes on a vector of covariates."""
+"""Regressions: binary, real, count, category and survival outcomes on covariates; curves and a network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from private_mcmc.domains import Ball, Binary, Box, Counts, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Rows
 
 
 def logistic_rows(dim: int, radius: float = 1.0) -> Rows:
@@ -76,3 +76,83 @@ def negative_binomial(
     w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(X @ w), concentration), obs=y)
+
+
+def softmax_rows(dim: int, classes: int, radius: float = 1.0) -> Rows:
+    """``dim`` covariates of norm at most ``radius``, and one of ``classes`` categories."""
+    return Rows(X=Ball(radius, dim=dim), y=Categories(classes))
+
+
+def softmax(X: jax.Array, y: jax.Array | None = None, classes: int = 3, sd: float = 1.0) -> None:
+    """Multinomial regression: ``P(y_i = k) ∝ e^{x_i·W_k}``, one weight vector a class, ``W ~ N(0, sd²I)``.
+
+    One row's gradient is at most ``√2·radius`` and the potential is strongly convex.
+    """
+    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1], classes]).to_event(2))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Categorical(logits=X @ w), obs=y)
+
+
+def ordinal_rows(dim: int, classes: int = 3, radius: float = 1.0) -> Rows:
+    """As :func:`softmax_rows`; the categories are numbered in their order."""
+    return softmax_rows(dim, classes, radius)
+
+
+def ordinal(X: jax.Array, y: jax.Array | None = None, sd: float = 1.0) -> None:
+    """Ordered categories: a latent ``x_i·w`` with logistic error, cut at −1 and 1.
+
+    Cut points are known here, which bounds one row's gradient and keeps the potential convex.
+    """
+    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.OrderedLogistic(X @ w, jnp.array([-1.0, 1.0])), obs=y)
+
+
+def survival_rows(dim: int, longest: float = 10.0, radius: float = 1.0) -> Rows:
+    """Covariates of norm at most ``radius``, time under observation, and whether the event was seen."""
+    return Rows(X=Ball(radius, dim=dim), time=Box(0.01, longest), event=Binary())
+
+
+def survival(X: jax.Array, time: jax.Array, event: jax.Array | None = None, sd: float = 1.0) -> None:
+    """Exponential survival with censoring: hazard ``e^{x_i·w}``, constant in time.
+
+    ``event_i ~ Poisson(time_i·e^{x_i·w})`` has the likelihood of a censored exponential time. The gradient
+    grows with the hazard, so a clip is needed.
+    """
+    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("event", dist.Poisson(time * jnp.exp(X @ w)), obs=event)
+
+
+def spline_rows() -> Rows:
+    """One covariate scaled to [−1, 1], and a binary outcome."""
+    return Rows(x=Box(-1.0, 1.0), y=Binary())
+
+
+def spline(x: jax.Array, y: jax.Array | None = None, functions: int = 6, sd: float = 1.0) -> None:
+    """A smooth curve on the log odds: sines of growing frequency, whose weights shrink with it.
+
+    The basis of a Hilbert-space approximation of a Gaussian process (Solin, Särkkä 2020) of known length
+    scale; affine in the weights, so certificates are those of logistic regression.
+    """
+    frequency = jnp.pi * jnp.arange(1, functions + 1) / 4
+    weight = numpyro.sample("weight", dist.Normal(0, sd / frequency).to_event(1))
+    basis = jnp.sin(frequency * (x[:, None] + 2.0)) / jnp.sqrt(2.0)
+    with numpyro.plate("rows", jnp.shape(x)[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=basis @ weight), obs=y)
+
+
+def network_rows(dim: int, radius: float = 1.0) -> Rows:
+    """``dim`` covariates of norm at most ``radius``, and a binary outcome."""
+    return Rows(X=Ball(radius, dim=dim), y=Binary())
+
+
+def network(X: jax.Array, y: jax.Array | None = None, hidden: int = 3) -> None:
+    """One hidden layer of ``tanh`` units, logistic output.
+
+    Its loss is neither convex nor bounded: no certificate for the posterior, a clip for the run.
+    """
+    first = numpyro.sample("first", dist.Normal(0, 1).expand([X.shape[1], hidden]).to_event(2))
+    last = numpyro.sample("last", dist.Normal(0, 1).expand([hidden]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.tanh(X @ first) @ last), obs=y)

@@ -1,14 +1,13 @@
 """Attacks on our own claims: empirical lower bounds on privacy loss, with confidence."""
 
+from private_mcmc.auditing.audit_report import AuditResult
 from private_mcmc.auditing.auditing import audit
-from private_mcmc.auditing.chains import chain_mechanism
+from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
+from private_mcmc.auditing.confidence import LowerBounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair
 from private_mcmc.auditing.one_run import OneRunResult, audit_one_run, one_run_epsilon
-from private_mcmc.auditing.page import AuditResult
-from private_mcmc.auditing.pairs import pair_of_rows, refutation_pair, worst_pairs
-from private_mcmc.auditing.plans import plan_mechanism
 from private_mcmc.auditing.result import AttackResult, Comparison
-from private_mcmc.auditing.threshold import LowerBounds
+from private_mcmc.auditing.worst_pairs import pair_of_rows, refutation_pair, worst_pairs
 
 __all__ = [
     "AttackResult",

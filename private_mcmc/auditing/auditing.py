@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.auditing.attacks import LEARNED
-from private_mcmc.auditing.chains import chain_mechanism
-from private_mcmc.auditing.confidence import FloatArray
+from private_mcmc.auditing.audit_report import AuditResult
+from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
+from private_mcmc.auditing.confidence import FloatArray, Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
-from private_mcmc.auditing.page import AuditResult
-from private_mcmc.auditing.plans import plan_mechanism
 from private_mcmc.auditing.result import AttackResult, compared
-from private_mcmc.auditing.threshold import Scores, candidate_thresholds, errors_at, lower_bounds
+from private_mcmc.auditing.scores import LEARNED
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.planning import Plan
@@ -40,7 +38,7 @@ def audit(
     The mechanism runs ``num_runs`` times on each data set of ``pair``. On one half of the runs every attack
     is fitted and its thresholds are chosen; on the other half its errors are counted.
 
-    **Guarantee**: see :class:`AuditResult`. **Assumptions**: the data sets are made up and public; the
+    **Guarantee**: see :class:`AuditResult`. **Assumptions**: the data sets are synthetic and public; the
     chains' random numbers are as good as independent.
 
     Args:
@@ -154,11 +152,11 @@ def _outputs(
     return np.clip(first, -1e15, 1e15), np.clip(second, -1e15, 1e15)
 
 
-def _scored(known: Mapping[str, Score], first: FloatArray, second: FloatArray) -> dict[str, Scores]:
+def _scored(given: Mapping[str, Score], first: FloatArray, second: FloatArray) -> dict[str, Scores]:
     half = len(first) // 2
     learned = {name: fit(first[:half], second[:half]) for name, fit in LEARNED.items()}
     scored = {}
-    for name, score in {**dict(known), **learned}.items():
+    for name, score in {**dict(given), **learned}.items():
         one, two = score(first), score(second)
         scored[name] = Scores((one[:half], two[:half]), (one[half:], two[half:]))
     return scored
@@ -181,8 +179,8 @@ def _worst(mechanism: Mechanism, num_runs: int, seed: np.random.SeedSequence) ->
 
     def separation(pair: Pair, child: np.random.SeedSequence) -> float:
         scored = _scored(mechanism.scores(pair), *_outputs(mechanism, pair, num_runs, child))
-        found = (lower_bounds(s, delta=0.0, epsilon=0.0, failure=0.05) for s in scored.values())
-        return max(bounds.gdp for bounds in found)
+        bounds_of_scores = (lower_bounds(s, delta=0.0, epsilon=0.0, failure=0.05) for s in scored.values())
+        return max(bounds.gdp for bounds in bounds_of_scores)
 
     tried = [separation(pair, child) for pair, child in zip(pairs, seed.spawn(len(pairs)), strict=True)]
     return pairs[int(np.argmax(tried))]

@@ -1,4 +1,4 @@
-"""A declared run under attack, through the front door: ``PrivateMCMC.run`` called again and again."""
+"""A chain, or a whole plan, under attack through the front door: ``PrivateMCMC.run``, run after run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to
 
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, length
-from private_mcmc.auditing.pairs import worst_pairs
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, length
 from private_mcmc.auditing.scores import ChainAttacks
+from private_mcmc.auditing.worst_pairs import worst_pairs
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Decision
-from private_mcmc.kernels import Generator, LangevinKernel
-from private_mcmc.kernels.randomness.chacha import CHACHA20
+from private_mcmc.kernels import Generator, LangevinKernel, PrivateULA
+from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.model import RowModel
+from private_mcmc.planning import CompletedStage, Plan
 from private_mcmc.release import (
+    Counts,
     CurvatureTest,
     Expectations,
     GaussianNoise,
     LaplaceNoise,
     ProposedCurvature,
     ReleasedStates,
+    SecondMoments,
 )
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
@@ -99,12 +102,12 @@ def chain_mechanism(
     if start.shape != (reading.dim,):
         raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
     runs = DriverRuns(driver, decision, generator, num_chains if priced else chains_per_run)
-    attacks: Callable[[Pair], Mapping[str, Any]] = (
+    attacks: Callable[[Pair], Mapping[str, Score]] = (
         ChainAttacks(reading, schedule, start)
         if not priced and all(site.constraint is not None for site in reading.sites)
         else lambda pair: {}
     )
-    found = Mechanism(
+    mechanism = Mechanism(
         f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}",
         decision.statement,
         runs.draw,
@@ -112,7 +115,9 @@ def chain_mechanism(
         pairs=lambda: worst_pairs(reading, schedule),
     )
     test = decision.curvature_test
-    return found if test is None or curvature is None else _behind(test, curvature.at_least, found, decision)
+    if test is None or curvature is None:
+        return mechanism
+    return _behind(test, curvature.at_least, mechanism, decision)
 
 
 def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision: Decision) -> Mechanism:
@@ -133,7 +138,7 @@ def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision
     return replace(mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=_none)
 
 
-def _none(pair: Pair) -> Mapping[str, Any]:
+def _none(pair: Pair) -> Mapping[str, Score]:
     return {}
 
 
@@ -193,19 +198,19 @@ def in_slots(data: DataSet, schedule: Schedule) -> DataSet:
     return {**slots, PRESENT: np.arange(n) < count}
 
 
-def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[Any]]) -> FloatArray:
+def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generic]]) -> FloatArray:
     """Released states ``(chains, kept, p)`` on the unconstrained space, whose image every site is.
 
     A site whose support is not known beforehand stays as it was released.
     """
-    found = []
+    parts = []
     with jax.enable_x64(True):
         for site in reading.sites:
             value = jnp.asarray(samples[site.name])
             if site.constraint is not None:
                 value = biject_to(site.constraint).inv(value)
-            found.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
-    return np.concatenate(found, axis=-1)
+            parts.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
+    return np.concatenate(parts, axis=-1)
 
 
 def keys(seed: np.random.SeedSequence, count: int, generator: Generator = "chacha20") -> list[jax.Array]:
@@ -237,3 +242,59 @@ def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatA
     """
     rows = np.asarray(values, dtype=np.float64)
     return replace(noise, size=rows.size).release(rows.ravel()).reshape(rows.shape)
+
+
+# Numbers that are kept of a stage, and of a run: what a stage releases may be long, and policies may differ
+# in their stages from run to run.
+_OF_STAGE, _OF_RUN = 64, 256
+
+
+def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanism:
+    """The whole policy of ``plan`` as ``PrivateMCMC.from_plan(plan).run`` executes it, stage after stage.
+
+    What is attacked are the releases of all stages: noised moments and counts, and of a path every state, or
+    the first, the mean and the last one of a long path. A stage that the budget refuses ends a run, which is
+    an output as well. A policy that shapes its paths by what it has released compiles them anew in every run,
+    about a second each: give ``audit`` a few hundred ``num_runs``.
+    """
+    mcmc = PrivateMCMC.from_plan(plan, progress_bar=False, generator=generator, unsafe_seed=True)
+    schedule = PrivateULA(plan.model, step_size=1.0, clip=1.0).schedule(
+        adjacency=plan.target.adjacency,
+        num_rows=plan.n,
+        dim=plan.reading.dim,
+        num_steps=1,
+        num_chains=1,
+        release="path",
+    )
+
+    def once(slots: DataSet, key: jax.Array) -> FloatArray:
+        numbers = np.zeros(_OF_RUN)
+        try:
+            mcmc.run(rng_key=key, **slots)
+        except NotPrivate:
+            return numbers
+        seen = np.concatenate([_numbers(completed) for completed in mcmc.history])[:_OF_RUN]
+        numbers[: len(seen)] = seen
+        return numbers
+
+    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+        check_inside(plan.rows, data)
+        slots = in_slots(data, schedule)
+        return np.stack([once(slots, key) for key in keys(seed, count, generator)])
+
+    name = f"plan for {getattr(plan.model, '__name__', 'a model')}"
+    return Mechanism(name, plan.statement, draw, pairs=lambda: worst_pairs(plan.reading, schedule))
+
+
+def _numbers(completed: CompletedStage) -> FloatArray:
+    """What a stage released, the length of it first."""
+    value = completed.value
+    if isinstance(value, SecondMoments):
+        released = np.asarray(value.matrix)[np.triu_indices(len(value.matrix))]
+    elif isinstance(value, Counts):
+        released = np.ravel(value.values)
+    elif value.size > _OF_STAGE:
+        released = np.concatenate([value[0], value.mean(axis=0), value[-1]])
+    else:
+        released = np.ravel(value)
+    return np.concatenate([[np.size(value) if isinstance(value, np.ndarray) else 0.0], released[:_OF_STAGE]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from private_mcmc.domains.numeric import PRESENT, holds_person
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency
 
-DataSet = Mapping[str, npt.NDArray[Any]]
+DataSet = Mapping[str, npt.NDArray[np.generic]]
 Score = Callable[[FloatArray], FloatArray]
 Mask = npt.NDArray[np.bool_]
 
@@ -52,7 +51,7 @@ class Pair:
         if not self.first or self.first.keys() - {PRESENT} != self.second.keys() - {PRESENT}:
             raise DeclarationError(f"pair {self.name!r}: both data sets need the same columns, at least one.")
         lengths = [{len(column) for column in data.values()} for data in (self.first, self.second)]
-        if any(len(found) > 1 for found in lengths):
+        if any(len(counts) > 1 for counts in lengths):
             raise DeclarationError(f"pair {self.name!r}: the columns of a data set differ in length.")
         if adjacency == "add_remove":
             return self._removed()
@@ -117,13 +116,13 @@ class Pair:
 
     def _equal(self, ours: npt.NDArray[np.intp], theirs: npt.NDArray[np.intp]) -> Mask:
         """Whether row ``ours[i]`` of the first data set equals row ``theirs[i]`` of the second."""
-        found = np.ones(len(ours), dtype=bool)
+        equal = np.ones(len(ours), dtype=bool)
         for name in self.first.keys() - {PRESENT}:
             one, two = np.asarray(self.first[name])[ours], np.asarray(self.second[name])[theirs]
             if one.shape != two.shape:
                 raise DeclarationError(f"pair {self.name!r}: column {name!r} has two shapes of a row.")
-            found &= (one == two).all(axis=tuple(range(1, one.ndim)))
-        return found
+            equal &= (one == two).all(axis=tuple(range(1, one.ndim)))
+        return equal
 
     def _apart(self, one: int, two: int, wanted: str) -> DeclarationError:
         return DeclarationError(
@@ -138,9 +137,9 @@ def length(data: DataSet) -> int:
 
 def present_slots(data: DataSet, slots: int) -> Mask:
     """Which of ``slots`` slots hold a row."""
-    found = np.zeros(slots, dtype=bool)
-    found[: length(data)] = holds_person(np.asarray(data.get(PRESENT, True)))
-    return found
+    present = np.zeros(slots, dtype=bool)
+    present[: length(data)] = holds_person(np.asarray(data.get(PRESENT, True)))
+    return present
 
 
 def _no_scores(pair: Pair) -> Mapping[str, Score]:

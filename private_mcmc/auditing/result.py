@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.auditing.confidence import ErrorCounts, epsilon_lower
-from private_mcmc.auditing.threshold import LowerBounds
+from private_mcmc.auditing.confidence import ErrorCounts, LowerBounds, epsilon_lower
 
 
 @dataclass(frozen=True)
@@ -49,13 +47,13 @@ def compared(
 ) -> tuple[Comparison, ...]:
     """The best lower bounds beside what ``claim`` says at ``epsilon`` and at ``delta``."""
     bounds = [attack.bounds for attack in attacks]
-    found = [
+    comparisons = [
         Comparison("epsilon", max(b.epsilon for b in bounds), claim.epsilon(delta)),
         Comparison("delta", max(b.delta for b in bounds), claim.delta(epsilon)),
     ]
     if claim.gdp is not None:
-        found.append(Comparison("gdp", max(b.gdp for b in bounds), claim.gdp))
-    return tuple(found)
+        comparisons.append(Comparison("gdp", max(b.gdp for b in bounds), claim.gdp))
+    return tuple(comparisons)
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class Findings:
     @property
     def violations(self) -> tuple[Comparison, ...]:
         """Comparisons whose lower bound exceeds the claim: each refutes the claim."""
-        return tuple(found for found in self.comparisons if found.violated)
+        return tuple(comparison for comparison in self.comparisons if comparison.violated)
 
     @property
     def sound(self) -> bool:
@@ -101,7 +99,7 @@ class Findings:
     @property
     def tightness(self) -> float:
         """The largest ``lower/upper`` of the comparisons."""
-        return max(found.ratio for found in self.comparisons)
+        return max(comparison.ratio for comparison in self.comparisons)
 
     @property
     def most_provable(self) -> float:
@@ -115,7 +113,7 @@ class Findings:
         """The attack with the largest Gaussian DP bound, which orders attacks at every scale."""
         return max(self.attacks, key=lambda attack: (attack.bounds.gdp, attack.bounds.gdp_estimate))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
         return {
             "mechanism": self.mechanism,

@@ -1,9 +1,12 @@
-"""Scores that know the mechanism: likelihood ratios of a path, noise used twice, the differing row's loss."""
+"""Scores of outputs: those that know the mechanism, and those learned from half of the outputs.
+
+The former are likelihood ratios of a path, noise used twice, and the differing row's loss.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +32,10 @@ class Side(NamedTuple):
     columns: dict[str, jax.Array]
     present: jax.Array
     others: jax.Array
+
+
+# A row and its weight: zero where the data set lacks it.
+WeightedRow = tuple[dict[str, jax.Array], jax.Array]
 
 
 class Terms(NamedTuple):
@@ -75,13 +82,13 @@ class ChainAttacks:
         )
         return one, two
 
-    def _row(self, side: Side) -> tuple[dict[str, jax.Array], jax.Array]:
+    def _row(self, side: Side) -> WeightedRow:
         """The differing row, or any one with weight zero."""
         weight = jnp.sum(side.present) - jnp.sum(side.others)
         place = int(np.argmax(np.asarray(side.present & ~side.others)))
         return {name: column[place] for name, column in side.columns.items()}, weight
 
-    def _losses(self, theta: jax.Array, first: Any, second: Any) -> jax.Array:
+    def _losses(self, theta: jax.Array, first: WeightedRow, second: WeightedRow) -> jax.Array:
         """``v(θ, d) − v(θ, d')`` summed over released states: membership inference by the row's own loss."""
 
         def loss(state: jax.Array, row: dict[str, jax.Array], weight: jax.Array) -> jax.Array:
@@ -195,7 +202,7 @@ def _side(model: RowModel, slots: int, data: DataSet, place: int | None) -> Side
         others[place] = False
     missing = slots - length(data)
 
-    def filled(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def filled(column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         return np.concatenate([column, np.zeros((missing, *column.shape[1:]), column.dtype)])
 
     with jax.enable_x64(True):
@@ -218,3 +225,55 @@ def _nearest(terms: Terms) -> jax.Array:
     if not closest:
         return jnp.zeros(residuals.shape[0])
     return jnp.log(jnp.min(jnp.stack(closest), axis=0) + 1e-12)
+
+
+_MOST_SQUARED = 40
+_NEWTON_STEPS = 25
+
+
+def linear(first: FloatArray, second: FloatArray) -> Score:
+    """The direction ``S^{-1}(x̄_2 − x̄_1)``, ``S`` the pooled covariance: best for Gaussians that share it."""
+    centre, scale = _standards(first, second)
+    one, two = (first - centre) / scale, (second - centre) / scale
+    pooled = (np.cov(one, rowvar=False) + np.cov(two, rowvar=False)).reshape(one.shape[1], -1) / 2
+    ridge = 1e-9 * np.eye(len(pooled))
+    direction = np.linalg.lstsq(pooled + ridge, two.mean(0) - one.mean(0), rcond=None)[0]
+    return lambda outputs: (outputs - centre) / scale @ direction
+
+
+def logistic(first: FloatArray, second: FloatArray) -> Score:
+    """Log density ratio by logistic regression on the outputs and (up to 40 of them) their squares."""
+    centre, scale = _standards(first, second)
+
+    def features(outputs: FloatArray) -> FloatArray:
+        # Bounded, so that one far output cannot decide the fit.
+        z = np.clip((outputs - centre) / scale, -6.0, 6.0)
+        squares = [z**2, np.abs(z)] if z.shape[1] <= _MOST_SQUARED else []
+        return np.concatenate([np.ones((len(z), 1)), z, *squares], axis=1)
+
+    inputs = np.concatenate([features(first), features(second)])
+    labels = np.concatenate([np.zeros(len(first)), np.ones(len(second))])
+    weights = np.zeros(inputs.shape[1])
+    ridge = 1e-3 * np.eye(len(weights))
+    for _ in range(_NEWTON_STEPS):
+        # Damped weights keep the Newton matrix from vanishing on separable data.
+        probability = 1 / (1 + np.exp(-np.clip(inputs @ weights, -30, 30)))
+        curvature = np.maximum(probability * (1 - probability), 1e-6)
+        gradient = inputs.T @ (labels - probability) - ridge @ weights
+        step = np.linalg.solve((inputs * curvature[:, None]).T @ inputs + ridge, gradient)
+        length = float(np.linalg.norm(step))
+        weights = weights + step * min(1.0, 5.0 / max(length, 1e-300))
+        if length < 1e-6:
+            break
+    return lambda outputs: features(outputs) @ weights
+
+
+LEARNED = {"linear direction": linear, "logistic density ratio": logistic}
+
+
+def _standards(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Centre and spread of every output, resistant to heavy tails; constant outputs have spread 1."""
+    both = np.concatenate([first, second])
+    low, middle, high = np.quantile(both, (0.1, 0.5, 0.9), axis=0)
+    spread = np.where(high > low, (high - low) / 2.5, both.std(axis=0))
+    return middle, np.where(spread > 0, spread, 1.0)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.account_chain import asked_point, chain_batch, chain_schedule, released_states, report
+from private_mcmc.cli.account_chain import (
+    ChainOptions,
+    asked_point,
+    chain_batch,
+    released_states,
+    report,
+    with_options,
+)
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average
 from private_mcmc.target import check_adjacency
@@ -17,17 +24,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What a release costs: an accountant for Langevin chains.", no_args_is_help=True)
 
-StepSize = Annotated[float, typer.Option(help="γ; the noise of a step has variance 2γ")]
-NumSteps = Annotated[int, typer.Option(help="T")]
-Sensitivity = Annotated[float, typer.Option(help="Δ: the most one row changes the full gradient (sum form)")]
-StrongConvexity = Annotated[float, typer.Option(help="μ of every potential")]
-Smoothness = Annotated[float, typer.Option(help="L of every potential (of every batch's, for sgld)")]
-Convex = Annotated[bool, typer.Option(help="every potential is convex")]
-PriorStrongConvexity = Annotated[float, typer.Option(help="μ_K of the prior side")]
-PriorSmoothness = Annotated[float, typer.Option(help="L_K of the prior side")]
-PriorConvex = Annotated[bool, typer.Option(help="the prior side is convex; without it L_K bounds both ends")]
-GradientBound = Annotated[float, typer.Option(help="B: bound on the whole data gradient")]
-Diameter = Annotated[float, typer.Option(help="of the set projected on after every step")]
 NumChains = Annotated[int, typer.Option(help="independent chains, all released")]
 States = Annotated[str, typer.Option("--release", help="last, path, or steps such as 10,20,50")]
 Relation = Annotated[str, typer.Option("--adjacency", help="replace_one, add_remove or zero_out")]
@@ -41,18 +37,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @app.command()
+@with_options(ChainOptions)
 def ula(
-    step_size: StepSize,
-    num_steps: NumSteps,
-    sensitivity: Sensitivity,
-    strong_convexity: StrongConvexity = 0.0,
-    smoothness: Smoothness = math.inf,
-    convex: Convex = False,
-    prior_strong_convexity: PriorStrongConvexity = 0.0,
-    prior_smoothness: PriorSmoothness = math.inf,
-    prior_convex: PriorConvex = False,
-    gradient_bound: GradientBound = math.inf,
-    diameter: Diameter = math.inf,
+    chain: ChainOptions,
     num_chains: NumChains = 1,
     release: States = "last",
     adjacency: Relation = "replace_one",
@@ -64,46 +51,23 @@ def ula(
     """States of an unadjusted Langevin chain on all rows."""
     from private_mcmc import accounting
 
-    curvature = accounting.Curvature(
-        strong_convexity,
-        smoothness,
-        prior_strong_convexity,
-        prior_smoothness,
-        convex,
-        gradient_bound,
-        prior_convex,
-    )
-    schedule = chain_schedule(
-        curvature,
-        step_size=step_size,
-        num_steps=num_steps,
-        sensitivity=sensitivity,
-        diameter=diameter,
+    schedule = chain.schedule(
         num_chains=num_chains,
         release=released_states(release),
         adjacency=adjacency,
         num_rows=num_rows,
     )
-    report(accounting.run(schedule, curvature), delta, epsilon, as_json)
+    report(accounting.run(schedule, chain.curvature), delta, epsilon, as_json)
 
 
 @app.command()
+@with_options(ChainOptions)
 def sgld(
-    step_size: StepSize,
-    num_steps: NumSteps,
-    sensitivity: Sensitivity,
+    chain: ChainOptions,
     num_rows: Annotated[int, typer.Option(help="n (n_max under add_remove)")],
     batch_size: BatchSize,
     batch_cap: BatchCap = None,
     sampling: Sampling = "poisson",
-    strong_convexity: StrongConvexity = 0.0,
-    smoothness: Smoothness = math.inf,
-    convex: Convex = False,
-    prior_strong_convexity: PriorStrongConvexity = 0.0,
-    prior_smoothness: PriorSmoothness = math.inf,
-    prior_convex: PriorConvex = False,
-    gradient_bound: GradientBound = math.inf,
-    diameter: Diameter = math.inf,
     num_chains: NumChains = 1,
     release: States = "last",
     adjacency: Relation = "replace_one",
@@ -114,21 +78,7 @@ def sgld(
     """States of a stochastic-gradient Langevin chain; a batch's sum is scaled by n/b."""
     from private_mcmc import accounting
 
-    curvature = accounting.Curvature(
-        strong_convexity,
-        smoothness,
-        prior_strong_convexity,
-        prior_smoothness,
-        convex,
-        gradient_bound,
-        prior_convex,
-    )
-    schedule = chain_schedule(
-        curvature,
-        step_size=step_size,
-        num_steps=num_steps,
-        sensitivity=sensitivity,
-        diameter=diameter,
+    schedule = chain.schedule(
         num_chains=num_chains,
         release=released_states(release),
         adjacency=adjacency,
@@ -136,7 +86,7 @@ def sgld(
         batch=chain_batch(sampling, batch_size, batch_cap, num_rows),
     )
     tuned = None if epsilon is not None else (1e-6 if delta is None else delta)
-    report(accounting.run(schedule, curvature, delta=tuned), delta, epsilon, as_json)
+    report(accounting.run(schedule, chain.curvature, delta=tuned), delta, epsilon, as_json)
 
 
 @app.command()
@@ -157,42 +107,35 @@ def posterior(
     from private_mcmc import accounting
 
     relation = check_adjacency(adjacency)
-    found: list[Statement] = []
+    statements: list[Statement] = []
     if likelihood_range is not None:
-        found.append(accounting.posterior_bounded(likelihood_range, relation))
+        statements.append(accounting.posterior_bounded(likelihood_range, relation))
     if sensitivity is not None and strong_convexity is not None:
-        found.append(accounting.posterior_strongly_log_concave(sensitivity, strong_convexity, relation))
+        statements.append(accounting.posterior_strongly_log_concave(sensitivity, strong_convexity, relation))
     if gradient_bound is not None and prior_strong_convexity is not None:
-        found.append(accounting.posterior_bounded_gradient(gradient_bound, prior_strong_convexity, relation))
-    if not found:
+        statements.append(
+            accounting.posterior_bounded_gradient(gradient_bound, prior_strong_convexity, relation)
+        )
+    if not statements:
         raise DeclarationError(
             "give --likelihood-range, or --sensitivity with --strong-convexity, or --gradient-bound with "
             "--prior-strong-convexity."
         )
-    answers = [(asked_point(statement, delta, epsilon), statement) for statement in found]
+    answers = [(asked_point(statement, delta, epsilon), statement) for statement in statements]
     best = min(answers, key=lambda answer: answer[0])[1]
     report(best, delta, epsilon, as_json)
 
 
 @app.command()
+@with_options(ChainOptions)
 def expectation(
-    step_size: StepSize,
-    num_steps: NumSteps,
-    sensitivity: Sensitivity,
+    chain: ChainOptions,
     epsilon: Annotated[float | None, typer.Option(help="pure ε of Laplace noise (1 by default)")] = None,
     noise_sd: Annotated[float | None, typer.Option(help="Gaussian noise of this sd instead")] = None,
     burn_in: Annotated[int, typer.Option(help="states left out before the first kept one")] = 0,
     lipschitz: Annotated[float, typer.Option(help="ℓ of f on the unconstrained space")] = 1.0,
     value_range: Annotated[float, typer.Option(help="b − a where f is clamped to [a, b]")] = math.inf,
     grid: Annotated[float, typer.Option(help="grid that the average is rounded to")] = 0.0,
-    strong_convexity: StrongConvexity = 0.0,
-    smoothness: Smoothness = math.inf,
-    convex: Convex = False,
-    prior_strong_convexity: PriorStrongConvexity = 0.0,
-    prior_smoothness: PriorSmoothness = math.inf,
-    prior_convex: PriorConvex = False,
-    gradient_bound: GradientBound = math.inf,
-    diameter: Diameter = math.inf,
     adjacency: Relation = "replace_one",
     num_rows: NumRows = None,
     batch_size: Annotated[int | None, typer.Option(help="rows of a batch; all rows by default")] = None,
@@ -204,30 +147,16 @@ def expectation(
     """A noised average of a Lipschitz function over the kept states of one chain, or of several."""
     from private_mcmc import accounting
 
-    curvature = accounting.Curvature(
-        strong_convexity,
-        smoothness,
-        prior_strong_convexity,
-        prior_smoothness,
-        convex,
-        gradient_bound,
-        prior_convex,
-    )
     if batch_size is not None and num_rows is None:
         raise DeclarationError("--batch-size needs --num-rows.")
     batch = chain_batch(sampling, batch_size, batch_cap, num_rows) if batch_size and num_rows else None
-    schedule = chain_schedule(
-        curvature,
-        step_size=step_size,
-        num_steps=num_steps,
-        sensitivity=sensitivity,
-        diameter=diameter,
+    schedule = chain.schedule(
         release=Average(first=burn_in + 1),
         adjacency=adjacency,
         num_rows=num_rows,
         batch=batch,
     )
-    change = accounting.average_sensitivity(schedule, curvature)
+    change = accounting.average_sensitivity(schedule, chain.curvature)
     if not (lipschitz >= 0 and value_range > 0):
         raise DeclarationError("--lipschitz must be non-negative and --value-range positive.")
     moved = min(lipschitz * change if lipschitz > 0 else 0.0, value_range) * (1 + 2.0**-50)

@@ -1,10 +1,13 @@
-"""The calculator's options as a schedule."""
+"""The calculator's options as a schedule, and its answer."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,7 +16,10 @@ from private_mcmc.schedule import Batch, Release, Schedule
 from private_mcmc.target import Adjacency, check_adjacency
 
 if TYPE_CHECKING:
-    from private_mcmc.accounting import Statement
+    from private_mcmc.accounting import Curvature, Statement
+
+
+T = TypeVar("T")
 
 
 def asked_point(statement: Statement, delta: float | None, epsilon: float | None) -> float:
@@ -73,55 +79,105 @@ def _show(record: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-if TYPE_CHECKING:
-    from private_mcmc.accounting import Curvature
+@dataclass(frozen=True)
+class ChainOptions:
+    """A chain and its potential, as options; the fields' names are the options'."""
 
-
-def chain_schedule(
-    curvature: Curvature,
-    *,
-    step_size: float,
-    num_steps: int,
-    sensitivity: float,
-    diameter: float,
-    release: Release,
-    adjacency: str,
-    num_rows: int | None,
-    num_chains: int = 1,
-    batch: Batch | None = None,
-) -> Schedule:
-    """A schedule with this Δ: untempered, every row clipped at Δ/2 (``replace_one``) or Δ.
-
-    Without ``num_rows`` the schedule has as many rows as the gradient bound allows, since a clipped sum
-    over ``n`` rows bounds the data gradient too.
-    """
-    relation: Adjacency = check_adjacency(adjacency)
-    clip = sensitivity / 2 if relation == "replace_one" else sensitivity
-    if num_rows is None:
-        if math.isfinite(curvature.prior_smoothness) and not math.isfinite(curvature.gradient_bound):
-            raise DeclarationError(
-                "the prior's constants help only with a bound on the data gradient: --gradient-bound, or "
-                "--num-rows with rows clipped."
-            )
-        bound = curvature.gradient_bound
-        num_rows = max(1, math.ceil(bound / clip)) if math.isfinite(bound) and clip > 0 else 1
-    return Schedule(
-        adjacency=relation,
-        num_rows=num_rows,
-        dim=1,
-        step_size=step_size,
-        num_steps=num_steps,
-        clip=clip,
-        num_chains=num_chains,
-        batch=batch,
-        diameter=diameter,
-        release=release,
+    step_size: Annotated[float, typer.Option(help="γ; the noise of a step has variance 2γ")]
+    num_steps: Annotated[int, typer.Option(help="T")]
+    sensitivity: Annotated[
+        float, typer.Option(help="Δ: the most one row changes the full gradient (sum form)")
+    ]
+    strong_convexity: Annotated[float, typer.Option(help="μ of every potential")] = 0.0
+    smoothness: Annotated[float, typer.Option(help="L of every potential (of every batch's, for sgld)")] = (
+        math.inf
     )
+    convex: Annotated[bool, typer.Option(help="every potential is convex")] = False
+    prior_strong_convexity: Annotated[float, typer.Option(help="μ_K of the prior side")] = 0.0
+    prior_smoothness: Annotated[float, typer.Option(help="L_K of the prior side")] = math.inf
+    prior_convex: Annotated[
+        bool, typer.Option(help="the prior side is convex; without it L_K bounds both ends")
+    ] = False
+    gradient_bound: Annotated[float, typer.Option(help="B: bound on the whole data gradient")] = math.inf
+    diameter: Annotated[float, typer.Option(help="of the set projected on after every step")] = math.inf
+
+    @property
+    def curvature(self) -> Curvature:
+        """The constants of the potential."""
+        from private_mcmc.accounting import Curvature
+
+        return Curvature(
+            self.strong_convexity,
+            self.smoothness,
+            self.prior_strong_convexity,
+            self.prior_smoothness,
+            self.convex,
+            self.gradient_bound,
+            self.prior_convex,
+        )
+
+    def schedule(
+        self,
+        *,
+        release: Release,
+        adjacency: str,
+        num_rows: int | None,
+        num_chains: int = 1,
+        batch: Batch | None = None,
+    ) -> Schedule:
+        """A schedule with this Δ: untempered, every row clipped at Δ/2 (``replace_one``) or Δ.
+
+        Without ``num_rows`` the schedule has as many rows as the gradient bound allows, since a clipped sum
+        over ``n`` rows bounds the data gradient too.
+        """
+        curvature = self.curvature
+        relation: Adjacency = check_adjacency(adjacency)
+        clip = self.sensitivity / 2 if relation == "replace_one" else self.sensitivity
+        if num_rows is None:
+            if math.isfinite(curvature.prior_smoothness) and not math.isfinite(curvature.gradient_bound):
+                raise DeclarationError(
+                    "the prior's constants help only with a bound on the data gradient: --gradient-bound, or "
+                    "--num-rows with rows clipped."
+                )
+            bound = curvature.gradient_bound
+            num_rows = max(1, math.ceil(bound / clip)) if math.isfinite(bound) and clip > 0 else 1
+        return Schedule(
+            adjacency=relation,
+            num_rows=num_rows,
+            dim=1,
+            step_size=self.step_size,
+            num_steps=self.num_steps,
+            clip=clip,
+            num_chains=num_chains,
+            batch=batch,
+            diameter=self.diameter,
+            release=release,
+        )
+
+
+def with_options(record: Callable[..., T]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function whose first argument is a ``record``: its fields become options."""
+    shared = signature(record, eval_str=True).parameters
+
+    def spread(function: Callable[..., None]) -> Callable[..., None]:
+        _, *own = signature(function, eval_str=True).parameters.values()
+        options = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in (*shared.values(), *own)]
+        options.sort(key=lambda one: one.default is not Parameter.empty)
+
+        def command(**given: object) -> None:
+            function(record(**{name: given.pop(name) for name in shared}), **given)
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__annotations__ = {one.name: one.annotation for one in options}
+        command.__signature__ = Signature(options)  # type: ignore[attr-defined]
+        return command
+
+    return spread
 
 
 def chain_batch(sampling: str, size: int, cap: int | None, rows: int) -> Batch:

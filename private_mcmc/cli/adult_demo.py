@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import numpyro
 import numpyro.distributions as dist
-import typer
 from numpyro.infer import MCMC, NUTS
 from rich.console import Console
 
@@ -32,27 +30,13 @@ from private_mcmc.release import Expectations, ReleasedExpectations
 from private_mcmc.target import Target
 
 
-def demo(
-    epsilon: Annotated[float, typer.Option(help="ε of the private path.")] = 3.0,
-    delta: Annotated[float, typer.Option(help="δ of the private path.")] = 1e-6,
-    output: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
-    nuts: Annotated[bool, typer.Option(help="Compare with non-private NUTS (curator's side).")] = True,
-) -> None:
-    """Refusals, a plan, a private path and a private expectation of 32,561 people's census rows."""
-    from rich.console import Console
-
-    from private_mcmc.cli.adult_demo import AdultDemo
-
-    AdultDemo(epsilon, delta, output, nuts).run(Console())
-
-
 def nuts_reference(
-    model: Callable[..., Any],
+    model: Callable[..., object],
     *,
     num_warmup: int = 400,
     num_samples: int = 1000,
     progress_bar: bool = False,
-    **data: Any,
+    **data: npt.ArrayLike,
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Posterior draws of every site: **not private**, curator-side only.
 
@@ -70,20 +54,21 @@ def nuts_reference(
         return {name: np.asarray(draws) for name, draws in mcmc.get_samples().items()}
 
 
+Numbers = npt.NDArray[np.float64]
 ROWS = Rows(X=Ball(1.0, dim=9), y=Binary())
 # A synthetic, public profile: a married man of 40 with 13 years of schooling who works 40 hours a week.
 PROFILE = np.array([1.0, 23 / 73, 13 / 16, 40 / 99, 1.0, 1.0, 0.0, 0.0, 1.0]) / 3.0
 _EXPECTATION_STEPS = 20_000
 
 
-def model(X: Any, y: Any = None) -> None:
+def model(X: jax.Array, y: jax.Array | None = None) -> None:
     """Logistic regression with independent ``N(0, 2²)`` weights."""
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
-def flat_model(X: Any, y: Any = None) -> None:
+def flat_model(X: jax.Array, y: jax.Array | None = None) -> None:
     """The same regression with a flat, improper prior."""
     flat = dist.ImproperUniform(dist.constraints.real_vector, (), event_shape=(X.shape[1],))
     w = numpyro.sample("w", flat)
@@ -178,10 +163,10 @@ def _refusals(console: Console, target: Target, n: int) -> PreflightReport:
     return own
 
 
-def _private_path(console: Console, target: Target, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> PrivateMCMC:
+def _private_path(console: Console, target: Target, X: Numbers, y: npt.NDArray[np.int64]) -> PrivateMCMC:
     """The stages of a plan, each shaped by what the earlier ones released."""
     _rule(console, "2. A private path of states (guarantee='run')")
-    with console.status("planning on made-up rows"):
+    with console.status("planning on synthetic rows"):
         policy = plan(model, ROWS, target, n=len(y), guarantee="run")
     console.print(
         f"Predicted from public facts alone: posterior means within {policy.prediction.rms:.2f} posterior sd "
@@ -204,7 +189,7 @@ def _private_path(console: Console, target: Target, X: npt.NDArray[Any], y: npt.
 
 
 def _private_expectation(
-    console: Console, target: Target, own: PreflightReport, X: npt.NDArray[Any], y: npt.NDArray[Any]
+    console: Console, target: Target, own: PreflightReport, X: Numbers, y: npt.NDArray[np.int64]
 ) -> PrivateMCMC:
     """A Laplace-perturbed expectation from a tempered posterior that is itself certified."""
     _rule(console, "3. A private posterior expectation (guarantee='posterior')")
@@ -242,7 +227,7 @@ def _spent(console: Console, delta: float, **statements: Statement) -> None:
         console.print(f"[bold]{name:>12}[/bold]: {price}; {statement.argument.theorem}")
 
 
-def _compare(console: Console, private: npt.NDArray[Any], reference: npt.NDArray[Any]) -> None:
+def _compare(console: Console, private: Numbers, reference: Numbers) -> None:
     error = (private.mean(0) - reference.mean(0)) / reference.std(0)
     ratio = private.std(0) / reference.std(0)
     console.print(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.cli.account_chain import released_states
-from private_mcmc.cli.declared import (
+from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
     HtmlOption,
@@ -17,9 +17,10 @@ from private_mcmc.cli.declared import (
     ModelArgument,
     NumRows,
     RowsOption,
+    load_model,
+    read_arguments,
     read_rows,
 )
-from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def run(
     from private_mcmc.auditing import audit
     from private_mcmc.kernels import PrivateULA
 
-    found = audit(
+    result = audit(
         PrivateULA(load_model(model), step_size=step_size, clip=clip, temper=temper),
         rows=read_rows(rows),
         target=Target(epsilon, delta, check_adjacency(adjacency)),
@@ -81,13 +82,13 @@ def run(
         num_runs=num_runs,
         failure_probability=failure,
     )
-    finish(found.sound, found.report, found.to_dict(), as_json, html)
+    finish(result.sound, result.report, result.to_dict(), as_json, html)
 
 
 def finish(
     sound: bool,
     report: Report,
-    record: dict[str, Any],
+    record: dict[str, object],
     as_json: bool,
     html: Path | None,
     shown: Report | None = None,

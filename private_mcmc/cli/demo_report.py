@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import jax
 import numpy as np
@@ -32,7 +32,7 @@ from private_mcmc.report import (
 )
 from private_mcmc.target import Target
 
-Draws = npt.NDArray[Any]
+Draws = npt.NDArray[np.float64]
 _GRID = 120
 
 
@@ -199,7 +199,7 @@ def _expectation(
     ]
     return [
         Text(
-            "The probability that one made-up profile earns more than 50,000 dollars. The posterior that "
+            "The probability that one synthetic profile earns more than 50,000 dollars. The posterior that "
             f"guarantee='posterior' can certify weights the people by only {number(_temper(results))}, so "
             "its answer is closer to the prior's; where data are plenty the path is the better buy."
         ),
@@ -227,7 +227,7 @@ def _density(results: DemoResults, name: str, index: int) -> Plot:
     return Plot(title=name, x_label="coefficient", y_label="density", drawn=tuple(drawn))
 
 
-def _histogram(draws: Draws, label: str, color: int, style: Any) -> Line:
+def _histogram(draws: Draws, label: str, color: int, style: Literal["solid", "dashed"]) -> Line:
     from scipy.stats import gaussian_kde
 
     spread = 4 * draws.std()

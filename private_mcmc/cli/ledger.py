@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from private_mcmc.cli.messages import ERROR, in_words
+from private_mcmc.cli.common import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
 
@@ -67,7 +67,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Every charge: when, what for, how much, how it ended."""
-    from private_mcmc.release.ledger.report import record
+    from private_mcmc.release.ledger.export import record
 
     with _errors(as_json):
         ledger = _opened(path, key)
@@ -91,11 +91,11 @@ def verify(
 ) -> None:
     """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
     with _errors(as_json):
-        found = _opened(path, key).verify(head)
+        head_now = _opened(path, key).verify(head)
         if as_json:
-            typer.echo(json.dumps({"ok": True, "entries": found.number, "head": str(found)}))
+            typer.echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
         else:
-            typer.echo(f"{found.number} entries, all sound. Head: {found}")
+            typer.echo(f"{head_now.number} entries, all sound. Head: {head_now}")
 
 
 def _opened(path: Path, key: Path | None, create: bool = False) -> Ledger:

@@ -1,22 +1,23 @@
-"""The root of the command line; each command lives in its own file and is loaded when it is called."""
+"""The root of the command line; each command lives in a file of its own, loaded when it is called."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from private_mcmc.cli.messages import ERROR, INTERRUPTED, in_words, quiet_end
+from private_mcmc.cli.common import ERROR, INTERRUPTED, in_words, quiet_end
 from private_mcmc.errors import PrivateMCMCError
 
 # Typer brings its own copy of click, whose usage errors have no public name.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
-    "demo": "private_mcmc.cli.adult_demo:demo",
+    "demo": "private_mcmc.cli.main:demo",
     "preflight": "private_mcmc.cli.preflight:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
@@ -29,19 +30,19 @@ COMMANDS = {
 class _Lazy(TyperGroup):
     """Imports a command's file only when the command is called or help is asked for."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name].split(":")
-        found = getattr(importlib.import_module(module), name)
-        if not isinstance(found, typer.Typer):
+        target = getattr(importlib.import_module(module), name)
+        if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False)
-            single.command(cmd_name)(found)
-            found = single
-        command = typer.main.get_command(found)
+            single.command(cmd_name)(target)
+            target = single
+        command = typer.main.get_command(target)
         command.name = cmd_name
         return command
 
@@ -51,9 +52,35 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(version("private-mcmc"))
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
     """Differentially private Bayesian inference for NumPyro models."""
+
+
+def demo(
+    epsilon: Annotated[float, typer.Option(help="ε of the private path.")] = 3.0,
+    delta: Annotated[float, typer.Option(help="δ of the private path.")] = 1e-6,
+    output: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
+    nuts: Annotated[bool, typer.Option(help="Compare with non-private NUTS (curator's side).")] = True,
+) -> None:
+    """Refusals, a plan, a private path and a private expectation of 32,561 people's census rows."""
+    from rich.console import Console
+
+    from private_mcmc.cli.adult_demo import AdultDemo
+
+    AdultDemo(epsilon, delta, output, nuts).run(Console())
 
 
 def main(group: typer.Typer = app) -> None:

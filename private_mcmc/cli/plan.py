@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from private_mcmc.cli.declared import (
+from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
     Delta,
@@ -16,9 +16,10 @@ from private_mcmc.cli.declared import (
     ModelArgument,
     NumRows,
     RowsOption,
+    load_model,
+    read_arguments,
     read_rows,
 )
-from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Target, check_adjacency
 
@@ -68,7 +69,7 @@ def plan(
         elsewhere.show()
 
 
-def record(made: Plan) -> dict[str, Any]:
+def record(made: Plan) -> dict[str, object]:
     """A plan as plain data."""
     return {
         "guarantee": made.guarantee,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from private_mcmc.cli.declared import (
+from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
     Delta,
@@ -21,62 +17,13 @@ from private_mcmc.cli.declared import (
     ModelArgument,
     NumRows,
     RowsOption,
+    load_model,
+    read_arguments,
     read_rows,
 )
-from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Target, check_adjacency
 
 EXIT_CODES = {"private": 0, "not private": 1, "unknown": 2}
-
-
-def load_model(place: str) -> Callable[..., Any]:
-    """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``.
-
-    Raises:
-        DeclarationError: if there is no such file or function, or the file cannot be run.
-    """
-    path, colon, name = place.rpartition(":")
-    file = Path(path)
-    if not colon or not name.isidentifier() or not file.is_file():
-        raise DeclarationError(f"{place!r}: give a file and a function in it, for example model.py:model.")
-    spec = importlib.util.spec_from_file_location(f"_model_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise DeclarationError(f"{path}: not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise DeclarationError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
-    model = getattr(module, name, None)
-    if not callable(model):
-        raise DeclarationError(f"{path} has no function {name!r}.")
-    return model  # type: ignore[no-any-return]
-
-
-def read_arguments(path: Path | None) -> dict[str, Any]:
-    """Public arguments of the model from a TOML file: numbers, words, truth values; lists become arrays.
-
-    Raises:
-        DeclarationError: for a file that is not TOML, or an argument of another kind.
-    """
-    from private_mcmc.domains.rows import read_toml
-
-    return {} if path is None else {key: _argument(key, value) for key, value in read_toml(path).items()}
-
-
-def _argument(name: str, value: Any) -> Any:
-    import numpy as np
-
-    if isinstance(value, bool | int | float | str):
-        return value
-    try:
-        array = np.asarray(value)
-    except (ValueError, OverflowError):  # lists of different lengths, numbers too large
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        raise DeclarationError(f"argument {name!r}: a number, a word, or a list of numbers in equal rows.")
-    return array
 
 
 def preflight(

@@ -8,17 +8,18 @@ from typing import Annotated
 
 import typer
 
-from private_mcmc.cli.declared import (
+from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
     Delta,
     Epsilon,
     ModelArgument,
     RowsOption,
+    load_model,
+    near_private_rows,
+    read_arguments,
     read_rows,
 )
-from private_mcmc.cli.messages import near_private_rows
-from private_mcmc.cli.preflight import load_model, read_arguments
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import new_file
 from private_mcmc.target import Target, check_adjacency

@@ -40,7 +40,7 @@ import numpy.typing as npt
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
-from private_mcmc.kernels.randomness.chacha import CHACHA20
+from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.release.ledger.file import data_mark
 
 _FORMAT = 1

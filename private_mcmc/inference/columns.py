@@ -17,7 +17,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.host_tables import on_host
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 

@@ -15,8 +15,8 @@ from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
-from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
-from private_mcmc.kernels.placement.streaming import StreamedRunner, streamed_runner
+from private_mcmc.kernels.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.streamed_chain import StreamedRunner, streamed_runner
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations

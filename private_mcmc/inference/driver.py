@@ -37,7 +37,7 @@ from private_mcmc.inference.job import RunKeysAndState, SavedRuns
 from private_mcmc.inference.processes import charged_once, releases
 from private_mcmc.inference.streams import in_memory, schema, streamed
 from private_mcmc.kernels import Generator, LangevinKernel, PrivateULA, run_keys
-from private_mcmc.kernels.placement.devices import ChainMethod, Devices, layout
+from private_mcmc.kernels.devices import ChainMethod, Devices, layout
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.release import (
     Curator,

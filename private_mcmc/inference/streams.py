@@ -8,8 +8,8 @@ from typing import Any
 from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.placement.devices import Layout
-from private_mcmc.kernels.placement.streaming import Blocks
+from private_mcmc.kernels.devices import Layout
+from private_mcmc.kernels.streamed_chain import Blocks
 
 _BLOCK_BYTES = 2**26
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+import numpy.typing as npt
 
 from private_mcmc.kernels.base import BySite, LangevinKernel, Parts, as_matrix
 from private_mcmc.schedule import Matrix
@@ -42,7 +43,7 @@ class AnisotropicLangevin(LangevinKernel):
         True
     """
 
-    noise: Matrix | Mapping[str, Any] | BySite | None = None
+    noise: Matrix | Mapping[str, npt.ArrayLike] | BySite | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.domains import Binary, Domain, Real, Rows
@@ -18,7 +19,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
-from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage, box_diameter
+from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage
 from private_mcmc.target import Adjacency
 
 
@@ -29,7 +30,7 @@ class BySite:
     values: tuple[tuple[str, tuple[float, ...]], ...]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
+    def of(cls, given: Mapping[str, npt.ArrayLike]) -> Self:
         """From ``{"w": 0.5, "b": [1.0, 2.0]}``."""
         return cls(
             tuple((name, tuple(np.ravel(np.asarray(value, np.float64)))) for name, value in given.items())
@@ -149,9 +150,9 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         self,
         rng_key: jax.Array,
         num_warmup: int,
-        init_params: Any,
-        model_args: tuple[Any, ...],
-        model_kwargs: Mapping[str, Any] | None,
+        init_params: npt.ArrayLike | None,
+        model_args: tuple[object, ...],
+        model_kwargs: Mapping[str, object] | None,
     ) -> LangevinState:
         """Start at ``init_params`` (flat, unconstrained) or at zero, which depends on no data."""
         model, _, _ = self._read(model_args, model_kwargs)
@@ -160,7 +161,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         return LangevinState(jnp.zeros(batch, dtype=int), z, rng_key)
 
     def sample(
-        self, state: LangevinState, model_args: tuple[Any, ...], model_kwargs: Mapping[str, Any] | None
+        self, state: LangevinState, model_args: tuple[object, ...], model_kwargs: Mapping[str, object] | None
     ) -> LangevinState:
         """One step under NumPyro's driver (curator's side)."""
         model, columns, num_rows = self._read(model_args, model_kwargs)
@@ -177,7 +178,9 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         z = one(*now) if state.z.ndim == 1 else jax.vmap(one)(*now)
         return LangevinState(state.i + 1, z, state.rng_key)
 
-    def postprocess_fn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Callable[..., Any]:
+    def postprocess_fn(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> Callable[[jax.Array], Mapping[str, jax.Array]]:
         """Map the flat unconstrained draw to the model's sites."""
         model, _, _ = self._read(args, kwargs)
         return model.constrain
@@ -202,7 +205,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         )
 
     def _read(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+        self, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> tuple[RowModel, dict[str, jax.Array], int]:
         bound = inspect.signature(self.model).bind(*args, **(kwargs or {})).arguments
         given = {name: value for name, value in bound.items() if value is not None}
@@ -214,7 +217,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
             return read(self.model, rows, n=num_rows, model_args=public), columns, num_rows
 
 
-def _rows_by_length(arguments: Mapping[str, Any]) -> Rows:
+def _rows_by_length(arguments: Mapping[str, npt.ArrayLike]) -> Rows:
     arrays = {name: value for name, value in arguments.items() if np.ndim(value) >= 1}
     lengths = {np.shape(value)[0] for value in arrays.values()}
     if len(lengths) != 1:
@@ -225,35 +228,15 @@ def _rows_by_length(arguments: Mapping[str, Any]) -> Rows:
     return Rows(**{name: _widest(value) for name, value in arrays.items()})
 
 
-def _widest(column: Any) -> Domain:
+def _widest(column: npt.ArrayLike) -> Domain:
     """A domain for tracing the model only: no statement rests on it, and no row is mapped into it."""
     whole = np.ndim(column) == 1 and not jnp.issubdtype(jnp.asarray(column).dtype, jnp.floating)
     return Binary() if whole else Real(*np.shape(column)[1:])
 
 
-def as_matrix(matrix: Any) -> Matrix:
+def as_matrix(matrix: npt.ArrayLike) -> Matrix:
     """A diagonal or a full matrix as hashable tuples."""
     array = np.asarray(matrix, dtype=np.float64)
     if array.ndim == 1:
         return tuple(array.tolist())
     return tuple(tuple(row) for row in array.tolist())
-
-
-def check_set(radius: float | None, box: float | tuple[float, ...] | None) -> None:
-    """Raise ``DeclarationError`` for two sets at once, or a radius that is not positive and finite."""
-    if radius is not None and box is not None:
-        raise DeclarationError("radius= and box=: project on one set, not on both.")
-    if radius is not None and not 0 < radius < math.inf:
-        raise DeclarationError(f"radius={radius}: must be positive and finite.")
-
-
-def set_parts(
-    radius: float | None, box: float | tuple[float, ...] | None, preconditioner: Matrix | None, dim: int
-) -> Parts:
-    """Diameter (rounded up) in ``‖M^{-1/2}·‖``, and the box where there is one."""
-    if radius is not None:
-        return Parts(diameter=2 * radius)
-    if box is None:
-        return Parts()
-    halves = tuple(float(half) for half in box) if isinstance(box, tuple) else (float(box),) * dim
-    return Parts(diameter=box_diameter(halves, preconditioner), box=halves)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Array, Float
 
-from private_mcmc.kernels.gradient.clipped import Columns
-from private_mcmc.kernels.placement.devices import Layout, on_mesh
-from private_mcmc.kernels.placement.segments import buffer_size, longest, segments
+from private_mcmc.kernels.devices import Layout, on_mesh
+from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
 from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.segments import buffer_size, longest, segments
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Average, Schedule
 
@@ -41,28 +42,29 @@ class ChainState(NamedTuple):
 
     Attributes:
         done: steps done.
-        u: hidden states in whitened coordinates, ``(chains, p)``.
-        total: every chain's running sum of the observable, ``(chains, d)``.
-        kept: states kept so far in unconstrained coordinates, ``(kept, chains, p)``.
+        u: hidden states in whitened coordinates.
+        total: every chain's running sum of the observable.
+        kept: states kept so far in unconstrained coordinates.
     """
 
     done: int
-    u: npt.NDArray[np.float64]
-    total: npt.NDArray[np.float64]
-    kept: npt.NDArray[np.float64]
+    u: Float[np.ndarray, "chains p"]
+    total: Float[np.ndarray, "chains d"]
+    kept: Float[np.ndarray, "kept chains p"]
 
 
 class ChainOutput(NamedTuple):
     """Curator-side result of a run.
 
-    ``states``: unconstrained states at the released steps, shape ``(chains, kept, p)``, or ``None``.
+    ``states``: unconstrained states at the released steps, or ``None``.
     ``average``: mean of the observable over kept steps and chains, or ``None``.
     """
 
-    states: npt.NDArray[np.float64] | None
-    average: npt.NDArray[np.float64] | None
+    states: Float[np.ndarray, "chains kept p"] | None
+    average: Float[np.ndarray, " d"] | None
 
 
+@runtime_checkable
 class Saving(Protocol):
     """Keeps a long run's state where it can be taken up again."""
 
@@ -94,7 +96,7 @@ class ChainRunner:
     schedule: Schedule
     program: LangevinProgram
     observable: Observable | None
-    prepare: Callable[[Columns, jax.Array], Any]
+    prepare: Callable[[Columns, jax.Array], PreparedRows]
     advance: Advance
 
     def run(
@@ -137,8 +139,8 @@ class ChainRunner:
         return first_state(self.schedule, start, self.observable)
 
 
-def first_state(schedule: Schedule, start: jax.Array, observable: Observable | None) -> ChainState:
-    """All chains at the whitened ``start`` of shape ``(p,)``."""
+def first_state(schedule: Schedule, start: Float[Array, " p"], observable: Observable | None) -> ChainState:
+    """All chains at the whitened ``start``."""
     # Through a lambda: JAX describes what it traces, and a callable object by the text of all its fields.
     shape = jax.eval_shape(lambda u: observable(u), jnp.zeros(schedule.dim)).shape if observable else ()
     chains, dim = schedule.num_chains, schedule.dim
@@ -186,7 +188,7 @@ def chain_runner(
     Under a ``layout`` with devices, columns and presence hold ``layout.rows_here`` rows for each of them.
     """
     several = _pieces(program, schedule, observable)
-    prepare: Callable[..., Any] = program.prepare
+    prepare: Callable[..., PreparedRows] = program.prepare
     advance: Advance = several(program.step)
     if layout is not None and layout.mesh is not None:
         prepare, advance = on_mesh(layout, program, schedule, several)
@@ -201,7 +203,9 @@ def _pieces(
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
     size, most = buffer_size(schedule), longest(schedule)
 
-    def observed(u: jax.Array, total: jax.Array, done: jax.Array) -> jax.Array:
+    def observed(
+        u: Float[Array, "chains p"], total: Float[Array, "chains d"], done: jax.Array
+    ) -> Float[Array, "chains d"]:
         if observable is None:
             return total
         values = jax.vmap(observable)(program.whitening.to_parameter(u))
@@ -209,14 +213,14 @@ def _pieces(
 
     def several(step: Callable[..., jax.Array]) -> Advance:
         def advance(
-            u: jax.Array,
+            u: Float[Array, "chains p"],
             first: jax.Array,
             gaps: jax.Array,
             count: jax.Array,
-            total: jax.Array,
+            total: Float[Array, "chains d"],
             keys: StepKeys,
-            rows: Any,
-        ) -> tuple[jax.Array, jax.Array, jax.Array]:
+            rows: PreparedRows,
+        ) -> tuple[Float[Array, "chains p"], Float[Array, "kept chains p"], Float[Array, "chains d"]]:
             drawn = program.ahead(keys, jnp.asarray(first), min(size, most) if every else most)
 
             def one(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.base import LangevinKernel, Parts, check_set, set_parts
+from private_mcmc.kernels.base import Parts
+from private_mcmc.kernels.ula import PrivateULA
 from private_mcmc.schedule import Batch, BatchScheme
 
 
 @dataclass(frozen=True)
-class PrivateSGLD(LangevinKernel):
+class PrivateSGLD(PrivateULA):
     """Langevin steps on minibatches: ``θ' = θ − γM(∇K + w f Σ_{i in batch} clip_C(∇v_i)) + N(0, 2γM)``.
 
     The factor is public, ``f = 1/q`` or ``n/b``, whatever the size of the batch that was drawn. Batches
@@ -52,12 +53,9 @@ class PrivateSGLD(LangevinKernel):
     batch_size: int | None = None
     rate: float | None = None
     max_batch: int | None = None
-    radius: float | None = None
-    box: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_set(self.radius, self.box)
         if self.scheme not in ("poisson", "truncated_poisson", "fixed", "cyclic"):
             raise DeclarationError(
                 f"scheme={self.scheme!r}: 'poisson', 'truncated_poisson', 'fixed' or 'cyclic'."
@@ -73,9 +71,7 @@ class PrivateSGLD(LangevinKernel):
             raise DeclarationError(f"batch_size={self.batch_size}: must be at least 1.")
 
     def _parts(self, num_rows: int, dim: int) -> Parts:
-        return replace(
-            set_parts(self.radius, self.box, self.preconditioner, dim), batch=self._batch(num_rows)
-        )
+        return replace(super()._parts(num_rows, dim), batch=self._batch(num_rows))
 
     def _batch(self, num_rows: int) -> Batch:
         if self.batch_size is not None and self.batch_size > num_rows:

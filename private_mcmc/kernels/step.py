@@ -10,21 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from private_mcmc.accounting import gradient_limit
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, widened
-from private_mcmc.kernels.gradient.general import GeneralRows
-from private_mcmc.kernels.projection import projection
+from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient
+from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, PreparedRows, widened
 from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, StepKeys, batch_sum
-from private_mcmc.kernels.randomness.keys import PredrawnNoise, Window
-from private_mcmc.kernels.whitening import Whitening, noise_colour, whitening
+from private_mcmc.kernels.randomness.draws import PredrawnNoise, Window
+from private_mcmc.kernels.whitening import Whitening, noise_colour, projection, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.schedule import Schedule, Storage
 
@@ -49,7 +48,7 @@ def stored(gradient: ClippedGradient, storage: Storage) -> ClippedGradient:
     if storage == "float64":
         return gradient
 
-    def prepare(columns: Columns, present: jax.Array) -> Any:
+    def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
         rows = gradient.prepare(widened(columns), present)
         if isinstance(rows, AffineBlocks):
             return AffineBlocks(tuple(part._replace(design=narrowed(part.design)) for part in rows.parts))
@@ -95,8 +94,8 @@ class LangevinProgram:
     A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between.
 
     Attributes:
-        prepare: ``(columns, present, everyone=None) -> rows``, once a run; ``everyone`` tells which of all
-            rows are present where only some are here.
+        prepare: ``(columns, present, all_present=None) -> rows``, once a run; ``all_present`` tells which of
+            all rows are present where only some are here.
         data: ``(u, k, key, rows, place) -> f Σ clip``, summed over the rows that are here, ``(chains, p)``.
         move: ``(u, k, key, total, place) -> u'``, given the sum over all rows.
         ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after
@@ -104,14 +103,16 @@ class LangevinProgram:
         whitening: the change of variables between ``u`` and the unconstrained parameter.
     """
 
-    prepare: Callable[..., Any]
+    prepare: Callable[..., PreparedRows]
     data: Callable[..., jax.Array]
     move: Callable[..., jax.Array]
     ahead: Callable[[jax.Array | StepKeys, jax.Array, int], Keys]
     whitening: Whitening
 
-    def step(self, u: jax.Array, k: jax.Array, key: Keys, rows: Any) -> jax.Array:
-        """``u'`` for ``u`` of shape ``(chains, p)`` and step number ``k ≥ 0``, with every row here.
+    def step(
+        self, u: Float[Array, "chains p"], k: jax.Array, key: Keys, rows: PreparedRows
+    ) -> Float[Array, "chains p"]:
+        """``u'`` after step number ``k ≥ 0``, with every row here.
 
         ``key`` is the key of the steps, or ``StepKeys`` where the schedule draws batches.
         """
@@ -136,8 +137,10 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     noise = _noise(schedule.num_chains, schedule.dim)
     limit = gradient_limit(schedule)
 
-    def data(u: jax.Array, k: jax.Array, key: Keys, rows: Any, place: Place = WHOLE) -> jax.Array:
-        def one(state: jax.Array, chain: jax.Array, drawn: jax.Array | None) -> jax.Array:
+    def data(
+        u: Float[Array, "chains p"], k: jax.Array, key: Keys, rows: PreparedRows, place: Place = WHOLE
+    ) -> Float[Array, "chains p"]:
+        def one(state: Float[Array, " p"], chain: jax.Array, drawn: jax.Array | None) -> Float[Array, " p"]:
             draw = None if streams is None else BatchDraw(streams.alone, k, chain, drawn)
             return data_gradient.total(state, rows, draw, place.row)
 
@@ -151,7 +154,13 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
             return total
         return jax.vmap(one)(*each)
 
-    def move(u: jax.Array, k: jax.Array, key: Keys, total: jax.Array, place: Place = WHOLE) -> jax.Array:
+    def move(
+        u: Float[Array, "chains p"],
+        k: jax.Array,
+        key: Keys,
+        total: Float[Array, "chains p"],
+        place: Place = WHOLE,
+    ) -> Float[Array, "chains p"]:
         gamma = _step_size(schedule, k)
         source = key.noise if isinstance(key, DrawnSteps) else _keys(key).steps
         standard = colour(_here(noise.at(source, k), place, u).astype(u.dtype))

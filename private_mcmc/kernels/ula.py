@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from private_mcmc.kernels.base import LangevinKernel, Parts, check_set, set_parts
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.base import LangevinKernel, Parts
+from private_mcmc.schedule import box_diameter
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,17 @@ class PrivateULA(LangevinKernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_set(self.radius, self.box)
+        if self.radius is not None and self.box is not None:
+            raise DeclarationError("radius= and box=: project on one set, not on both.")
+        if self.radius is not None and not 0 < self.radius < math.inf:
+            raise DeclarationError(f"radius={self.radius}: must be positive and finite.")
 
     def _parts(self, num_rows: int, dim: int) -> Parts:
-        return set_parts(self.radius, self.box, self.preconditioner, dim)
+        """Diameter (rounded up) in ``‖M^{-1/2}·‖``, and the box where there is one."""
+        if self.radius is not None:
+            return Parts(diameter=2 * self.radius)
+        if self.box is None:
+            return Parts()
+        given = self.box if isinstance(self.box, tuple) else (self.box,) * dim
+        halves = tuple(float(half) for half in given)
+        return Parts(diameter=box_diameter(halves, self.preconditioner), box=halves)

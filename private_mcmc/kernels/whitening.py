@@ -6,6 +6,7 @@ In ``u`` a preconditioned Langevin step is a plain one: ``u' = u − γ Aᵀ∇U
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Array, Float
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Matrix, Schedule
@@ -32,15 +34,15 @@ class Whitening:
         norm = np.max(self.root) if self.root.ndim == 1 else np.linalg.norm(self.root, 2)
         return float(norm) * (1 + 1e-9)
 
-    def to_parameter(self, u: jax.Array) -> jax.Array:
-        """``θ = Au`` for ``u`` of shape ``(..., p)``."""
+    def to_parameter(self, u: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``θ = Au``."""
         if self.root is None:
             return u
         root = jnp.asarray(self.root)
         return u * root if root.ndim == 1 else u @ root.T
 
-    def from_parameter(self, theta: jax.Array) -> jax.Array:
-        """``u = A^{-1}θ`` for ``θ`` of shape ``(..., p)``."""
+    def from_parameter(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``u = A^{-1}θ``."""
         if self.root is None:
             return theta
         if self.root.ndim == 1:
@@ -48,8 +50,8 @@ class Whitening:
         inverse: jax.Array = jnp.linalg.inv(jnp.asarray(self.root))
         return theta @ inverse.T
 
-    def pull_back(self, gradient: jax.Array) -> jax.Array:
-        """``Aᵀg``, the gradient with respect to ``u``, for ``g`` of shape ``(..., p)``."""
+    def pull_back(self, gradient: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``Aᵀg``, the gradient with respect to ``u``."""
         if self.root is None:
             return gradient
         root = jnp.asarray(self.root)
@@ -98,3 +100,44 @@ def noise_colour(schedule: Schedule, change: Whitening) -> Callable[[jax.Array],
 
 def _dense(factor: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.diag(factor) if factor.ndim == 1 else factor
+
+
+# Projected states stay this much inside the set, so that rounding cannot move them out.
+_INSIDE = 1.0 - 2.0**-40
+_FAR = 1e100
+
+
+def projection(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
+    """The nearest point of the schedule's set, for whitened states of shape ``(chains, p)``.
+
+    Without ``box`` a finite ``diameter`` means the ball ``‖M^{-1/2}θ‖ ≤ diameter/2``; with it, every
+    coordinate of ``θ`` is clipped to its half-width, which under diagonal ``M`` is the nearest point in
+    ``‖M^{-1/2}·‖`` too. A state that is not a number becomes the origin.
+
+    **Guarantee**: all states it returns are within ``schedule.diameter`` of each other.
+
+    Raises:
+        DeclarationError: for noise that is not a multiple of ``M``.
+    """
+    if schedule.box is None and not math.isfinite(schedule.diameter):
+        return lambda u: u
+    if schedule.noise is not None:
+        raise DeclarationError("a projected chain needs noise 2γM: leave out noise= or the projection.")
+    if schedule.box is None:
+        radius = min(_INSIDE * schedule.diameter / 2, _FAR)
+
+        def to_ball(u: Float[Array, "chains p"]) -> Float[Array, "chains p"]:
+            # Clipped first: the square of a huge state overflows, and clipping moves no two states apart.
+            near = jnp.clip(_finite(u), -_FAR, _FAR)
+            norm = jnp.linalg.norm(near, axis=-1, keepdims=True)
+            return near * (radius / jnp.maximum(norm, radius))
+
+        return to_ball
+    half = _INSIDE * np.asarray(schedule.box)
+    if schedule.preconditioner is not None:
+        half = half / np.sqrt(np.asarray(schedule.preconditioner))
+    return lambda u: jnp.clip(_finite(u), -half, half)
+
+
+def _finite(u: jax.Array) -> jax.Array:
+    return jnp.nan_to_num(u, nan=0.0)

@@ -7,15 +7,9 @@ from private_mcmc.release.curvature import (
     ReleasedCurvature,
     plan_curvature_test,
 )
-from private_mcmc.release.expectations.declared import Expectations
-from private_mcmc.release.expectations.priced import ExpectationsPlan, plan_expectations
+from private_mcmc.release.expectations.declared import Expectations, mean_and_square, variance
+from private_mcmc.release.expectations.price import ExpectationsPlan, plan_expectations
 from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan
-from private_mcmc.release.expectations.released import (
-    ReleasedExpectations,
-    ReleasedValue,
-    mean_and_square,
-    variance,
-)
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.ledger import Ledger
 from private_mcmc.release.ledger.state import Balance, Reservation
@@ -38,7 +32,7 @@ from private_mcmc.release.noise import (
 )
 from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
 from private_mcmc.release.propose_test_sample import ProposeTestSample
-from private_mcmc.release.released_states import ReleasedStates
+from private_mcmc.release.released import ReleasedExpectations, ReleasedStates, ReleasedValue
 
 __all__ = [
     "Balance",

@@ -41,7 +41,7 @@ class CuratorOnly(Generic[T]):
     def __format__(self, _: str) -> str:
         return repr(self)
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise ReleaseError(
             f"{self._name} is for the curator only: it has no privacy statement and is not saved, copied, "
             "plotted or converted. Ask for .unsafe_value() if it stays with who may see the rows."
@@ -60,7 +60,7 @@ class Curator:
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object]) -> None:
         self._values = {name: CuratorOnly(name, value) for name, value in values.items()}
 
     def __getattr__(self, name: str) -> CuratorOnly[Any]:
@@ -76,7 +76,7 @@ class Curator:
     def __repr__(self) -> str:
         return f"<curator's side: {', '.join(sorted(self._values)) or 'nothing'}; no privacy statement>"
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: object) -> NoReturn:
         raise ReleaseError("the curator's side of a run is never pickled, copied or saved with a release.")
 
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = _refuse
@@ -87,7 +87,7 @@ _FEWEST_DRAWS = 4
 
 def curator_side(
     rows: Rows,
-    columns: Mapping[str, npt.NDArray[Any]],
+    columns: Mapping[str, npt.NDArray[np.generic]],
     states: FloatArray | None,
     averages: FloatArray | None,
     clipped_shares: FloatArray | None = None,
@@ -99,7 +99,7 @@ def curator_side(
     units of their sensitivity; ``clipped_shares``: of the rows at every chain's last state. What the run did
     not keep is left out.
     """
-    values: dict[str, Any] = {"moved_rows": _moved_rows(rows, columns)}
+    values: dict[str, object] = {"moved_rows": _moved_rows(rows, columns)}
     if averages is not None:
         values["averages"] = averages
     if clipped_shares is not None:
@@ -114,7 +114,7 @@ def curator_side(
     return Curator(values)
 
 
-def _moved_rows(rows: Rows, columns: Mapping[str, npt.NDArray[Any]]) -> int:
+def _moved_rows(rows: Rows, columns: Mapping[str, npt.NDArray[np.generic]]) -> int:
     with jax.enable_x64(True):
         projected = {name: np.asarray(column) for name, column in rows.project(columns).items()}
     moved = np.zeros(len(next(iter(columns.values()))), dtype=bool)

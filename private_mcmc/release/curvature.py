@@ -252,8 +252,8 @@ def plan_curvature_test(
     """
     predictor = reading.predictor
     if predictor is None or (predictor.family.name, predictor.family.link) not in _LEAST_AT_ENDS:
-        known = ", ".join(f"{name} ({link})" for name, link in _LEAST_AT_ENDS)
-        raise NotYetSupported(f"curvature is tested for one affine predictor of these families: {known}.")
+        families = ", ".join(f"{name} ({link})" for name, link in _LEAST_AT_ENDS)
+        raise NotYetSupported(f"curvature is tested for one affine predictor of these families: {families}.")
     if not schedule.diameter < math.inf:
         raise DeclarationError("curvature is tested on a bounded set: give the kernel radius= or box=.")
     if schedule.batch is not None or schedule.noise is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,7 @@ class Counts:
     noise_sd: float
     statement: Statement
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
         return {
             "counts": self.values.tolist(),
@@ -116,7 +115,7 @@ class SecondMoments:
     noise_sd: float
     statement: Statement
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
         return {
             "second_moments": self.matrix.tolist(),
@@ -225,7 +224,7 @@ def _rounding(radius: float, dim: int, num_rows: int, vectors: int = 1) -> float
     return allowance
 
 
-def _gram(rows: npt.NDArray[Any], radius: float) -> FloatArray:
+def _gram(rows: npt.NDArray[np.generic], radius: float) -> FloatArray:
     total = np.zeros((rows.shape[-1], rows.shape[-1]))
     for first in range(0, len(rows), _CHUNK):
         chunk = _into_ball(np.asarray(rows[first : first + _CHUNK], dtype=np.float64), radius)

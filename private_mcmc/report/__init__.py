@@ -16,6 +16,6 @@ from private_mcmc.report.blocks import Text as Text
 from private_mcmc.report.blocks import Verdict as Verdict
 from private_mcmc.report.blocks import floats as floats
 from private_mcmc.report.blocks import number as number
+from private_mcmc.report.document import Report as Report
+from private_mcmc.report.document import plain as plain
 from private_mcmc.report.drawing import png as png
-from private_mcmc.report.page import Report as Report
-from private_mcmc.report.page import plain as plain

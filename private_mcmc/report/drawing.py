@@ -12,7 +12,8 @@ from private_mcmc.files import write_whole
 from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 _DASHES = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8)), "none": "none"}
 
@@ -108,7 +109,7 @@ def png(plot: Plot, path: str | Path | None = None, dpi: int = 150) -> bytes:
     return content
 
 
-def _prepare_axes(axes: Any, plot: Plot, palette: Palette) -> None:
+def _prepare_axes(axes: Axes, plot: Plot, palette: Palette) -> None:
     if plot.x_log:
         axes.set_xscale("log")
     if plot.y_log:
@@ -121,7 +122,7 @@ def _prepare_axes(axes: Any, plot: Plot, palette: Palette) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw(axes: Any, drawn: Line | Band | Interval | Rule | Mark, palette: Palette) -> None:
+def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Palette) -> None:
     if isinstance(drawn, Line):
         color = palette.series[drawn.color % len(palette.series)]
         marker = "o" if drawn.marker else None
@@ -138,7 +139,7 @@ def _draw(axes: Any, drawn: Line | Band | Interval | Rule | Mark, palette: Palet
         )
     elif isinstance(drawn, Interval):
         color = palette.series[drawn.color % len(palette.series)]
-        axes.hlines(drawn.y, drawn.low, drawn.high, color=color, linewidth=2.2, label=drawn.label or None)
+        axes.hlines(drawn.y, drawn.low, drawn.high, color=color, linewidth=2.2, label=drawn.label)
         axes.plot(drawn.middle, drawn.y, "o", color=color, markersize=4.5)
     elif isinstance(drawn, Rule):
         _draw_rule(axes, drawn, palette)
@@ -155,7 +156,7 @@ def _draw(axes: Any, drawn: Line | Band | Interval | Rule | Mark, palette: Palet
         )
 
 
-def _draw_rule(axes: Any, rule: Rule, palette: Palette) -> None:
+def _draw_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
     place: dict[str, Any]
     if rule.axis == "x":
         axes.axvline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
@@ -170,7 +171,7 @@ def _draw_rule(axes: Any, rule: Rule, palette: Palette) -> None:
     axes.annotate(rule.label, textcoords="offset points", fontsize=8.5, color=palette.ink, **place)
 
 
-def _finish_axes(axes: Any, plot: Plot, palette: Palette) -> None:
+def _finish_axes(axes: Axes, plot: Plot, palette: Palette) -> None:
     if plot.x_ticks:
         axes.set_xticks([at for at, _ in plot.x_ticks], [name for _, name in plot.x_ticks])
         axes.minorticks_off()
@@ -186,7 +187,8 @@ def _finish_axes(axes: Any, plot: Plot, palette: Palette) -> None:
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
     names = [label for drawn in plot.drawn if (label := _label(drawn))]
     if names:
-        owner, place = axes, {}
+        owner: Axes | Figure | SubFigure = axes
+        place: dict[str, Any] = {}
         if len(names) > 2:  # they would cover what is drawn
             owner, place = axes.figure, {"loc": "outside lower center", "ncols": _columns(names)}
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)

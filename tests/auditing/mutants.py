@@ -12,11 +12,10 @@ from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient import clipped as gradient
-from private_mcmc.kernels.gradient import general as gradient_general
 from private_mcmc.kernels.gradient import layered as gradient_layers
 from private_mcmc.kernels.randomness import batches
 
-_MUTABLE = {gradient_affine, gradient_layers, gradient_general, gradient, batches, langevin, chain}
+_MUTABLE = {gradient_affine, gradient_layers, gradient, batches, langevin, chain}
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,12 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
     """What makes every driver run the kernels' modules as they are with ``changes``: owner, name, value."""
     changed_affine = _compiled(gradient_affine, changes)
     changed_layers = _compiled(gradient_layers, changes)
-    changed_general = _compiled(gradient_general, changes, layered=changed_layers.layered)
     changed_gradient = _compiled(
         gradient,
         changes,
         affine_rows=changed_affine.affine_rows,
         affine_blocks=changed_affine.affine_blocks,
-        general_rows=changed_general.general_rows,
+        layered=changed_layers.layered,
     )
     changed_batches = _compiled(batches, changes)
     changed_langevin = _compiled(
@@ -101,7 +99,7 @@ STEP_DOUBLED = Change(langevin, "gamma = _step_size(schedule, k)", "gamma = 2.0 
 PRIOR_INSIDE_THE_CLIP = (
     Change(gradient, "if model.predictor is not None and route is None:", "if False:"),
     Change(
-        gradient_general,
+        gradient,
         'return model.row_loss(given["theta"], {name: given[name] for name in shapes})',
         'return model.row_loss(given["theta"], {name: given[name] for name in shapes}) '
         '+ model.neg_log_prior(given["theta"])',

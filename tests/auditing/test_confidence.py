@@ -11,6 +11,7 @@ from scipy.stats import binom, norm
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.auditing.confidence import (
     ErrorCounts,
+    Scores,
     clopper_pearson_upper,
     delta_from_errors,
     delta_lower,
@@ -18,8 +19,8 @@ from private_mcmc.auditing.confidence import (
     epsilon_lower,
     gdp_from_errors,
     gdp_lower,
+    lower_bounds,
 )
-from private_mcmc.auditing.threshold import Scores, lower_bounds
 from private_mcmc.errors import DeclarationError
 
 

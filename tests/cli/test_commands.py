@@ -1,6 +1,9 @@
 """The command line on files: a model, row domains, a CSV; errors in one line and exit code 3."""
 
 import json
+import subprocess
+import sys
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -47,6 +50,21 @@ def test_every_command_explains_itself(monkeypatch, capsys):
     for name in COMMANDS:
         assert call(monkeypatch, name, "--help") == 0
         assert "Usage" in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_installed_package(monkeypatch, capsys):
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.strip() == version("private-mcmc")
+
+
+def test_help_waits_for_no_numerical_library():
+    code = (
+        "import sys\nfrom private_mcmc.cli import main\nsys.argv[1:] = ['--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "raise SystemExit(bool({'jax', 'numpyro', 'scipy', 'numpy', 'matplotlib'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.experiments.images import read_idx
 from benchmarks.papers.experiments.store import ChunkStore
-from private_mcmc.cli.preflight import load_model, read_arguments
+from private_mcmc.cli.common import load_model, read_arguments
 from private_mcmc.cli.table import Missing, read_columns
 from private_mcmc.domains import Ball, Binary, Rows, domain_from_dict
 from private_mcmc.errors import LedgerError, PrivateMCMCError

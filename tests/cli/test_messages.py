@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from private_mcmc import Ledger
+from private_mcmc.cli.common import near_private_rows
 from private_mcmc.cli.main import main
-from private_mcmc.cli.messages import near_private_rows
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 
 MODEL = """

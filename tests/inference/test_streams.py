@@ -6,7 +6,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.domains.host_tables import ArrayColumn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
-from private_mcmc.kernels.placement.streaming import Blocks
+from private_mcmc.kernels.streamed_chain import Blocks
 from tests.examples_of_models import logistic
 
 N = 53

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from private_mcmc import PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.placement.devices import Layout, layout
+from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
 

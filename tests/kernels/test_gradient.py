@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.domains import Ball, Binary, Box, Rows
-from private_mcmc.kernels.gradient.clipped import AffineRows, GeneralRows, clipped_gradient
+from private_mcmc.kernels.gradient.affine import AffineRows
+from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient
 from private_mcmc.kernels.step import stored
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read

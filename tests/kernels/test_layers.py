@@ -14,8 +14,7 @@ from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.accounting.langevin.steps import gradient_bound
 from private_mcmc.domains import Ball, Binary, Box, Categories, Real, Rows
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.general import _program
+from private_mcmc.kernels.gradient.clipped import _program, clipped_gradient
 from private_mcmc.kernels.gradient.layered import find_layers
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read

@@ -12,8 +12,7 @@ from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.projection import projection
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.whitening import projection, whitening
 from private_mcmc.model import read
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic, normal_mean

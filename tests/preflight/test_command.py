@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from private_mcmc.cli.common import load_model
 from private_mcmc.cli.main import app
-from private_mcmc.cli.preflight import load_model
 from private_mcmc.errors import DeclarationError
 
 MODEL = """

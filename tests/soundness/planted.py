@@ -19,7 +19,7 @@ from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.randomness import batches
-from private_mcmc.kernels.randomness.keys import PredrawnNoise
+from private_mcmc.kernels.randomness.draws import PredrawnNoise
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
@@ -94,7 +94,9 @@ def _logits_squashed(*args: Any) -> Any:
 
 
 def _stage_not_charged() -> tuple[Patch, ...]:
-    swap = Swap(accounting, "adaptive", "spent += stage.gdp**2", "spent = stage.gdp**2")
+    swap = Swap(
+        accounting, "adaptive", "spent += Fraction(stage.gdp) ** 2", "spent = Fraction(stage.gdp) ** 2"
+    )
     return ((accounting, "adaptive", swap.mutant),)
 
 

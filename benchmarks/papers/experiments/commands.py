@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from private_mcmc.cli.audit import finish
-from private_mcmc.cli.declared import HtmlOption, JsonOption
+from private_mcmc.cli.common import HtmlOption, JsonOption
 
 if TYPE_CHECKING:
     from benchmarks.papers.experiments import NoiseExperiment

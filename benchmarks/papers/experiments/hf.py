@@ -18,9 +18,8 @@ from benchmarks.papers.experiments.images import Images
 from benchmarks.papers.experiments.networks import Network, lenet
 from benchmarks.papers.experiments.sgld import SGLD, Neighbour, epoch
 from benchmarks.papers.experiments.store import Arrays, ChunkStore
-from private_mcmc.auditing.attacks import linear
-from private_mcmc.auditing.confidence import ErrorCounts, FloatArray, epsilon_lower
-from private_mcmc.auditing.threshold import Scores, bound_at_best
+from private_mcmc.auditing.confidence import ErrorCounts, FloatArray, Scores, bound_at_best, epsilon_lower
+from private_mcmc.auditing.scores import linear
 
 _TEST_IMAGES = 256
 _LEAST_PROBABILITY = 1e-6

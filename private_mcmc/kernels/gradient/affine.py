@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from private_mcmc.kernels.gradient.clipping import UNDERFLOW, ClippedGradient, Columns, held, inside
 from private_mcmc.kernels.whitening import Whitening
@@ -29,7 +30,7 @@ _IDLE_SLACK = 1.0 + 1e-8
 _PARTS = 16
 # With fewer rows, or fewer operations in a sum, handing parts to other cores costs more than it gains.
 _FEWEST_ROWS, _WHOLE_WORK = 1_000, 400_000
-# Parts take a second longer to compile: in less than this many operations that is not made up for.
+# Parts take a second longer to compile: with fewer operations than this it does not pay.
 _COMPILING_WORK = 2**34
 # A sum that is taken very often.
 MANY = 10**9
@@ -53,9 +54,9 @@ class AffineRows(NamedTuple):
     with ``(θ, 0, 1)`` is its predictor.
     """
 
-    table: jax.Array
+    table: Float[Array, "rows width"]
     columns: Columns
-    present: jax.Array
+    present: Bool[Array, " rows"]
 
 
 class AffinePart(NamedTuple):
@@ -65,9 +66,9 @@ class AffinePart(NamedTuple):
     all are zero.
     """
 
-    design: jax.Array
-    cap: jax.Array
-    offset: jax.Array | None
+    design: Float[Array, "groups p rows"]
+    cap: Float[Array, "groups caps"]
+    offset: Float[Array, "groups rows"] | None
     columns: Columns
 
 
@@ -81,13 +82,13 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> Clip
     """Rows that are selected anew for every sum."""
     score = jax.vmap(jax.grad(predictor.loss))
 
-    def prepare(columns: Columns, present: jax.Array) -> AffineRows:
+    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         offset = _offset(predictor, columns)
         parts = [design, cap[:, None]] if offset is None else [design, cap[:, None], offset[:, None]]
         return AffineRows(jnp.concatenate(parts, axis=1), _read(predictor, columns), present & usable)
 
-    def total(u: jax.Array, rows: AffineRows) -> jax.Array:
+    def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
         # The table is multiplied as it lies: parts of it would have to be copied first.
         table, dim = rows.table.astype(u.dtype), u.shape[0]
         others = [0.0] if predictor.centred else [0.0, 1.0]
@@ -110,7 +111,7 @@ def affine_blocks(
     score = jax.vmap(jax.grad(predictor.loss))
     limit = slope_limit(predictor, whitening, clip)
 
-    def prepare(columns: Columns, present: jax.Array) -> AffineBlocks:
+    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineBlocks:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         present = present & usable
         cut = _cut(design.shape[0], design.shape[1], states, storage, sums)
@@ -127,7 +128,7 @@ def affine_blocks(
         )
         return AffineBlocks(tuple(jax.tree.map(itemgetter(i), whole) for i in range(cut.parts)))
 
-    def total(u: jax.Array, rows: AffineBlocks) -> jax.Array:
+    def total(u: Float[Array, " p"], rows: AffineBlocks) -> Float[Array, " p"]:
         fused = states == 1 and len(rows.parts) > 1 and len(u) <= _FUSED_DIM
 
         def of_part(part: AffinePart) -> jax.Array:
@@ -166,8 +167,8 @@ def slope_limit(predictor: Predictor, whitening: Whitening, clip: float) -> floa
 
 def _capped(
     predictor: Predictor, whitening: Whitening, clip: float, columns: Columns
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Designs ``(N, p)``, caps ``C/‖Aᵀx_i‖`` of slopes, and which rows may enter."""
+) -> tuple[Float[Array, "rows p"], Float[Array, " rows"], Bool[Array, " rows"]]:
+    """Designs, caps ``C/‖Aᵀx_i‖`` of slopes, and which rows may enter."""
     plain = jax.vmap(predictor.design)(columns)
     design = whitening.pull_back(plain)
     norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW

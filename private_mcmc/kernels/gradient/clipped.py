@@ -6,25 +6,30 @@ row's program where their gradients factor, and by per-row gradients in blocks o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
-from private_mcmc.kernels.gradient.affine import MANY, AffineBlocks, AffineRows, affine_blocks, affine_rows
-from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns
-from private_mcmc.kernels.gradient.general import GeneralRows, Route, general_rows
+from private_mcmc.kernels.gradient.affine import MANY, affine_blocks, affine_rows
+from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, around, weight, widened
+from private_mcmc.kernels.gradient.layered import find_layers, layered
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
+from private_mcmc.model.ir.program import Program, abstract, trace
 from private_mcmc.schedule import Schedule, Storage
 
-__all__ = [
-    "AffineBlocks",
-    "AffineRows",
-    "ClippedGradient",
-    "Columns",
-    "GeneralRows",
-    "Route",
-    "clipped_gradient",
-]
+Route = Literal["layers", "rows"]
+BlockSum = Callable[[jax.Array, Columns, jax.Array], jax.Array]
+
+# Elements of what a block of rows needs in between: on a CPU it should stay in cache.
+_BLOCK_ELEMENTS = {"cpu": 2**18}
+_BLOCK_ELEMENTS_ELSEWHERE = 2**24
+# Rows whose gradients are looked at together for the share of them that is clipped.
+_BLOCK = 4096
 
 
 def clipped_gradient(
@@ -50,7 +55,82 @@ def clipped_gradient(
     return general_rows(model, whitening, clip, states or 1, route)
 
 
-_BLOCK = 4096
+class GeneralRows(NamedTuple):
+    """The rows as they came, and which of them are present."""
+
+    columns: Columns
+    present: Bool[Array, " rows"]
+
+
+def general_rows(
+    model: RowModel, whitening: Whitening, clip: float, states: int = 1, route: Route | None = None
+) -> ClippedGradient:
+    """Rows of any model, selected or whole, for ``states`` states at a time; ``route`` forces a way."""
+
+    def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
+        program = _program(model)
+        layers = None if route == "rows" or _is_dense(whitening) else find_layers(program)
+        if layers is not None:
+            of_block = layered(program, layers, whitening, clip)
+            each = sum(program.size(output) for eq in program.equations for output in eq.outputs)
+        else:
+            of_block, each = _per_row(model, whitening, clip), model.dim
+        return _in_blocks(of_block, u, rows, each * states)
+
+    return ClippedGradient(GeneralRows, total)
+
+
+def _program(model: RowModel) -> Program:
+    """One row's loss in the precision in force."""
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in model.rows.items}
+    theta = abstract((model.dim,), np.float64)
+
+    def loss(given: dict[str, jax.Array]) -> jax.Array:
+        return model.row_loss(given["theta"], {name: given[name] for name in shapes})
+
+    return trace(lambda **given: {"loss": loss(given)}, theta=theta, **shapes)
+
+
+def _is_dense(whitening: Whitening) -> bool:
+    return whitening.root is not None and whitening.root.ndim == 2
+
+
+def _per_row(model: RowModel, whitening: Whitening, clip: float) -> BlockSum:
+    """The gradients of a block's rows, formed one by one."""
+
+    def loss(u: jax.Array, row: Columns) -> jax.Array:
+        return model.row_loss(whitening.to_parameter(u), row)
+
+    per_row = jax.vmap(jax.grad(loss), in_axes=(None, 0))
+    limit = around(clip, model.dim)
+
+    def of_block(
+        u: Float[Array, " p"], columns: Columns, present: Bool[Array, " rows"]
+    ) -> Float[Array, " p"]:
+        gradients = per_row(u, columns)
+        norm = jnp.linalg.norm(gradients, axis=-1)
+        usable = present & jnp.isfinite(norm)
+        return weight(norm, limit, usable) @ jnp.where(usable[:, None], gradients, 0.0)
+
+    return of_block
+
+
+def _in_blocks(of_block: BlockSum, u: Float[Array, " p"], rows: GeneralRows, each: int) -> Float[Array, " p"]:
+    """Add blocks of rows; the last block begins early enough to be whole and counts its own rows only."""
+    count = rows.present.shape[0]
+    elements = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
+    size = max(1, min(count, elements // max(each, 1)))
+    if size == count:
+        return of_block(u, widened(rows.columns), rows.present)
+
+    def add(i: jax.Array, total: jax.Array) -> jax.Array:
+        first = jnp.minimum(i * size, count - size)
+        block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, size), rows)
+        own = first + jnp.arange(size) >= i * size
+        return total + of_block(u, widened(block.columns), block.present & own)
+
+    whole: jax.Array = jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros_like(u))
+    return whole
 
 
 def clipped_share(

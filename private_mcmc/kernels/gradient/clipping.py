@@ -8,10 +8,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 
 Columns = Mapping[str, jax.Array]
+# A pytree of arrays, of a kind that only the gradient that prepared it looks into.
+PreparedRows = Any
 
 # Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
 UNDERFLOW = 1e-140
@@ -27,8 +30,8 @@ class ClippedGradient:
     A row that is not present contributes exactly zero.
     """
 
-    prepare: Callable[[Columns, jax.Array], Any]
-    total: Callable[[jax.Array, Any], jax.Array]
+    prepare: Callable[[Columns, jax.Array], PreparedRows]
+    total: Callable[[jax.Array, PreparedRows], jax.Array]
 
 
 def widened(columns: Columns) -> dict[str, jax.Array]:
@@ -63,6 +66,6 @@ def held(value: jax.Array, cap: jax.Array | float) -> jax.Array:
     return jnp.where(value < cap, jnp.where(value > -cap, value, -cap), cap)
 
 
-def weight(norm: jax.Array, clip: float, usable: jax.Array) -> jax.Array:
+def weight(norm: Float[Array, " rows"], clip: float, usable: Bool[Array, " rows"]) -> Float[Array, " rows"]:
     """The factors ``min(1, C/‖g_i‖)`` of rows, zero for those that are not usable."""
     return jnp.where(usable, jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-300)), 0.0)

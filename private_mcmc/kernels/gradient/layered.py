@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
 
 from private_mcmc.kernels.gradient.clipping import UNDERFLOW, Columns, around, weight
 from private_mcmc.kernels.whitening import Whitening
@@ -76,13 +77,13 @@ def find_layers(program: Program) -> Layers | None:
                 uses[variable].append(equation)
     if loss in views:
         return None
-    used = {view: found for view, found in uses.items() if found}
+    used = {view: equations_of_view for view, equations_of_view in uses.items() if equations_of_view}
     entries = np.concatenate([np.zeros(0, np.int64), *(views[view].ravel() for view in used)])
     if len(np.unique(entries)) != len(entries):
         return None
     products, direct = [], []
-    for view, found in used.items():
-        product = _product(program, view, views[view], found)
+    for view, equations_of_view in used.items():
+        product = _product(program, view, views[view], equations_of_view)
         if product is None:
             direct.append(Direct(view, views[view].ravel()))
         else:
@@ -102,10 +103,10 @@ def _views(program: Program, equations: list[Equation]) -> Mapping[Variable, Ind
             continue
         with jax.ensure_compile_time_eval():
             moved = equation.primitive.bind(views[equation.inputs[0]], **equation.params)
-        found = np.asarray(moved)
+        coordinates = np.asarray(moved)
         # A repeated coordinate would enter several times.
-        if len(np.unique(found)) == found.size:
-            views[equation.outputs[0]] = found
+        if len(np.unique(coordinates)) == coordinates.size:
+            views[equation.outputs[0]] = coordinates
     return views
 
 
@@ -161,7 +162,7 @@ def layered(
         )(shifts)
         return slopes, factors
 
-    def total(u: jax.Array, columns: Columns, present: jax.Array) -> jax.Array:
+    def total(u: Float[Array, " p"], columns: Columns, present: Bool[Array, " rows"]) -> Float[Array, " p"]:
         slopes, factors = jax.vmap(derivatives, in_axes=(None, 0))(whitening.to_parameter(u), columns)
         count = present.shape[0]
 
@@ -191,12 +192,12 @@ def layered(
 
 
 def _shifted(
-    program: Program, layers: Layers, given: Mapping[str, Any], shifts: Values
+    program: Program, layers: Layers, given: Mapping[str, jax.Array], shifts: Values
 ) -> tuple[jax.Array, list[jax.Array]]:
     """The loss with ``shifts`` added to the cut variables, and the factors of the products."""
-    values: dict[Variable, Any] = dict(program.constants)
+    values: dict[Variable, ArrayLike] = dict(program.constants)
 
-    def put(variable: Variable, value: Any) -> None:
+    def put(variable: Variable, value: ArrayLike) -> None:
         values[variable] = value + shifts[variable] if variable in shifts else value
 
     for name, variable in program.inputs.items():
@@ -208,21 +209,25 @@ def _shifted(
         results = results if equation.primitive.multiple_results else [results]
         for output, result in zip(equation.outputs, results, strict=True):
             put(output, result)
-    return values[program.outputs["loss"]], [_factor(block, values) for block in layers.products]
+    return jnp.asarray(values[program.outputs["loss"]]), [_factor(block, values) for block in layers.products]
 
 
-def _factor(block: Product, values: Mapping[Variable, Any]) -> jax.Array:
+def _factor(block: Product, values: Mapping[Variable, ArrayLike]) -> jax.Array:
     """``a``, in the order in which it meets the rows of ``W``."""
     factor = jnp.asarray(values[block.factor])
     return jax.lax.stop_gradient(jnp.transpose(factor, block.axes).ravel())
 
 
-def _norm(values: jax.Array) -> jax.Array:
+def _norm(values: Float[Array, "*batch entries"]) -> Float[Array, "*batch"]:
     """An upper bound of the norms along the last axis, but for rounding."""
     return jnp.sqrt(jnp.sum(values * values, axis=-1)) + UNDERFLOW
 
 
-def _product_norm(a: jax.Array, d: jax.Array, scale: np.ndarray) -> jax.Array:
+def _product_norm(
+    a: Float[Array, "rows factors"],
+    d: Float[Array, "rows slopes"],
+    scale: Float[np.ndarray, "factors slopes"],
+) -> Float[Array, " rows"]:
     """An upper bound, but for rounding, of the norms of ``scale ∘ (a_i ⊗ d_i)``."""
     largest, ours, theirs = float(scale.max()), _norm(a), _norm(d)
     if np.all(scale == largest):

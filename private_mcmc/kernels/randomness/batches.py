@@ -9,16 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from private_mcmc.accounting.langevin.sensitivity import batch_factor
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient.clipped import ClippedGradient, Columns
-from private_mcmc.kernels.randomness.keys import PredrawnNoise, Window
-from private_mcmc.kernels.randomness.subsets import distinct, shuffled, successes
+from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, PreparedRows
+from private_mcmc.kernels.randomness.draws import PredrawnNoise, Window, distinct, shuffled, successes
 from private_mcmc.schedule import Batch, Schedule
 
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.
@@ -28,7 +27,7 @@ _LARGE_SHARE = 0.125
 _GROUP_ELEMENTS = 2**12
 
 First = jax.Array | int | None
-Sum = Callable[[jax.Array, Any, "BatchDraw", First], jax.Array]
+Sum = Callable[[jax.Array, PreparedRows, "BatchDraw", First], jax.Array]
 
 
 class StepKeys(NamedTuple):
@@ -75,21 +74,21 @@ class ListedRows(NamedTuple):
     Without an ``order`` the first rows are those that are present.
     """
 
-    rows: Any
+    rows: PreparedRows
     order: jax.Array | None
     number: jax.Array
 
 
 class BatchSum(NamedTuple):
-    """``prepare(columns, present, everyone)`` once a run; ``total(u, rows, draw, first)`` at every step.
+    """``prepare(columns, present, all_present)`` once a run; ``total(u, rows, draw, first)`` at every step.
 
-    ``first`` is the number of the first row that is here (``None``: every row is), and ``everyone`` tells
+    ``first`` is the number of the first row that is here (``None``: every row is), and ``all_present`` tells
     which of all rows are present, or that so many first ones are. Batches are drawn from all rows; what is
     summed here are those of its rows that are here.
     ``draws`` are the numbers that all chains draw at a step, ``(chains, size)``, where ``total`` wants some.
     """
 
-    prepare: Callable[..., Any]
+    prepare: Callable[..., PreparedRows]
     total: Callable[..., jax.Array]
     draws: PredrawnNoise | None = None
 
@@ -110,7 +109,7 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
         prepare = _listed(gradient.prepare, schedule.num_rows)
     factor = batch_factor(schedule)
 
-    def scaled(u: jax.Array, rows: Any, draw: BatchDraw, first: First = None) -> jax.Array:
+    def scaled(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         return factor * total(u, rows, draw, first)
 
     return BatchSum(prepare, scaled, _draws(schedule, batch))
@@ -150,11 +149,11 @@ def drawn_size(schedule: Schedule) -> int:
 def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     n, rate, size = schedule.num_rows, float(batch.rate or 0.0), drawn_size(schedule)
 
-    def masked(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+    def masked(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
         keep = jax.random.uniform(draw.key, (n,)) < rate
         return gradient.total(u, _masked(rows, keep, first))
 
-    def gathered(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+    def gathered(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
         def of(numbers: jax.Array) -> jax.Array:
             return _summed(gradient, u, rows, Chosen(numbers, n, ordered=True), first)
 
@@ -195,7 +194,7 @@ def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> S
 def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     n, size = schedule.num_rows, int(batch.size or 0)
 
-    def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+    def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
         index = shuffled(draw.key, n, jnp.asarray(n))[:size] if draw.drawn is None else draw.drawn
         return _summed(gradient, u, rows, Chosen(index, n), first)
 
@@ -206,7 +205,7 @@ def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     size = int(batch.size or 0)
     passes = schedule.num_rows // size
 
-    def total(u: jax.Array, rows: Any, draw: BatchDraw, first: First) -> jax.Array:
+    def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
         index = jnp.remainder(draw.k, passes) * size + jnp.arange(size)
         return _summed(gradient, u, rows, Chosen(index, schedule.num_rows, ordered=True), first)
 
@@ -224,7 +223,9 @@ class Chosen(NamedTuple):
     ordered: bool = False
 
 
-def _summed(gradient: ClippedGradient, u: jax.Array, rows: Any, chosen: Chosen, first: First) -> jax.Array:
+def _summed(
+    gradient: ClippedGradient, u: jax.Array, rows: PreparedRows, chosen: Chosen, first: First
+) -> jax.Array:
     """The clipped sum over those chosen rows that are here.
 
     Where rows lie in several places, each works on windows that hold its own share of the batch: nearly
@@ -253,14 +254,14 @@ def _summed(gradient: ClippedGradient, u: jax.Array, rows: Any, chosen: Chosen, 
     return total
 
 
-def _selected(rows: Any, index: jax.Array, keep: jax.Array) -> Any:
+def _selected(rows: PreparedRows, index: jax.Array, keep: jax.Array) -> PreparedRows:
     """The rows numbered ``index``, those without ``keep`` absent."""
     index = jnp.clip(index, 0, rows.present.shape[0] - 1)
     chosen = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), rows)
     return chosen._replace(present=chosen.present & keep)
 
 
-def _masked(rows: Any, keep: jax.Array, first: First) -> Any:
+def _masked(rows: PreparedRows, keep: jax.Array, first: First) -> PreparedRows:
     size = rows.present.shape[0]
     filled = jnp.pad(keep, (0, size if first is not None else size - keep.shape[0]))
     if first is not None:
@@ -269,16 +270,16 @@ def _masked(rows: Any, keep: jax.Array, first: First) -> Any:
     return rows._replace(present=rows.present & filled)
 
 
-def _prepared(gradient: ClippedGradient) -> Callable[..., Any]:
-    return lambda columns, present, everyone=None: gradient.prepare(columns, present)
+def _prepared(gradient: ClippedGradient) -> Callable[..., PreparedRows]:
+    return lambda columns, present, all_present=None: gradient.prepare(columns, present)
 
 
-def _listed(prepare: Callable[[Columns, jax.Array], Any], n: int) -> Callable[..., ListedRows]:
-    def listed(columns: Columns, present: jax.Array, everyone: jax.Array | None = None) -> ListedRows:
+def _listed(prepare: Callable[[Columns, jax.Array], PreparedRows], n: int) -> Callable[..., ListedRows]:
+    def listed(columns: Columns, present: jax.Array, all_present: jax.Array | None = None) -> ListedRows:
         rows = prepare(columns, present)
-        known = present if everyone is None else everyone
-        if known.ndim == 0:
-            return ListedRows(rows, None, known)
-        return ListedRows(rows, jnp.argsort(~known, stable=True)[:n], jnp.sum(known))
+        all_rows = present if all_present is None else all_present
+        if all_rows.ndim == 0:
+            return ListedRows(rows, None, all_rows)
+        return ListedRows(rows, jnp.argsort(~all_rows, stable=True)[:n], jnp.sum(all_rows))
 
     return listed

@@ -1,58 +1,135 @@
-"""Where a run's randomness comes from: one key, four disjoint streams, each handed out once."""
+"""Where a run's randomness comes from: one key, four disjoint streams, each handed out once.
+
+The keys are those of ChaCha20 as a JAX random generator: 256 bits, a cryptographic stream, plain JAX
+operations. It works wherever ``jax.random`` does (jit, vmap, scan, NumPyro). Every use of a key is a block of
+the cipher under its own nonce, so that the streams of bits, of split keys and of folded keys never meet.
+
+Source: Nir, Langley, RFC 8439, section 2.3; the tests hold its vectors.
+"""
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NoReturn, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array, lax
+from jax.extend.random import define_prng_impl
 
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.kernels.randomness.chacha import CHACHA20
+
+KEY_WORDS = 8
+_BLOCK_WORDS = 16
+_DOUBLE_ROUNDS = 10
+# "expand 32-byte k" in little-endian words.
+_CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
+_BITS, _SPLIT, _FOLD, _SEED = range(4)
 
 
-class Window(NamedTuple):
-    """What the steps ``first, first + 1, …`` draw, one after the other along the first axis."""
-
-    first: jax.Array
-    values: jax.Array
+def _rotate(x: Array, bits: int) -> Array:
+    turned: Array = (x << jnp.uint32(bits)) | (x >> jnp.uint32(32 - bits))
+    return turned
 
 
-@dataclass(frozen=True)
-class PredrawnNoise:
-    """The numbers that steps draw, ``draw(key)`` for ``size`` steps at a time, ``(size, …)``.
+def _quarter_rounds(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array, Array, Array]:
+    """The quarter round on four columns at once; each argument is a row of the state, ``(4, blocks)``."""
+    a = a + b
+    d = _rotate(d ^ a, 16)
+    c = c + d
+    b = _rotate(b ^ c, 12)
+    a = a + b
+    d = _rotate(d ^ a, 8)
+    c = c + d
+    b = _rotate(b ^ c, 7)
+    return a, b, c, d
 
-    A group's key is the stream's, folded with the number of the group: what a step draws depends on the
-    stream and on its own number only. ``outside`` is what a step beyond a window gets: no other's numbers.
-    """
 
-    draw: Callable[[jax.Array], jax.Array]
-    size: int
-    outside: float
+def _double_round(_: int, rows: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    a, b, c, d = _quarter_rounds(*rows)
+    turned = a, jnp.roll(b, -1, axis=0), jnp.roll(c, -2, axis=0), jnp.roll(d, -3, axis=0)
+    a, b, c, d = _quarter_rounds(*turned)
+    return a, jnp.roll(b, 1, axis=0), jnp.roll(c, 2, axis=0), jnp.roll(d, 3, axis=0)
 
-    def ahead(self, stream: jax.Array, first: jax.Array, count: int) -> Window:
-        """The numbers of ``count`` steps from ``first`` on, and those that share their groups."""
-        begin = first // self.size
-        # So many groups hold all steps, wherever in its group the first one stands.
-        groups = begin + jnp.arange(-(-(count + self.size - 1) // self.size))
-        # One after the other: a group stays in cache between the rounds of its cipher.
-        values = jax.lax.map(lambda group: self._group(stream, group), groups)
-        return Window(begin * self.size, values.reshape(-1, *values.shape[2:]))
 
-    def at(self, source: jax.Array | Window, k: jax.Array) -> jax.Array:
-        """The numbers of step ``k``, from a window or drawn now from a stream's key."""
-        if isinstance(source, Window):
-            row = source.values.at[k - source.first]
-            return row.get(mode="fill", fill_value=self.outside, wrap_negative_indices=False)
-        return self._group(source, k // self.size)[k % self.size]
+def chacha20_blocks(key: Array, counters: Array, nonce: tuple[int, int, int]) -> Array:
+    """Blocks of the cipher: 8 words of ``key`` and ``counters`` of shape ``(blocks,)`` → ``(16, blocks)``."""
+    number = counters.shape[0]
 
-    def _group(self, stream: jax.Array, number: jax.Array) -> jax.Array:
-        return self.draw(jax.random.fold_in(stream, number))
+    def row(words: Array) -> Array:
+        return jnp.broadcast_to(words[:, None], (4, number))
+
+    nonce_rows = jnp.broadcast_to(jnp.asarray(nonce, jnp.uint32)[:, None], (3, number))
+    start = (
+        row(jnp.asarray(_CONSTANTS, jnp.uint32)),
+        row(key[:4]),
+        row(key[4:]),
+        jnp.concatenate([counters[None, :].astype(jnp.uint32), nonce_rows]),
+    )
+    # A loop, because XLA takes minutes to compile the eighty unrolled quarter rounds.
+    end = lax.fori_loop(0, _DOUBLE_ROUNDS, _double_round, start)
+    return jnp.concatenate([first + last for first, last in zip(start, end, strict=True)])
+
+
+def _words(key: Array, use: int, number: int) -> Array:
+    """The first ``number`` words of the stream of ``key`` for one use, shape ``(number,)``."""
+    blocks = -(-number // _BLOCK_WORDS)
+    if blocks >= 2**32:
+        raise DeclarationError(f"{number} random words from one key: split the key first (limit 2^36).")
+    counters = lax.iota(jnp.uint32, blocks)
+    return chacha20_blocks(key, counters, (use, 0, 0)).reshape(-1)[:number]
+
+
+def _seed(seed: Array) -> Array:
+    low = seed.astype(jnp.uint32)
+    high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize == 8 else jnp.zeros_like(low)
+    padded = jnp.concatenate([jnp.stack([low, high]), jnp.zeros(KEY_WORDS - 2, jnp.uint32)])
+    return _words(padded, _SEED, KEY_WORDS)
+
+
+def _split(key: Array, shape: tuple[int, ...]) -> Array:
+    return _words(key, _SPLIT, math.prod(shape) * KEY_WORDS).reshape(*shape, KEY_WORDS)
+
+
+def _fold_in(key: Array, data: int | Array) -> Array:
+    counter = jnp.asarray(data).astype(jnp.uint32).reshape(1)
+    return chacha20_blocks(key, counter, (_FOLD, 0, 0))[:KEY_WORDS, 0]
+
+
+def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
+    size = math.prod(shape)
+    if bit_width == 64:
+        pairs = _words(key, _BITS, 2 * size).reshape(2, size).astype(jnp.uint64)
+        joined: Array = (pairs[0] << jnp.uint64(32)) | pairs[1]
+        return joined.reshape(shape)
+    if bit_width not in (8, 16, 32):
+        raise DeclarationError(f"bit_width={bit_width}: 8, 16, 32 or 64.")
+    words = _words(key, _BITS, -(-size * bit_width // 32))
+    narrow = {8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32}[bit_width]
+    return lax.bitcast_convert_type(words, narrow).reshape(-1)[:size].reshape(shape)
+
+
+CHACHA20 = define_prng_impl(
+    key_shape=(KEY_WORDS,),
+    seed=_seed,
+    split=_split,
+    random_bits=_random_bits,
+    fold_in=_fold_in,
+    name="chacha20",
+    tag="cc20",
+)
+
+
+def chacha20_key(words: Array) -> Array:
+    """A typed key from eight words (or ``(…, 8)`` for a batch of keys)."""
+    if words.shape[-1:] != (KEY_WORDS,) or words.dtype != jnp.uint32:
+        raise DeclarationError(f"a ChaCha20 key is 8 words of uint32, not {words.shape} of {words.dtype}.")
+    key: Array = jax.random.wrap_key_data(words, impl=CHACHA20)
+    return key
 
 
 Stream = Literal["start", "batches", "steps", "release"]
@@ -131,7 +208,7 @@ class RunKeys:
     def __repr__(self) -> str:
         return f"<RunKeys: {self.provenance}>"
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: object) -> NoReturn:
         raise ReleaseError("the keys of a run are never copied, pickled or saved.")
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
@@ -155,27 +232,30 @@ def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "cha
     """
     if generator not in get_args(Generator):
         raise DeclarationError(f"generator={generator!r}: one of {', '.join(get_args(Generator))}.")
-    implementation: Any = CHACHA20 if generator == "chacha20" else generator
     if rng_key is None:
         words = np.frombuffer(secrets.token_bytes(4 * _KEY_WORDS[generator]), dtype=np.uint32)
-        root = jax.random.wrap_key_data(jnp.asarray(words), impl=implementation)
+        root = jax.random.wrap_key_data(jnp.asarray(words), impl=_implementation(generator))
         return RunKeys(root, Provenance("operating system", generator))
     if isinstance(rng_key, (int, np.integer)) and not isinstance(rng_key, bool):
         if not 0 <= rng_key < 2**32:
             raise DeclarationError("rng_key: an integer seed must lie in [0, 2^32).")
-        return RunKeys(jax.random.key(int(rng_key), impl=implementation), Provenance("caller", generator))
+        root = jax.random.key(int(rng_key), impl=_implementation(generator))
+        return RunKeys(root, Provenance("caller", generator))
     root = _one_key(rng_key)
     return RunKeys(root, Provenance("caller", _name_of(root)))
 
 
 def public_key(generator: str) -> jax.Array:
-    """A key that everybody knows, of the kind that a run under ``generator`` uses: for trials."""
-    implementation: Any = CHACHA20 if generator == "chacha20" else generator
-    key: jax.Array = jax.random.key(0, impl=implementation)
+    """A public key of the kind that a run under ``generator`` uses: for trials."""
+    key: jax.Array = jax.random.key(0, impl=_implementation(generator))
     return key
 
 
-def _one_key(rng_key: Any) -> jax.Array:
+def _implementation(generator: str) -> Any:
+    return CHACHA20 if generator == "chacha20" else generator
+
+
+def _one_key(rng_key: object) -> jax.Array:
     """A typed key from a typed or legacy one; the message of a refusal never shows its value."""
     if isinstance(rng_key, (jax.Array, np.ndarray)):
         if jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key) and rng_key.shape == ():

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.release.expectations.functions import Function, bind_functions
+from private_mcmc.release.expectations.functions import (
+    Bounds,
+    Function,
+    SiteFunction,
+    Sites,
+    What,
+    bind_functions,
+)
+from private_mcmc.release.noise import FloatArray
+from private_mcmc.release.released import ReleasedExpectations
 from private_mcmc.schedule import Average
 
-SiteFunction = Callable[[Mapping[str, Any]], Any]
-What = str | SiteFunction
-Bounds = tuple[float, float]
+T = TypeVar("T")
 NoiseName = Literal["laplace", "gaussian"]
 
 
@@ -148,7 +159,9 @@ def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What
     return tuple(items)
 
 
-def _by_name(given: Any, targets: list[str], names: list[str], field: str) -> dict[str, Any]:
+def _by_name(
+    given: T | Mapping[str, T] | None, targets: list[str], names: list[str], field: str
+) -> dict[str, T]:
     """One value for every target, or a dict that names them."""
     if given is None:
         return {}
@@ -162,10 +175,56 @@ def _by_name(given: Any, targets: list[str], names: list[str], field: str) -> di
     return dict(given)
 
 
-def _check_bounds(name: str, pair: Any) -> None:
+def _check_bounds(name: str, pair: Bounds) -> None:
     try:
         low, high = (float(end) for end in pair)
     except (TypeError, ValueError):
         raise DeclarationError(f"bounds of {name!r}: a pair of numbers (a, b) is needed.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise DeclarationError(f"bounds of {name!r} are ({low}, {high}): need finite a < b.")
+
+
+def mean_and_square(site: str, bounds: Bounds) -> dict[str, SiteFunction]:
+    """``{site: g, site²: (g − c)²}`` with ``g`` the site clamped to ``[a, b]`` and ``c`` its middle.
+
+    For ``Expectations(mean_and_square("w", (-3, 3)))``. Both slopes are proved: that of the square is at
+    most ``b − a`` times the site's, so that a narrow ``[a, b]`` costs less.
+
+    Raises:
+        DeclarationError: unless ``a < b`` are finite.
+    """
+    low, high = (float(end) for end in bounds)
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise DeclarationError(f"bounds of {site!r} are ({low}, {high}): need finite a < b.")
+
+    def clamped(sites: Sites) -> jax.Array:
+        return jnp.clip(sites[site], low, high)
+
+    def squared(sites: Sites) -> jax.Array:
+        return (clamped(sites) - (low + high) / 2) ** 2
+
+    return {site: clamped, f"{site}²": squared}
+
+
+def variance(released: ReleasedExpectations, site: str, bounds: Bounds) -> FloatArray:
+    """``E(g − c)² − (E g − c)²`` from what ``mean_and_square`` released, not below 0.
+
+    Noise on the mean makes it smaller by the noise's variance on average, which is added back.
+
+    Example:
+        >>> from private_mcmc.release import ReleasedExpectations, ReleasedValue
+        >>> price = pmc.accounting.laplace(1.0, adjacency="replace_one", sensitivity=1.0, scale=1.0)
+        >>> released = ReleasedExpectations(
+        ...     (
+        ...         ReleasedValue("w", np.array(0.5), np.array(0.1), None),
+        ...         ReleasedValue("w²", np.array(1.0), np.array(0.1), None),
+        ...     ), price, {},
+        ... )
+        >>> pmc.variance(released, "w", (-3.0, 3.0)).round(6).tolist()
+        0.76
+    """
+    mean, square = released[site], released[f"{site}²"]
+    centre = (bounds[0] + bounds[1]) / 2
+    noise = 0.0 if mean.noise_sd is None else mean.noise_sd**2
+    result: FloatArray = np.maximum(square.value - (mean.value - centre) ** 2 + noise, 0.0)
+    return result

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.affinity import Level, affinity
-from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.intervals import bounds as proved_bounds
 from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
-from private_mcmc.release.expectations.sensitivities import FloatArray, Lipschitz, Slopes
+from private_mcmc.release.noise import FloatArray
 
 Factor = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -105,12 +104,33 @@ def _scaled(program: Program, equation: Equation, operand: Variable) -> tuple[Va
 
 def _largest(program: Program, variable: Variable) -> FloatArray:
     """Bound on the absolute value of every entry; ``inf`` where none is proved."""
-    (found,) = bounds(program, {}, [variable])
-    largest: FloatArray = np.maximum(np.abs(found.lo), np.abs(found.hi)).astype(np.float64)
+    (interval,) = proved_bounds(program, {}, [variable])
+    largest: FloatArray = np.maximum(np.abs(interval.lo), np.abs(interval.hi)).astype(np.float64)
     return largest
 
 
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Values with ``|f_j(θ) − f_j(θ')| ≤ |A_j·(θ − θ')|``: affine maps, and 1-Lipschitz functions of them.
+
+    Attributes:
+        matrix: ``A``, shape ``(d, p)``.
+    """
+
+    matrix: FloatArray
+
+
+@dataclass(frozen=True)
+class Lipschitz:
+    """``size`` values, jointly ``ℓ``-Lipschitz from ``‖·‖_2`` on the unconstrained space to ``‖·‖_2``."""
+
+    size: int
+    constant: float
+
+
 Sites = Mapping[str, jax.Array]
+SiteFunction = Callable[[Sites], ArrayLike]
+What = str | SiteFunction
 Bounds = tuple[float, float]
 
 
@@ -130,7 +150,7 @@ class Function:
 
     name: str
     shape: tuple[int, ...]
-    evaluate: Callable[[Sites], Any]
+    evaluate: SiteFunction
     slopes: Slopes | Lipschitz
     low: FloatArray
     high: FloatArray
@@ -145,7 +165,7 @@ class Function:
 
 def bind_functions(
     model: RowModel,
-    items: tuple[tuple[str, Any], ...],
+    items: tuple[tuple[str, What], ...],
     lipschitz: Mapping[str, float],
     bounds: Mapping[str, Bounds],
     by_convergence: Mapping[str, AverageByConvergence],
@@ -169,7 +189,7 @@ def bind_functions(
 def _bind(
     model: RowModel,
     name: str,
-    what: Any,
+    what: What,
     constant: float | None,
     bounds: Bounds | None,
     by_convergence: AverageByConvergence | None,
@@ -179,10 +199,10 @@ def _bind(
     def value(theta: jax.Array) -> jax.Array:
         return jnp.asarray(evaluate(model.constrain(theta)))
 
-    found = jax.eval_shape(value, abstract((model.dim,), np.float64))
-    if not any(jnp.issubdtype(found.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
-        raise DeclarationError(f"expectation {name!r}: the function returns {found.dtype}, not numbers.")
-    shape = tuple(found.shape)
+    result = jax.eval_shape(value, abstract((model.dim,), np.float64))
+    if not any(jnp.issubdtype(result.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise DeclarationError(f"expectation {name!r}: the function returns {result.dtype}, not numbers.")
+    shape = tuple(result.shape)
 
     def flat(theta: jax.Array) -> jax.Array:
         return jnp.ravel(value(theta)).astype(theta.dtype)
@@ -207,11 +227,10 @@ def _bind(
     return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
 
 
-def site_function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
+def site_function(model: RowModel, what: What) -> SiteFunction:
     """A function of the dict of sites: itself, or the one that picks a site. Unknown names are refused."""
     if not isinstance(what, str):
-        chosen: Callable[[Sites], Any] = what
-        return chosen
+        return what
     shapes = jax.eval_shape(model.constrain, abstract((model.dim,), np.float64))
     if what not in shapes:
         raise DeclarationError(f"expectation of {what!r}: the model's sites are {sorted(shapes)}.")
@@ -220,23 +239,23 @@ def site_function(model: RowModel, what: Any) -> Callable[[Sites], Any]:
 
 def _slopes(program: Program, dim: int) -> Slopes | None:
     """``A`` where each value is proved to be a 1-Lipschitz function of an entry of ``Aθ + b``."""
-    found = chain(program, affinity(program, "theta"), program.outputs["value"])
-    if found is None:
+    steps = chain(program, affinity(program, "theta"), program.outputs["value"])
+    if steps is None:
         return None
 
     def inner(theta: jax.Array) -> jax.Array:
-        (value,) = program.run([found.inner], {program.inputs["theta"]: theta})
+        (value,) = program.run([steps.inner], {program.inputs["theta"]: theta})
         return jnp.ravel(value)
 
     matrix = np.asarray(jax.jacfwd(inner)(jnp.zeros(dim)), dtype=np.float64)
-    return Slopes(found.factors.reshape(-1, 1) * matrix)
+    return Slopes(steps.factors.reshape(-1, 1) * matrix)
 
 
 def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArray, FloatArray]:
     """The caller's bounds, or the range that interval arithmetic proves over all parameters."""
     if bounds is not None:
         return np.full(size, bounds[0]), np.full(size, bounds[1])
-    (found,) = proved_bounds(program, {}, [program.outputs["value"]])
-    low, high = np.asarray(found.lo, dtype=np.float64), np.asarray(found.hi, dtype=np.float64)
-    known = np.isfinite(low) & np.isfinite(high)
-    return np.where(known, low, -math.inf), np.where(known, high, math.inf)
+    (interval,) = proved_bounds(program, {}, [program.outputs["value"]])
+    low, high = np.asarray(interval.lo, dtype=np.float64), np.asarray(interval.hi, dtype=np.float64)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    return np.where(bounded, low, -math.inf), np.where(bounded, high, math.inf)

@@ -1,29 +1,36 @@
-"""What declared expectations cost: sensitivities of all of them together, noise, and the statement."""
+"""What declared expectations cost, before anything is spent, and their release after the run."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from private_mcmc.accounting import Statement, capped, stepwise
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity, capped, stepwise
 from private_mcmc.accounting.composition.noise import gaussian, laplace
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
+from private_mcmc.model import RowModel
+from private_mcmc.release.expectations.averages import (
+    COUPLING,
+    ROUNDING_SHARE,
+    Movement,
+    Observed,
+    movement,
+    observed,
+    together,
+)
 from private_mcmc.release.expectations.declared import Expectations
 from private_mcmc.release.expectations.functions import Function
-from private_mcmc.release.expectations.observed import ROUNDING_SHARE
-from private_mcmc.release.expectations.sensitivities import Movement, movement, together
-from private_mcmc.release.noise import GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
-from private_mcmc.schedule import Schedule
+from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan, plan_quantile
+from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
-
-COUPLING = (
-    "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
-    "each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +157,126 @@ def _with_failures(
 def _quoting(statement: Statement, lines: tuple[str, ...]) -> Statement:
     argument = statement.argument
     return replace(statement, argument=replace(argument, assumptions=(*argument.assumptions, *lines)))
+
+
+def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
+    """``σ/((1 − ρ)√(Nc))``: bounds the sd of the average of a 1-Lipschitz function (in ``‖M^{-1/2}·‖``).
+
+    The average is a Lipschitz function of the independent Gaussian noises, so its variance is at most
+    the sum of squares of its slopes (Poincaré inequality). It says nothing about the bias of the
+    burn-in and of the step size. ``inf`` unless the potential is strongly convex and smooth.
+
+    Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 3.8; Dalalyan, Karagulyan 2019 (``ρ``).
+    """
+    if not isinstance(schedule.release, Average) or schedule.batch is not None:
+        return math.inf
+    kept = schedule.num_steps - schedule.release.first + 1
+    slopes: list[float] = []
+    ahead = 0.0
+    sizes = schedule.step_sizes
+    for index in range(schedule.num_steps, 0, -1):
+        step = sizes[index - 1]
+        # Slope of the sum of kept states in the state after this step, then in this step's noise.
+        ahead += 1.0 if index >= schedule.release.first else 0.0
+        slopes.append(2 * step * ahead * ahead)
+        ahead *= _contraction(step, curvature)
+    variance = math.fsum(slopes) * _noise_factor(schedule) / kept**2 / schedule.num_chains
+    return math.sqrt(variance) if variance < math.inf else math.inf
+
+
+def _contraction(step: float, curvature: Curvature) -> float:
+    low, high = curvature.strong_convexity, curvature.smoothness
+    if not (low > 0 and high < math.inf):
+        return math.inf
+    return max(abs(1 - step * low), abs(1 - step * high))
+
+
+def _noise_factor(schedule: Schedule) -> float:
+    """Largest noise variance over ``2γ`` in the metric; only the isotropic case is known here."""
+    return 1.0 if schedule.noise is None else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectationsPlan:
+    """Declared averages with their noise; every number in it is public.
+
+    Attributes:
+        observable: what runs inside the chain: the declared values in units of their own sensitivity.
+        noise: noise on the averages in their units.
+        statement: what the release costs.
+        monte_carlo: data-free bound on the sd of each average from its finite length; ``inf`` if unproved.
+    """
+
+    observable: Observed
+    noise: LaplaceNoise | GaussianNoise
+    statement: Statement
+    monte_carlo: FloatArray
+
+    @property
+    def units(self) -> FloatArray:
+        """Sensitivity of each value, shape ``(d,)``."""
+        return self.observable.units
+
+    @property
+    def noise_sd(self) -> FloatArray:
+        """Standard deviation of the noise on each value."""
+        return self.noise.sd * self.units
+
+    @property
+    def expected_error(self) -> FloatArray:
+        """Mean absolute error that the noise adds to each value."""
+        return self.noise.mean_absolute_error * self.units
+
+    def describe(self) -> str:
+        """What will be released, its expected error and its price, in a few lines."""
+        lines = []
+        split = self.observable.split
+        for function, error, sampling in zip(
+            self.observable.functions, split(self.expected_error), split(self.monte_carlo), strict=True
+        ):
+            many = "" if function.size == 1 else f" (largest of {function.size})"
+            chain = f", Monte Carlo sd at most {sampling.max():.3g}" if math.isfinite(sampling.max()) else ""
+            lines.append(f"{function.name}: expected error {error.max():.3g} from the noise{many}{chain}")
+        return "\n".join([*lines, str(self.statement)])
+
+    def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
+        """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
+
+        ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
+
+        Raises:
+            DeclarationError: for a wrong shape; never about values.
+        """
+        seen = self.observable
+        values = self.noise.release(seen.averages(averages)) * seen.units + seen.centres
+        total = np.hypot(self.noise_sd, self.monte_carlo)
+        parts = zip(seen.functions, *map(seen.split, (values, self.noise_sd, total)), strict=True)
+        released = tuple(ReleasedValue(f.name, value, sd, error) for f, value, sd, error in parts)
+        return ReleasedExpectations(released, self.statement, dict(provenance))
+
+
+def plan_expectations(
+    expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
+) -> ExpectationsPlan | QuantilePlan:
+    """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
+
+    ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
+
+    Raises:
+        DeclarationError: when the schedule releases something else, when nothing bounds an expectation,
+            or when the target cannot be met by the chosen noise (Gaussian noise at ``δ = 0``).
+    """
+    if not isinstance(schedule.release, Average):
+        raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
+    if schedule.adjacency != target.adjacency:
+        raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
+    functions = expectations.bind(model)
+    distance = average_sensitivity(schedule, curvature)
+    if isinstance(expectations, Quantile):
+        return plan_quantile(expectations, functions, model, schedule, distance, target)
+    cost = price(expectations, functions, schedule, distance, target)
+    seen = observed(functions, cost.moved.units, schedule, model.constrain)
+    chain_sd, slopes = monte_carlo_sd(schedule, curvature), cost.moved.slopes
+    ranges = np.concatenate([f.high - f.low for f in functions])
+    sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
+    return ExpectationsPlan(seen, cost.noise, cost.statement, sampling)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,18 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement, capped, stepwise
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import RowModel
-from private_mcmc.release.expectations.declared import Bounds, Expectations, What
-from private_mcmc.release.expectations.functions import Function, site_function
-from private_mcmc.release.expectations.observed import ROUNDING_SHARE, Observed, observed
-from private_mcmc.release.expectations.price import COUPLING
-from private_mcmc.release.expectations.released import ReleasedExpectations, ReleasedValue
-from private_mcmc.release.expectations.sensitivities import movement, together
+from private_mcmc.release.expectations.averages import (
+    COUPLING,
+    ROUNDING_SHARE,
+    Observed,
+    movement,
+    observed,
+    together,
+)
+from private_mcmc.release.expectations.declared import Expectations
+from private_mcmc.release.expectations.functions import Bounds, Function, Sites, What, site_function
 from private_mcmc.release.noise import FloatArray, opendp
+from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
@@ -104,7 +109,7 @@ class Quantile(Expectations):
         grid, width = self.grid, self.width
         function = site_function(model, what)
 
-        def indicators(sites: Mapping[str, Any]) -> Any:
+        def indicators(sites: Sites) -> jax.Array:
             value = jnp.asarray(function(sites))
             if value.size != 1:
                 raise DeclarationError(f"quantile of {name!r}: it has shape {value.shape}, not one number.")

@@ -19,15 +19,21 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.domains.host_tables import HostColumn
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
 
+Columns = Mapping[str, npt.ArrayLike | HostColumn]
+NumericColumn = npt.NDArray[np.generic]
+# An entry of the ledger, as JSON holds it.
+Entry = Mapping[str, Any]
+
 _ROWS = 2**16
 
 
-def data_mark(key: bytes, data: Mapping[str, Any]) -> str:
+def data_mark(key: bytes, data: Columns) -> str:
     """A keyed hash of the columns: names, shapes and values, block by block, and the numbers of the holes.
 
     What lies in a hole does not matter, and without holes it does not matter how their absence was told.
@@ -52,7 +58,7 @@ def data_mark(key: bytes, data: Mapping[str, Any]) -> str:
     return mark.hexdigest()
 
 
-def _holes(flags: Any) -> Iterator[np.ndarray[Any, Any]]:
+def _holes(flags: HostColumn | NumericColumn) -> Iterator[npt.NDArray[np.int64]]:
     """The numbers of the empty slots, in order."""
     first = 0
     for block in _blocks(flags):
@@ -60,7 +66,7 @@ def _holes(flags: Any) -> Iterator[np.ndarray[Any, Any]]:
         first += len(block)
 
 
-def _blocks(values: Any) -> Iterator[np.ndarray[Any, Any]]:
+def _blocks(values: HostColumn | NumericColumn) -> Iterator[NumericColumn]:
     if isinstance(values, HostColumn):
         return values.blocks(_ROWS)
     if values.ndim == 0:
@@ -203,7 +209,7 @@ class Transaction:
         self._path = path
         self.entries, self.head = self._checked()
 
-    def append(self, entry: Mapping[str, Any]) -> None:
+    def append(self, entry: Entry) -> None:
         """Add an entry; on disk when the transaction ends."""
         body = json.dumps(entry, sort_keys=True, allow_nan=False)
         digest = _chain(self.key, self.head.digest, body)

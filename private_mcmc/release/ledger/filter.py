@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.curves import gdp
@@ -120,7 +120,7 @@ class Filter:
         shown = f"ε = {float(amount) * self.epsilon:.6g}"
         return shown if self.delta == 0 else f"({shown}, δ = {float(amount) * self.delta:.3g})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
         return {
             "kind": self.kind,

@@ -7,16 +7,16 @@ import hmac
 import os
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
-from private_mcmc.release.ledger.file import Head, LedgerFile, Transaction, data_mark
+from private_mcmc.release.ledger.export import export_csv, export_json, recheck, refusal
+from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import FilterKind, filter_for
-from private_mcmc.release.ledger.report import export_csv, export_json, recheck, refusal
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
 from private_mcmc.target import Target
 
@@ -77,7 +77,7 @@ class Ledger:
         target: Target,
         *,
         filter: FilterKind | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Columns | None = None,
     ) -> Balance:
         """Declare a data set, its adjacency and its budget, once and for good.
 
@@ -141,7 +141,7 @@ class Ledger:
         *,
         purpose: str,
         model: str = "",
-        data: Mapping[str, Any] | None = None,
+        data: Columns | None = None,
     ) -> Reservation:
         """Charge a release before it runs. On disk when this returns.
 
@@ -155,16 +155,16 @@ class Ledger:
             )
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
-            found = state.dataset(dataset)
-            if statement.adjacency != found.adjacency:
+            kept = state.dataset(dataset)
+            if statement.adjacency != kept.adjacency:
                 raise LedgerError(
-                    f"{dataset!r} is kept under {found.adjacency!r}; a statement under "
+                    f"{dataset!r} is kept under {kept.adjacency!r}; a statement under "
                     f"{statement.adjacency!r} never composes with it."
                 )
-            self._recognise(transaction, found, data)
-            cost = found.filter.cost(statement)
-            if not cost <= state.room(found):
-                raise BudgetExceeded(refusal(state, found, cost))
+            self._recognise(transaction, kept, data)
+            cost = kept.filter.cost(statement)
+            if not cost <= state.room(kept):
+                raise BudgetExceeded(refusal(state, kept, cost))
             identity = uuid.uuid4().hex
             transaction.append(
                 {
@@ -189,10 +189,10 @@ class Ledger:
         if outcome not in ("released", "kept"):
             raise DeclarationError(f"outcome {outcome!r}: 'released' or 'kept'.")
         with self._file.writing() as transaction:
-            found = replay(transaction.entries).reservations.get(reservation.identity)
-            if found is None or found.outcome != "reserved":
+            current = replay(transaction.entries).reservations.get(reservation.identity)
+            if current is None or current.outcome != "reserved":
                 raise LedgerError(f"{self.path}: this reservation is not open.")
-            transaction.append({"kind": "settle", "id": found.identity, "outcome": outcome, "time": _now()})
+            transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": _now()})
 
     @contextlib.contextmanager
     def charge(
@@ -202,7 +202,7 @@ class Ledger:
         *,
         purpose: str,
         model: str = "",
-        data: Mapping[str, Any] | None = None,
+        data: Columns | None = None,
     ) -> Iterator[Reservation]:
         """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
 
@@ -267,18 +267,18 @@ class Ledger:
                 recheck(self.path, state, reservation)
             return transaction.head
 
-    def _recognise(self, transaction: Transaction, found: DataSet, data: Mapping[str, Any] | None) -> None:
+    def _recognise(self, transaction: Transaction, dataset: DataSet, data: Columns | None) -> None:
         if data is None:
             return
         mark = data_mark(transaction.key, data)
-        if found.fingerprint is None:
+        if dataset.fingerprint is None:
             transaction.append(
-                {"kind": "fingerprint", "dataset": found.name, "fingerprint": mark, "time": _now()}
+                {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": _now()}
             )
-        elif not hmac.compare_digest(mark, found.fingerprint):
+        elif not hmac.compare_digest(mark, dataset.fingerprint):
             raise LedgerError(
-                f"these are not the data that {found.name!r} stands for. If rows came or went, this is a new "
-                "data set; people in both are charged in both."
+                f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
+                "new data set; people in both are charged in both."
             )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from private_mcmc.errors import LedgerError
+from private_mcmc.release.ledger.file import Entry
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -55,7 +56,7 @@ class Reservation:
     dataset: str
     cost: Fraction
     outcome: Outcome
-    statement: Mapping[str, Any]
+    statement: Entry
     purpose: str
     model: str
     time: str
@@ -77,7 +78,7 @@ class Balance:
     reservations: int
     open: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain JSON types, without the fingerprint."""
         return {
             "dataset": self.dataset.name,
@@ -154,7 +155,7 @@ class LedgerState:
         )
 
 
-def replay(entries: Iterable[Mapping[str, Any]]) -> LedgerState:
+def replay(entries: Iterable[Entry]) -> LedgerState:
     """The state after all entries.
 
     Raises:
@@ -173,9 +174,7 @@ def replay(entries: Iterable[Mapping[str, Any]]) -> LedgerState:
     return LedgerState(datasets, reservations)
 
 
-def _apply(
-    entry: Mapping[str, Any], datasets: dict[str, DataSet], reservations: dict[str, Reservation]
-) -> None:
+def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, Reservation]) -> None:
     kind = entry["kind"]
     if kind == "dataset":
         new = _dataset(entry, datasets)
@@ -209,7 +208,7 @@ def _apply(
         raise ValueError(f"unknown kind {kind!r}")
 
 
-def _dataset(entry: Mapping[str, Any], datasets: Mapping[str, DataSet]) -> DataSet:
+def _dataset(entry: Entry, datasets: Mapping[str, DataSet]) -> DataSet:
     if entry["whole"] is not None:
         whole = datasets[entry["whole"]]
         return DataSet(str(entry["name"]), whole.adjacency, whole.filter, None, whole.name, str(entry["by"]))

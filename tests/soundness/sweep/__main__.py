@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from private_mcmc.cli.audit import Failure, NumRuns, finish
-from private_mcmc.cli.declared import HtmlOption, JsonOption
+from private_mcmc.cli.common import HtmlOption, JsonOption
 from private_mcmc.cli.main import main
 from private_mcmc.inference.progress import progress
 from tests.soundness.sweep.settings import settings

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from private_mcmc.auditing.audit_report import AuditResult
 from private_mcmc.auditing.auditing import audit_at
-from private_mcmc.auditing.page import AuditResult
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import (
     Block,

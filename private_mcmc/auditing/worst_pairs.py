@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import permutations
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,20 +46,20 @@ def worst_pairs(model: RowModel, schedule: Schedule, most: int = 3) -> tuple[Pai
         raise DeclarationError("n=1: an audit under add_remove or zero_out needs at least 2 rows.")
     best = _apart_most(model, schedule, rows, most, presence)
     among = partial(pair_of_rows, count=n - 1, holes=schedule.adjacency == "zero_out")
-    found = [among(silent, first=one, second=two) for one, two in best]
+    pairs = [among(silent, first=one, second=two) for one, two in best]
     if n > 1:
         one, two = best[0]
-        found.append(among(one, first=one, second=two))
+        pairs.append(among(one, first=one, second=two))
         places = sorted({0, n // 2} - {n - 1})
-        found += [among(silent, first=one, second=two, place=place) for place in places]
+        pairs += [among(silent, first=one, second=two, place=place) for place in places]
     quiet = _quiet(model, schedule, rows, silent)
     if quiet:
         one, two = _apart_most(model, schedule, quiet, 1, presence)[0]
-        found.append(among(silent, first=one, second=two))
+        pairs.append(among(silent, first=one, second=two))
         if not presence:
             # Opposite and small, and of one direction but different size.
-            found.append(among(silent, first=best[0][0], second=one))
-    return tuple(found)
+            pairs.append(among(silent, first=best[0][0], second=one))
+    return tuple(pairs)
 
 
 def pair_of_rows(
@@ -78,13 +77,13 @@ def pair_of_rows(
     """
     slot = count if place is None else place
 
-    def columns(one: PublicRow | None) -> dict[str, npt.NDArray[Any]]:
+    def columns(one: PublicRow | None) -> dict[str, npt.NDArray[np.generic]]:
         filling = [others] if holes else []
         listed = [others] * slot + (filling if one is None else [one]) + [others] * (count - slot)
-        found = {name: np.stack([np.asarray(row[name]) for row in listed]) for name in others}
+        table = {name: np.stack([np.asarray(row[name]) for row in listed]) for name in others}
         if holes and one is None:
-            found[PRESENT] = np.arange(len(listed)) != slot
-        return found
+            table[PRESENT] = np.arange(len(listed)) != slot
+        return table
 
     where = "" if slot == count else f" in slot {slot}"
     return Pair(
@@ -160,16 +159,16 @@ def _quiet(model: RowModel, schedule: Schedule, rows: list[PublicRow], silent: P
         between = [_between(silent, row, share) for row in rows]
         gradients = _gradients(model, schedule, between)
         below = np.linalg.norm(gradients, axis=-1).max(axis=1) < _BELOW * schedule.clip
-        found = [row for row, fits in zip(between, below, strict=True) if fits]
-        if len(found) >= 2 and _sizes(_gradients(model, schedule, found)).max() > 0:
-            return found
+        quiet = [row for row, fits in zip(between, below, strict=True) if fits]
+        if len(quiet) >= 2 and _sizes(_gradients(model, schedule, quiet)).max() > 0:
+            return quiet
     return []
 
 
 def _between(silent: PublicRow, row: PublicRow, share: float) -> PublicRow:
     """So far from ``silent`` to ``row`` in real columns; whole numbers as in ``row``."""
 
-    def blend(zero: Any, value: Any) -> Any:
+    def blend(zero: npt.ArrayLike, value: npt.ArrayLike) -> npt.ArrayLike:
         if not np.issubdtype(np.asarray(value).dtype, np.floating):
             return value
         return (1 - share) * np.asarray(zero) + share * np.asarray(value)
@@ -178,15 +177,15 @@ def _between(silent: PublicRow, row: PublicRow, share: float) -> PublicRow:
 
 
 def _sizes(gradients: FloatArray) -> FloatArray:
-    found: FloatArray = np.linalg.norm(gradients, axis=-1).mean(axis=1)
-    return found
+    sizes: FloatArray = np.linalg.norm(gradients, axis=-1).mean(axis=1)
+    return sizes
 
 
 def _apart(gradients: FloatArray, i: int, j: int) -> float:
     return float(np.linalg.norm(gradients[i] - gradients[j], axis=-1).mean())
 
 
-def _stacked(rows: list[PublicRow]) -> dict[str, npt.NDArray[Any]]:
+def _stacked(rows: list[PublicRow]) -> dict[str, npt.NDArray[np.generic]]:
     return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
 

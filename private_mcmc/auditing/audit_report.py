@@ -31,7 +31,7 @@ _WORDS = {
 
 
 def audit_report(result: Findings) -> Report:
-    """The report of ``result``: everything in it is public, the data sets are made up."""
+    """The report of ``result``: everything in it is public, the data sets are synthetic."""
     blocks: tuple[Block, ...] = (
         _verdict(result),
         Facts(

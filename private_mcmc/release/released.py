@@ -1,4 +1,4 @@
-"""What left the curator's side: released states with their statement, free to use in any way."""
+"""What left the curator's side, with its statement: states and expectations, free to use in any way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.release.noise import FloatArray
 
 if TYPE_CHECKING:
     import arviz
@@ -112,3 +113,79 @@ class ReleasedStates:
         sites = ", ".join(f"{name}{value.shape[2:]}" for name, value in self.samples.items())
         chains, kept = next(iter(self.samples.values())).shape[:2]
         return f"ReleasedStates({chains} chains, {kept} states, sites {sites})\n{self.statement}"
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedValue:
+    """One released expectation.
+
+    Attributes:
+        name: as declared.
+        value: noised value.
+        noise_sd: sd of the privacy noise, entry by entry; ``None`` for a choice among candidates.
+        error: root of noise variance plus a data-free bound on the Monte Carlo variance; ``inf`` where
+            nothing is proved about the chain's mixing.
+    """
+
+    name: str
+    value: FloatArray
+    noise_sd: FloatArray | None
+    error: FloatArray | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON types."""
+        known = self.error is not None and bool(np.all(np.isfinite(self.error)))
+        return {
+            "value": self.value.tolist(),
+            "noise_sd": None if self.noise_sd is None else self.noise_sd.tolist(),
+            "error": self.error.tolist() if self.error is not None and known else None,
+        }
+
+    def __str__(self) -> str:
+        noise = "chosen among candidates" if self.noise_sd is None else f"± {self.noise_sd.max():.3g} (noise)"
+        return f"{self.name} = {self.value.round(6).tolist()} {noise}"
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedExpectations:
+    """Released expectations and what they cost; ``released["w"]`` is a value.
+
+    Attributes:
+        values: in the order of the declaration.
+        statement: what they cost.
+        provenance: where the run's randomness came from, as plain values.
+    """
+
+    values: tuple[ReleasedValue, ...]
+    statement: Statement
+    provenance: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> ReleasedValue:
+        for value in self.values:
+            if value.name == name:
+                return value
+        raise ReleaseError(
+            f"{name!r} was not declared before the run; released were {[v.name for v in self.values]}. "
+            "Another expectation needs another run, charged again."
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON types, the statement included."""
+        return {
+            "expectations": {value.name: value.to_dict() for value in self.values},
+            "statement": self.statement.to_dict(),
+            "provenance": dict(self.provenance),
+        }
+
+    def to_json(self) -> str:
+        """``to_dict`` as text."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def __repr__(self) -> str:
+        lines = [str(value) for value in self.values]
+        seeded = ["seed chosen by the caller: reproducible, not private"] if _seeded(self.provenance) else []
+        return "\n".join([*lines, *seeded, str(self.statement)])
+
+
+def _seeded(provenance: Mapping[str, str]) -> bool:
+    return provenance.get("source") == "caller"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import blank, holds_person
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.chain import ChainOutput, ChainState, Saving, Streams, Watch, first_state, follow
-from private_mcmc.kernels.placement.segments import buffer_size
 from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.segments import buffer_size
 from private_mcmc.kernels.step import LangevinProgram, Observable, Place
 from private_mcmc.schedule import Average, Schedule
 
@@ -38,7 +38,7 @@ class Block(NamedTuple):
     """
 
     first: int
-    columns: Mapping[str, npt.NDArray[Any]]
+    columns: Mapping[str, npt.NDArray[np.generic]]
     present: npt.NDArray[np.bool_]
     number: int
 
@@ -144,7 +144,8 @@ def streamed_runner(
     return StreamedRunner(schedule, program, observable, jax.jit(add), jax.jit(move))
 
 
-Reader = Callable[[int], Iterator[npt.NDArray[Any]]]
+Scalar = TypeVar("Scalar", bound=np.generic)
+Reader = Callable[[int], Iterator[npt.NDArray[np.generic]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,14 +169,14 @@ class Blocks:
             }
             yield Block(index * self.size, filled, _filled(holds_person(flags), self.size), self.number)
 
-    def _flags(self) -> Iterator[npt.NDArray[Any]]:
+    def _flags(self) -> Iterator[npt.NDArray[np.generic]]:
         if self.present is not None:
             return self.present(self.size)
         sizes = (min(self.size, self.number - first) for first in range(0, self.number, self.size))
         return (np.ones(size, dtype=bool) for size in sizes)
 
 
-def _filled(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def _filled(values: npt.NDArray[Scalar], size: int) -> npt.NDArray[Scalar]:
     if len(values) == size:
         return values
     return np.concatenate([values, np.zeros((size - len(values), *values.shape[1:]), values.dtype)])

@@ -29,12 +29,12 @@ _COLUMNS = (
 )
 
 
-def refusal(state: LedgerState, found: DataSet, cost: Fraction) -> str:
+def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
     """Why a charge does not fit, and what would."""
-    room, kept = state.room(found), found.filter
+    room, kept = state.room(dataset), dataset.filter
     message = (
-        f"the budget of {found.name!r} (ε = {kept.epsilon:g}, δ = {kept.delta:g}) has {kept.describe(room)} "
-        f"left; this release costs {kept.describe(cost)}. Nothing was run. "
+        f"the budget of {dataset.name!r} (ε = {kept.epsilon:g}, δ = {kept.delta:g}) has "
+        f"{kept.describe(room)} left; this release costs {kept.describe(cost)}. Nothing was run. "
     )
     if not room > 0:
         return message + "Nothing more fits."

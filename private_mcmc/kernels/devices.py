@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient.clipped import Columns
+from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, Place
 from private_mcmc.schedule import Schedule
@@ -87,28 +87,28 @@ def layout(chain_method: ChainMethod = "vectorized", devices: Devices = None, nu
     """
     if chain_method not in get_args(ChainMethod):
         raise DeclarationError(f"chain_method={chain_method!r}: one of {', '.join(get_args(ChainMethod))}.")
-    found = _devices(devices, everything=chain_method == "parallel" or jax.process_count() > 1)
-    parallel = chain_method == "parallel" and bool(found)
+    chosen = _devices(devices, everything=chain_method == "parallel" or jax.process_count() > 1)
+    parallel = chain_method == "parallel" and bool(chosen)
     if parallel and jax.process_count() > 1:
         raise DeclarationError("chain_method='parallel': several processes share the rows, not the chains.")
-    spread = math.gcd(num_chains, len(found)) if parallel else 1
-    return Layout(found, spread, chain_method == "sequential")
+    spread = math.gcd(num_chains, len(chosen)) if parallel else 1
+    return Layout(chosen, spread, chain_method == "sequential")
 
 
 def _devices(devices: Devices, everything: bool) -> tuple[jax.Device, ...]:
     if devices is None:
-        found = tuple(jax.devices()) if everything else ()
+        chosen = tuple(jax.devices()) if everything else ()
     elif isinstance(devices, int):
         if not 1 <= devices <= len(jax.devices()):
             raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
-        found = tuple(jax.devices()[:devices])
+        chosen = tuple(jax.devices()[:devices])
     else:
-        found = tuple(devices)
-        if not found or not all(isinstance(device, jax.Device) for device in found):
+        chosen = tuple(devices)
+        if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
             raise DeclarationError("devices: a number, or a sequence of jax.devices().")
-    if jax.process_count() > 1 and len(found) != jax.device_count():
+    if jax.process_count() > 1 and len(chosen) != jax.device_count():
         raise DeclarationError("devices: a run of several processes uses all their devices, by rows.")
-    return () if len(found) == 1 and devices is None else found
+    return () if len(chosen) == 1 and devices is None else chosen
 
 
 Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
@@ -121,7 +121,7 @@ def on_mesh(
     program: LangevinProgram,
     schedule: Schedule,
     several: Callable[[Callable[..., jax.Array]], Advance],
-) -> tuple[Callable[..., Any], Advance]:
+) -> tuple[Callable[..., PreparedRows], Advance]:
     """``prepare`` and ``advance`` over the mesh; ``several`` makes the latter of one step.
 
     ``prepare(columns, present)`` takes ``layout.rows_here(n)`` rows for every device. States and sums go
@@ -134,13 +134,13 @@ def on_mesh(
         chain, row = jax.lax.axis_index("chains"), jax.lax.axis_index("rows")
         return Place(chain * chains_here, row * rows_here)
 
-    def step(u: jax.Array, k: jax.Array, keys: StepKeys, rows: Any) -> jax.Array:
+    def step(u: jax.Array, k: jax.Array, keys: StepKeys, rows: PreparedRows) -> jax.Array:
         total = jax.lax.psum(program.data(u, k, keys, rows, place()), "rows")  # type: ignore[no-untyped-call]
         return program.move(u, k, keys, total, place())
 
-    def prepare(columns: Columns, present: jax.Array) -> Any:
-        everyone = jax.lax.all_gather(present, "rows", tiled=True)[: schedule.num_rows]
-        rows = program.prepare(columns, present, everyone)
+    def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
+        all_present = jax.lax.all_gather(present, "rows", tiled=True)[: schedule.num_rows]
+        rows = program.prepare(columns, present, all_present)
         # A leading axis of devices, whatever the layout of the rows behind it.
         return jax.tree.map(lambda leaf: leaf[None], rows)
 
@@ -151,7 +151,7 @@ def on_mesh(
         count: jax.Array,
         total: jax.Array,
         keys: StepKeys,
-        rows: Any,
+        rows: PreparedRows,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         here = partial(
             jax.lax.dynamic_slice_in_dim, start_index=place().chain, slice_size=chains_here, axis=0

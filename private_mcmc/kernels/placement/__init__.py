@@ -1,1 +1,0 @@
-"""Where rows and chains lie: devices, shards, blocks from disk."""

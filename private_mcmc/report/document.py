@@ -1,0 +1,179 @@
+"""The report itself, a title and blocks: shown on a terminal by rich, as HTML or as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from private_mcmc.files import write_whole
+from private_mcmc.report import html
+from private_mcmc.report.blocks import (
+    Block,
+    Facts,
+    Heading,
+    Note,
+    Plot,
+    Plots,
+    Table,
+    Text,
+    Verdict,
+    cell,
+    right_aligned,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.panel import Panel
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
+
+@dataclass(frozen=True)
+class Report:
+    """Blocks under a title. Whoever builds one puts only public or released values in."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+    def __add__(self, other: Report) -> Report:
+        """This report followed by the blocks of another."""
+        return Report(self.title, self.blocks + other.blocks)
+
+    def show(self, console: Console | None = None) -> None:
+        """Print on a terminal (or on a ``rich.console.Console``)."""
+        _show(self.title, self.blocks, console)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One self-contained HTML page, also written to ``path`` where given.
+
+        Raises:
+            OutputError: if the file cannot be written; nothing is half-written then.
+        """
+        text = html.page(self.title, self.blocks)
+        if path is not None:
+            write_whole(path, text)
+        return text
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.title, self.blocks)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data: every block with its ``kind``; infinities and NaN, which JSON lacks, as words."""
+        return {"title": self.title, "blocks": [plain(block) for block in self.blocks]}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """``to_dict`` as JSON text, also written to ``path`` where given; raises as ``to_html``."""
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        if path is not None:
+            write_whole(path, text)
+        return text
+
+
+def plain(value: Any) -> Any:
+    """Dictionaries, lists, strings and finite numbers only, of dataclasses, tuples and scalars."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"kind": type(value).__name__.lower(), **fields}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    number = float(value)
+    if math.isfinite(number):
+        return number
+    return "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
+
+
+_STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
+
+
+def _show(title: str, blocks: tuple[Block, ...], console: Console | None = None) -> None:
+    """Print the report on ``console`` (a ``rich.console.Console``; by default a new one)."""
+    from rich.console import Console
+
+    out = console if console is not None else Console()
+    if title:
+        out.print(_text(title, "bold"))
+        out.print()
+    for block in blocks:
+        for renderable in _block(block):
+            out.print(renderable)
+
+
+def _text(text: str, style: str = "") -> RichText:
+    from rich.text import Text as RichText
+
+    result = RichText(style=style)
+    for index, part in enumerate(re.split(r"`([^`]+)`", text)):
+        result.append(part, style="bold cyan" if index % 2 else "")
+    return result
+
+
+def _block(block: Block) -> list[RenderableType]:
+    from rich.padding import Padding
+
+    match block:
+        case Heading(text, level):
+            return ["", _text(text, "bold underline" if level <= 2 else "bold")]
+        case Text(text):
+            return [_text(text)]
+        case Note(text, tone):
+            mark = _text("▌ ", _STYLES[tone])
+            mark.append_text(_text(text, ""))
+            return [Padding(mark, (0, 0, 0, 1))]
+        case Verdict():
+            return [_verdict(block)]
+        case Facts():
+            return [_facts(block)]
+        case Table():
+            return [_table(block)]
+        case Plot():
+            return [_plot(block)]
+        case Plots(plots):
+            return [_plot(plot) for plot in plots]
+
+
+def _verdict(block: Verdict) -> Panel:
+    from rich.console import Group
+    from rich.panel import Panel
+
+    lines = [_text(block.line, "bold"), *(_text(f"• {reason}") for reason in block.reasons)]
+    word = _text(block.word.upper(), "bold")
+    return Panel(Group(*lines), title=word, title_align="left", border_style=_STYLES[block.tone])
+
+
+def _facts(block: Facts) -> RichTable:
+    from rich.table import Table as RichTable
+
+    title = block.title or None
+    grid = RichTable(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
+    grid.add_column(style="bright_black", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in block.items:
+        grid.add_row(_text(name), _text(cell(value)))
+    return grid
+
+
+def _table(block: Table) -> RichTable:
+    from rich import box
+    from rich.table import Table as RichTable
+
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, title=block.title or None, title_justify="left")
+    for index, name in enumerate(block.columns):
+        right = right_aligned(block, index)
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in block.rows:
+        table.add_row(*(_text(cell(value)) for value in row))
+    return table
+
+
+def _plot(plot: Plot) -> RichText:
+    words = f": {plot.description}" if plot.description else " (drawn in the HTML report)"
+    return _text(f"▚ {plot.title}{words}", "bright_black")
