@@ -19,7 +19,7 @@ from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference import PrivateMCMC
+from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import Generator, LangevinKernel
@@ -87,10 +87,12 @@ def chain_mechanism(
             model_args=model_args,
             init_params=init_params,
             curvature=curvature if tested else None,
-            chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
             progress_bar=False,
-            generator=generator,
-            unsafe_seed=True,
+            execution=Execution(
+                chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
+                generator=generator,
+                unsafe_seed=True,
+            ),
         )
 
     decision = driver(num_chains, True).decide(n)

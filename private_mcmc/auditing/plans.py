@@ -10,7 +10,7 @@ from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Mechanism
 from private_mcmc.auditing.pairs import worst_pairs
 from private_mcmc.errors import NotPrivate
-from private_mcmc.inference import PrivateMCMC
+from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.kernels import Generator, PrivateULA
 from private_mcmc.planning import CompletedStage, Plan
 from private_mcmc.release import Counts, SecondMoments
@@ -28,7 +28,9 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
     an output as well. A policy that shapes its paths by what it has released compiles them anew in every run,
     about a second each: give ``audit`` a few hundred ``num_runs``.
     """
-    mcmc = PrivateMCMC.from_plan(plan, progress_bar=False, generator=generator, unsafe_seed=True)
+    mcmc = PrivateMCMC.from_plan(
+        plan, progress_bar=False, execution=Execution(generator=generator, unsafe_seed=True)
+    )
     schedule = PrivateULA(plan.model, step_size=1.0, clip=1.0).schedule(
         adjacency=plan.target.adjacency,
         num_rows=plan.n,

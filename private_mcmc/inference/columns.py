@@ -1,4 +1,4 @@
-"""The caller's columns: bound to the declaration, checked, padded to a public number of rows, projected."""
+"""The caller's columns: bound, checked, and brought to the device, or left outside to be read in blocks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,46 @@ import numpy.typing as npt
 from jax.sharding import NamedSharding, PartitionSpec
 
 from private_mcmc.domains import Rows
-from private_mcmc.domains.host_tables import on_host
+from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.placement.streaming import Blocks
+from private_mcmc.planning import Plan
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
 Columns = dict[str, npt.NDArray[Any]]
 
+_BLOCK_BYTES = 2**26
+
+
+def checked(
+    declared: Declaration | Plan,
+    args: tuple[object, ...],
+    named: Mapping[str, object],
+    present: object,
+    placed: Callable[[Mapping[str, Any]], dict[str, Any]],
+    layout: Layout = ONE_DEVICE,
+) -> tuple[dict[str, Any], int]:
+    """The columns where they are ``placed``, after every check of their schema, and their public number."""
+    rows, target = declared.rows, declared.target
+    data = placed({**bind_columns(declared.model, args, named, rows), **presence_column(present)})
+    shapes = {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
+    n = number_of_rows(rows, shapes, target, declared.n)
+    columns = checked_columns(rows, shapes, target, n, layout)
+    return (data if outside(data) else dict(columns)), n
+
+
+def outside(columns: Mapping[str, object]) -> bool:
+    """Whether the columns stay outside the device's memory."""
+    return any(isinstance(column, HostColumn) for column in columns.values())
+
 
 def bind_columns(
-    model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], rows: Rows
-) -> dict[str, Any]:
+    model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], rows: Rows
+) -> dict[str, object]:
     """Positional arguments by the model's own parameter names.
 
     Raises:
@@ -41,7 +68,7 @@ def bind_columns(
     return {**dict(zip(names, args, strict=True)), **kwargs}
 
 
-def presence_column(present: Any) -> dict[str, Any]:
+def presence_column(present: object) -> dict[str, object]:
     """The flags of the slots, to lie with the other columns; nothing where none are given.
 
     Raises:
@@ -158,3 +185,38 @@ def _padded(values: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
     if missing == 0:
         return values
     return np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
+
+
+def streamed(data: Mapping[str, Any], rows_on_device: int | None, layout: Layout) -> dict[str, Any]:
+    """The columns as they came, or all of them as columns on the host where one of them asks to stay there.
+
+    Raises:
+        DeclarationError: for several devices, each of which would read all rows.
+    """
+    if rows_on_device is None and not any(on_host(column) for column in data.values()):
+        return dict(data)
+    if layout.mesh is not None:
+        raise DeclarationError(
+            "devices=: rows are either streamed to one device or shared by several; give each process of "
+            "several its own part, or load the columns (np.asarray)."
+        )
+    return {name: host_column(name, column) for name, column in data.items()}
+
+
+def in_memory(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns, those of files read whole: for runs that need all rows at once."""
+    return {
+        name: column.loaded() if isinstance(column, HostColumn) else column for name, column in data.items()
+    }
+
+
+def blocks_of(columns: Mapping[str, HostColumn], rows_on_device: int | None, n: int) -> Blocks:
+    """Blocks of at most ``n`` rows, by default some tens of megabytes each; a function of public sizes."""
+    if rows_on_device is not None:
+        size = rows_on_device
+    else:
+        width = sum(column.schema[:1].size * 8 for column in columns.values())
+        size = _BLOCK_BYTES // max(width, 1)
+    number = len(next(iter(columns.values())).schema)
+    readers = {name: column.blocks for name, column in columns.items()}
+    return Blocks(readers, number, max(1, min(size, n)), readers.pop(PRESENT, None))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-import jax
+import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
@@ -22,15 +22,15 @@ from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
-from private_mcmc.target import Target
+from private_mcmc.target import Target, check_count
 
 Guarantee = Literal["posterior", "run"]
-Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
+_KINDS = {"rows": "Rows", "target": "Target", "curvature": "ProposedCurvature"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Declaration:
-    """Everything public about a run except the number of rows."""
+    """Everything public about a run; ``n`` where the number of rows was declared."""
 
     kernel: LangevinKernel
     rows: Rows
@@ -39,9 +39,33 @@ class Declaration:
     num_steps: int
     num_chains: int
     guarantee: Guarantee
+    num_warmup: int
+    n: int | None
     model_args: Mapping[str, Any]
+    init_params: npt.ArrayLike | None
     layout: Layout = ONE_DEVICE
     curvature: ProposedCurvature | None = None
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise DeclarationError(f"guarantee={self.guarantee!r}: 'posterior' or 'run'.")
+        if not isinstance(self.kernel, LangevinKernel):
+            raise DeclarationError(
+                f"kernel: {type(self.kernel).__name__} is not a private kernel; "
+                "use PrivateULA, PrivateSGLD or AnisotropicLangevin."
+            )
+        for name, value, kind in (
+            ("rows", self.rows, Rows),
+            ("target", self.target, Target),
+            ("model_args", self.model_args, Mapping),
+            ("curvature", self.curvature, ProposedCurvature | None),
+        ):
+            if not isinstance(value, kind):
+                wanted = "a mapping" if kind is Mapping else f"a private_mcmc.{_KINDS[name]}(…)"
+                raise DeclarationError(f"{name}: {type(value).__name__} was given; give {wanted}.")
+        check_count("num_chains", self.num_chains)
+        if self.n is not None:
+            check_count("n", self.n)
 
     @property
     def model(self) -> Callable[..., Any]:
@@ -84,17 +108,6 @@ class Decision:
         observable = None if self.expectations is None else self.expectations.observable
         program = langevin_program(self.reading, self.schedule, self.layout.one_by_one)
         return streamed_runner(program, self.schedule, self.reading.rows, observable)
-
-    @cached_property
-    def constrain(self) -> Constrain:
-        """Flat states ``(chains, kept, p)`` to the model's sites, compiled at its first use."""
-        return constrainer(self.reading)
-
-
-def constrainer(reading: RowModel) -> Constrain:
-    """``reading.constrain`` for arrays of states ``(chains, kept, p)``, compiled."""
-    compiled: Constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
-    return compiled
 
 
 def decide(declared: Declaration, n: int) -> Decision:

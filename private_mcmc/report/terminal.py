@@ -1,8 +1,10 @@
-"""A report on a terminal, by rich."""
+"""A report on a terminal, and a progress bar that knows step numbers and nothing else, by rich."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from private_mcmc.report.blocks import (
@@ -105,3 +107,34 @@ def _table(block: Table) -> Any:
 def _plot(plot: Plot) -> Any:
     words = f": {plot.description}" if plot.description else " (drawn in the HTML report)"
     return _text(f"▚ {plot.title}{words}", "bright_black")
+
+
+# What drawing on a closed output raises; rich exits the process for a broken pipe.
+_CLOSED = OSError, ValueError, SystemExit
+
+
+@contextmanager
+def progress(what: str, num_steps: int, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Yield a function to be told how many steps are done; it draws a bar if ``shown``.
+
+    A bar that cannot be drawn (standard output is closed) ends no run.
+    """
+    if not shown:
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, transient=False)
+    task = bar.add_task(what, total=num_steps)
+
+    drawn = False
+    with suppress(*_CLOSED):
+        bar.start()
+        drawn = True
+    try:
+        yield lambda done: bar.update(task, completed=done)
+    finally:
+        with suppress(*_CLOSED):
+            if drawn:
+                bar.stop()

@@ -88,7 +88,7 @@ def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
 
 def test_what_cannot_be_tested_once_is_refused(tmp_path):
     with pytest.raises(pmc.DeclarationError, match="checkpoint"):
-        driver(PROPOSED, checkpoint=object())
+        driver(PROPOSED, bookkeeping=pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run")))
     with pytest.raises(pmc.DeclarationError, match="bounded set"):
         pmc.PrivateMCMC(
             replace(KERNEL, radius=None),

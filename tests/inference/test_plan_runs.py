@@ -120,7 +120,7 @@ def test_a_ledger_is_charged_the_budget_and_keeps_it(planned, people, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger.db")
     ledger.declare("people", pmc.Target(10.0, 1e-5))
     plan = replace(planned, policy=Fixed((counts(0.1),)))
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, ledger=ledger, dataset="people")
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, bookkeeping=pmc.Bookkeeping(ledger, "people"))
     mcmc.run(**people)
     (entry,) = ledger.history("people")
     assert float(entry.cost) == pytest.approx(planned.budget**2, rel=1e-9)
@@ -130,7 +130,7 @@ def test_every_stage_leaves_holes_out_whatever_lies_in_them(planned, people):
     """So little noise that one row would show."""
     stages = moments(1e3, "zero_out"), counts(1e3, "zero_out"), path(adjacency="zero_out")
     plan = replace(planned, target=pmc.Target(2e6, 1e-6, "zero_out"), policy=Fixed(stages))
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, unsafe_seed=True)
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=pmc.Execution(unsafe_seed=True))
     present, paths = np.arange(N) % 4 != 1, []
     for garbage in (np.nan, 1.0, 7.0):
         X, y = people["X"].copy(), people["y"].astype(float)
