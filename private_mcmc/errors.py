@@ -67,6 +67,12 @@ class OutputError(PrivateMCMCError, OSError):
     """A file cannot be written; the message says why, and where its content is if it could have been lost."""
 
 
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Raise ``DeclarationError`` unless the argument ``name`` is a ``kind``."""
+    if not isinstance(value, kind):
+        raise DeclarationError(f"{name}: a {type(value).__name__} was given; give a {kind.__name__}.")
+
+
 def unknown_arguments(names: Iterable[str], known: Iterable[str]) -> DeclarationError:
     """Says which arguments are not taken, and which one of ``known`` was perhaps meant."""
     choices, said = list(known), []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -45,6 +45,8 @@ class Execution:
     def __post_init__(self) -> None:
         if self.rows_on_device is not None:
             check_count("rows_on_device", self.rows_on_device)
+        if not (self.devices is None or isinstance(self.devices, int | Sequence)):
+            raise DeclarationError("devices: a number, or a sequence of jax.devices().")
 
 
 def records(

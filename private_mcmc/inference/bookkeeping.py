@@ -19,7 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.errors import DeclarationError, ReleaseError, check_kind
 from private_mcmc.inference.checkpoint import (
     Checkpoint,
     Saver,
@@ -65,10 +65,10 @@ class Bookkeeping:
             raise DeclarationError(
                 "give both a ledger and the dataset= that it knows the rows by, or neither."
             )
-        for name, kind in (("ledger", Ledger), ("checkpoint", Checkpoint)):
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, kind)):
-                raise DeclarationError(f"{name}=…: give a private_mcmc.{kind.__name__}(…).")
+        if self.ledger is not None:
+            check_kind("ledger", self.ledger, Ledger)
+        if self.checkpoint is not None:
+            check_kind("checkpoint", self.checkpoint, Checkpoint)
 
 
 @dataclass(frozen=True, eq=False)

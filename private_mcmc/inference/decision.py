@@ -13,7 +13,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.placement.streaming import StreamedRunner, streamed_runner
@@ -25,7 +25,6 @@ from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target, check_count
 
 Guarantee = Literal["posterior", "run"]
-_KINDS = {"rows": "Rows", "target": "Target", "curvature": "ProposedCurvature"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,16 +53,11 @@ class Declaration:
                 f"kernel: {type(self.kernel).__name__} is not a private kernel; "
                 "use PrivateULA, PrivateSGLD or AnisotropicLangevin."
             )
-        for name, value, kind in (
-            ("rows", self.rows, Rows),
-            ("target", self.target, Target),
-            ("model_args", self.model_args, Mapping),
-            ("curvature", self.curvature, ProposedCurvature | None),
-        ):
-            if not isinstance(value, kind):
-                wanted = "a mapping" if kind is Mapping else f"a private_mcmc.{_KINDS[name]}(…)"
-                raise DeclarationError(f"{name}: {type(value).__name__} was given; give {wanted}.")
-        check_count("num_chains", self.num_chains)
+        check_kind("rows", self.rows, Rows)
+        check_kind("target", self.target, Target)
+        check_kind("model_args", self.model_args, Mapping)
+        if self.curvature is not None:
+            check_kind("curvature", self.curvature, ProposedCurvature)
         if self.n is not None:
             check_count("n", self.n)
 

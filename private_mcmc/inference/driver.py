@@ -25,7 +25,7 @@ from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.release import Curator, Expectations, ReleasedExpectations, ReleasedStates
 from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release
-from private_mcmc.target import Target
+from private_mcmc.target import Target, check_count
 
 if TYPE_CHECKING:
     import arviz
@@ -95,6 +95,7 @@ class PrivateMCMC:
         **deprecated: Any,
     ) -> None:
         here, books = records(execution, bookkeeping, deprecated, _ARGUMENTS)
+        check_count("num_chains", num_chains)
         declared = Declaration(
             kernel=kernel,
             rows=rows,

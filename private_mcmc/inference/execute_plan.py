@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, check_kind
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import checked, in_memory, on_device
@@ -54,8 +54,7 @@ class PlannedRun:
     never_saved: str = "a plan is not saved as it goes: its moments and counts draw their noise meanwhile"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.declared, Plan):
-            raise DeclarationError(f"plan: {type(self.declared).__name__} is no private_mcmc.plan(…).")
+        check_kind("plan", self.declared, Plan)
         given = self.execution
         if (given.chain_method, given.devices, given.rows_on_device) != ("vectorized", None, None):
             raise DeclarationError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, arguments_checked, check_kind
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import posterior_advice
 from private_mcmc.preflight.certify.certificates import Constants, certificates, constants, meets
@@ -66,6 +66,7 @@ def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
     }
 
 
+@arguments_checked
 def preflight(
     model: Callable[..., Any],
     rows: Rows,
@@ -98,6 +99,7 @@ def preflight(
         DeclarationError: for contradicting declarations.
         UnsupportedModel: for a model that cannot be read; the message names the site.
     """
+    check_kind("target", target, Target)
     clip, temper = _agreed(target, n, clip, temper, schedule)
     return examine(
         read(model, rows, n=n, model_args=model_args),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.release import CurvatureTest
 from tests.zoo.linear import linear
 from tests.zoo.logistic import logistic
 
@@ -73,6 +74,21 @@ def test_nothing_runs_where_the_curvature_is_not_there():
         mcmc.run(**people(spread=0.01))
     with pytest.raises(pmc.ReleaseError):
         _ = mcmc.released
+
+
+def test_the_test_is_compiled_before_the_charge_on_nobody(tmp_path, monkeypatch):
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(100.0, 1e-3))
+    seen, real = [], CurvatureTest.release
+
+    def release(test, rows, present):
+        seen.append((len(ledger.history("rows")), int(present.sum())))
+        return real(test, rows, present)
+
+    monkeypatch.setattr(CurvatureTest, "release", release)
+    mcmc = driver(PROPOSED, bookkeeping=pmc.Bookkeeping(ledger, "rows"))
+    mcmc.run(**people())
+    assert seen == [(0, 0), (1, N)]
 
 
 def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():

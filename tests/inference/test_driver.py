@@ -142,6 +142,22 @@ def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
     assert mcmc.get_samples()["mu"].shape == (2,)
 
 
+def test_a_result_outlives_the_curators_side(ledger, monkeypatch):
+    """What fails there may quote a row, so only its kind is said."""
+
+    def fails(*_, **__):
+        raise ArithmeticError("0.123 in row 7")
+
+    monkeypatch.setattr(execute, "curator_side", fails)
+    mcmc = driver(ledger, execution=KEPT)
+    with pytest.warns(UserWarning, match="ArithmeticError.*stands") as said:
+        mcmc.run(y=Y)
+    assert "0.123" not in str(said[0].message)
+    assert mcmc.get_samples()["mu"].shape == (2,) and ledger.history("rows")[0].outcome == "released"
+    with pytest.raises(pmc.ReleaseError, match="curator"):
+        _ = mcmc.curator
+
+
 def test_values_raise_and_warn_of_nothing(ledger):
     """NumPy told to raise, JAX told to look for NaNs: neither may tell of a row."""
     wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])

@@ -92,6 +92,39 @@ def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, p
     assert touched == ["counts"]
 
 
+def test_what_was_bought_outlives_a_stage_that_fails(planned, people, tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "ledger.db")
+    ledger.declare("people", pmc.Target(10.0, 1e-5))
+    policy = Fixed((counts(0.1), moments(0.9 * planned.budget), moments(0.9 * planned.budget)))
+    mcmc = pmc.PrivateMCMC.from_plan(
+        replace(planned, policy=policy), progress_bar=False, bookkeeping=pmc.Bookkeeping(ledger, "people")
+    )
+    with pytest.raises(pmc.NotPrivate, match="more than the budget"):
+        mcmc.run(**people)
+    assert [completed.stage.name for completed in mcmc.history] == ["counts", "moments"]
+    assert mcmc.statement.gdp == planned.budget and len(mcmc.statement.parts) == 2
+    assert mcmc.statement.verify() and ledger.history("people")[0].outcome == "kept"
+    with pytest.raises(pmc.ReleaseError, match="history"):
+        _ = mcmc.released
+    # The next run forgets it, even one that fails before it buys anything.
+    with pytest.raises(pmc.DataSchemaError):
+        mcmc.run(X=people["X"])
+    assert mcmc.history == () and mcmc.statement.parts == ()
+
+
+def test_a_plan_is_neither_saved_nor_spread_over_devices(planned, tmp_path):
+    saved = pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run"))
+    with pytest.raises(pmc.DeclarationError, match="not saved"):
+        pmc.PrivateMCMC.from_plan(planned, bookkeeping=saved)
+    with pytest.raises(pmc.DeclarationError, match="one device"):
+        pmc.PrivateMCMC.from_plan(planned, execution=pmc.Execution(devices=1))
+    mcmc = pmc.PrivateMCMC.from_plan(planned)
+    with pytest.raises(pmc.ReleaseError, match="checkpoint="):
+        mcmc.resume()
+    with pytest.raises(pmc.DeclarationError, match="decided when it was made"):
+        mcmc.decide()
+
+
 def test_two_paths_use_different_noise(planned, people):
     mcmc = run(planned, people, path("one"), path("two"))
     one, two = (np.asarray(completed.value) for completed in mcmc.history)
