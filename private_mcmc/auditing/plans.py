@@ -11,9 +11,10 @@ from private_mcmc.auditing.mechanism import DataSet, Mechanism
 from private_mcmc.auditing.pairs import worst_pairs
 from private_mcmc.errors import NotPrivate
 from private_mcmc.inference import Execution, PrivateMCMC
-from private_mcmc.kernels import Generator, PrivateULA
+from private_mcmc.kernels import Generator
 from private_mcmc.planning import CompletedStage, Plan
 from private_mcmc.release import Counts, SecondMoments
+from private_mcmc.schedule import Schedule
 
 # Numbers that are kept of a stage, and of a run: what a stage releases may be long, and policies may differ
 # in their stages from run to run.
@@ -31,13 +32,14 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
     mcmc = PrivateMCMC.from_plan(
         plan, progress_bar=False, execution=Execution(generator=generator, unsafe_seed=True)
     )
-    schedule = PrivateULA(plan.model, step_size=1.0, clip=1.0).schedule(
+    # Extreme pairs are found by gradients of norm at most 1, whatever clips the policy will choose.
+    schedule = Schedule(
         adjacency=plan.target.adjacency,
         num_rows=plan.n,
         dim=plan.reading.dim,
+        step_size=1.0,
         num_steps=1,
-        num_chains=1,
-        release="path",
+        clip=1.0,
     )
 
     def once(slots: DataSet, key: jax.Array) -> FloatArray:

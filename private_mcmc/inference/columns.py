@@ -37,13 +37,21 @@ def checked(
     placed: Callable[[Mapping[str, Any]], dict[str, Any]],
     layout: Layout = ONE_DEVICE,
 ) -> tuple[dict[str, Any], int]:
-    """The columns where they are ``placed``, after every check of their schema, and their public number."""
+    """The columns where they are ``placed``, after every check of their schema, and their public number.
+
+    Raises:
+        DataSchemaError, DeclarationError: for columns or flags that do not fit; no value is looked at.
+    """
     rows, target = declared.rows, declared.target
-    data = placed({**bind_columns(declared.model, args, named, rows), **presence_column(present)})
+    data = bind_columns(declared.model, args, named, rows)
+    if present is not None:
+        # The flags of the slots lie with the other columns.
+        data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
+    data = placed(data)
     shapes = {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
     n = number_of_rows(rows, shapes, target, declared.n)
     columns = checked_columns(rows, shapes, target, n, layout)
-    return (data if outside(data) else dict(columns)), n
+    return (data if outside(data) else columns), n
 
 
 def outside(columns: Mapping[str, object]) -> bool:
@@ -66,17 +74,6 @@ def bind_columns(
             f"columns {twice} are given twice, or there are more than {sorted(rows.columns)}."
         )
     return {**dict(zip(names, args, strict=True)), **kwargs}
-
-
-def presence_column(present: object) -> dict[str, object]:
-    """The flags of the slots, to lie with the other columns; nothing where none are given.
-
-    Raises:
-        DataSchemaError: for what is neither a numeric array nor a column of a file.
-    """
-    if present is None:
-        return {}
-    return {PRESENT: present if on_host(present) else numeric_column(PRESENT, present)}
 
 
 def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared: int | None) -> int:

@@ -17,6 +17,7 @@ from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.placement.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.placement.streaming import StreamedRunner, streamed_runner
+from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
@@ -92,16 +93,20 @@ class Decision:
     @cached_property
     def runner(self) -> ChainRunner:
         """The schedule's chain, compiled at its first run; it holds no data."""
-        observable = None if self.expectations is None else self.expectations.observable
-        program = langevin_program(self.reading, self.schedule, self.layout.one_by_one)
-        return chain_runner(program, self.schedule, observable, self.layout)
+        return chain_runner(self._program, self.schedule, self._observable, self.layout)
 
     @cached_property
     def streamed_runner(self) -> StreamedRunner:
         """The same chain over rows that stay outside the device."""
-        observable = None if self.expectations is None else self.expectations.observable
-        program = langevin_program(self.reading, self.schedule, self.layout.one_by_one)
-        return streamed_runner(program, self.schedule, self.reading.rows, observable)
+        return streamed_runner(self._program, self.schedule, self.reading.rows, self._observable)
+
+    @property
+    def _program(self) -> LangevinProgram:
+        return langevin_program(self.reading, self.schedule, self.layout.one_by_one)
+
+    @property
+    def _observable(self) -> Observable | None:
+        return None if self.expectations is None else self.expectations.observable
 
 
 def decide(declared: Declaration, n: int) -> Decision:

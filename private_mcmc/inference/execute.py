@@ -8,7 +8,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -105,14 +105,14 @@ class Runnable(Protocol):
         """Bring the rows to where the run wants them and try all that can fail, before the charge."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class DeclaredRun:
     """Chains of one declared kernel."""
 
     declared: Declaration
     execution: Execution
     progress_bar: bool
-    _decided: Decision | None = None
+    _decided: dict[int, Decision] = field(default_factory=dict)
 
     @property
     def layout(self) -> Layout:
@@ -145,9 +145,9 @@ class DeclaredRun:
         if rows is None:
             raise DeclarationError("decide(n): the number of rows is needed.")
         check_count("n", rows)
-        if self._decided is None or self._decided.schedule.num_rows != rows:
-            self._decided = decide(self.declared, rows)
-        return self._decided
+        if rows not in self._decided:
+            self._decided[rows] = decide(self.declared, rows)
+        return self._decided[rows]
 
     def price(self, n: int | None = None) -> Statement:
         """The run's own statement."""

@@ -66,7 +66,7 @@ def test_every_name_that_is_quoted_is_there():
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("give a private_mcmc.auditing.Pair(first, second)", ["private_mcmc.auditing.Pair"]),
+        ("give a private_mcmc.audit.Pair(first, second)", ["private_mcmc.audit.Pair"]),
         ("`pmc.Rows.from_tml`", ["private_mcmc.Rows.from_tml"]),
         ("from private_mcmc.auditing import Pair, Pear", ["private_mcmc.auditing.Pear"]),
         ("from private_mcmc.auditing import (\n    Pair,\n    Mechanism,\n)", []),
