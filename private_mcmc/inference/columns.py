@@ -25,6 +25,7 @@ from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
 Columns = dict[str, npt.NDArray[Any]]
+HostColumns = dict[str, HostColumn]
 
 _BLOCK_BYTES = 2**26
 
@@ -34,10 +35,10 @@ def checked(
     args: tuple[object, ...],
     named: Mapping[str, object],
     present: object,
-    placed: Callable[[Mapping[str, Any]], dict[str, Any]],
+    placed: Callable[[Mapping[str, object]], dict[str, object]],
     layout: Layout = ONE_DEVICE,
-) -> tuple[dict[str, Any], int]:
-    """The columns where they are ``placed``, after every check of their schema, and their public number.
+) -> tuple[Columns | HostColumns, int]:
+    """The columns where they are ``placed`` (all on the host, or none), checked, and their public number.
 
     Raises:
         DataSchemaError, DeclarationError: for columns or flags that do not fit; no value is looked at.
@@ -51,12 +52,17 @@ def checked(
     shapes = {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
     n = number_of_rows(rows, shapes, target, declared.n)
     columns = checked_columns(rows, shapes, target, n, layout)
-    return (data if outside(data) else columns), n
+    return (on_the_host(data) or columns), n
 
 
-def outside(columns: Mapping[str, object]) -> bool:
-    """Whether the columns stay outside the device's memory."""
-    return any(isinstance(column, HostColumn) for column in columns.values())
+def on_the_host(columns: Mapping[str, object]) -> HostColumns:
+    """The columns that stay outside the device's memory: all of them, or none."""
+    return {name: column for name, column in columns.items() if isinstance(column, HostColumn)}
+
+
+def loaded(columns: Columns | HostColumns) -> Columns:
+    """The columns that are arrays: all of them, or none."""
+    return {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
 
 
 def bind_columns(
@@ -76,7 +82,7 @@ def bind_columns(
     return {**dict(zip(names, args, strict=True)), **kwargs}
 
 
-def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared: int | None) -> int:
+def number_of_rows(rows: Rows, data: Mapping[str, object], target: Target, declared: int | None) -> int:
     """The public number of rows: the data's own under ``replace_one``, the declared one otherwise.
 
     Raises:
@@ -99,7 +105,7 @@ def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared
 
 
 def checked_columns(
-    rows: Rows, data: Mapping[str, Any], target: Target, n: int, layout: Layout = ONE_DEVICE
+    rows: Rows, data: Mapping[str, object], target: Target, n: int, layout: Layout = ONE_DEVICE
 ) -> Columns:
     """The columns after every check of their schema; no value is looked at.
 
@@ -134,7 +140,7 @@ def checked_columns(
     return columns
 
 
-def _checked_presence(present: Any, count: int) -> npt.NDArray[Any]:
+def _checked_presence(present: object, count: int) -> npt.NDArray[Any]:
     flags = numeric_column(PRESENT, present)
     if flags.shape != (count,):
         raise DataSchemaError(f"{PRESENT}=…: shape {flags.shape}; one flag for every slot, ({count},).")
@@ -184,7 +190,7 @@ def _padded(values: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
     return np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
 
 
-def streamed(data: Mapping[str, Any], rows_on_device: int | None, layout: Layout) -> dict[str, Any]:
+def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Layout) -> dict[str, object]:
     """The columns as they came, or all of them as columns on the host where one of them asks to stay there.
 
     Raises:
@@ -200,14 +206,14 @@ def streamed(data: Mapping[str, Any], rows_on_device: int | None, layout: Layout
     return {name: host_column(name, column) for name, column in data.items()}
 
 
-def in_memory(data: Mapping[str, Any]) -> dict[str, Any]:
+def in_memory(data: Mapping[str, object]) -> dict[str, object]:
     """The columns, those of files read whole: for runs that need all rows at once."""
     return {
         name: column.loaded() if isinstance(column, HostColumn) else column for name, column in data.items()
     }
 
 
-def blocks_of(columns: Mapping[str, HostColumn], rows_on_device: int | None, n: int) -> Blocks:
+def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Blocks:
     """Blocks of at most ``n`` rows, by default some tens of megabytes each; a function of public sizes."""
     if rows_on_device is not None:
         size = rows_on_device

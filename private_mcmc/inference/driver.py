@@ -209,7 +209,7 @@ class PrivateMCMC:
             self._thread = threading.current_thread()
         self._outcome = None
 
-    def _charged(self, columns: Mapping[str, Any], n: int) -> ChargedRun:
+    def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
         price, saved = self._run.price(n), partial(self._run.to_save, n)
         return ChargedRun(self._books, self._run.declared, price, columns, saved)
 

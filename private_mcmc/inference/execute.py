@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,16 @@ from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, releases
 from private_mcmc.inference.checkpoint import program_mark
-from private_mcmc.inference.columns import blocks_of, checked, on_device, outside, streamed
+from private_mcmc.inference.columns import (
+    Columns,
+    HostColumns,
+    blocks_of,
+    checked,
+    loaded,
+    on_device,
+    on_the_host,
+    streamed,
+)
 from private_mcmc.inference.decision import Decision, Declaration, decide
 from private_mcmc.kernels import Streams, clipped_share, public_key
 from private_mcmc.kernels.chain import ChainOutput
@@ -89,7 +98,7 @@ class Runnable(Protocol):
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
-    ) -> tuple[dict[str, Any], int]:
+    ) -> tuple[Columns | HostColumns, int]:
         """The columns after every check of their schema, and their public number of rows."""
 
     def decide(self, n: int | None = None) -> Decision:
@@ -101,7 +110,7 @@ class Runnable(Protocol):
     def to_save(self, n: int) -> ToSave:
         """What a checkpoint asks of the run; refuses one that cannot be saved."""
 
-    def ready(self, columns: Mapping[str, Any], n: int, generator: str) -> ReadyRun:
+    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to where the run wants them and try all that can fail, before the charge."""
 
 
@@ -126,11 +135,11 @@ class DeclaredRun:
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
-    ) -> tuple[dict[str, Any], int]:
+    ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, on the host where they are streamed, and their public number of rows."""
         place = partial(streamed, rows_on_device=self.execution.rows_on_device, layout=self.layout)
         columns, n = checked(self.declared, args, named, present, place, self.layout)
-        if outside(columns) or jax.process_count() > 1:
+        if on_the_host(columns) or jax.process_count() > 1:
             kept = {
                 "curator=True": self.execution.curator,
                 "curvature=…": self.declared.curvature is not None,
@@ -164,7 +173,7 @@ class DeclaredRun:
         size = 8 * schedule.num_chains * schedule.dim * (kept + 1)
         return ToSave(identity(decision, start, self.execution.rows_on_device), size, noised)
 
-    def ready(self, columns: Mapping[str, Any], n: int, generator: str) -> ReadyRun:
+    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to where the run wants them and compile what it calls, before anything is charged.
 
         Raises:
@@ -174,13 +183,14 @@ class DeclaredRun:
         schedule, streams = decision.schedule, trial_streams(generator)
         start = checked_start(self.declared.init_params, schedule)
         rows: dict[str, jax.Array] = {}
-        present, steps = jnp.zeros(0, dtype=bool), None
-        if outside(columns):
-            blocks = blocks_of(columns, self.execution.rows_on_device, n)
+        present = jnp.zeros(0, dtype=bool)
+        host, arrays = on_the_host(columns), loaded(columns)
+        if host:
+            blocks = blocks_of(host, self.execution.rows_on_device, n)
             decision.streamed_runner.try_out(blocks, start, streams)
-            steps = partial(decision.streamed_runner.run, blocks, start)
+            steps: Steps = partial(decision.streamed_runner.run, blocks, start)
         else:
-            rows, present = on_device(self.declared.rows, dict(columns), n, self.layout, schedule.storage)
+            rows, present = on_device(self.declared.rows, arrays, n, self.layout, schedule.storage)
             decision.runner.try_out(start, rows, present, streams)
             steps = partial(decision.runner.run, start, rows, present)
         if decision.curvature_test is not None:
@@ -188,12 +198,12 @@ class DeclaredRun:
             decision.curvature_test.release(rows, jnp.zeros_like(present))
         if decision.expectations is None:
             try_constraining(decision.reading, schedule.num_chains)
-        return partial(self._run, decision, columns, steps, rows, present)
+        return partial(self._run, decision, arrays, steps, rows, present)
 
     def _run(
         self,
         decision: Decision,
-        columns: Mapping[str, Any],
+        columns: Columns,
         steps: Steps,
         rows: dict[str, jax.Array],
         present: jax.Array,
@@ -224,7 +234,7 @@ class DeclaredRun:
             if output.states is not None:
                 last = output.states[:, -1]
                 shares = clipping_shares(decision.reading, schedule, widened(rows), present, last)
-            return curator_side(self.declared.rows, dict(columns), output.states, output.average, shares)
+            return curator_side(self.declared.rows, columns, output.states, output.average, shares)
 
         # Only now: a run that fails before can be taken up again.
         job.finish()

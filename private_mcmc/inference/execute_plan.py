@@ -16,7 +16,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, check_kind
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
-from private_mcmc.inference.columns import checked, in_memory, on_device
+from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.execute import (
     Array,
@@ -63,7 +63,7 @@ class PlannedRun:
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
-    ) -> tuple[dict[str, Any], int]:
+    ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, those of files read whole: every stage needs all rows at once."""
         columns = checked(self.declared, args, named, present, in_memory)
         if jax.process_count() > 1:
@@ -82,18 +82,18 @@ class PlannedRun:
         """Refuse."""
         raise DeclarationError(f"checkpoint=…: {self.never_saved}.")
 
-    def ready(self, columns: Mapping[str, Any], n: int, generator: str) -> ReadyRun:
+    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged.
 
         Raises:
             DeclarationError: if the policy buys nothing, or a first stage that does not fit the plan.
         """
-        plan = self.declared
+        plan, arrays = self.declared, loaded(columns)
         first = plan.policy.next(())
         if first is None:
             raise DeclarationError("the plan's policy buys nothing.")
         _admitted(plan, (), first)
-        rows, present = on_device(plan.rows, dict(columns), n)
+        rows, present = on_device(plan.rows, arrays, n)
         if isinstance(first, PathStage):
             runner, given = _runner(plan, first), _with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
@@ -103,11 +103,11 @@ class PlannedRun:
             with jax.enable_x64(True):
                 jax.eval_shape(jax.vmap(of_row), rows)
         try_constraining(plan.reading, 1)
-        return partial(self._run, dict(columns), rows, present, first)
+        return partial(self._run, arrays, rows, present, first)
 
     def _run(
         self,
-        columns: Mapping[str, npt.NDArray[Any]],
+        columns: Columns,
         rows: Rows,
         present: jax.Array,
         first: Stage,
