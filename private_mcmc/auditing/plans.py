@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import jax
 import numpy as np
 
@@ -44,11 +46,10 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
 
     def once(slots: DataSet, key: jax.Array) -> FloatArray:
         numbers = np.zeros(_OF_RUN)
-        try:
+        with suppress(NotPrivate):
             mcmc.run(rng_key=key, **slots)
-        except NotPrivate:
-            return numbers
-        seen = np.concatenate([_numbers(completed) for completed in mcmc.history])[:_OF_RUN]
+        # What the stages before a refused one released is shown as well.
+        seen = np.concatenate([np.zeros(0), *(_numbers(completed) for completed in mcmc.history)])[:_OF_RUN]
         numbers[: len(seen)] = seen
         return numbers
 
