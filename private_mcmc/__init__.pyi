@@ -1,5 +1,6 @@
 from . import accounting
 from .accounting import Statement
+from .accounting.transfer import AverageByConvergence
 from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .errors import (
@@ -16,9 +17,9 @@ from .errors import (
     ReleaseError,
     UnsupportedModel,
 )
-from .inference import Checkpoint, PrivateMCMC
+from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
-from .planning import Plan, plan
+from .planning import Plan, Prediction, plan
 from .preflight import PreflightReport, preflight
 from .release import (
     Expectations,
@@ -27,6 +28,7 @@ from .release import (
     ProposeTestRelease,
     ProposeTestSample,
     Quantile,
+    ReleasedStates,
     variance,
 )
 from .schedule import Schedule
@@ -35,8 +37,10 @@ from .target import Target
 __all__ = [
     "AnisotropicLangevin",
     "Arrow",
+    "AverageByConvergence",
     "Ball",
     "Binary",
+    "Bookkeeping",
     "Box",
     "BudgetExceeded",
     "Categories",
@@ -45,6 +49,7 @@ __all__ = [
     "DataSchemaError",
     "DeclarationError",
     "DoThisInstead",
+    "Execution",
     "Expectations",
     "Ledger",
     "LedgerError",
@@ -56,6 +61,7 @@ __all__ = [
     "Pair",
     "Parquet",
     "Plan",
+    "Prediction",
     "PreflightReport",
     "PrivateMCMC",
     "PrivateMCMCError",
@@ -67,6 +73,7 @@ __all__ = [
     "Quantile",
     "Real",
     "ReleaseError",
+    "ReleasedStates",
     "Rows",
     "Schedule",
     "Statement",

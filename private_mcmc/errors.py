@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class PrivateMCMCError(Exception):
@@ -170,3 +177,40 @@ class OutputError(PrivateMCMCError, OSError):
             ...
         private_mcmc.errors.OutputError: no such folder/page.html: ...
     """
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Raise ``DeclarationError`` unless the argument ``name`` is a ``kind``."""
+    if not isinstance(value, kind):
+        raise DeclarationError(f"{name}: a {type(value).__name__} was given; give a {kind.__name__}.")
+
+
+def unknown_arguments(names: Iterable[str], known: Iterable[str]) -> DeclarationError:
+    """Says which arguments are not taken, and which one of ``known`` was perhaps meant."""
+    choices, said = list(known), []
+    for name in sorted(names):
+        near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+        said.append(f"{name}=" + (f" (did you mean {near[0]}=?)" if near else ""))
+    return DeclarationError(f"unknown argument {', '.join(said)}; there are {', '.join(choices)}.")
+
+
+def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """``function``, which refuses arguments that do not fit its signature by ``DeclarationError``."""
+    signature = inspect.signature(function)
+    names = [
+        name
+        for name, one in signature.parameters.items()
+        if name not in ("self", "cls") and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    ]
+    takes_any = any(one.kind == one.VAR_KEYWORD for one in signature.parameters.values())
+
+    @functools.wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            unknown = [] if takes_any else sorted(set(kwargs) - set(names))
+            raise (unknown_arguments(unknown, names) if unknown else DeclarationError(f"{error}.")) from None
+        return function(*args, **kwargs)
+
+    return checked

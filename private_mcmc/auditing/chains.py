@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +20,10 @@ from private_mcmc.auditing.worst_pairs import worst_pairs
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.inference import PrivateMCMC
+from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Decision
-from private_mcmc.kernels import Generator, LangevinKernel, PrivateULA
+from private_mcmc.kernels import Generator, LangevinKernel
 from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Plan
@@ -90,10 +91,12 @@ def chain_mechanism(
             model_args=model_args,
             init_params=init_params,
             curvature=curvature if tested else None,
-            chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
             progress_bar=False,
-            generator=generator,
-            unsafe_seed=True,
+            execution=Execution(
+                chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
+                generator=generator,
+                unsafe_seed=True,
+            ),
         )
 
     decision = driver(num_chains, True).decide(n)
@@ -257,23 +260,25 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
     an output as well. A policy that shapes its paths by what it has released compiles them anew in every run,
     about a second each: give ``audit`` a few hundred ``num_runs``.
     """
-    mcmc = PrivateMCMC.from_plan(plan, progress_bar=False, generator=generator, unsafe_seed=True)
-    schedule = PrivateULA(plan.model, step_size=1.0, clip=1.0).schedule(
+    mcmc = PrivateMCMC.from_plan(
+        plan, progress_bar=False, execution=Execution(generator=generator, unsafe_seed=True)
+    )
+    # Extreme pairs are found by gradients of norm at most 1, whatever clips the policy will choose.
+    schedule = Schedule(
         adjacency=plan.target.adjacency,
         num_rows=plan.n,
         dim=plan.reading.dim,
+        step_size=1.0,
         num_steps=1,
-        num_chains=1,
-        release="path",
+        clip=1.0,
     )
 
     def once(slots: DataSet, key: jax.Array) -> FloatArray:
         numbers = np.zeros(_OF_RUN)
-        try:
+        with suppress(NotPrivate):
             mcmc.run(rng_key=key, **slots)
-        except NotPrivate:
-            return numbers
-        seen = np.concatenate([_numbers(completed) for completed in mcmc.history])[:_OF_RUN]
+        # What the stages before a refused one released is shown as well.
+        seen = np.concatenate([np.zeros(0), *(_numbers(completed) for completed in mcmc.history)])[:_OF_RUN]
         numbers[: len(seen)] = seen
         return numbers
 

@@ -62,7 +62,7 @@ def run(
 ) -> None:
     """Run a planned private path on a CSV file and save what was released (guarantee='run')."""
     from private_mcmc.cli.table import Missing, read_columns
-    from private_mcmc.inference import PrivateMCMC
+    from private_mcmc.inference import Bookkeeping, PrivateMCMC
     from private_mcmc.planning import plan
     from private_mcmc.release import Ledger
 
@@ -78,8 +78,8 @@ def run(
             columns = read_columns(data, declared, column or [], fate, present)
         count = len(next(iter(columns.values()))) if n is None else n
         made = plan(program, declared, target, n=count, guarantee="run", model_args=public)
-        books = None if ledger is None else Ledger(ledger)
-        driver = PrivateMCMC.from_plan(made, ledger=books, dataset=dataset, purpose=purpose)
+        books = Bookkeeping(None if ledger is None else Ledger(ledger), dataset, purpose)
+        driver = PrivateMCMC.from_plan(made, bookkeeping=books)
         with near_private_rows():
             driver.run(**columns)
         draws = {name: value.tolist() for name, value in driver.get_samples().items()}

@@ -1,6 +1,8 @@
 """The driver: preflight decides, the ledger is charged, the chain runs, and only releases come out."""
 
+from private_mcmc.inference.arguments import Execution
+from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.checkpoint import Checkpoint
 from private_mcmc.inference.driver import PrivateMCMC
 
-__all__ = ["Checkpoint", "PrivateMCMC"]
+__all__ = ["Bookkeeping", "Checkpoint", "Execution", "PrivateMCMC"]

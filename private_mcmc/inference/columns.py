@@ -1,4 +1,4 @@
-"""The caller's columns: bound to the declaration, checked, padded to a public number of rows, projected."""
+"""The caller's columns: bound, checked, and brought to the device, or left outside to be read in blocks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,60 @@ import numpy.typing as npt
 from jax.sharding import NamedSharding, PartitionSpec
 
 from private_mcmc.domains import Rows
-from private_mcmc.domains.host_tables import on_host
+from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.streamed_chain import Blocks
+from private_mcmc.planning import Plan
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
 Columns = dict[str, npt.NDArray[Any]]
+HostColumns = dict[str, HostColumn]
+
+_BLOCK_BYTES = 2**26
+
+
+def checked(
+    declared: Declaration | Plan,
+    args: tuple[object, ...],
+    named: Mapping[str, object],
+    present: object,
+    placed: Callable[[Mapping[str, object]], dict[str, object]],
+    layout: Layout = ONE_DEVICE,
+) -> tuple[Columns | HostColumns, int]:
+    """The columns where they are ``placed`` (all on the host, or none), checked, and their public number.
+
+    Raises:
+        DataSchemaError, DeclarationError: for columns or flags that do not fit; no value is looked at.
+    """
+    rows, target = declared.rows, declared.target
+    data = bind_columns(declared.model, args, named, rows)
+    if present is not None:
+        # The flags of the slots lie with the other columns.
+        data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
+    data = placed(data)
+    shapes = {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
+    n = number_of_rows(rows, shapes, target, declared.n)
+    columns = checked_columns(rows, shapes, target, n, layout)
+    return (on_the_host(data) or columns), n
+
+
+def on_the_host(columns: Mapping[str, object]) -> HostColumns:
+    """The columns that stay outside the device's memory: all of them, or none."""
+    return {name: column for name, column in columns.items() if isinstance(column, HostColumn)}
+
+
+def loaded(columns: Columns | HostColumns) -> Columns:
+    """The columns that are arrays: all of them, or none."""
+    return {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
 
 
 def bind_columns(
-    model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], rows: Rows
-) -> dict[str, Any]:
+    model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], rows: Rows
+) -> dict[str, object]:
     """Positional arguments by the model's own parameter names.
 
     Raises:
@@ -41,18 +82,7 @@ def bind_columns(
     return {**dict(zip(names, args, strict=True)), **kwargs}
 
 
-def presence_column(present: Any) -> dict[str, Any]:
-    """The flags of the slots, to lie with the other columns; nothing where none are given.
-
-    Raises:
-        DataSchemaError: for what is neither a numeric array nor a column of a file.
-    """
-    if present is None:
-        return {}
-    return {PRESENT: present if on_host(present) else numeric_column(PRESENT, present)}
-
-
-def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared: int | None) -> int:
+def number_of_rows(rows: Rows, data: Mapping[str, object], target: Target, declared: int | None) -> int:
     """The public number of rows: the data's own under ``replace_one``, the declared one otherwise.
 
     Raises:
@@ -75,7 +105,7 @@ def number_of_rows(rows: Rows, data: Mapping[str, Any], target: Target, declared
 
 
 def checked_columns(
-    rows: Rows, data: Mapping[str, Any], target: Target, n: int, layout: Layout = ONE_DEVICE
+    rows: Rows, data: Mapping[str, object], target: Target, n: int, layout: Layout = ONE_DEVICE
 ) -> Columns:
     """The columns after every check of their schema; no value is looked at.
 
@@ -110,7 +140,7 @@ def checked_columns(
     return columns
 
 
-def _checked_presence(present: Any, count: int) -> npt.NDArray[Any]:
+def _checked_presence(present: object, count: int) -> npt.NDArray[Any]:
     flags = numeric_column(PRESENT, present)
     if flags.shape != (count,):
         raise DataSchemaError(f"{PRESENT}=…: shape {flags.shape}; one flag for every slot, ({count},).")
@@ -158,3 +188,38 @@ def _padded(values: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
     if missing == 0:
         return values
     return np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
+
+
+def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Layout) -> dict[str, object]:
+    """The columns as they came, or all of them as columns on the host where one of them asks to stay there.
+
+    Raises:
+        DeclarationError: for several devices, each of which would read all rows.
+    """
+    if rows_on_device is None and not any(on_host(column) for column in data.values()):
+        return dict(data)
+    if layout.mesh is not None:
+        raise DeclarationError(
+            "devices=: rows are either streamed to one device or shared by several; give each process of "
+            "several its own part, or load the columns (np.asarray)."
+        )
+    return {name: host_column(name, column) for name, column in data.items()}
+
+
+def in_memory(data: Mapping[str, object]) -> dict[str, object]:
+    """The columns, those of files read whole: for runs that need all rows at once."""
+    return {
+        name: column.loaded() if isinstance(column, HostColumn) else column for name, column in data.items()
+    }
+
+
+def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Blocks:
+    """Blocks of at most ``n`` rows, by default some tens of megabytes each; a function of public sizes."""
+    if rows_on_device is not None:
+        size = rows_on_device
+    else:
+        width = sum(column.schema[:1].size * 8 for column in columns.values())
+        size = _BLOCK_BYTES // max(width, 1)
+    number = len(next(iter(columns.values())).schema)
+    readers = {name: column.blocks for name, column in columns.items()}
+    return Blocks(readers, number, max(1, min(size, n)), readers.pop(PRESENT, None))

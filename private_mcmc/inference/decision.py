@@ -6,31 +6,31 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-import jax
+import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.kernels.streamed_chain import StreamedRunner, streamed_runner
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
-from private_mcmc.target import Target
+from private_mcmc.target import Target, check_count
 
 Guarantee = Literal["posterior", "run"]
-Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Declaration:
-    """Everything public about a run except the number of rows."""
+    """Everything public about a run; ``n`` where the number of rows was declared."""
 
     kernel: LangevinKernel
     rows: Rows
@@ -39,9 +39,28 @@ class Declaration:
     num_steps: int
     num_chains: int
     guarantee: Guarantee
+    num_warmup: int
+    n: int | None
     model_args: Mapping[str, Any]
+    init_params: npt.ArrayLike | None
     layout: Layout = ONE_DEVICE
     curvature: ProposedCurvature | None = None
+
+    def __post_init__(self) -> None:
+        if self.guarantee not in get_args(Guarantee):
+            raise DeclarationError(f"guarantee={self.guarantee!r}: 'posterior' or 'run'.")
+        if not isinstance(self.kernel, LangevinKernel):
+            raise DeclarationError(
+                f"kernel: {type(self.kernel).__name__} is not a private kernel; "
+                "use PrivateULA, PrivateSGLD or AnisotropicLangevin."
+            )
+        check_kind("rows", self.rows, Rows)
+        check_kind("target", self.target, Target)
+        check_kind("model_args", self.model_args, Mapping)
+        if self.curvature is not None:
+            check_kind("curvature", self.curvature, ProposedCurvature)
+        if self.n is not None:
+            check_count("n", self.n)
 
     @property
     def model(self) -> Callable[..., Any]:
@@ -74,27 +93,20 @@ class Decision:
     @cached_property
     def runner(self) -> ChainRunner:
         """The schedule's chain, compiled at its first run; it holds no data."""
-        observable = None if self.expectations is None else self.expectations.observable
-        program = langevin_program(self.reading, self.schedule, self.layout.one_by_one)
-        return chain_runner(program, self.schedule, observable, self.layout)
+        return chain_runner(self._program, self.schedule, self._observable, self.layout)
 
     @cached_property
     def streamed_runner(self) -> StreamedRunner:
         """The same chain over rows that stay outside the device."""
-        observable = None if self.expectations is None else self.expectations.observable
-        program = langevin_program(self.reading, self.schedule, self.layout.one_by_one)
-        return streamed_runner(program, self.schedule, self.reading.rows, observable)
+        return streamed_runner(self._program, self.schedule, self.reading.rows, self._observable)
 
-    @cached_property
-    def constrain(self) -> Constrain:
-        """Flat states ``(chains, kept, p)`` to the model's sites, compiled at its first use."""
-        return constrainer(self.reading)
+    @property
+    def _program(self) -> LangevinProgram:
+        return langevin_program(self.reading, self.schedule, self.layout.one_by_one)
 
-
-def constrainer(reading: RowModel) -> Constrain:
-    """``reading.constrain`` for arrays of states ``(chains, kept, p)``, compiled."""
-    compiled: Constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
-    return compiled
+    @property
+    def _observable(self) -> Observable | None:
+        return None if self.expectations is None else self.expectations.observable
 
 
 def decide(declared: Declaration, n: int) -> Decision:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from importlib.metadata import version
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,156 +20,236 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.domains import Rows
-from private_mcmc.domains.host_tables import HostColumn
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
-from private_mcmc.inference.columns import on_device
-from private_mcmc.inference.decision import Constrain, Decision, Declaration
-from private_mcmc.inference.job import RunKeysAndState
-from private_mcmc.inference.processes import releases
-from private_mcmc.inference.progress import progress
-from private_mcmc.inference.streams import blocks_of
-from private_mcmc.kernels import (
-    ChainRunner,
-    Provenance,
-    RunKeys,
-    Streams,
-    clipped_share,
-    public_key,
+from private_mcmc.inference.arguments import Execution
+from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, releases
+from private_mcmc.inference.checkpoint import program_mark
+from private_mcmc.inference.columns import (
+    Columns,
+    HostColumns,
+    blocks_of,
+    checked,
+    loaded,
+    on_device,
+    on_the_host,
+    streamed,
 )
+from private_mcmc.inference.decision import Decision, Declaration, decide
+from private_mcmc.kernels import Streams, clipped_share, public_key
 from private_mcmc.kernels.chain import ChainOutput
+from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel
-from private_mcmc.planning import Conclusion, History
+from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.release import (
     Curator,
     ReleasedExpectations,
     ReleasedStates,
+    StateGrid,
     curator_side,
     state_grid,
 )
+from private_mcmc.release.curvature import ProposedCurvature
+from private_mcmc.report.progress import progress
 from private_mcmc.schedule import Schedule
+from private_mcmc.target import check_count
 
-
-@dataclass(frozen=True, eq=False)
-class Session:
-    """How to run: warm-up to leave out, public start, progress bar, whether to keep the curator's side.
-
-    ``rows_on_device``: rows of one block, where they are streamed.
-    """
-
-    num_warmup: int
-    init_params: npt.ArrayLike | None
-    progress_bar: bool
-    curator: bool = False
-    rows_on_device: int | None = None
+Array = npt.NDArray[np.float64]
+Steps = Callable[..., ChainOutput]
+Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run released, at what price; for a plan also its stages and the draws made from them."""
+    """What a run released, at what price; of a plan also its stages and the draws made from them.
 
-    released: ReleasedStates | ReleasedExpectations
+    ``released`` is ``None`` where a plan broke off after some of its stages.
+    """
+
     statement: Statement
+    released: ReleasedStates | ReleasedExpectations | None
     draws: ReleasedStates | None = None
     history: History = ()
     conclusion: Conclusion | None = None
     curator: Curator | None = None
 
 
+Keep = Callable[[Outcome], None]
+# The steps of a run that lacks nothing but them and its charge. It hands all that it releases to ``Keep`` at
+# once, so that nothing is lost to what fails later.
+ReadyRun = Callable[[RunKeysAndState, Keep], None]
+
+
+class Runnable(Protocol):
+    """What a driver runs: chains of one declared kernel, or the stages of a plan."""
+
+    @property
+    def declared(self) -> Declaration | Plan:
+        """The public facts."""
+
+    @property
+    def layout(self) -> Layout:
+        """The devices that it runs on."""
+
+    @property
+    def never_saved(self) -> str | None:
+        """Why no checkpoint can hold it, if none can."""
+
+    def columns(
+        self, args: tuple[object, ...], named: Mapping[str, object], present: object
+    ) -> tuple[Columns | HostColumns, int]:
+        """The columns after every check of their schema, and their public number of rows."""
+
+    def decide(self, n: int | None = None) -> Decision:
+        """What preflight decides for ``n`` rows."""
+
+    def price(self, n: int | None = None) -> Statement:
+        """What one run costs; raises where that takes a number of rows or a better target."""
+
+    def to_save(self, n: int) -> ToSave:
+        """What a checkpoint asks of the run; refuses one that cannot be saved."""
+
+    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
+        """Bring the rows to where the run wants them and try all that can fail, before the charge."""
+
+
 @dataclass(frozen=True, eq=False)
-class Ready:
-    """A run that lacks nothing but its charge and its steps: what can fail before them has been tried.
+class DeclaredRun:
+    """Chains of one declared kernel."""
 
-    ``run`` makes the steps; ``rows`` and ``present`` lie on the device, empty where rows are streamed.
-    """
+    declared: Declaration
+    execution: Execution
+    progress_bar: bool
+    _decided: dict[int, Decision] = field(default_factory=dict)
 
-    run: Callable[..., ChainOutput]
-    rows: dict[str, jax.Array]
-    present: jax.Array
+    @property
+    def layout(self) -> Layout:
+        """The devices of the declaration."""
+        return self.declared.layout
 
+    @property
+    def never_saved(self) -> str | None:
+        """A test of curvature draws its noise while it runs."""
+        return None if self.declared.curvature is None else "curvature=…: a run behind a test cannot be saved"
 
-@contextmanager
-def no_value_checks() -> Iterator[None]:
-    """Switch off checks of JAX and NumPy whose errors and warnings would depend on private values."""
-    with jax.debug_nans(False), jax.debug_infs(False), np.errstate(all="ignore"):
-        yield
+    def columns(
+        self, args: tuple[object, ...], named: Mapping[str, object], present: object
+    ) -> tuple[Columns | HostColumns, int]:
+        """The checked columns, on the host where they are streamed, and their public number of rows."""
+        place = partial(streamed, rows_on_device=self.execution.rows_on_device, layout=self.layout)
+        columns, n = checked(self.declared, args, named, present, place, self.layout)
+        if on_the_host(columns) or jax.process_count() > 1:
+            kept = {
+                "curator=True": self.execution.curator,
+                "curvature=…": self.declared.curvature is not None,
+            }
+            for asked in (words for words, wanted in kept.items() if wanted):
+                raise DeclarationError(f"{asked}: only where one process holds all rows on its device.")
+        return columns, n
 
+    def decide(self, n: int | None = None) -> Decision:
+        """Decided once for a number of rows: the declarations it rests on are frozen copies."""
+        rows = self.declared.n if n is None else n
+        if rows is None:
+            raise DeclarationError("decide(n): the number of rows is needed.")
+        check_count("n", rows)
+        if rows not in self._decided:
+            self._decided[rows] = decide(self.declared, rows)
+        return self._decided[rows]
 
-def ready(
-    declared: Declaration, decision: Decision, columns: Mapping[str, Any], session: Session, generator: str
-) -> Ready:
-    """Bring the rows to where the run wants them and compile what it calls, before anything is charged.
+    def price(self, n: int | None = None) -> Statement:
+        """The run's own statement."""
+        if n is None:
+            raise ReleaseError("nothing was run yet; decide(n).statement tells the price beforehand.")
+        return self.decide(n).statement
 
-    Raises:
-        NotYetSupported, DataSchemaError: for rows that cannot be streamed, or cannot be read.
-    """
-    schedule = decision.schedule
-    streams, start = trial_streams(generator), checked_start(session.init_params, schedule)
-    if any(isinstance(column, HostColumn) for column in columns.values()):
-        blocks = blocks_of(columns, session.rows_on_device, schedule.num_rows)
-        decision.streamed_runner.try_out(blocks, start, streams)
-        found = Ready(partial(decision.streamed_runner.run, blocks=blocks), {}, jnp.zeros(0, dtype=bool))
-    else:
-        n, storage = schedule.num_rows, schedule.storage
-        rows, present = on_device(declared.rows, dict(columns), n, declared.layout, storage)
-        decision.runner.try_out(start, rows, present, streams)
-        found = Ready(partial(decision.runner.run, columns=rows, present=present), rows, present)
-    if decision.expectations is None:
-        with jax.enable_x64(True):
-            jax.eval_shape(decision.constrain, jnp.zeros((schedule.num_chains, 1, schedule.dim)))
-    return found
+    def to_save(self, n: int) -> ToSave:
+        """What must be the same for the same run, and the size of what it keeps."""
+        decision = self.decide(n)
+        schedule, noised = decision.schedule, decision.expectations is not None
+        start = checked_start(self.declared.init_params, schedule)
+        kept = 0 if noised else len(accounting.released_steps(schedule))
+        size = 8 * schedule.num_chains * schedule.dim * (kept + 1)
+        return ToSave(identity(decision, start, self.execution.rows_on_device), size, noised)
 
+    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
+        """Bring the rows to where the run wants them and compile what it calls, before anything is charged.
 
-def trial_streams(generator: str) -> Streams:
-    """Keys for trials, which everybody knows."""
-    key = public_key(generator)
-    return Streams(key, key, key)
+        Raises:
+            NotYetSupported, DataSchemaError: for rows that cannot be streamed, or cannot be read.
+        """
+        decision = self.decide(n)
+        schedule, streams = decision.schedule, trial_streams(generator)
+        start = checked_start(self.declared.init_params, schedule)
+        rows: dict[str, jax.Array] = {}
+        present = jnp.zeros(0, dtype=bool)
+        host, arrays = on_the_host(columns), loaded(columns)
+        if host:
+            blocks = blocks_of(host, self.execution.rows_on_device, n)
+            decision.streamed_runner.try_out(blocks, start, streams)
+            steps: Steps = partial(decision.streamed_runner.run, blocks, start)
+        else:
+            rows, present = on_device(self.declared.rows, arrays, n, self.layout, schedule.storage)
+            decision.runner.try_out(start, rows, present, streams)
+            steps = partial(decision.runner.run, start, rows, present)
+        if decision.curvature_test is not None:
+            # With nobody present: compiled, and told nothing of the rows.
+            decision.curvature_test.release(rows, jnp.zeros_like(present))
+        if decision.expectations is None:
+            try_constraining(decision.reading, schedule.num_chains)
+        return partial(self._run, decision, arrays, steps, rows, present)
 
+    def _run(
+        self,
+        decision: Decision,
+        columns: Columns,
+        steps: Steps,
+        rows: dict[str, jax.Array],
+        present: jax.Array,
+        job: RunKeysAndState,
+        keep: Keep,
+    ) -> None:
+        """Run the decided schedule once; one process releases what was declared, the others nothing."""
+        schedule, expectations = decision.schedule, decision.expectations
+        _test_curvature(self.declared.curvature, decision, rows, present)
+        output = follow(steps, schedule, job, self.progress_bar)
+        if not releases():
+            return
+        statement = marked(decision.statement.of(run_name()), job)
+        released: ReleasedStates | ReleasedExpectations
+        if expectations is not None and output.average is not None:
+            noised = expectations.release(output.average, job.provenance.to_dict())
+            released = replace(noised, statement=statement)
+        elif output.states is not None:
+            grid, kept = state_grid(schedule), accounting.released_steps(schedule)
+            on_grid = grid.round(output.states)
+            warmup = self.declared.num_warmup
+            released = released_states(decision.reading, on_grid, grid, statement, job, kept, warmup)
+        else:
+            raise ReleaseError("this schedule keeps no states: it releases averages.")
 
-def run_declared(
-    declared: Declaration,
-    decision: Decision,
-    columns: Mapping[str, Any],
-    prepared: Ready,
-    job: RunKeysAndState,
-    session: Session,
-) -> Outcome | None:
-    """Run the decided schedule once; one process releases what was declared, the others get ``None``."""
-    schedule, expectations = decision.schedule, decision.expectations
-    _test_curvature(declared, decision, prepared.rows, prepared.present)
-    output = _follow(schedule, prepared.run, job, session)
-    if not releases():
-        return None
-    statement = marked(decision.statement.of(run_name()), job)
-    released: ReleasedStates | ReleasedExpectations
-    shares = None
-    if expectations is not None and output.average is not None:
-        found = expectations.release(output.average, job.provenance.to_dict())
-        released = replace(found, statement=statement)
-    else:
-        released = _states(
-            decision.constrain, schedule, output, statement, job.provenance, session.num_warmup
-        )
-        if session.curator and output.states is not None:
-            rows = widened(prepared.rows)
-            shares = clipping_shares(decision.reading, schedule, rows, prepared.present, output.states)
-    outcome = Outcome(released, statement, curator=_curator(session, declared.rows, columns, output, shares))
-    # Only now: a run that fails before can be taken up again.
-    job.finish()
-    return outcome
+        def side() -> Curator:
+            shares = None
+            if output.states is not None:
+                last = output.states[:, -1]
+                shares = clipping_shares(decision.reading, schedule, widened(rows), present, last)
+            return curator_side(self.declared.rows, columns, output.states, output.average, shares)
+
+        # Only now: a run that fails before can be taken up again.
+        job.finish()
+        keep_all(Outcome(statement, released), keep, side if self.execution.curator else None)
 
 
 def _test_curvature(
-    declared: Declaration, decision: Decision, rows: dict[str, jax.Array], present: jax.Array
+    proposed: ProposedCurvature | None, decision: Decision, rows: dict[str, jax.Array], present: jax.Array
 ) -> None:
     """Run the declared test of curvature, if there is one; what it finds is released, so it may be said.
 
     Raises:
         NotPrivate: if less was found than the run relies on. The test is paid for.
     """
-    test, proposed = decision.curvature_test, declared.curvature
+    test = decision.curvature_test
     if test is None or proposed is None:
         return
     found = test.release(rows, present).floor.lower
@@ -177,58 +261,49 @@ def _test_curvature(
         )
 
 
-def clipping_shares(
-    reading: RowModel,
-    schedule: Schedule,
-    rows: dict[str, jax.Array],
-    present: jax.Array,
-    states: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
-    """Shares of clipped rows at the last state of every chain; ``states`` is ``(chains, kept, p)``."""
-    return np.array([clipped_share(reading, schedule, last, rows, present) for last in states[:, -1]])
+@contextmanager
+def no_value_checks() -> Iterator[None]:
+    """Switch off checks of JAX and NumPy whose errors and warnings would depend on private values."""
+    with jax.debug_nans(False), jax.debug_infs(False), np.errstate(all="ignore"):
+        yield
 
 
-def _curator(
-    session: Session,
-    rows: Rows,
-    columns: Mapping[str, Any],
-    output: ChainOutput,
-    shares: npt.NDArray[np.float64] | None,
-) -> Curator | None:
-    if not session.curator:
-        return None
-    return curator_side(rows, dict(columns), output.states, output.average, shares)
+def trial_streams(generator: str) -> Streams:
+    """Keys for trials, which everybody knows."""
+    key = public_key(generator)
+    return Streams(key, key, key)
 
 
-def chain(
-    runner: ChainRunner,
-    rows: dict[str, jax.Array],
-    present: jax.Array,
-    keys: RunKeys,
-    session: Session,
-) -> ChainOutput:
-    """Run the runner's schedule once, from the session's public start."""
-    return _follow(
-        runner.schedule, partial(runner.run, columns=rows, present=present), RunKeysAndState.of(keys), session
-    )
+def follow(steps: Steps, schedule: Schedule, job: RunKeysAndState, progress_bar: bool) -> ChainOutput:
+    """Make the steps of ``schedule`` once, with the keys and from the state of ``job``."""
+    with progress("sampling", schedule.num_steps, progress_bar and releases()) as on_progress:
+        return steps(streams=job.streams, on_progress=on_progress, saving=job.saver, state=job.state)
 
 
-def _follow(
-    schedule: Schedule, run: Callable[..., ChainOutput], job: RunKeysAndState, session: Session
-) -> ChainOutput:
-    start = checked_start(session.init_params, schedule)
-    shown = session.progress_bar and releases()
-    with progress("sampling", schedule.num_steps, shown) as on_progress:
-        return run(
-            theta=start,
-            streams=job.streams,
-            on_progress=on_progress,
-            saving=job.saver,
-            state=job.state,
+def keep_all(outcome: Outcome, keep: Keep, side: Callable[[], Curator] | None) -> None:
+    """Keep what was released, and then the curator's side of it, for whose failure nothing is lost."""
+    keep(outcome)
+    if side is None:
+        return
+    try:
+        keep(replace(outcome, curator=side()))
+    except Exception as error:
+        # Its message may quote values of rows.
+        warnings.warn(
+            f"curator=True: the curator's side could not be kept ({type(error).__name__}); what was released "
+            "stands.",
+            stacklevel=2,
         )
 
 
-def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> npt.NDArray[np.float64]:
+def clipping_shares(
+    reading: RowModel, schedule: Schedule, rows: dict[str, jax.Array], present: jax.Array, last: Array
+) -> Array:
+    """Shares of clipped rows at the states ``last`` of all chains, ``(chains, p)``."""
+    return np.array([clipped_share(reading, schedule, state, rows, present) for state in last])
+
+
+def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
     """The public start, zero by default.
 
     Raises:
@@ -238,7 +313,10 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> npt.
     dim = schedule.dim
     if init_params is None:
         return np.zeros(dim)
-    start = np.asarray(init_params, dtype=np.float64)
+    try:
+        start = np.asarray(init_params, dtype=np.float64)
+    except (TypeError, ValueError):
+        start = np.full(dim, np.nan)
     if start.shape != (dim,) or not np.all(np.isfinite(start)):
         raise DeclarationError(f"init_params: {dim} finite numbers are needed (flat, unconstrained).")
     if schedule.release != "path":
@@ -252,35 +330,39 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> npt.
     return start
 
 
-def _states(
-    constrain: Constrain,
-    schedule: Schedule,
-    output: ChainOutput,
+@lru_cache(maxsize=8)
+def constrainer(reading: RowModel) -> Constrain:
+    """``reading.constrain`` for arrays of states ``(chains, kept, p)``, compiled at its first use."""
+    compiled: Constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
+    return compiled
+
+
+def try_constraining(reading: RowModel, num_chains: int) -> None:
+    """Trace what maps states to the model's sites."""
+    with jax.enable_x64(True):
+        jax.eval_shape(constrainer(reading), jnp.zeros((num_chains, 1, reading.dim)))
+
+
+def released_states(
+    reading: RowModel,
+    states: Array,
+    grid: StateGrid,
     statement: Statement,
-    provenance: Provenance,
+    job: RunKeysAndState,
+    steps: tuple[int, ...],
     num_warmup: int,
 ) -> ReleasedStates:
-    if output.states is None:
-        raise ReleaseError("this schedule keeps no states: it releases averages.")
-    grid = state_grid(schedule)
+    """States ``(chains, kept, p)`` on their grid, as values of the model's sites."""
     with jax.enable_x64(True):
         samples = {
-            name: np.asarray(value)
-            for name, value in constrain(jnp.asarray(grid.round(output.states))).items()
+            name: np.asarray(value) for name, value in constrainer(reading)(jnp.asarray(states)).items()
         }
-    return ReleasedStates(
-        samples=samples,
-        steps=accounting.released_steps(schedule),
-        num_warmup=num_warmup,
-        statement=statement,
-        provenance=provenance.to_dict(),
-        grid=grid.step,
-    )
+    return ReleasedStates(samples, steps, num_warmup, statement, job.provenance.to_dict(), grid.step)
 
 
-def marked(statement: Statement, keys: RunKeys | RunKeysAndState) -> Statement:
+def marked(statement: Statement, job: RunKeysAndState) -> Statement:
     """The statement, with a line that voids it when the caller chose the seed."""
-    if not keys.provenance.reproducible:
+    if not job.provenance.reproducible:
         return statement
     argument = statement.argument
     void = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
@@ -290,3 +372,35 @@ def marked(statement: Statement, keys: RunKeys | RunKeysAndState) -> Statement:
 def run_name() -> str:
     """A fresh identity for a run, so that its statement is never counted twice or composed with itself."""
     return uuid.uuid4().hex
+
+
+def identity(decision: Decision, start: Array, rows_on_device: int | None) -> dict[str, str]:
+    """What must be the same for the same run; hashes only."""
+    reading, expectations = decision.reading, decision.expectations
+    with jax.enable_x64(True):
+        theta = jnp.zeros(reading.dim)
+        row = {name: jnp.zeros(domain.event_shape, domain.dtype) for name, domain in reading.rows.items}
+    # With their gradients, since a function may come with a derivative of its own.
+    prior, loss = jax.value_and_grad(reading.neg_log_prior), jax.value_and_grad(reading.row_loss)
+    marks = [program_mark(prior, theta), program_mark(loss, theta, row)]
+    if expectations is not None:
+        marks.append(program_mark(expectations.observable, theta))
+    # What noise drawn at the release is drawn for; states pay as they go.
+    price = None if expectations is None else expectations.statement.to_dict()
+    layout = decision.layout
+    return {
+        "the schedule": _hash(repr(decision.schedule)),
+        "the row declaration": reading.rows.fingerprint,
+        "the model": _hash(" ".join(marks)),
+        "the price": _hash(json.dumps(price, sort_keys=True)),
+        "the start": _hash(start.tobytes().hex()),
+        "the devices": f"{len(layout.devices)}, {layout.chain_devices}, {layout.one_by_one}",
+        "the rows on the device": str(rows_on_device),
+        # Another version may draw the noise of a step from a key that this one used for another step.
+        "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, numpy {np.__version__}, "
+        f"{jax.default_backend()}",
+    }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

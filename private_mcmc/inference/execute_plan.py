@@ -2,103 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.columns import Columns, on_device
-from private_mcmc.inference.decision import constrainer
+from private_mcmc.errors import DeclarationError, check_kind
+from private_mcmc.inference.arguments import Execution
+from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
+from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
+from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.execute import (
+    Array,
+    Keep,
     Outcome,
-    Session,
-    chain,
+    ReadyRun,
     checked_start,
     clipping_shares,
+    follow,
+    keep_all,
     marked,
+    released_states,
     run_name,
     trial_streams,
+    try_constraining,
 )
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
+from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
-from private_mcmc.release import ReleasedStates, StateGrid, curator_side, state_grid
+from private_mcmc.release import Curator, ReleasedStates, StateGrid, curator_side, state_grid
 from private_mcmc.schedule import Schedule
 
 Rows = dict[str, jax.Array]
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyPlan:
-    """Rows on the device and the first stage, compiled: what can fail before a stage is bought was tried."""
+class PlannedRun:
+    """The stages of a plan, which was priced when it was made."""
 
-    plan: Plan
-    columns: Columns
-    rows: Rows
-    present: jax.Array
-    first: Stage
+    declared: Plan
+    execution: Execution
+    progress_bar: bool
+    layout: Layout = ONE_DEVICE
+    never_saved: str = "a plan is not saved as it goes: its moments and counts draw their noise meanwhile"
 
+    def __post_init__(self) -> None:
+        check_kind("plan", self.declared, Plan)
+        given = self.execution
+        if (given.chain_method, given.devices, given.rows_on_device) != ("vectorized", None, None):
+            raise DeclarationError(
+                "a plan runs on one device: chain_method=, devices= and rows_on_device= are for others."
+            )
 
-def ready_plan(plan: Plan, columns: Columns, generator: str) -> ReadyPlan:
-    """Bring the rows to the device and compile the first stage, before anything is charged.
+    def columns(
+        self, args: tuple[object, ...], named: Mapping[str, object], present: object
+    ) -> tuple[Columns | HostColumns, int]:
+        """The checked columns, those of files read whole: every stage needs all rows at once."""
+        columns = checked(self.declared, args, named, present, in_memory)
+        if jax.process_count() > 1:
+            raise DeclarationError("a plan runs in one process; run its kernel by PrivateMCMC(…) in several.")
+        return columns
 
-    Raises:
-        DeclarationError: if the policy buys nothing, or a first stage that does not fit the plan.
-    """
-    first = plan.policy.next(())
-    if first is None:
-        raise DeclarationError("the plan's policy buys nothing.")
-    _admitted(plan, (), first)
-    rows, present = on_device(plan.rows, columns, plan.n)
-    if isinstance(first, PathStage):
-        runner, given = _runner(plan, first), _with_derived(first, rows)
-        start = checked_start(first.start, first.schedule)
-        runner.try_out(start, given, present, trial_streams(generator))
-    else:
-        with jax.enable_x64(True):
-            jax.eval_shape(jax.vmap(first.vectors if isinstance(first, MomentsStage) else first.cell), rows)
-    with jax.enable_x64(True):
-        jax.eval_shape(constrainer(plan.reading), jnp.zeros((1, 1, plan.reading.dim)))
-    return ReadyPlan(plan, columns, rows, present, first)
+    def decide(self, n: int | None = None) -> Decision:
+        """Refuse: nothing is left to decide."""
+        raise DeclarationError("a plan was decided when it was made: see plan.statement.")
 
+    def price(self, n: int | None = None) -> Statement:
+        """What all stages together cost at most."""
+        return self.declared.statement
 
-def run_plan(prepared: ReadyPlan, keys: RunKeys, session: Session) -> Outcome:
-    """Buy stage after stage until the policy concludes.
+    def to_save(self, n: int) -> ToSave:
+        """Refuse."""
+        raise DeclarationError(f"checkpoint=…: {self.never_saved}.")
 
-    Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
-    beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
+    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
+        """Bring the rows to the device and compile the first stage, before anything is charged.
 
-    Raises:
-        NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
-    """
-    plan, rows, present = prepared.plan, prepared.rows, prepared.present
-    paths = keys.take("steps")
-    history: History = ()
-    parts: tuple[Statement, ...] = ()
-    states: list[Array] = []
-    stage: Stage | None = prepared.first
-    while stage is not None:
-        parts, statement = _admitted(plan, parts, stage)
-        if isinstance(stage, PathStage):
-            own = RunKeys(jax.random.fold_in(paths, len(history)), keys.provenance)
-            states.append(_path(plan, stage, rows, present, own, session))
-            released = state_grid(stage.schedule).round(states[-1])
-            history = (*history, CompletedStage(stage, released))
+        Raises:
+            DeclarationError: if the policy buys nothing, or a first stage that does not fit the plan.
+        """
+        plan, arrays = self.declared, loaded(columns)
+        first = plan.policy.next(())
+        if first is None:
+            raise DeclarationError("the plan's policy buys nothing.")
+        _admitted(plan, (), first)
+        rows, present = on_device(plan.rows, arrays, n)
+        if isinstance(first, PathStage):
+            runner, given = _runner(plan, first), _with_derived(first, rows)
+            start = checked_start(first.start, first.schedule)
+            runner.try_out(start, given, present, trial_streams(generator))
         else:
-            history = (*history, _query(stage, rows, present))
-        stage = plan.policy.next(history)
-    return _outcome(
-        plan, history, marked(statement, keys), keys, session, prepared.columns, rows, present, states
-    )
+            of_row = first.vectors if isinstance(first, MomentsStage) else first.cell
+            with jax.enable_x64(True):
+                jax.eval_shape(jax.vmap(of_row), rows)
+        try_constraining(plan.reading, 1)
+        return partial(self._run, arrays, rows, present, first)
+
+    def _run(
+        self,
+        columns: Columns,
+        rows: Rows,
+        present: jax.Array,
+        first: Stage,
+        job: RunKeysAndState,
+        keep: Keep,
+    ) -> None:
+        """Buy stage after stage until the policy concludes; what was bought is kept whatever follows.
+
+        Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
+        beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
+
+        Raises:
+            NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
+        """
+        plan, paths = self.declared, job.streams.steps
+        history: History = ()
+        parts: tuple[Statement, ...] = ()
+        states: list[Array] = []
+        stage: Stage | None = first
+        while stage is not None:
+            parts, statement = _admitted(plan, parts, stage)
+            statement = marked(statement, job)
+            if isinstance(stage, PathStage):
+                own = RunKeys(jax.random.fold_in(paths, len(history)), job.provenance)
+                states.append(self._path(stage, rows, present, RunKeysAndState.of(own)))
+                released = state_grid(stage.schedule).round(states[-1])
+                history = (*history, CompletedStage(stage, released))
+            else:
+                history = (*history, _query(stage, rows, present))
+            keep(Outcome(statement, None, history=history))
+            stage = plan.policy.next(history)
+
+        def side() -> Curator:
+            schedules, shares = _schedules(history), None
+            if schedules:
+                shares = clipping_shares(plan.reading, schedules[-1], rows, present, states[-1][-1:])
+            hidden = np.concatenate(states)[None] if states else None
+            return curator_side(plan.rows, columns, hidden, None, shares)
+
+        outcome = _outcome(plan, history, statement, job)
+        keep_all(outcome, keep, side if self.execution.curator else None)
+
+    def _path(self, stage: PathStage, rows: Rows, present: jax.Array, job: RunKeysAndState) -> Array:
+        """The states of one path before rounding, shape ``(steps, p)``."""
+        runner, given = _runner(self.declared, stage), _with_derived(stage, rows)
+        start = checked_start(stage.start, stage.schedule)
+        output = follow(partial(runner.run, start, given, present), stage.schedule, job, self.progress_bar)
+        return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
 def _admitted(
@@ -125,20 +182,6 @@ def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[A
         return np.asarray(jax.vmap(function)(rows))
 
 
-def _path(
-    plan: Plan,
-    stage: PathStage,
-    rows: Rows,
-    present: jax.Array,
-    keys: RunKeys,
-    session: Session,
-) -> Array:
-    """The states of one path before rounding, shape ``(steps, p)``."""
-    runner, given = _runner(plan, stage), _with_derived(stage, rows)
-    output = chain(runner, given, present, keys, replace(session, init_params=stage.start))
-    return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
-
-
 def _runner(plan: Plan, stage: PathStage) -> ChainRunner:
     if (stage.schedule.num_rows, stage.schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
@@ -158,56 +201,24 @@ def _compiled(schedule: Schedule, reading: RowModel) -> ChainRunner:
     return chain_runner(langevin_program(reading, schedule), schedule)
 
 
-_constrain = lru_cache(maxsize=8)(constrainer)
+def _schedules(history: History) -> list[Schedule]:
+    """Of the paths among the stages."""
+    return [stage.schedule for stage in (one.stage for one in history) if isinstance(stage, PathStage)]
 
 
-def _outcome(
-    plan: Plan,
-    history: History,
-    statement: Statement,
-    keys: RunKeys,
-    session: Session,
-    columns: Columns,
-    rows: Rows,
-    present: jax.Array,
-    states: list[Array],
-) -> Outcome:
+def _outcome(plan: Plan, history: History, statement: Statement, job: RunKeysAndState) -> Outcome:
+    """The policy's draws and the states of all paths, on the grid that all of them lie on: the finest."""
     conclusion = plan.policy.conclude(history)
-    paths = [completed for completed in history if isinstance(completed.stage, PathStage)]
-    draws = _released(plan, conclusion.draws, statement, keys, 0, _finest(paths))
-    raw = draws
+    grids = [state_grid(schedule) for schedule in _schedules(history)]
+    grid = min(grids, key=lambda one: one.step, default=StateGrid(2.0**-40))
+
+    def released(states: Array, num_warmup: int = 0) -> ReleasedStates:
+        steps = tuple(range(1, len(states) + 1))
+        return released_states(plan.reading, states[None], grid, statement, job, steps, num_warmup)
+
+    draws = raw = released(conclusion.draws)
+    paths = [np.asarray(one.value) for one in history if isinstance(one.stage, PathStage)]
     if paths:
-        kept = np.concatenate([np.asarray(completed.value) for completed in paths])
-        warmup = len(kept) - len(np.asarray(paths[-1].value))
-        raw = _released(plan, kept, statement, keys, warmup, _finest(paths))
-    curator = None
-    if session.curator:
-        last, shares = paths[-1].stage if paths else None, None
-        if isinstance(last, PathStage):
-            shares = clipping_shares(plan.reading, last.schedule, rows, present, states[-1][None])
-        hidden = np.concatenate(states)[None] if states else None
-        curator = curator_side(plan.rows, columns, hidden, None, shares)
-    return Outcome(raw, statement, draws=draws, history=history, conclusion=conclusion, curator=curator)
-
-
-def _finest(paths: list[CompletedStage]) -> StateGrid:
-    """The grid that all released states lie on: the finest of the stages'."""
-    stages = [completed.stage for completed in paths]
-    grids = [state_grid(stage.schedule) for stage in stages if isinstance(stage, PathStage)]
-    return min(grids, key=lambda grid: grid.step, default=StateGrid(2.0**-40))
-
-
-def _released(
-    plan: Plan, states: Array, statement: Statement, keys: RunKeys, num_warmup: int, grid: StateGrid
-) -> ReleasedStates:
-    constrain: Any = _constrain(plan.reading)
-    with jax.enable_x64(True):
-        samples = {name: np.asarray(value) for name, value in constrain(jnp.asarray(states[None])).items()}
-    return ReleasedStates(
-        samples=samples,
-        steps=tuple(range(1, len(states) + 1)),
-        num_warmup=num_warmup,
-        statement=statement,
-        provenance=keys.provenance.to_dict(),
-        grid=grid.step,
-    )
+        kept = np.concatenate(paths)
+        raw = released(kept, num_warmup=len(kept) - len(paths[-1]))
+    return Outcome(statement, raw, draws=draws, history=history, conclusion=conclusion)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
+from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
 from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
 from private_mcmc.model.predictor import (
@@ -32,6 +32,7 @@ from private_mcmc.model.row_constants import RowConstants, row_constants
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, PublicArguments, discover, own_potentials, terms
+from private_mcmc.target import check_count
 
 
 def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -> None:
@@ -149,6 +150,9 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         UnsupportedModel: the model has no such form, or it is not recognised, or what was read differs from
             NumPyro's own density at synthetic rows and parameters; the message names the site.
     """
+    check_kind("rows", rows, Rows)
+    check_kind("model_args", {} if model_args is None else model_args, Mapping)
+    check_count("n", n)
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
     with ONE_AT_A_TIME, jax.enable_x64(True):

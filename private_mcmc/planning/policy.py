@@ -9,7 +9,7 @@ from typing import Any, Literal
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
@@ -19,7 +19,7 @@ from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.report import Facts, Note, Report, number
-from private_mcmc.target import Target
+from private_mcmc.target import Target, check_positive
 
 
 def certified_temper(reading: RowModel, target: Target, n: int) -> tuple[float, Statement]:
@@ -148,6 +148,7 @@ def gdp_budget(target: Target) -> float:
     return accounting.gdp.budget(target.epsilon, target.delta)
 
 
+@arguments_checked
 def plan(
     model: Callable[..., Any],
     rows: Rows,
@@ -191,8 +192,9 @@ def plan(
     """
     if guarantee not in ("posterior", "run"):
         raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
-    if max_error is not None and not max_error > 0:
-        raise DeclarationError(f"max_error={max_error}: must be positive.")
+    if max_error is not None:
+        check_positive("max_error", max_error)
+    check_kind("target", target, Target)
     budget = gdp_budget(target)
     reading = read(model, rows, n=n, model_args=model_args)
     temper, certificate = certified_temper(reading, target, n) if guarantee == "posterior" else (1.0, None)

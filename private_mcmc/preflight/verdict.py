@@ -8,7 +8,7 @@ from typing import Any
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, arguments_checked, check_kind
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import posterior_advice
 from private_mcmc.preflight.certify.certificates import Constants, certificates, constants, meets
@@ -66,6 +66,7 @@ def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
     }
 
 
+@arguments_checked
 def preflight(
     model: Callable[..., Any],
     rows: Rows,
@@ -105,6 +106,7 @@ def preflight(
         >>> report.verdict, round(report.certificates[0].epsilon(1e-6), 1)
         ('not private', 26.4)
     """
+    check_kind("target", target, Target)
     clip, temper = _agreed(target, n, clip, temper, schedule)
     return examine(
         read(model, rows, n=n, model_args=model_args),

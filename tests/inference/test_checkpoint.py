@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import zipfile
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference import checkpoint as checkpoint_module
+from private_mcmc.inference.bookkeeping import RunKeysAndState
 from private_mcmc.inference.checkpoint import program_mark
-from private_mcmc.inference.job import RunKeysAndState
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
@@ -22,6 +23,7 @@ from tests.examples_of_models import logistic, normal_mean
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+SEEDED = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
 KERNEL = PrivateULA(logistic, 0.02, 1.0)
 BATCHES = PrivateSGLD(logistic, 0.02, 1.0, scheme="cyclic", batch_size=5)
 
@@ -39,10 +41,11 @@ class Crash(Exception):
 def driver(path, kernel=KERNEL, rows=ROWS, **changes):
     settings = dict(
         release="path", num_steps=80, guarantee="run", progress_bar=False, target=pmc.Target(15.0, 1e-6),
-        unsafe_seed=True, generator="threefry2x32",
+        execution=SEEDED,
     ) | changes  # fmt: skip
     checkpoint = None if path is None else pmc.Checkpoint(path, seconds=0.0)
-    return pmc.PrivateMCMC(kernel, rows=rows, checkpoint=checkpoint, **settings)
+    books = replace(settings.pop("books", pmc.Bookkeeping()), checkpoint=checkpoint)
+    return pmc.PrivateMCMC(kernel, rows=rows, bookkeeping=books, **settings)
 
 
 def interrupted(mcmc, monkeypatch, after, **columns):
@@ -100,7 +103,7 @@ def test_what_does_not_match_is_refused(data, monkeypatch, tmp_path):
     for changes, said in (
         (dict(num_steps=81), "schedule"),
         (dict(init_params=np.ones(2)), "start"),
-        (dict(devices=1), "devices"),
+        (dict(execution=replace(SEEDED, devices=1)), "devices"),
         (dict(kernel=PrivateULA(another_prior, 0.02, 1.0)), "the model"),
     ):
         with pytest.raises(pmc.ReleaseError, match=said):
@@ -150,7 +153,7 @@ def test_one_charge_pays_for_the_run_and_its_end(data, monkeypatch, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
     path, copy = tmp_path / "run", tmp_path / "copy"
-    books = dict(ledger=ledger, dataset="rows")
+    books = dict(books=pmc.Bookkeeping(ledger, "rows"))
     # Before the first step the keys are in the file already.
     interrupted(driver(path, **books), monkeypatch, 0, rng_key=3, **data)
     shutil.copy2(path, copy)
@@ -176,7 +179,7 @@ def test_averages_are_saved_only_where_a_ledger_refuses_a_second_copy(monkeypatc
     y = np.full(N, 0.5)
     with pytest.raises(pmc.DeclarationError, match="ledger"):
         driver(tmp_path / "run", **settings).run(y=y)
-    settings |= dict(ledger=ledger, dataset="rows")
+    settings |= dict(books=pmc.Bookkeeping(ledger, "rows"))
     mcmc = driver(tmp_path / "run", **settings)
     interrupted(mcmc, monkeypatch, 3, y=y)
     shutil.copy2(tmp_path / "run", tmp_path / "copy")
@@ -194,7 +197,8 @@ def test_averages_are_released_at_the_price_that_was_charged(monkeypatch, tmp_pa
     def at(**price):
         return driver(
             tmp_path / "run", kernel=PrivateULA(normal_mean, 0.02, 2.0), rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
-            num_steps=100, ledger=ledger, dataset="rows", target=pmc.Target(price.pop("total", 2.0), 0.0),
+            num_steps=100, books=pmc.Bookkeeping(ledger, "rows"),
+            target=pmc.Target(price.pop("total", 2.0), 0.0),
             release=pmc.Expectations("mu", bounds={"mu": (-1.0, 1.0)}, **price),
         )  # fmt: skip
 
@@ -280,7 +284,7 @@ def test_a_kill_while_writing_leaves_nothing_that_survives_resume_and_release(da
 def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypatch, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
-    mcmc = driver(tmp_path / "run", ledger=ledger, dataset="rows")
+    mcmc = driver(tmp_path / "run", books=pmc.Bookkeeping(ledger, "rows"))
 
     def killed(self):
         raise Crash
@@ -303,7 +307,7 @@ def test_a_checkpoint_that_cannot_be_written_is_found_out_before_the_charge(data
     # The last name fits, but not the one of the draft beside it.
     for where in ("missing/run", "file/run", "folder", "dangling", "x" * 300, "x" * 250):
         with pytest.raises(pmc.ReleaseError, match="check"):
-            driver(tmp_path / where, ledger=ledger, dataset="rows").run(**data)
+            driver(tmp_path / where, books=pmc.Bookkeeping(ledger, "rows")).run(**data)
     assert ledger.history() == ()
 
 

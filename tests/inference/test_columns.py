@@ -1,6 +1,7 @@
 """Whatever is passed as a column: the run is what it would be on plain floats, or nothing is charged."""
 
 import warnings
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -163,21 +164,23 @@ def ledger(tmp_path_factory):
 def drivers(ledger, tmp_path_factory):
     """One driver of every kind, made once: declared, streamed, saved, planned."""
     saved = tmp_path_factory.mktemp("saved") / "run"
-    common = dict(ledger=ledger, progress_bar=False, generator="threefry2x32", unsafe_seed=True)
+    seeded = pmc.Execution(generator="threefry2x32", unsafe_seed=True)
     options = {
         "declared": {},
-        "streamed": dict(rows_on_device=2),
-        "saved": dict(checkpoint=pmc.Checkpoint(saved)),
+        "streamed": dict(execution=replace(seeded, rows_on_device=2)),
+        "saved": dict(bookkeeping=pmc.Bookkeeping(ledger, "saved", checkpoint=pmc.Checkpoint(saved))),
     }
     found = {}
     for name, more in options.items():
         ledger.declare(name, pmc.Target(1000.0, 1e-3))
         found[name] = pmc.PrivateMCMC(
             KERNEL, rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run",
-            dataset=name, **common, **more,
+            progress_bar=False, **(dict(execution=seeded, bookkeeping=pmc.Bookkeeping(ledger, name)) | more),
         )  # fmt: skip
     ledger.declare("planned", pmc.Target(1000.0, 1e-3))
-    found["planned"] = pmc.PrivateMCMC.from_plan(plan(), dataset="planned", **common)
+    found["planned"] = pmc.PrivateMCMC.from_plan(
+        plan(), execution=seeded, bookkeeping=pmc.Bookkeeping(ledger, "planned"), progress_bar=False
+    )
     return found, saved
 
 

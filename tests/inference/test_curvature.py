@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.release import CurvatureTest
 from tests.zoo.linear import linear
 from tests.zoo.logistic import logistic
 
@@ -75,6 +76,21 @@ def test_nothing_runs_where_the_curvature_is_not_there():
         _ = mcmc.released
 
 
+def test_the_test_is_compiled_before_the_charge_on_nobody(tmp_path, monkeypatch):
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(100.0, 1e-3), filter="basic")
+    seen, real = [], CurvatureTest.release
+
+    def release(test, rows, present):
+        seen.append((len(ledger.history("rows")), int(present.sum())))
+        return real(test, rows, present)
+
+    monkeypatch.setattr(CurvatureTest, "release", release)
+    mcmc = driver(PROPOSED, bookkeeping=pmc.Bookkeeping(ledger, "rows"))
+    mcmc.run(**people())
+    assert seen == [(0, 0), (1, N)]
+
+
 def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
     """At predictors up to 30 the logistic curvature is below e^{−30}: the prior's is all there is."""
     kernel = replace(KERNEL, model=logistic, radius=30.0, clip=1.0)
@@ -88,7 +104,7 @@ def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
 
 def test_what_cannot_be_tested_once_is_refused(tmp_path):
     with pytest.raises(pmc.DeclarationError, match="checkpoint"):
-        driver(PROPOSED, checkpoint=object())
+        driver(PROPOSED, bookkeeping=pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run")))
     with pytest.raises(pmc.DeclarationError, match="bounded set"):
         pmc.PrivateMCMC(
             replace(KERNEL, radius=None),

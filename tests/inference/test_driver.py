@@ -27,6 +27,7 @@ from tests.examples_of_models import normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 Y = np.linspace(-1, 1, 6)
+KEPT = pmc.Execution(curator=True)
 
 
 @pytest.fixture
@@ -39,8 +40,8 @@ def ledger(tmp_path):
 def driver(ledger=None, kernel=None, **changes):
     settings = dict(release="path", num_steps=2, guarantee="run", progress_bar=False) | changes
     return pmc.PrivateMCMC(
-        kernel or PrivateULA(normal_mean, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6), ledger=ledger,
-        dataset=None if ledger is None else "rows", **settings,
+        kernel or PrivateULA(normal_mean, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
+        bookkeeping=None if ledger is None else pmc.Bookkeeping(ledger, "rows"), **settings,
     )  # fmt: skip
 
 
@@ -68,7 +69,7 @@ WRONG = (
 
 
 def test_a_failed_run_leaves_nothing_of_the_run_before():
-    mcmc = driver(curator=True)
+    mcmc = driver(execution=KEPT)
     for wrong in WRONG:
         mcmc.run(y=Y)
         assert mcmc.get_samples()["mu"].shape == (2,) and mcmc.curator is not None
@@ -120,7 +121,12 @@ def test_the_chain_is_compiled_before_the_charge(ledger, monkeypatch):
 
 
 def test_batches_that_cannot_be_streamed_cost_nothing(ledger):
-    mcmc = driver(ledger, PrivateSGLD(normal_mean, 0.02, 1.0, rate=0.5), release="last", rows_on_device=2)
+    mcmc = driver(
+        ledger,
+        PrivateSGLD(normal_mean, 0.02, 1.0, rate=0.5),
+        release="last",
+        execution=pmc.Execution(rows_on_device=2),
+    )
     with pytest.raises(pmc.NotYetSupported, match="share"):
         mcmc.run(y=Y)
     assert ledger.history("rows") == ()
@@ -137,19 +143,35 @@ def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
     assert mcmc.get_samples()["mu"].shape == (2,)
 
 
+def test_a_result_outlives_the_curators_side(ledger, monkeypatch):
+    """What fails there may quote a row, so only its kind is said."""
+
+    def fails(*_, **__):
+        raise ArithmeticError("0.123 in row 7")
+
+    monkeypatch.setattr(execute, "curator_side", fails)
+    mcmc = driver(ledger, execution=KEPT)
+    with pytest.warns(UserWarning, match="ArithmeticError.*stands") as said:
+        mcmc.run(y=Y)
+    assert "0.123" not in str(said[0].message)
+    assert mcmc.get_samples()["mu"].shape == (2,) and ledger.history("rows")[0].outcome == "released"
+    with pytest.raises(pmc.ReleaseError, match="curator"):
+        _ = mcmc.curator
+
+
 def test_values_raise_and_warn_of_nothing(ledger):
     """NumPy told to raise, JAX told to look for NaNs: neither may tell of a row."""
     wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
     with np.errstate(all="raise"), jax.debug_nans(True), warnings.catch_warnings():
         warnings.simplefilter("error")
-        driver(ledger, curator=True).run(y=wild)
+        driver(ledger, execution=KEPT).run(y=wild)
 
 
 # Copies.
 
 
 def test_a_driver_is_not_copied_pickled_or_sent_away():
-    mcmc = driver(curator=True)
+    mcmc = driver(execution=KEPT)
     doors = (copy.copy, copy.deepcopy, pickle.dumps, lambda m: m.__reduce_ex__(4), lambda m: m.__reduce__())
     for holder in (mcmc, [mcmc], {"a": mcmc}):
         for door in doors[1:3] if holder is not mcmc else doors:
@@ -259,7 +281,7 @@ def test_preflights_and_first_runs_in_threads_are_those_alone(eager_switching):
     assert [getattr(report, "verdict", report) for report in reports] == [alone.verdict] * 3
 
     def seeded():
-        mcmc = driver(unsafe_seed=True, generator="threefry2x32")
+        mcmc = driver(execution=pmc.Execution(unsafe_seed=True, generator="threefry2x32"))
         mcmc.run(y=Y, rng_key=3)
         return mcmc.get_samples()["mu"]
 

@@ -36,9 +36,7 @@ def driver(ledger, num_steps=20, dataset="people"):
         num_steps=num_steps,
         guarantee="run",
         progress_bar=False,
-        ledger=ledger,
-        dataset=dataset,
-        purpose="a test",
+        bookkeeping=pmc.Bookkeeping(ledger, dataset, "a test"),
     )
 
 
@@ -65,7 +63,7 @@ def test_a_run_that_fails_stays_charged(ledger, data, monkeypatch):
     def breaks(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execute, "_follow", breaks)
+    monkeypatch.setattr(execute, "follow", breaks)
     with pytest.raises(KeyboardInterrupt):
         driver(ledger).run(**data)
     (entry,) = ledger.history("people")
@@ -82,7 +80,8 @@ def test_a_refused_run_costs_nothing(ledger, data):
 
 def test_a_plan_is_charged_as_a_whole(ledger, data):
     plan = pmc.plan(logistic, ROWS, TARGET, n=N)
-    mcmc = pmc.PrivateMCMC.from_plan(plan, ledger=ledger, dataset="people", progress_bar=False)
+    books = pmc.Bookkeeping(ledger, "people")
+    mcmc = pmc.PrivateMCMC.from_plan(plan, bookkeeping=books, progress_bar=False)
     mcmc.run(**data)
     (entry,) = ledger.history("people")
     assert float(entry.cost) == pytest.approx(plan.statement.gdp**2, rel=1e-9)

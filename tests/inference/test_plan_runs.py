@@ -92,6 +92,39 @@ def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, p
     assert touched == ["counts"]
 
 
+def test_what_was_bought_outlives_a_stage_that_fails(planned, people, tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "ledger.db")
+    ledger.declare("people", pmc.Target(10.0, 1e-5))
+    policy = Fixed((counts(0.1), moments(0.9 * planned.budget), moments(0.9 * planned.budget)))
+    mcmc = pmc.PrivateMCMC.from_plan(
+        replace(planned, policy=policy), progress_bar=False, bookkeeping=pmc.Bookkeeping(ledger, "people")
+    )
+    with pytest.raises(pmc.NotPrivate, match="more than the budget"):
+        mcmc.run(**people)
+    assert [completed.stage.name for completed in mcmc.history] == ["counts", "moments"]
+    assert mcmc.statement.gdp == planned.budget and len(mcmc.statement.parts) == 2
+    assert mcmc.statement.verify() and ledger.history("people")[0].outcome == "kept"
+    with pytest.raises(pmc.ReleaseError, match="history"):
+        _ = mcmc.released
+    # The next run forgets it, even one that fails before it buys anything.
+    with pytest.raises(pmc.DataSchemaError):
+        mcmc.run(X=people["X"])
+    assert mcmc.history == () and mcmc.statement.parts == ()
+
+
+def test_a_plan_is_neither_saved_nor_spread_over_devices(planned, tmp_path):
+    saved = pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run"))
+    with pytest.raises(pmc.DeclarationError, match="not saved"):
+        pmc.PrivateMCMC.from_plan(planned, bookkeeping=saved)
+    with pytest.raises(pmc.DeclarationError, match="one device"):
+        pmc.PrivateMCMC.from_plan(planned, execution=pmc.Execution(devices=1))
+    mcmc = pmc.PrivateMCMC.from_plan(planned)
+    with pytest.raises(pmc.ReleaseError, match="checkpoint="):
+        mcmc.resume()
+    with pytest.raises(pmc.DeclarationError, match="decided when it was made"):
+        mcmc.decide()
+
+
 def test_two_paths_use_different_noise(planned, people):
     mcmc = run(planned, people, path("one"), path("two"))
     one, two = (np.asarray(completed.value) for completed in mcmc.history)
@@ -120,7 +153,7 @@ def test_a_ledger_is_charged_the_budget_and_keeps_it(planned, people, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger.db")
     ledger.declare("people", pmc.Target(10.0, 1e-5))
     plan = replace(planned, policy=Fixed((counts(0.1),)))
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, ledger=ledger, dataset="people")
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, bookkeeping=pmc.Bookkeeping(ledger, "people"))
     mcmc.run(**people)
     (entry,) = ledger.history("people")
     assert float(entry.cost) == pytest.approx(planned.budget**2, rel=1e-9)
@@ -130,7 +163,7 @@ def test_every_stage_leaves_holes_out_whatever_lies_in_them(planned, people):
     """So little noise that one row would show."""
     stages = moments(1e3, "zero_out"), counts(1e3, "zero_out"), path(adjacency="zero_out")
     plan = replace(planned, target=pmc.Target(2e6, 1e-6, "zero_out"), policy=Fixed(stages))
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, unsafe_seed=True)
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=pmc.Execution(unsafe_seed=True))
     present, paths = np.arange(N) % 4 != 1, []
     for garbage in (np.nan, 1.0, 7.0):
         X, y = people["X"].copy(), people["y"].astype(float)

@@ -54,9 +54,15 @@ PLACES = [(name, None) for name in SCHEMES if name != "fixed"] + [("cyclic", 3),
 def driver(kernel, rows=ROWS, adjacency="zero_out", **changes):
     settings = dict(
         target=pmc.Target(1e4, 1e-6, adjacency), release="path", num_steps=2 * N, guarantee="run", n=N,
-        progress_bar=False, unsafe_seed=True, generator="threefry2x32",
+        progress_bar=False,
     ) | changes  # fmt: skip
-    return pmc.PrivateMCMC(kernel, rows=rows, **settings)
+    execution = pmc.Execution(
+        unsafe_seed=True,
+        generator="threefry2x32",
+        rows_on_device=settings.pop("rows_on_device", None),
+        curator=settings.pop("curator", False),
+    )
+    return pmc.PrivateMCMC(kernel, rows=rows, execution=execution, **settings)
 
 
 @functools.cache
@@ -281,7 +287,7 @@ def test_a_data_set_is_known_by_its_holes_and_not_by_what_lies_in_them(streamed)
 
 def test_a_resumed_run_is_on_the_same_holes(monkeypatch, tmp_path):
     checkpoint = pmc.Checkpoint(tmp_path / "run", seconds=0.0)
-    mcmc = driver(SCHEMES["cyclic"], checkpoint=checkpoint)
+    mcmc = driver(SCHEMES["cyclic"], bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint))
     wanted = path(compiled("cyclic", None), hole(2))
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(chain, "segments", interrupted)

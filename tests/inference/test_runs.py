@@ -99,7 +99,7 @@ def test_a_second_run_is_another_mechanism(data):
 def test_a_seed_reproduces_the_run_and_marks_it(data):
     runs = []
     for _ in range(2):
-        mcmc = driver(unsafe_seed=True)
+        mcmc = driver(execution=pmc.Execution(unsafe_seed=True))
         mcmc.run(rng_key=7, **data)
         runs.append(mcmc)
     np.testing.assert_array_equal(runs[0].get_samples()["w"], runs[1].get_samples()["w"])
@@ -122,14 +122,18 @@ def test_values_outside_the_domain_are_mapped_silently(data, recwarn, capsys):
 
 def test_the_fast_generator_is_an_explicit_choice(done, data):
     assert json.loads(done.to_arviz().attrs["randomness"])["generator"] == "chacha20"
-    mcmc = driver(generator="threefry2x32")
+    mcmc = driver(execution=pmc.Execution(generator="threefry2x32"))
     mcmc.run(**data)
     assert json.loads(mcmc.to_arviz().attrs["randomness"])["generator"] == "threefry2x32"
 
 
 def test_the_curator_may_ask_how_often_clipping_binds(data):
     for clip, wanted in ((1e-3, 1.0), (1.0, 0.0)):
-        mcmc = driver(kernel=PrivateULA(logistic, step_size=0.02, clip=clip), num_chains=2, curator=True)
+        mcmc = driver(
+            kernel=PrivateULA(logistic, step_size=0.02, clip=clip),
+            num_chains=2,
+            execution=pmc.Execution(curator=True),
+        )
         mcmc.run(**data)
         np.testing.assert_array_equal(mcmc.curator.clipped_shares.unsafe_value(), [wanted, wanted])
 
@@ -163,7 +167,11 @@ def test_a_hidden_number_of_rows_is_padded_to_its_public_bound(data):
 def test_padding_changes_nothing_but_the_accounts(data):
     draws = []
     for n in (N, N + 25):
-        mcmc = driver(target=pmc.Target(8.0, 1e-6, adjacency="add_remove"), n=n, unsafe_seed=True)
+        mcmc = driver(
+            target=pmc.Target(8.0, 1e-6, adjacency="add_remove"),
+            n=n,
+            execution=pmc.Execution(unsafe_seed=True),
+        )
         mcmc.run(rng_key=3, **data)
         draws.append(mcmc.get_samples()["w"])
     np.testing.assert_allclose(draws[0], draws[1], atol=1e-6)

@@ -1,5 +1,7 @@
 """Rows that stay outside the device give the chain of rows that lie on it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from private_mcmc.kernels.streamed_chain import Blocks
 from tests.examples_of_models import logistic
 
 N = 53
+SEEDED = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
 
 
@@ -24,8 +27,8 @@ def data():
 
 def draws(columns, kernel=None, seed=4, **changes):
     settings = dict(
-        release="path", num_steps=4, guarantee="run", progress_bar=False, generator="threefry2x32",
-        target=pmc.Target(9.0, 1e-6), unsafe_seed=True, num_chains=2,
+        release="path", num_steps=4, guarantee="run", progress_bar=False, execution=SEEDED,
+        target=pmc.Target(9.0, 1e-6), num_chains=2,
     ) | changes  # fmt: skip
     mcmc = pmc.PrivateMCMC(kernel or PrivateULA(logistic, 0.02, 1.0), rows=ROWS, **settings)
     mcmc.run(rng_key=seed, **columns)
@@ -47,14 +50,15 @@ def mapped(data, folder):
 
 def test_mapped_columns_in_blocks_give_the_same_chain(data, wanted, tmp_path):
     # 53 rows in blocks of 10: the last one is filled up.
-    found = draws(mapped(data, tmp_path), rows_on_device=10)
+    found = draws(mapped(data, tmp_path), execution=replace(SEEDED, rows_on_device=10))
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     columns = mapped(data, tmp_path)
     mcmc = pmc.PrivateMCMC(PrivateULA(logistic, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
-                           release="last", num_steps=1, guarantee="run", curator=True)  # fmt: skip
+                           release="last", num_steps=1, guarantee="run",
+                           execution=pmc.Execution(curator=True))  # fmt: skip
     with pytest.raises(pmc.DeclarationError, match="curator"):
         mcmc.run(**columns)
 
@@ -73,7 +77,12 @@ def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme):
     n = N + 9 if adjacency == "add_remove" else None
     both = [
         draws(
-            data, kernel, target=pmc.Target(99.0, 1e-6, adjacency), n=n, release="last", rows_on_device=size
+            data,
+            kernel,
+            target=pmc.Target(99.0, 1e-6, adjacency),
+            n=n,
+            release="last",
+            execution=replace(SEEDED, rows_on_device=size),
         )
         for size in (None, 20)
     ]
@@ -101,7 +110,7 @@ def test_a_file_gives_the_same_chain(data, wanted, tmp_path, kind):
     table = pyarrow.table({"x0": missing, "x1": X[:, 1].astype(np.float64), "y": y, "name": ["?"] * N})
     write(table, tmp_path / "rows")
     file = source(tmp_path / "rows")
-    found = draws({"X": file[["x0", "x1"]], "y": file["y"]}, rows_on_device=10)
+    found = draws({"X": file[["x0", "x1"]], "y": file["y"]}, execution=replace(SEEDED, rows_on_device=10))
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     for names in ("z", "name", []):
         with pytest.raises(pmc.DataSchemaError):
@@ -132,12 +141,17 @@ def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
     with pytest.raises(pmc.DataSchemaError, match="50"):
         draws(columns, n=50)
     with pytest.raises(pmc.DeclarationError, match="devices"):
-        draws(columns, devices=1)
+        draws(columns, execution=replace(SEEDED, devices=1))
 
 
 def test_large_batches_are_not_streamed(data):
     with pytest.raises(pmc.NotYetSupported, match="share"):
-        draws(data, PrivateSGLD(logistic, 0.02, 1.0, rate=0.5), release="last", rows_on_device=10)
+        draws(
+            data,
+            PrivateSGLD(logistic, 0.02, 1.0, rate=0.5),
+            release="last",
+            execution=replace(SEEDED, rows_on_device=10),
+        )
 
 
 def test_blocks_have_one_shape_and_hold_every_row_once():

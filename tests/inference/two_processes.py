@@ -34,10 +34,8 @@ def draws(kernel, release="path", ledger=None, holes=False):
         guarantee="run",
         n=N,
         progress_bar=False,
-        unsafe_seed=True,
-        generator="threefry2x32",
-        ledger=ledger,
-        dataset=None if ledger is None else "rows",
+        execution=pmc.Execution(unsafe_seed=True, generator="threefry2x32"),
+        bookkeeping=None if ledger is None else pmc.Bookkeeping(ledger, "rows"),
     )
     here = mcmc.local_rows(N)
     # Only the first process's seed counts: all use its keys.

@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from private_mcmc import PrivateMCMC, Target
+from private_mcmc import Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.devices import Layout, layout
@@ -79,8 +79,8 @@ def with_holes(devices: int | None, *presence) -> list[np.ndarray]:
     X[~presence[0]], y[~presence[0]] = np.nan, 99
     mcmc = PrivateMCMC(
         PrivateSGLD(logistic, 0.02, 1.0, scheme="cyclic", batch_size=1), rows=CLASSES, release="path",
-        target=Target(1e4, 1e-6, "zero_out"), num_steps=N, guarantee="run", n=N, devices=devices,
-        progress_bar=False, unsafe_seed=True, generator="threefry2x32",
+        target=Target(1e4, 1e-6, "zero_out"), num_steps=N, guarantee="run", n=N, progress_bar=False,
+        execution=Execution(devices=devices, unsafe_seed=True, generator="threefry2x32"),
     )  # fmt: skip
     found = []
     for present in presence:

@@ -1,5 +1,7 @@
 """Rows held in float32: bounds hold for what is stored, and sums are those of float64."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,10 +87,12 @@ def test_a_run_with_rows_in_float32_is_nearly_that_with_rows_in_float64():
     data = {"X": rng.uniform(-1, 1, (N, 3)) / 2, "y": rng.integers(0, 2, N)}
     model, rows = MODELS["affine"]
 
+    seeded = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
+
     def draws(kernel, **settings):
         mcmc = pmc.PrivateMCMC(kernel, rows=rows, target=pmc.Target(9.0, 1e-6), release="path", num_steps=8,
-                               guarantee="run", progress_bar=False, unsafe_seed=True,
-                               generator="threefry2x32", **settings)  # fmt: skip
+                               guarantee="run", progress_bar=False,
+                               execution=replace(seeded, **settings))  # fmt: skip
         mcmc.run(rng_key=3, **data)
         return mcmc
 

@@ -110,7 +110,7 @@ def test_a_run_keeps_the_curators_side_only_when_asked(release):
 
     X = np.asarray([[0.1, 0.2], [3.0, 0.0], [np.nan, 0.0], [0.5, 0.5]] * 5)
     y = np.asarray([0, 1, 1, 0] * 5)
-    mcmc = driver(curator=True)
+    mcmc = driver(execution=pmc.Execution(curator=True))
     mcmc.run(X=X, y=y)
     assert mcmc.curator.moved_rows.unsafe_value() == 10
     if release == "path":

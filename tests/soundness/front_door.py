@@ -34,6 +34,7 @@ FAILURE = 1e-6
 Attempt = Callable[[int], list[str]]
 FAR = pmc.Rows(y=pmc.Box(-50.0, 50.0))
 ANY = pmc.Target(1e6, 1 - 1e-6)
+SEEDED = pmc.Execution(unsafe_seed=True)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Check:
 
 def driver(kernel: Any, rows: pmc.Rows, n: int, **declared: Any) -> pmc.PrivateMCMC:
     fields = {"target": ANY, "release": "path", "guarantee": "run", **declared}
-    return pmc.PrivateMCMC(kernel, rows=rows, n=n, progress_bar=False, unsafe_seed=True, **fields)
+    return pmc.PrivateMCMC(kernel, rows=rows, n=n, progress_bar=False, execution=SEEDED, **fields)
 
 
 def seeded(seed: int) -> jax.Array:
@@ -197,7 +198,7 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
 
 def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.ndarray]:
     """Outputs ``(runs, stages · steps)``; a stage that the budget refuses ends a run without any output."""
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, unsafe_seed=True)
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=SEEDED)
     empty = np.zeros(len(plan.policy.stages) * _STAGE_STEPS)
 
     def once(data: Any, key: jax.Array) -> np.ndarray:
@@ -291,7 +292,14 @@ def resumed_is_the_same_run() -> Attempt:
 
     def make(checkpoint: Any) -> pmc.PrivateMCMC:
         kernel = PrivateULA(_LOGISTIC.model, step_size=step, clip=clip)
-        return driver(kernel, _LOGISTIC.rows, 4, num_steps=16, num_chains=64, checkpoint=checkpoint)
+        return driver(
+            kernel,
+            _LOGISTIC.rows,
+            4,
+            num_steps=16,
+            num_chains=64,
+            bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint),
+        )
 
     def attempt(seed: int) -> list[str]:
         paths = states(resumed(make, _PEOPLE, seeded(seed), 8), "w")
@@ -411,7 +419,9 @@ def path_of_a_resumed_run() -> Attempt:
     attacks = ChainAttacks(one.reading, one.schedule, np.zeros(1))
 
     def make(checkpoint: Any) -> pmc.PrivateMCMC:
-        return driver(kernel, FAR, 1, num_steps=6, num_chains=width, checkpoint=checkpoint)
+        return driver(
+            kernel, FAR, 1, num_steps=6, num_chains=width, bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint)
+        )
 
     def draw(data: Any, count: int, seed: np.random.SeedSequence) -> np.ndarray:
         runs = [resumed(make, data, key, 3).released for key in keys(seed, -(-count // width))]

@@ -13,7 +13,6 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.accounting.langevin import step_moduli as moduli
 from private_mcmc.domains.numeric import PRESENT, holds_person
-from private_mcmc.inference import driver as mcmc
 from private_mcmc.inference import execute, execute_plan
 from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
@@ -102,8 +101,8 @@ def _stage_not_charged() -> tuple[Patch, ...]:
 
 def _stage_keys_reused() -> tuple[Patch, ...]:
     old, new = "jax.random.fold_in(paths, len(history))", "jax.random.fold_in(paths, 0)"
-    swap = Swap(execute_plan, "run_plan", old, new)
-    return ((mcmc, "run_plan", swap.mutant),)
+    swap = Swap(execute_plan.PlannedRun, "_run", old, new)
+    return ((execute_plan.PlannedRun, "_run", swap.mutant),)
 
 
 UNBROKEN = Fault("nothing", tuple)

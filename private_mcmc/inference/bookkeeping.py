@@ -1,0 +1,273 @@
+"""Where a run is charged and saved: reserved in the ledger, begun once, taken up again, settled.
+
+Of several processes, joined by ``jax.distributed``, one decides, charges and releases. Every process holds
+its own rows and the same state. The network between them carries keys and sums of rows, so it must be as
+trusted as the processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+
+from private_mcmc.accounting import Statement
+from private_mcmc.errors import DeclarationError, ReleaseError, check_kind
+from private_mcmc.inference.checkpoint import (
+    Checkpoint,
+    Saver,
+    check_same,
+    forget,
+    header,
+    load,
+    refuse_existing,
+    remove_leftovers,
+    try_writing,
+)
+from private_mcmc.inference.decision import Declaration
+from private_mcmc.kernels import Provenance, RunKeys, Streams
+from private_mcmc.kernels.chain import ChainState
+from private_mcmc.planning import Plan
+from private_mcmc.release import Ledger, Reservation
+
+Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
+
+
+@dataclass(frozen=True)
+class Bookkeeping:
+    """Where runs are charged and saved; without a ledger nothing is charged.
+
+    Attributes:
+        ledger: charged before the first step, once all that may fail has been tried; see
+            :class:`private_mcmc.Ledger`.
+        dataset: the ledger's name for the data set.
+        purpose: the owner's words for the ledger's history.
+        checkpoint: save the run as it goes, in a secret file from which ``resume`` goes on.
+
+    Raises:
+        DeclarationError: for a ledger without a data set, or a data set without a ledger.
+    """
+
+    ledger: Ledger | None = None
+    dataset: str | None = None
+    purpose: str = ""
+    checkpoint: Checkpoint | None = None
+
+    def __post_init__(self) -> None:
+        if (self.ledger is None) != (self.dataset is None):
+            raise DeclarationError(
+                "give both a ledger and the dataset= that it knows the rows by, or neither."
+            )
+        if self.ledger is not None:
+            check_kind("ledger", self.ledger, Ledger)
+        if self.checkpoint is not None:
+            check_kind("checkpoint", self.checkpoint, Checkpoint)
+
+
+@dataclass(frozen=True, eq=False)
+class RunKeysAndState:
+    """The randomness of one run; ``finish`` is called once, before anything is released."""
+
+    streams: Streams = field(repr=False)
+    provenance: Provenance
+    saver: Saver | None = None
+    state: ChainState | None = field(default=None, repr=False)
+    finish: Callable[[], None] = lambda: None
+
+    @classmethod
+    def of(cls, keys: RunKeys) -> Self:
+        """A run that is not saved."""
+        streams = Streams(keys.take("start"), keys.take("steps"), keys.take("batches"))
+        return cls(shared(streams), keys.provenance)
+
+
+@dataclass(frozen=True)
+class ToSave:
+    """What a checkpoint asks of a run.
+
+    Attributes:
+        identity: what must be the same for the same run; hashes only.
+        size: bytes of its largest state.
+        noise_at_release: whether noise is drawn when it releases, which no key fixes beforehand.
+    """
+
+    identity: Mapping[str, str]
+    size: int
+    noise_at_release: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ChargedRun:
+    """One run of ``declared`` at a price on private columns: begun, or taken up again, under these books.
+
+    ``saved`` tells what a checkpoint asks of it; it refuses runs that none can hold.
+    """
+
+    books: Bookkeeping
+    declared: Declaration | Plan
+    price: Statement
+    columns: Mapping[str, object]
+    saved: Callable[[], ToSave]
+
+    def check_new(self) -> None:
+        """Refuse to begin where a run is saved already, or nothing can be; before anything is charged."""
+        if self.books.checkpoint is not None:
+            size = self._to_save.size
+            refuse_existing(self.books.checkpoint)
+            try_writing(self.books.checkpoint, size)
+
+    @contextmanager
+    def begun(self, keys: RunKeys) -> Iterator[RunKeysAndState]:
+        """A new run, charged on entering; its cost stays spent if what follows fails.
+
+        Under a checkpoint the charge stays open, since the run may go on after a failure; it is settled by
+        ``finish``.
+        """
+        new = RunKeysAndState.of(keys)
+        if self.books.checkpoint is None:
+            with charged_once(self._reserved(Ledger.charge) or nullcontext()):
+                yield new
+        else:
+            about = header(self._to_save.identity, self.columns, keys.provenance)
+            about["reservation"] = (
+                None if (charge := self._reserved(Ledger.reserve)) is None else charge.identity
+            )
+            yield self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
+
+    def resumed(self, checkpoint: Checkpoint) -> RunKeysAndState:
+        """The run in the checkpoint, if it is this one and has not released.
+
+        Raises:
+            ReleaseError: for another run in it, or one that has released.
+        """
+        identity, saved = self._to_save.identity, load(checkpoint)
+        reservation = saved.header["reservation"]
+        if reservation is not None and self.books.ledger is not None:
+            charges = self.books.ledger.history(self.books.dataset)
+            if any(charge.identity == reservation and charge.outcome != "reserved" for charge in charges):
+                # Killed between the two: what is left of it can only do harm.
+                forget(checkpoint)
+        check_same(saved, identity, self.columns)
+        self._open(reservation)
+        remove_leftovers(checkpoint)
+        return self._saving(checkpoint, saved.header, saved.streams, saved.provenance, saved.state)
+
+    @cached_property
+    def _to_save(self) -> ToSave:
+        """What is saved; refuses what cannot be saved soundly."""
+        if jax.process_count() > 1:
+            raise DeclarationError("checkpoint=: a run of several processes is not saved.")
+        found = self.saved()
+        if found.noise_at_release and self.books.ledger is None:
+            raise DeclarationError(
+                "checkpoint= with Expectations needs a ledger: their noise is drawn at the release, and only "
+                "the ledger can tell that a copy of the checkpoint has released already."
+            )
+        return found
+
+    def _saving(
+        self,
+        checkpoint: Checkpoint,
+        about: Mapping[str, object],
+        streams: Streams,
+        provenance: Provenance,
+        state: ChainState | None = None,
+    ) -> RunKeysAndState:
+        saver = Saver(checkpoint, about, streams)
+
+        def finish() -> None:
+            # The ledger settles a reservation once: of two copies of a checkpoint one gets past this.
+            reservation = self._open(about["reservation"])
+            if reservation is not None and self.books.ledger is not None:
+                self.books.ledger.settle(reservation)
+            saver.released()
+
+        return RunKeysAndState(streams, provenance, saver, state, finish)
+
+    def _open(self, identity: object) -> Reservation | None:
+        """The open reservation of a run, ``None`` for one that was charged to no ledger.
+
+        Raises:
+            ReleaseError: unless the run was charged here, or to no ledger, and has not released.
+        """
+        if identity is None and self.books.ledger is None:
+            return None
+        charges = () if self.books.ledger is None else self.books.ledger.history(self.books.dataset)
+        for charge in charges:
+            if charge.identity == identity and charge.outcome == "reserved":
+                return charge
+        raise ReleaseError(
+            "this run has released already, or was charged elsewhere: resume it with the ledger and the "
+            "dataset= that it was started with."
+        )
+
+    def _reserved(self, how: Callable[..., Charge]) -> Charge | None:
+        """``how`` is a ledger's ``charge`` or ``reserve``; ``None`` without a ledger."""
+        books, model = self.books, self.declared.model
+        if books.ledger is None:
+            return None
+        name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
+        words = f"{name} on rows {self.declared.rows.fingerprint[:16]}"
+        # One of several processes sees a part of the rows only: the data set is known by its name then.
+        data = dict(self.columns) if jax.process_count() == 1 else None
+        return how(books.ledger, books.dataset, self.price, purpose=books.purpose, model=words, data=data)
+
+
+def releases() -> bool:
+    """Whether this process charges the ledger and releases: the first one alone.
+
+    Two processes that add noise of their own to one average would make two releases of it.
+    """
+    return jax.process_index() == 0
+
+
+def shared(streams: Streams) -> Streams:
+    """The first process's keys, in every process."""
+    if jax.process_count() == 1:
+        return streams
+    return Streams(*(None if key is None else _shared_key(key) for key in streams))  # type: ignore[arg-type]
+
+
+def _shared_key(key: jax.Array) -> jax.Array:
+    words = multihost_utils.broadcast_one_to_all(np.asarray(jax.random.key_data(key)))
+    shared_key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(key))
+    return shared_key
+
+
+@contextmanager
+def charged_once(charge: AbstractContextManager[object]) -> Iterator[None]:
+    """Enter ``charge`` in the first process alone; the others go on only if that succeeds.
+
+    Raises:
+        ReleaseError: in the others, if the first process was refused.
+    """
+    if jax.process_count() == 1:
+        with charge:
+            yield
+        return
+    if not releases():
+        if not _agreed(False):
+            raise ReleaseError("the first process could not charge this run; its own error says why.")
+        yield
+        return
+    entered = False
+    try:
+        with charge:
+            entered = True
+            _agreed(True)
+            yield
+    finally:
+        if not entered:
+            _agreed(False)
+
+
+def _agreed(answer: bool) -> bool:
+    """The first process's answer."""
+    return bool(multihost_utils.broadcast_one_to_all(np.asarray(answer)))

@@ -1,0 +1,121 @@
+"""A mistake in an argument is answered in words, never by a plain TypeError; old arguments still work."""
+
+import inspect
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.inference.arguments import Execution
+from private_mcmc.kernels import PrivateULA
+from tests.examples_of_models import normal_mean
+
+ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
+TARGET = pmc.Target(9.0, 1e-6)
+KERNEL = PrivateULA(normal_mean, 0.02, 1.0)
+DECLARED = dict(rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run", progress_bar=False)
+Y = np.linspace(-1, 1, 6)
+
+
+def driver(*args, drop=(), **changes):
+    settings = {name: value for name, value in (DECLARED | changes).items() if name not in drop}
+    return pmc.PrivateMCMC(*(args or (KERNEL,)), **settings)
+
+
+def ask(function, *args, drop=(), **changes):
+    settings = {"model": normal_mean, "rows": ROWS, "target": TARGET, "n": 6} | changes
+    return function(*args, **{name: value for name, value in settings.items() if name not in drop})
+
+
+MISTAKES = {
+    "constructor: nothing": (lambda: pmc.PrivateMCMC(), "missing.*'kernel'"),
+    "constructor: no rows": (lambda: driver(drop=("rows",)), "missing.*'rows'"),
+    "constructor: two positional": (lambda: driver(KERNEL, ROWS, drop=("rows",)), "too many positional"),
+    "constructor: a near name": (lambda: driver(num_chain=2), "num_chain= .did you mean num_chains="),
+    "constructor: a near field": (lambda: driver(device=2), "device= .did you mean devices="),
+    "constructor: rows": (lambda: driver(rows={"y": pmc.Binary()}), "rows: a dict.*give a Rows"),
+    "constructor: target": (lambda: driver(target=3.0), "target: a float.*give a Target"),
+    "constructor: model_args": (lambda: driver(model_args=[1]), "model_args: a list"),
+    "constructor: curvature": (lambda: driver(curvature=3.0), "curvature: a float"),
+    "constructor: steps as text": (lambda: driver(num_steps="2"), "num_steps='2'"),
+    "constructor: no steps": (lambda: driver(num_steps=None), "num_samples"),
+    "constructor: steps that disagree": (lambda: driver(num_samples=5), "num_samples=5"),
+    "constructor: samples as text": (lambda: driver(num_samples="5"), "num_samples='5'"),
+    "constructor: warm-up as text": (lambda: driver(num_warmup="1"), "num_warmup='1'"),
+    "constructor: chains as text": (lambda: driver(num_chains="2"), "num_chains='2'"),
+    "constructor: n as text": (lambda: driver(n="6"), "n='6'"),
+    "constructor: execution": (lambda: driver(execution=3), "execution=….*Execution"),
+    "constructor: bookkeeping": (lambda: driver(bookkeeping="ledger"), "bookkeeping=….*Bookkeeping"),
+    "execution: block as text": (lambda: Execution(rows_on_device="3"), "rows_on_device='3'"),
+    "execution: devices": (lambda: Execution(devices=1.5), "devices"),
+    "bookkeeping: ledger": (lambda: pmc.Bookkeeping("books.db", "rows"), "ledger: a str"),
+    "run: a key first": (lambda: driver().run(jax.random.key(0), Y), "no random key.*rng_key="),
+    "run: a key of two words first": (lambda: driver().run(jax.random.PRNGKey(0), y=Y), "no random key"),
+    "run: a seed first": (lambda: driver().run(0, y=Y), "no random key"),
+    "decide: n as text": (lambda: driver().decide("6"), "n='6'"),
+    "start as text": (lambda: driver(init_params="zero").run(Y), "init_params"),
+    "from_plan: nothing": (lambda: pmc.PrivateMCMC.from_plan(), "missing.*'plan'"),
+    "from_plan: no plan": (lambda: pmc.PrivateMCMC.from_plan(KERNEL), "plan: a PrivateULA.*give a Plan"),
+    "from_plan: a near name": (lambda: pmc.PrivateMCMC.from_plan(KERNEL, data_set="x"), "dataset="),
+    "preflight: no n": (lambda: ask(pmc.preflight, drop=("n",)), "missing.*'n'"),
+    "preflight: a near name": (lambda: ask(pmc.preflight, tempered=1.0), "did you mean temper="),
+    "preflight: rows": (lambda: ask(pmc.preflight, rows=3), "rows: a int"),
+    "preflight: target": (lambda: ask(pmc.preflight, target=3), "target: a int"),
+    "preflight: n as text": (lambda: ask(pmc.preflight, n="6"), "n='6'"),
+    "plan: no n": (lambda: ask(pmc.plan, drop=("n",)), "missing.*'n'"),
+    "plan: a near name": (lambda: ask(pmc.plan, max_eror=1.0), "did you mean max_error="),
+    "plan: rows": (lambda: ask(pmc.plan, rows=3), "rows: a int"),
+    "plan: target": (lambda: ask(pmc.plan, target=(1.0, 1e-6)), "target: a tuple"),
+    "plan: an error as text": (lambda: ask(pmc.plan, max_error="small"), "max_error='small'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_an_argument_is_said_in_words(mistake):
+    make, words = MISTAKES[mistake]
+    with pytest.raises(pmc.DeclarationError, match=words):
+        make()
+
+
+def test_help_shows_the_arguments():
+    assert list(inspect.signature(pmc.PrivateMCMC).parameters)[:2] == ["kernel", "rows"]
+    assert list(inspect.signature(pmc.plan).parameters)[:3] == ["model", "rows", "target"]
+
+
+def test_num_samples_are_the_draws_after_warm_up():
+    mcmc = driver(num_steps=None, num_warmup=3, num_samples=5)
+    assert mcmc.decide(6).schedule.num_steps == 8
+    mcmc.run(Y)
+    assert mcmc.get_samples()["mu"].shape == (5,)
+
+
+OLD = {
+    "devices": (dict(devices=1), "execution=private_mcmc.Execution(devices=…)"),
+    "seed": (
+        dict(unsafe_seed=True, generator="threefry2x32"),
+        "execution=private_mcmc.Execution(generator=…, unsafe_seed=…)",
+    ),
+    "checkpoint": (dict(checkpoint=pmc.Checkpoint("run")), "private_mcmc.Bookkeeping(checkpoint=…)"),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_old_arguments_work_and_say_the_new_form(name):
+    old, form = OLD[name]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        mcmc = driver(**old)
+    (warning,) = said
+    assert warning.category is DeprecationWarning and form in str(warning.message)
+    assert warning.filename == __file__
+    for argument, value in old.items():
+        assert value in (getattr(mcmc._execution, argument, None), getattr(mcmc._books, argument, None))
+
+
+def test_nothing_is_given_twice(tmp_path):
+    with pytest.raises(pmc.DeclarationError, match="inside execution="):
+        driver(devices=1, execution=Execution())
+    with pytest.raises(pmc.DeclarationError, match="ledger"):
+        pmc.Bookkeeping(dataset="rows")
