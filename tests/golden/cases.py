@@ -98,7 +98,7 @@ def releases() -> Mapping[str, acc.Statement]:
     for adjacency in ("replace_one", "add_remove", "zero_out"):
         counts = plan_counts(0.3, cells=4, adjacency=adjacency)
         moments = plan_second_moments(0.2, radius=1.5, dim=3, num_rows=N, adjacency=adjacency)
-        path = acc.run(every_statement.schedule(adjacency=adjacency, num_steps=20))
+        path = acc.langevin_statement(every_statement.schedule(adjacency=adjacency, num_steps=20))
         stages = (counts.statement.of("counts"), moments.statement.of("moments"), path.of("path"))
         found |= {
             f"counts, {adjacency}": counts.statement,

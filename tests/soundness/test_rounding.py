@@ -180,11 +180,11 @@ def test_paths_and_last_states_of_runs(step, clip, temper, steps, adjacency):
         item = schedule(
             step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release=release
         )
-        assert above(acc.run(item).gdp, mpmath.sqrt(square))
+        assert above(acc.langevin_statement(item).gdp, mpmath.sqrt(square))
     flat = schedule(
         step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release="last"
     )
-    known = acc.run(
+    known = acc.langevin_statement(
         flat, acc.Curvature(convex=True, smoothness=0.0)
     ).gdp  # a quadratic of no curvature: exact
     assert above(known, mpmath.sqrt(square))
@@ -382,8 +382,8 @@ def test_privacy_carried_by_convergence(delta, distance, epsilon, accuracy, chan
 def test_the_smallest_sensitivity_of_all_is_not_free():
     """A row that moves the gradient by less than any square of it can show."""
     item = schedule(step_size=1.0, clip=1e-170, temper=1.0, release="path")
-    assert acc.run(item).gdp >= 1e-170
-    assert acc.run(item).epsilon(1e-200) > 0 or acc.run(item).delta(0.0) > 0
+    assert acc.langevin_statement(item).gdp >= 1e-170
+    assert acc.langevin_statement(item).epsilon(1e-200) > 0 or acc.langevin_statement(item).delta(0.0) > 0
     with pytest.raises(NotPrivate):
         stage = acc.gaussian(adjacency="add_remove", sensitivity=1e-170, scale=1.0)
         acc.adaptive(1e-180, "add_remove", (stage,))

@@ -22,6 +22,9 @@ from private_mcmc.accounting.curves.product import Product
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.errors import DeclarationError
 
+# What constants of a statement may be.
+Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[str, "Constant"]
+
 _SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Concentrated)}
 
 

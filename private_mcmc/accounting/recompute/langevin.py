@@ -26,6 +26,7 @@ Record = dict[str, Any]
 Line = tuple[float, float]
 
 _SLACK = 1e-9
+_MECHANISMS = {"L1": "noise.laplace", "L2": "noise.gaussian", "each": "stepwise"}
 
 
 def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
@@ -50,6 +51,49 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapp
     if kind == "sampled last":
         return rules_sampled.sampled_last(adjacency, c, row, record)
     raise ValueError(f"unknown bound {kind!r}")
+
+
+def average(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """The curves of the noise, if it is fit for how far coupled chains make the averages move."""
+    check_together(c)
+    (noise,) = parts
+    change, _ = changes(adjacency, c)
+    fit = math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12)
+    fit = fit and c["distance"] >= _mean_distance(c, change) * (1 + _SLACK) * (1 - _loss(c["num_steps"]))
+    coupled = False
+    for slope, limit, bound, unit in c["values"]:
+        move = min(slope * c["distance"], limit) if slope > 0 else 0.0
+        coupled = coupled or (move < limit and slope > 0)
+        fit = fit and move <= bound * (1 + 1e-12) and bound <= c["joint"] * unit * (1 + 1e-11)
+    fit = fit and noise["argument"]["rule"] == _MECHANISMS[c["norm"]]
+    if c["norm"] != "each":
+        fit = fit and c["joint"] <= noise["argument"]["constants"]["sensitivity"] * (1 + 1e-12)
+    if not fit:
+        raise ValueError("the noise is not fit for how far one row moves the averages")
+    missed = sum(miss * (2 if coupled else 2 - miss) for miss in c["failures"])
+    if not missed > 0:
+        return [dict(curve) for curve in noise["curves"]]
+    return [{"kind": "unless", "inner": curve, "failure": min(1.0, missed)} for curve in noise["curves"]]
+
+
+def _loss(steps: int) -> float:
+    """Relative error of summing distances step by step in float64."""
+    return float(1e-10 + steps * 2.0**-50)
+
+
+def _mean_distance(c: Constants, change: float) -> float:
+    """The mean of ``e_n`` over the kept steps, ``e_n = φ(e_{n−1})``, for the worst position of the row."""
+    passes, sizes = pass_length(c), step_sizes(c)
+    table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (False, True)}
+    worst = 0.0
+    for position in range(min(passes, len(sizes))):
+        distance, kept = 0.0, []
+        for step, size in enumerate(sizes):
+            on = step % passes == position
+            distance = min(_reach(table[size, on], size * change * on, distance), c["diameter"])
+            kept.append(distance)
+        worst = max(worst, math.fsum(kept[c["first"] - 1 :]) / (len(sizes) - c["first"] + 1))
+    return worst
 
 
 def _gaussian(square: float) -> Record:

@@ -157,12 +157,11 @@ _BATCH: Fields = {
     "rate": none_or(is_share),
     "size": none_or(is_count),
 }
-LANGEVIN: Fields = {
+_CHAIN: Fields = {
     "step_size": lambda value: is_positive(value) or some(is_positive)(value),
     "num_steps": is_count,
     "num_chains": is_count,
     "num_rows": is_count,
-    "release": _is_release,
     "clip": is_positive,
     "temper": is_positive,
     "batch": none_or(record_of(_BATCH)),
@@ -176,10 +175,20 @@ LANGEVIN: Fields = {
     "prior_smoothness": is_bound,
     "convex": is_flag,
     "gradient_bound": is_bound,
-    "bounds": some(_is_bound_record),
 }
+LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(_is_bound_record)}
 # Fields that older records lack; what they do not say is not relied on.
 LANGEVIN_LATER: Fields = {"prior_convex": is_flag, "dim": is_count, "storage": one_of(*get_args(Storage))}
+AVERAGE: Fields = {
+    **_CHAIN,
+    **LANGEVIN_LATER,
+    "first": is_count,
+    "distance": is_bound,
+    "values": some(is_bound, is_bound, is_non_negative, is_positive),
+    "norm": one_of("L1", "L2", "each"),
+    "joint": is_positive,
+    "failures": lambda value: value == () or some(is_share)(value),
+}
 
 _CONJUGATE: Fields = {"n": is_count, "temper": is_positive, "epsilons": some(is_non_negative)}
 BETA_BINOMIAL: Fields = {"a": is_positive, "b": is_positive, "trials": is_count, **_CONJUGATE}

@@ -158,11 +158,11 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
     if not any(0 < scale <= c["noise_sd"] * (1 + 1e-9) for scale in scales):
         return []
     lower = max(0.0, c["released"] - c["margin"])
-    for run in _of_rule(part, "langevin"):
+    for run in (*_of_rule(part, "langevin"), *_of_rule(part, "average")):
         known = run["argument"]["constants"]
         ceiling = known["prior_strong_convexity"] + known["temper"] * lower
         # A path needs no convexity; hidden states rest on the prior's and on what was tested.
-        if known["release"] == "path":
+        if known.get("release") == "path":
             continue
         # Where K is not convex, what it bends down may outweigh what the rows bend up.
         if not (known["prior_strong_convexity"] > 0 or known.get("prior_convex") is True):
@@ -254,6 +254,7 @@ RULES: Mapping[str, Rule] = {
     "langevin": Rule(
         rules_langevin.langevin, fields.LANGEVIN, quoted.of_langevin, later=fields.LANGEVIN_LATER
     ),
+    "average": Rule(rules_langevin.average, fields.AVERAGE, quoted.of_average, parts=(1, 1)),
     "composition": Rule(_composition, fields.COMPOSITION, _plainly(quoted.INDEPENDENT), parts=(1, math.inf)),
     "group": Rule(_group, {"rows": fields.is_count}, _grouped, parts=(1, 1)),
     "adaptive": Rule(_adaptive, {"budget": fields.is_positive}, _STAGES, parts=(0, math.inf)),

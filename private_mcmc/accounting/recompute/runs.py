@@ -17,7 +17,8 @@ def check_together(c: Constants) -> None:
     steps, rows, batch = c["num_steps"], c["num_rows"], c["batch"]
     if isinstance(c["step_size"], tuple) and len(c["step_size"]) != steps:
         raise ValueError("every step has a size")
-    if isinstance(c["release"], tuple) and c["release"][-1] > steps:
+    release = c.get("release")
+    if (isinstance(release, tuple) and release[-1] > steps) or c.get("first", 1) > steps:
         raise ValueError("only steps of the run are released")
     for low, high, convex in (
         (c["strong_convexity"], c["smoothness"], c["convex"]),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from private_mcmc.accounting.assumptions import missing
+from private_mcmc.accounting.assumptions import COUPLING, missing
 from private_mcmc.accounting.curves.serial import unplain
 from private_mcmc.accounting.recompute.record_fields import (
     check_fields,
@@ -81,6 +81,10 @@ def _check(record: Any) -> None:
         raise DeclarationError(f"no recomputation is known for the rule {name!r}.")
     rule = RULES[name]
     check_fields(f"rule {name!r}", constants, rule.constants, rule.later)
+    if name != "average" and COUPLING in argument["assumptions"]:
+        raise DeclarationError(
+            f"rule {name!r} does not hold the constants of the coupled chains: it cannot be verified."
+        )
     if not rule.parts[0] <= len(parts) <= rule.parts[1]:
         raise DeclarationError(f"rule {name!r}: {len(parts)} parts.")
     for index, part in enumerate(parts):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from private_mcmc.accounting.transfer import AverageByConvergence
+from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.release.expectations.functions import Function, bind_functions

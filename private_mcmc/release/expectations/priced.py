@@ -136,8 +136,8 @@ def plan_expectations(
     functions = expectations.bind(model)
     distance = average_sensitivity(schedule, curvature)
     if isinstance(expectations, Quantile):
-        return plan_quantile(expectations, functions, model, schedule, distance, target)
-    cost = price(expectations, functions, schedule, distance, target)
+        return plan_quantile(expectations, functions, model, schedule, curvature, distance, target)
+    cost = price(expectations, functions, schedule, curvature, distance, target)
     seen = observed(functions, cost.moved.units, schedule, model.constrain)
     chain_sd, slopes = monte_carlo_sd(schedule, curvature), cost.moved.slopes
     ranges = np.concatenate([f.high - f.low for f in functions])
