@@ -32,6 +32,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_bounded,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
+    run_distance_at_least,
 )
 from private_mcmc.accounting.recompute.verify import verify
 from private_mcmc.accounting.statement import Argument, Statement
@@ -68,6 +69,7 @@ __all__ = [
     "released_steps",
     "rounding_box",
     "row_sensitivity",
+    "run_distance_at_least",
     "second_moments",
     "second_moments_noise",
     "sensitivity",

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from private_mcmc.accounting.records import Constants
 from private_mcmc.schedule import BatchScheme
 from private_mcmc.target import Adjacency
 
-Constants = Mapping[str, Any]
 Line = re.Pattern[str]
 
 RELATION: Mapping[Adjacency, str] = {

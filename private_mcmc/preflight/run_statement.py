@@ -104,8 +104,10 @@ def _distance(refutation: Refutation | None, statement: Statement) -> float | No
     for epsilon in np.linspace(
         0.0, max(0.0, math.log(max(refutation.p_low, 1e-300) / refutation.q_high)), 41
     ):
-        gap = refutation.p_low - math.exp(epsilon) * refutation.q_high - statement.delta(float(epsilon))
-        best = max(best, gap / (1 + math.exp(epsilon)))
+        level = float(epsilon)
+        posterior, run = refutation.p_low - math.exp(level) * refutation.q_high, statement.delta(level)
+        if run < posterior:
+            best = max(best, accounting.run_distance_at_least(level, posterior, run))
     return best * (1 - 1e-9) if best > 0 else None
 
 

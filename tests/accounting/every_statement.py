@@ -11,8 +11,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
-from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
+from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.schedule import Average, Batch, Schedule
 
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")

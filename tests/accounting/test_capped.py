@@ -13,8 +13,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
-from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
+from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.model import read
 from private_mcmc.preflight.certify.certificates import certificates, constants

@@ -283,3 +283,20 @@ def test_average_over_cyclic_batches_takes_the_worst_position():
         worst = max(worst, sum(kept) / len(kept))
     found = acc.average_sensitivity(item, curvature)
     assert worst <= found <= worst * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_a_smooth_prior_keeps_the_amplified_bound_of_the_last_state(adjacency):
+    """Every line of a minimum is a modulus: what is known of the prior takes nothing away."""
+    item = schedule(batch=POISSON, num_steps=2_000, release="last", adjacency=adjacency)
+    whole = {"strong_convexity": 20.0, "smoothness": 400.0}
+    for prior in (
+        {"prior_strong_convexity": 20.0, "prior_smoothness": 30.0},
+        {"prior_strong_convexity": 30.0, "prior_smoothness": 30.0},
+    ):
+        plain = acc.langevin_statement(item, acc.Curvature(**whole))
+        more = acc.langevin_statement(item, acc.Curvature(**whole, **prior))
+        kinds = [bound["kind"] for bound in more.argument.constants["bounds"]]
+        assert kinds.count("sampled last") == 3
+        assert more.epsilon(1e-6) <= plain.epsilon(1e-6) * (1 + 1e-9)
+        assert more.verify()

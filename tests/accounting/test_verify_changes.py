@@ -209,7 +209,7 @@ def test_recomputations_use_nothing_that_makes_claims():
     allowed = (
         "private_mcmc.accounting.assumptions",
         "private_mcmc.accounting.recompute",
-        "private_mcmc.accounting.curves.serial",
+        "private_mcmc.accounting.records",
         "private_mcmc.errors",
         "private_mcmc.schedule",
         "private_mcmc.target",
@@ -230,7 +230,7 @@ def test_recomputations_use_nothing_that_makes_claims():
             assert strange <= {"private_mcmc.accounting"}, (file.name, strange)
     # What is shared with claims is sentences, and JSON types back to numbers.
     verified = (folder / "recompute" / "verify.py").read_text(encoding="utf-8")
-    assert "from private_mcmc.accounting.curves.serial import unplain\n" in verified
+    assert "from private_mcmc.accounting.records import unplain\n" in verified
 
 
 def coupled(wrong: float) -> dict[str, Any]:

@@ -18,8 +18,8 @@ import numpyro.distributions as dist
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves.serial import plain
-from private_mcmc.accounting.transfer import AverageByConvergence
+from private_mcmc.accounting import AverageByConvergence
+from private_mcmc.accounting.records import plain
 from private_mcmc.release import LowerBound, plan_counts, plan_second_moments
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement

@@ -49,9 +49,10 @@ def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
     sizes = set(schedule.step_sizes)
     used = {size: modulus(schedule, curvature, size, change) for size in sizes}
     idle = used if passes == 1 else {size: modulus(schedule, curvature, size, 0.0) for size in sizes}
-    positions = np.arange(passes)
-    distance = np.zeros(passes)
-    total = np.zeros(passes)
+    # A row whose turn never comes moves nothing.
+    positions = np.arange(min(passes, schedule.num_steps))
+    distance = np.zeros(len(positions))
+    total = np.zeros(len(positions))
     for index, size in enumerate(schedule.step_sizes, start=1):
         here = (index - 1) % passes == positions
         reach = np.where(here, used[size].value(distance), idle[size].value(distance))

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.composition.compose import capped
 from private_mcmc.accounting.curves.curve import Gaussian
-from private_mcmc.accounting.curves.serial import Constant
 from private_mcmc.accounting.langevin import bounds
 from private_mcmc.accounting.langevin.bounds import Bound
 from private_mcmc.accounting.langevin.sensitivity import (
@@ -18,6 +17,7 @@ from private_mcmc.accounting.langevin.sensitivity import (
     sensitivity,
 )
 from private_mcmc.accounting.langevin.steps import Curvature, check_scheme
+from private_mcmc.accounting.records import Constant
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.schedule import Average, Schedule
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from private_mcmc.accounting.recompute import sampled as rules_sampled
+from private_mcmc.accounting.recompute import runs as rules_sampled
 from private_mcmc.accounting.recompute.runs import (
-    Constants,
     changes,
     check_together,
     ends,
@@ -21,15 +20,15 @@ from private_mcmc.accounting.recompute.runs import (
     two_rows,
     used_sizes,
 )
+from private_mcmc.accounting.records import Constants, Parts, Record
 
-Record = dict[str, Any]
 Line = tuple[float, float]
 
 _SLACK = 1e-9
 _MECHANISMS = {"L1": "noise.laplace", "L2": "noise.gaussian", "each": "stepwise"}
 
 
-def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
+def langevin(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """Every curve that the recorded bounds justify."""
     check_together(c)
     change, row = changes(adjacency, c)
@@ -38,7 +37,7 @@ def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -
     return [_curve(adjacency, c, change, row, record) for record in c["bounds"]]
 
 
-def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapping[str, Any]) -> Record:
+def _curve(adjacency: str, c: Constants, change: float, row: float, record: Constants) -> Record:
     kind = record["kind"]
     if kind == "path":
         return _gaussian(c["num_chains"] * _path_square(c, change))
@@ -53,7 +52,7 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapp
     raise ValueError(f"unknown bound {kind!r}")
 
 
-def average(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
+def average(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curves of the noise, if it is fit for how far coupled chains make the averages move."""
     check_together(c)
     (noise,) = parts
@@ -140,7 +139,7 @@ def _eigenvalues(strong_convexity: float, smoothness: float, convex: bool) -> tu
     return (strong_convexity if convex or strong_convexity > 0 else -smoothness), smoothness
 
 
-def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[str, Any]]) -> float:
+def _stretches_square(c: Constants, change: float, stretches: Parts) -> float:
     if c["release"] == "path":
         raise ValueError("the path has no hidden states")
     if tuple(accumulate(stretch["steps"] for stretch in stretches)) != ends(c):
@@ -161,7 +160,7 @@ def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[s
     return total
 
 
-def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Mapping[str, Any]) -> float:
+def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Constants) -> float:
     steps, passes = len(sizes), pass_length(c)
     table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (0, 1)}
     on = [int(stretch["used"] == "every step" or (steps - 1 - k) % passes == 0) for k in range(steps)]

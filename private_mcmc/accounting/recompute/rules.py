@@ -9,17 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting.recompute import conjugate as rules_conjugate
 from private_mcmc.accounting.recompute import langevin as rules_langevin
 from private_mcmc.accounting.recompute import record_fields as fields
+from private_mcmc.accounting.records import Constants, Parts, Record
 from private_mcmc.target import Adjacency
-
-Record = dict[str, Any]
-Constants = Mapping[str, Any]
-Parts = Sequence[Mapping[str, Any]]
 
 
 def _gaussian(m: float) -> Record:
@@ -109,7 +105,7 @@ def _group(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return [curve for curve in scaled if curve is not None]
 
 
-def _for_rows(curve: Mapping[str, Any], rows: int) -> Record | None:
+def _for_rows(curve: Constants, rows: int) -> Record | None:
     if curve["kind"] == "product":
         inner = tuple(_for_rows(leaf, rows) for leaf in curve["parts"])
         return None if None in inner else {"kind": "product", "parts": inner}
@@ -136,7 +132,7 @@ def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
 
 
-def _gaussian_levels(part: Mapping[str, Any]) -> list[float]:
+def _gaussian_levels(part: Constants) -> list[float]:
     return [curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] or [math.inf]
 
 
@@ -172,7 +168,7 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
     return [{"kind": "unless", "inner": curve, "failure": float(c["failure"])} for curve in part["curves"]]
 
 
-def _of_rule(part: Mapping[str, Any], rule: str) -> list[Mapping[str, Any]]:
+def _of_rule(part: Constants, rule: str) -> list[Constants]:
     own = [part] if part["argument"]["rule"] == rule else []
     return own + [found for inner in part["parts"] for found in _of_rule(inner, rule)]
 
