@@ -19,11 +19,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.papers import moduli as papers_moduli
 from benchmarks.papers.bounds import bfg, bjrd
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
 from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, tightest
@@ -236,7 +237,7 @@ def sampled(delta: float) -> list[Row]:
             constant=1.0,
             diameter=diameter,
         )
-        phi = moduli.weakly_smooth(step, exponent, 1.0)
+        phi = papers_moduli.weakly_smooth(step, exponent, 1.0)
         chain = SampledChain(
             pair="replace_one",
             rate=batch / n,

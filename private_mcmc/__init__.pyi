@@ -1,6 +1,5 @@
 from . import accounting
-from .accounting import Statement
-from .accounting.transfer import AverageByConvergence
+from .accounting import AverageByConvergence, Statement
 from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .errors import (

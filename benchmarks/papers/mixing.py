@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.accounting.langevin.step_moduli import contraction_gap
+from private_mcmc.accounting import AverageByConvergence
+from private_mcmc.accounting.langevin.steps import contraction_gap
 from private_mcmc.accounting.rounding import up
-from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 
 

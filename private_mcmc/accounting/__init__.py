@@ -13,7 +13,14 @@ from private_mcmc.accounting.curves.curve import (
     Points,
     Pure,
 )
-from private_mcmc.accounting.langevin.langevin_statement import average_sensitivity, released_steps, run
+from private_mcmc.accounting.langevin.average import (
+    AverageByConvergence,
+    AveragedValue,
+    average_sensitivity,
+    noised_average,
+)
+from private_mcmc.accounting.langevin.bounds import released_steps
+from private_mcmc.accounting.langevin.langevin_statement import langevin_statement
 from private_mcmc.accounting.langevin.sensitivity import (
     gradient_limit,
     rounding_box,
@@ -25,12 +32,15 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_bounded,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
+    run_distance_at_least,
 )
 from private_mcmc.accounting.recompute.verify import verify
 from private_mcmc.accounting.statement import Argument, Statement
 
 __all__ = [
     "Argument",
+    "AverageByConvergence",
+    "AveragedValue",
     "Concentrated",
     "Curvature",
     "CurvatureFloor",
@@ -49,7 +59,9 @@ __all__ = [
     "gdp",
     "gradient_limit",
     "group",
+    "langevin_statement",
     "laplace",
+    "noised_average",
     "posterior_bounded",
     "posterior_bounded_gradient",
     "posterior_strongly_log_concave",
@@ -57,7 +69,7 @@ __all__ = [
     "released_steps",
     "rounding_box",
     "row_sensitivity",
-    "run",
+    "run_distance_at_least",
     "second_moments",
     "second_moments_noise",
     "sensitivity",

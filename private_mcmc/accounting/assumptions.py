@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from private_mcmc.accounting.records import Constants
+from private_mcmc.schedule import BatchScheme
 from private_mcmc.target import Adjacency
 
-Constants = Mapping[str, Any]
 Line = re.Pattern[str]
 
 RELATION: Mapping[Adjacency, str] = {
@@ -41,6 +41,11 @@ SUBSETS = "every batch is a uniformly drawn subset of the declared size, indepen
 HIDDEN_BATCHES = "which rows were drawn stays hidden"
 CAPPED_ROWS = "the number of rows never exceeds the declared one"
 
+COUPLING = (
+    "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
+    "each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
+)
+
 CLIPPED_RADIUS = "every row's norm is clipped at the radius"
 ONE_DRAW = "each entry pair carries one noise draw"
 INDEPENDENT = "the mechanisms use independent randomness and were fixed in advance"
@@ -52,10 +57,25 @@ TESTED_MOVES = "one row moves the tested eigenvalue by at most the noise's sensi
 TESTED_EIGENVALUE = "smallest eigenvalue of the rows' certified curvature"
 TEST_AND_RUN = "the guarantee is the mechanism's, test and run together; none is claimed for the posterior"
 
+BATCHES: Mapping[BatchScheme, tuple[str, ...]] = {
+    "poisson": (POISSON,),
+    "fixed": (SUBSETS,),
+    "truncated_poisson": (TRUNCATED, CAPPED_ROWS),
+    "cyclic": (),
+}
+
 
 def moves(what: str, norm: str) -> str:
     """What a noise statement rests on: ``norm`` is ``"L1"`` or ``"L2"``."""
     return f"{what}: two values on adjacent data differ by at most the sensitivity in {norm}"
+
+
+def moved_together(norm: str, joint: float) -> str:
+    """What noise on several values rests on, beyond the bound of each."""
+    how = "each by itself" if norm == "each" else f"in {norm}"
+    return (
+        f"where each value moves by at most its bound, all in their units move by at most {joint:.12g} {how}"
+    )
 
 
 def at_most_rows(rows: int) -> str:
@@ -96,6 +116,30 @@ def exactly(*texts: str) -> tuple[Line, ...]:
 
 def of_langevin(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
     """What the bounds of a run rest on."""
+    lines = _of_chain(adjacency, c)
+    drawn = () if c["batch"] is None else (*BATCHES[c["batch"]["scheme"]], HIDDEN_BATCHES)
+    for bound in c["bounds"]:
+        if bound["kind"] == "stretches":
+            lines.append(EVERY_POTENTIAL)
+            lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
+        elif bound["kind"] == "sampled last":
+            lines += [POISSON, HIDDEN_BATCHES, EVERY_BATCH]
+        elif bound["kind"] != "path":
+            lines += drawn
+    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c))
+
+
+def of_average(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
+    """What noised averages rest on."""
+    lines = [moved_together(c["norm"], c["joint"]), RELATION[adjacency], *_of_chain(adjacency, c)]
+    lines += () if c["batch"] is None else BATCHES[c["batch"]["scheme"]]
+    if any(slope > 0 and slope * c["distance"] < limit for slope, limit, *_ in c["values"]):
+        lines += [COUPLING, EVERY_POTENTIAL]
+        lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
+    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c))
+
+
+def _of_chain(adjacency: Adjacency, c: Constants) -> list[str]:
     lines = [CLIPPED_ROWS, PUBLIC_START, GAUSSIAN_NOISE]
     if adjacency != "replace_one":
         # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
@@ -104,24 +148,11 @@ def of_langevin(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
         lines.append(no_more_rows(c["num_rows"]))
     if c.get("storage", "float64") != "float64":
         lines.append(NARROW)
-    drawn = {
-        "poisson": (POISSON, HIDDEN_BATCHES),
-        "fixed": (SUBSETS, HIDDEN_BATCHES),
-        "truncated_poisson": (TRUNCATED, HIDDEN_BATCHES, CAPPED_ROWS),
-    }
-    for bound in c["bounds"]:
-        if bound["kind"] == "stretches":
-            lines.append(EVERY_POTENTIAL)
-            lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
-        elif bound["kind"] == "sampled last":
-            lines += [POISSON, HIDDEN_BATCHES, EVERY_BATCH]
-        elif bound["kind"] != "path":
-            lines += drawn[c["batch"]["scheme"]]
-    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c))
+    return lines
 
 
 def _rounding_of(c: Constants) -> Line:
-    release = c["release"]
+    release = c.get("release")
     if "dim" not in c:
         # Records that do not say the dimension do not determine the number.
         before, after = rounding(release, "|").rsplit("|", 1)

@@ -6,10 +6,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
-from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.serial import curve_from_dict, plain, taken, unplain
+from private_mcmc.accounting.curves.curve import (
+    Concentrated,
+    Curve,
+    ExceptWithProbability,
+    Gaussian,
+    Laplace,
+    Points,
+    Pure,
+)
+from private_mcmc.accounting.curves.pld import Sampled
+from private_mcmc.accounting.curves.product import Product
+from private_mcmc.accounting.langevin.truncated_poisson import Truncated
+from private_mcmc.accounting.records import Constants, Record, plain, taken, unplain
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -27,10 +37,10 @@ class Argument:
 
     theorem: str
     assumptions: tuple[str, ...]
-    constants: Mapping[str, Any]
+    constants: Constants
     rule: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain JSON types."""
         return {
             "theorem": self.theorem,
@@ -40,7 +50,7 @@ class Argument:
         }
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Argument:
+    def from_dict(cls, record: Constants) -> Argument:
         """Inverse of ``to_dict``.
 
         Raises:
@@ -135,7 +145,7 @@ class Statement:
 
         return bool(verify(self.to_dict()))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain JSON types; ``from_dict`` restores an equal statement."""
         return {
             "adjacency": self.adjacency,
@@ -146,7 +156,7 @@ class Statement:
         }
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Statement:
+    def from_dict(cls, record: Constants) -> Statement:
         """Inverse of ``to_dict``.
 
         Raises:
@@ -200,7 +210,7 @@ def _words(line: object) -> str:
     return line
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
@@ -209,3 +219,50 @@ def _short(value: Any) -> str:
         shown = ", ".join(_short(item) for item in value) if len(value) <= 6 else f"{len(value)} values"
         return f"[{shown}]"
     return str(value)
+
+
+_SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Concentrated)}
+
+
+def curve_from_dict(record: Constants) -> Curve:
+    """The curve a ``to_dict`` described.
+
+    Raises:
+        DeclarationError: for an unknown kind, or fields that it does not have.
+    """
+    kind = taken(record, "kind", str)
+    try:
+        return _curve(kind, record)
+    except RecursionError as error:
+        raise DeclarationError("the record of a privacy curve is nested too deeply.") from error
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, DeclarationError):
+            raise
+        raise DeclarationError(
+            f"the record of a {kind!r} curve is incomplete or invalid ({error!r})."
+        ) from error
+
+
+def _curve(kind: str, record: Constants) -> Curve:
+    values = {key: unplain(item) for key, item in record.items() if key != "kind"}
+    if kind in _SIMPLE:
+        return _SIMPLE[kind](**{key: float(item) for key, item in values.items()})  # type: ignore[call-arg]
+    if kind == "points":
+        return Points(tuple((float(level), float(miss)) for level, miss in values["points"]))
+    if kind == "sampled":
+        return Sampled(
+            str(values["pair"]), float(values["rate"]), float(values["ratio"]), int(values["steps"])
+        )
+    if kind == "truncated":
+        return Truncated(
+            float(values["rate"]),
+            int(values["cap"]),
+            float(values["ratio"]),
+            int(values["steps"]),
+            int(values["max_rows"]),
+        )
+    if kind == "unless":
+        return ExceptWithProbability(curve_from_dict(record["inner"]), float(values["failure"]))
+    if kind == "product":
+        return Product(tuple(curve_from_dict(part) for part in record["parts"]))
+    raise DeclarationError(f"unknown kind of privacy curve {kind!r}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -57,7 +57,7 @@ def ula(
         adjacency=adjacency,
         num_rows=num_rows,
     )
-    report(accounting.run(schedule, chain.curvature), delta, epsilon, as_json)
+    report(accounting.langevin_statement(schedule, chain.curvature), delta, epsilon, as_json)
 
 
 @app.command()
@@ -86,7 +86,7 @@ def sgld(
         batch=chain_batch(sampling, batch_size, batch_cap, num_rows),
     )
     tuned = None if epsilon is not None else (1e-6 if delta is None else delta)
-    report(accounting.run(schedule, chain.curvature, delta=tuned), delta, epsilon, as_json)
+    report(accounting.langevin_statement(schedule, chain.curvature, delta=tuned), delta, epsilon, as_json)
 
 
 @app.command()
@@ -166,13 +166,20 @@ def expectation(
             "--gradient-bound with the prior's constants, or --value-range."
         )
     relation = check_adjacency(adjacency)
+    value = accounting.AveragedValue(lipschitz, value_range, moved, 1.0)
+
+    def averaged(noise: Statement, norm: Literal["L1", "L2"]) -> Statement:
+        return accounting.noised_average(
+            noise, schedule, chain.curvature, distance=change, values=(value,), norm=norm, joint=moved
+        )
+
     if noise_sd is not None:
         if epsilon is not None:
             raise DeclarationError("give --epsilon (Laplace noise) or --noise-sd (Gaussian noise), not both.")
         noised = accounting.gaussian(
             adjacency=relation, sensitivity=moved, scale=noise_sd, grid=grid or None, what="average"
         )
-        report(noised, delta, None, as_json)
+        report(averaged(noised, "L2"), delta, None, as_json)
         return
     level = 1.0 if epsilon is None else epsilon
     if not 0 < level < math.inf:
@@ -185,4 +192,4 @@ def expectation(
         grid=grid,
         what="average",
     )
-    report(laplace, 0.0 if delta is None else delta, None, as_json)
+    report(averaged(laplace, "L1"), 0.0 if delta is None else delta, None, as_json)

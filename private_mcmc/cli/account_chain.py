@@ -41,7 +41,7 @@ def report(statement: Statement, delta: float | None, epsilon: float | None, as_
         "delta": point[1],
         "gdp": _gdp(statement, *point),
         "argument": argument["theorem"],
-        "constants": argument["constants"],
+        "constants": argument["constants"] | _noise(statement),
         "assumptions": argument["assumptions"],
         "adjacency": statement.adjacency,
     }
@@ -77,6 +77,13 @@ def _show(record: dict[str, Any]) -> None:
         "constants", ", ".join(f"{key}={_brief(value)}" for key, value in record["constants"].items())
     )
     Console().print(table)
+
+
+def _noise(statement: Statement) -> dict[str, object]:
+    """The scale of the noise on an average, which its own part of the statement holds."""
+    if statement.argument.rule != "average":
+        return {}
+    return {"scale": statement.parts[0].argument.constants["scale"]}
 
 
 def _brief(value: object) -> str:

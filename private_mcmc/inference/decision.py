@@ -154,7 +154,7 @@ def decide(declared: Declaration, n: int) -> Decision:
         priced = plan_expectations(expectations, reading, schedule, proved, declared.target)
         statement = priced.statement
     else:
-        priced, statement = None, accounting.run(schedule, proved)
+        priced, statement = None, accounting.langevin_statement(schedule, proved)
     if test is not None and proposed is not None:
         both = accounting.compose(test.statement, statement)
         statement = accounting.unless_test_fails(both, test.reached(proposed.at_least))

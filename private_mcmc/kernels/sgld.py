@@ -45,7 +45,7 @@ class PrivateSGLD(PrivateULA):
         >>> schedule = kernel.schedule(
         ...     adjacency="replace_one", num_rows=1000, dim=2, num_steps=50, num_chains=1, release="path"
         ... )
-        >>> pmc.accounting.run(schedule).epsilon(1e-6) < 0.12
+        >>> pmc.accounting.langevin_statement(schedule).epsilon(1e-6) < 0.12
         True
     """
 

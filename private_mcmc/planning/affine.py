@@ -300,7 +300,7 @@ class AffinePolicy:
 
     def _time_of(self, root: Array, budget: float) -> Callable[[float], float]:
         """``clip ↦`` the Langevin time that ``budget`` buys: a path's squared price is proportional to it."""
-        unit = accounting.run(self._schedule(root, 1.0, 1.0, 1)).gdp or math.inf
+        unit = accounting.langevin_statement(self._schedule(root, 1.0, 1.0, 1)).gdp or math.inf
         return lambda clip: (budget / (unit * clip)) ** 2 * (1 - 1e-9)
 
     def _path(

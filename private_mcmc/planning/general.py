@@ -247,7 +247,7 @@ def burn_in(stage: Stage) -> int:
 
 def _affordable(one_step: Schedule, budget: float) -> float:
     """The Langevin time that ``budget`` buys: the squared price of a path is proportional to its time."""
-    unit = accounting.run(one_step).gdp
+    unit = accounting.langevin_statement(one_step).gdp
     if unit is None:
         raise NotPrivate("a path of Langevin states has a Gaussian statement, and this one has none.")
     return (budget / unit) ** 2 * (1 - 1e-9)

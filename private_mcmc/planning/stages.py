@@ -86,7 +86,7 @@ class PathStage:
     @cached_property
     def statement(self) -> accounting.Statement:
         """What the stage costs, whatever was released before."""
-        return accounting.run(self.schedule)
+        return accounting.langevin_statement(self.schedule)
 
 
 Stage: TypeAlias = MomentsStage | CountsStage | PathStage

@@ -40,7 +40,7 @@ def run_part(
         text = f"an average of hidden states, moved by one row {size}: its noise decides its price"
         return RunPart(None, math.isfinite(moved), text)
     known = curvature(row_model, schedule)
-    statement = accounting.run(schedule, known)
+    statement = accounting.langevin_statement(schedule, known)
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
     interim = interim_lower_bound(row_model, schedule, target)
@@ -91,7 +91,7 @@ def _by_steps(
     found = []
     for steps in lengths:
         both = [replace(schedule, num_steps=steps, release=release) for release in ("path", "last")]
-        path, last = (accounting.run(one, known).epsilon(target.delta) for one in both)
+        path, last = (accounting.langevin_statement(one, known).epsilon(target.delta) for one in both)
         found.append((steps, path, last))
     return tuple(found)
 
@@ -104,8 +104,10 @@ def _distance(refutation: Refutation | None, statement: Statement) -> float | No
     for epsilon in np.linspace(
         0.0, max(0.0, math.log(max(refutation.p_low, 1e-300) / refutation.q_high)), 41
     ):
-        gap = refutation.p_low - math.exp(epsilon) * refutation.q_high - statement.delta(float(epsilon))
-        best = max(best, gap / (1 + math.exp(epsilon)))
+        level = float(epsilon)
+        posterior, run = refutation.p_low - math.exp(level) * refutation.q_high, statement.delta(level)
+        if run < posterior:
+            best = max(best, accounting.run_distance_at_least(level, posterior, run))
     return best * (1 - 1e-9) if best > 0 else None
 
 
@@ -116,7 +118,7 @@ def run_advice(row_model: RowModel, schedule: Schedule, target: Target) -> tuple
     known = curvature(row_model, schedule)
 
     def holds(candidate: Schedule) -> bool:
-        return meets(accounting.run(candidate, known), target)
+        return meets(accounting.langevin_statement(candidate, known), target)
 
     if holds(schedule):
         return ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.posterior.certificates import (
@@ -9,9 +11,8 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
-from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.schedule import Average, Batch, Schedule
 
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
 BOUNDED = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=1.0, smoothness=9.0, gradient_bound=3.0)
@@ -82,7 +83,9 @@ def tested() -> acc.Statement:
         source="a lemma",
     )
     test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what=TESTED_EIGENVALUE)
-    run = acc.run(schedule(release="last", diameter=4.0, num_steps=300), floor.strengthen(proved, 1.0))
+    run = acc.langevin_statement(
+        schedule(release="last", diameter=4.0, num_steps=300), floor.strengthen(proved, 1.0)
+    )
     return acc.unless_test_fails(acc.adaptive(2.0, "replace_one", (test, run)), floor)
 
 
@@ -112,7 +115,7 @@ def exact_posteriors() -> dict[str, acc.Statement]:
 def stages() -> dict[str, acc.Statement]:
     """Steps and stages that follow one another."""
     counted = acc.gaussian(adjacency="zero_out", sensitivity=1.0, scale=4.0, what="counts").of("counts")
-    path = acc.run(schedule(adjacency="zero_out")).of("path")
+    path = acc.langevin_statement(schedule(adjacency="zero_out")).of("path")
     assumed = ("rows are clipped to the declared bounds before anything else",)
     return {
         "stages": acc.adaptive(1.5, "zero_out", (counted, path)),
@@ -127,11 +130,52 @@ def stages() -> dict[str, acc.Statement]:
     }
 
 
+def average(noise: str = "L1", values=None, failures=(), proved=CONVEX, **changes) -> acc.Statement:
+    """Averages of hidden states, released with noise or by a selection that is fit for them."""
+    item = schedule(release=Average(21), **changes)
+    distance = acc.average_sensitivity(item, proved)
+    if values is None:
+        values = tuple(
+            acc.AveragedValue(slope, limit, min(slope * distance, limit), min(slope * distance, limit))
+            for slope, limit in ((1.0, math.inf), (0.5, 3.0), (2.0, 1e-3))
+        )
+    joint = {"L1": 3.0, "L2": 1.75, "each": 1.0}[noise]
+    shared = {"adjacency": item.adjacency, "what": "averages"}
+    mechanism = {
+        "L1": acc.laplace(0.5, sensitivity=3.0, scale=6.0, dim=3, **shared),
+        "L2": acc.gaussian(sensitivity=1.75, scale=3.5, dim=3, **shared),
+        "each": acc.stepwise({"selection": (0.5, 0.0)}, adjacency=item.adjacency, theorem="permute-and-flip"),
+    }[noise]
+    facts = {"distance": distance, "values": values, "norm": noise, "joint": joint, "failures": failures}
+    return acc.noised_average(mechanism, item, proved, **facts)
+
+
+def averages() -> dict[str, acc.Statement]:
+    """Every kind of noise, of bound on a value, and of batches."""
+    kept = (acc.AveragedValue(math.inf, 2.0, 2.0, 2.0),)
+    poisson = Batch(scheme="poisson", rate=0.1)
+    return {
+        "average, Laplace": average(),
+        "average, Gaussian, Poisson": average("L2", batch=poisson, adjacency="add_remove", storage="float32"),
+        "average, selection, cyclic": average(
+            "each", batch=Batch(scheme="cyclic", size=10), adjacency="zero_out", step_size=varying()
+        ),
+        "average, two bounds, projected": average(proved=BOUNDED, diameter=0.4, num_chains=3),
+        "average, truncated Poisson": average(
+            batch=Batch(scheme="truncated_poisson", rate=0.1, size=15), adjacency="add_remove"
+        ),
+        "average, fixed, failures": average(failures=(1e-6, 1e-7), batch=Batch(scheme="fixed", size=10)),
+        "average, near their limits": average(values=kept, failures=(1e-6,), proved=acc.Curvature()),
+    }
+
+
 def statements() -> dict[str, acc.Statement]:
-    found = {name: acc.run(item, CONVEX) for name, item in SCHEDULES.items()}
-    found["minimum of moduli"] = acc.run(schedule(release="last", num_steps=900), BOUNDED)
-    found["minimum of moduli, states"] = acc.run(schedule(release=(300, 900), num_steps=900), BOUNDED)
-    found["nothing proved"] = acc.run(schedule(release="last"))
+    found = {name: acc.langevin_statement(item, CONVEX) for name, item in SCHEDULES.items()}
+    found["minimum of moduli"] = acc.langevin_statement(schedule(release="last", num_steps=900), BOUNDED)
+    found["minimum of moduli, states"] = acc.langevin_statement(
+        schedule(release=(300, 900), num_steps=900), BOUNDED
+    )
+    found["nothing proved"] = acc.langevin_statement(schedule(release="last"))
     found["laplace"] = acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4)
     found["laplace, grid"] = acc.laplace(
         0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4001, grid=1e-6, dim=3, what="means"
@@ -152,6 +196,7 @@ def statements() -> dict[str, acc.Statement]:
         found[f"posterior, concave, {adjacency}"] = acc.posterior_strongly_log_concave(2.0, 5.0, adjacency)
     found["posterior, gradient, zero out"] = acc.posterior_bounded_gradient(0.6, 2.0, "zero_out")
     found |= exact_posteriors() | stages()
+    found |= averages()
     found["composition"] = acc.compose(
         found["path"], found["laplace"], found["posterior, bounded"], found["poisson path, replaced"]
     )

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves.serial import curve_from_dict, unplain
 from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
-from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
+from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
+from private_mcmc.accounting.records import unplain
+from private_mcmc.accounting.statement import curve_from_dict
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.schedule import Average, Batch, Schedule
 
 WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
@@ -34,6 +34,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "used": ("every step", "once in a pass"),
     "release": ("last", "path"),
     "storage": ("float64", "float32"),
+    "norm": ("L1", "L2", "each"),
 }
 SMALLER = (
     {"kind": "gaussian", "m": 0.0},
@@ -200,7 +201,7 @@ def _same_parts(path: tuple[Any, ...], before: Any, after: Any) -> str | None:
 def _after_the_last_release(path: tuple[Any, ...], after: Any) -> str | None:
     if path != ("argument", "constants", "num_steps"):
         return None
-    released = after["argument"]["constants"]["release"]
+    released = after["argument"]["constants"].get("release")
     if isinstance(released, list) and released[-1] <= after["argument"]["constants"]["num_steps"]:
         return "steps after the last released state are not seen"
     return None
@@ -271,6 +272,8 @@ def _claim(after: Any) -> acc.Statement:
         return _tested(parts[0], acc.CurvatureFloor(**c))
     if rule == "langevin":
         return _run(adjacency, c)
+    if rule == "average":
+        return _average(adjacency, c, parts[0])
     raise KeyError(rule)
 
 
@@ -291,10 +294,32 @@ def _tested(inner: acc.Statement, floor: acc.CurvatureFloor) -> acc.Statement:
 
 
 def _run(adjacency: Any, c: Mapping[str, Any]) -> acc.Statement:
+    schedule = _schedule(adjacency, c, c["release"])
+    proved, of_prior = _facts(c)
+    # What follows from some of the facts is true; some bounds are only looked for next to few facts.
+    found = [
+        acc.langevin_statement(schedule, acc.Curvature(**facts)) for facts in (proved | of_prior, proved)
+    ]
+    return replace(found[0], curves=found[0].curves + found[1].curves)
+
+
+def _average(adjacency: Any, c: Mapping[str, Any], noise: acc.Statement) -> acc.Statement:
+    """The same claim, if the coupled chains of any of the facts are as near as it says."""
+    schedule = _schedule(adjacency, c, Average(c["first"]))
+    proved, of_prior = _facts(c)
+    curvature = acc.Curvature(**proved, **of_prior)
+    if not acc.average_sensitivity(schedule, curvature) <= c["distance"] * (1 + 1e-9):
+        raise DeclarationError("the coupled chains may be further apart")
+    values = tuple(acc.AveragedValue(*value) for value in c["values"])
+    facts = {name: c[name] for name in ("distance", "norm", "joint", "failures")}
+    return acc.noised_average(noise, schedule, curvature, values=values, **facts)
+
+
+def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any) -> Schedule:
     """The schedule that has these constants, in a metric with this condition number."""
     dim = c.get("dim", 2)
     metric = (c["condition_number"], *(1.0,) * (dim - 1))
-    schedule = Schedule(
+    return Schedule(
         adjacency=adjacency,
         num_rows=c["num_rows"],
         dim=dim,
@@ -308,11 +333,13 @@ def _run(adjacency: Any, c: Mapping[str, Any]) -> acc.Statement:
         batch=None if c["batch"] is None else Batch(**c["batch"]),
         diameter=c["diameter"],
         storage=c.get("storage", "float64"),
-        release=c["release"],
+        release=release,
     )
+
+
+def _facts(c: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The constants proved of the whole potential, and of its prior side."""
     proved = {key: c[key] for key in ("strong_convexity", "smoothness", "convex", "gradient_bound")}
     of_prior = {key: c[key] for key in ("prior_strong_convexity", "prior_smoothness")}
     of_prior["prior_convex"] = c.get("prior_convex", False)
-    # What follows from some of the facts is true; some bounds are only looked for next to few facts.
-    found = [acc.run(schedule, acc.Curvature(**facts)) for facts in (proved | of_prior, proved)]
-    return replace(found[0], curves=found[0].curves + found[1].curves)
+    return proved, of_prior

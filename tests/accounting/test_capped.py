@@ -13,8 +13,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal_mean import posterior_normal_mean
-from private_mcmc.accounting.posterior.normal_regression import posterior_normal_regression
+from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.model import read
 from private_mcmc.preflight.certify.certificates import certificates, constants
@@ -41,7 +40,7 @@ def quoted(statement):
 def runs():
     for name, schedule in SCHEDULES.items():
         try:
-            yield name, acc.run(replace(schedule, adjacency="add_remove"), CONVEX)
+            yield name, acc.langevin_statement(replace(schedule, adjacency="add_remove"), CONVEX)
         except pmc.DeclarationError:
             # A scheme for which nothing is proved where the number of rows is private.
             assert schedule.batch is not None
@@ -113,5 +112,5 @@ def test_a_tested_run_and_a_plan_quote_it():
 
 def test_where_the_number_is_public_nothing_is_quoted():
     for adjacency in ("replace_one", "zero_out"):
-        statement = acc.run(replace(SCHEDULES["path"], adjacency=adjacency), CONVEX)
+        statement = acc.langevin_statement(replace(SCHEDULES["path"], adjacency=adjacency), CONVEX)
         assert not quoted(statement) and acc.capped(statement, 7) is statement

@@ -79,7 +79,7 @@ def test_adjacencies_never_mix():
 
 
 def test_one_run_is_one_mechanism():
-    last = acc.run(schedule(release="last"), CONVEX).of("run 7")
+    last = acc.langevin_statement(schedule(release="last"), CONVEX).of("run 7")
     average = acc.laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0).of("run 7")
     with pytest.raises(DeclarationError, match="one chain is one mechanism"):
         acc.compose(last, average)
@@ -90,7 +90,7 @@ def test_one_run_is_one_mechanism():
 
 
 def test_unnamed_repetitions_are_independent_runs():
-    run = acc.run(schedule(release="last"), CONVEX)
+    run = acc.langevin_statement(schedule(release="last"), CONVEX)
     assert acc.compose(run, run).gdp == pytest.approx(run.gdp * math.sqrt(2), rel=1e-13)
 
 

@@ -22,7 +22,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal_regression import (
+from private_mcmc.accounting.posterior.normal import (
     extremes,
     normal_regression,
     posterior_normal_regression,

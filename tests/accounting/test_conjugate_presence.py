@@ -20,7 +20,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal_mean import NormalMean, gaussian_pair, posterior_normal_mean
+from private_mcmc.accounting.posterior.normal import NormalMean, gaussian_pair, posterior_normal_mean
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = st.floats(0.01, 2.0)

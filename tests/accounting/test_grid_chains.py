@@ -10,9 +10,10 @@ import pytest
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
+from benchmarks.papers import moduli as papers
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import step_moduli as moduli
-from private_mcmc.accounting.langevin.last_state import declared_states, last_state
+from private_mcmc.accounting.langevin import steps as moduli
+from private_mcmc.accounting.langevin.last_state import last_state
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Root
 from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, split, tightest
 
@@ -130,7 +131,7 @@ def test_two_released_states_of_clipped_logistic_regression(times, record_proper
     step, mu, clip = 0.08, 0.6, 0.5
     noise = math.sqrt(2 * step)
     phi = moduli.langevin(step, 2 * clip, strong_convexity=mu, smoothness=mu + 1)
-    bound = declared_states(phi, noise, times)
+    bound = papers.declared_states(phi, noise, times)
     joints = []
     for rows in LOGISTIC[:2]:
         move = lambda x, rows=rows: clipped_logistic(x, rows, clip, mu, step)  # noqa: E731
@@ -151,7 +152,7 @@ def test_projected_absolute_loss(steps):
     cells = np.linspace(-half, half, 2001)
     noise = math.sqrt(2 * step)
     data = [(-0.5, 0.2, 0.9), (-0.5, 0.2, -0.9)]
-    phi = moduli.convex_lipschitz(step, 3.0, 2.0)
+    phi = papers.convex_lipschitz(step, 3.0, 2.0)
     bound = last_state(Root(phi.c, phi.h, phi.offset), noise, steps, diameter=2 * half)
     masses = []
     for rows in data:

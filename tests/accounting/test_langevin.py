@@ -47,7 +47,7 @@ def without_slack(statement: acc.Statement) -> float:
 def test_vectors(case):
     release = case["release"]
     curvature = acc.Curvature(case.get("strong_convexity", 0.0), case.get("smoothness", math.inf))
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(
             step_size=case["step_size"],
             num_steps=case.get("T", 100),
@@ -63,7 +63,7 @@ def test_vectors(case):
 
 @pytest.mark.parametrize("case", QUADRATIC)
 def test_quadratic_potentials_are_exact(case):
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(step_size=case["gamma"], num_steps=case["n"], clip=case["grad_sensitivity"] / 2),
         acc.Curvature(case["m"], case["m"]),
     )
@@ -112,7 +112,7 @@ def test_bound_is_exact_at_every_step_subset_and_preconditioner(times, seed):
     push = inverse @ other[:, 0] * size
     step = 0.2
     exact = exact_square(hessian, scale, step, push, times)
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(
             dim=dim,
             step_size=step,
@@ -130,7 +130,7 @@ def test_bound_is_exact_at_every_step_subset_and_preconditioner(times, seed):
 def test_beyond_the_exact_regime_it_is_only_an_upper_bound():
     case = TRAPS["not_exact"]
     step = case["gamma_mu"] / case["mu"]
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(step_size=step, num_steps=case["T"], clip=case["sensitivity"] / 2),
         acc.Curvature(case["mu"], case["mu"]),
     )
@@ -140,7 +140,7 @@ def test_beyond_the_exact_regime_it_is_only_an_upper_bound():
 
 def test_path_is_the_number_of_bjrd_theorem_5_4():
     step, steps, sensitivity = 0.02, 70, 1.5
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(step_size=step, num_steps=steps, clip=sensitivity / 2, release="path", num_chains=4)
     )
     for alpha in (1.5, 2.0, 9.0):
@@ -149,7 +149,9 @@ def test_path_is_the_number_of_bjrd_theorem_5_4():
 
 
 def test_long_runs_reach_the_posterior_level():
-    statement = acc.run(schedule(step_size=1e-5, num_steps=10**6, clip=1.0), acc.Curvature(2.0, 2.0))
+    statement = acc.langevin_statement(
+        schedule(step_size=1e-5, num_steps=10**6, clip=1.0), acc.Curvature(2.0, 2.0)
+    )
     posterior = acc.posterior_strongly_log_concave(2.0, 2.0, "replace_one")
     assert statement.gdp == pytest.approx(posterior.gdp, rel=1e-5)
     assert statement.gdp < posterior.gdp
@@ -164,24 +166,31 @@ def test_monotone_in_steps_sensitivity_and_smoothness(step, mu, condition, steps
     smooth = mu * condition
     assume(step * smooth < 1.9)
     base = schedule(step_size=step, num_steps=steps, clip=clip)
-    level = acc.run(base, acc.Curvature(mu, smooth)).gdp
+    level = acc.langevin_statement(base, acc.Curvature(mu, smooth)).gdp
     slack = 1 + 1e-12
     assert (
         level
-        <= acc.run(dataclasses.replace(base, num_steps=steps + 1), acc.Curvature(mu, smooth)).gdp * slack
+        <= acc.langevin_statement(
+            dataclasses.replace(base, num_steps=steps + 1), acc.Curvature(mu, smooth)
+        ).gdp
+        * slack
     )
-    assert level <= acc.run(dataclasses.replace(base, clip=clip * 1.1), acc.Curvature(mu, smooth)).gdp * slack
-    assert level <= acc.run(base, acc.Curvature(mu, smooth * 1.2)).gdp * slack
-    assert level <= acc.run(base, acc.Curvature(mu / 1.2, smooth)).gdp * slack
-    assert level <= acc.run(dataclasses.replace(base, release="path")).gdp * slack
+    assert (
+        level
+        <= acc.langevin_statement(dataclasses.replace(base, clip=clip * 1.1), acc.Curvature(mu, smooth)).gdp
+        * slack
+    )
+    assert level <= acc.langevin_statement(base, acc.Curvature(mu, smooth * 1.2)).gdp * slack
+    assert level <= acc.langevin_statement(base, acc.Curvature(mu / 1.2, smooth)).gdp * slack
+    assert level <= acc.langevin_statement(dataclasses.replace(base, release="path")).gdp * slack
 
 
 @given(SIZES, CURVES, st.floats(0.2, 5.0), st.integers(1, 100))
 def test_rescaling_the_parameter_changes_nothing(step, mu, factor, steps):
     """``θ → cθ``: gradients and curvatures scale by 1/c and 1/c², step sizes by c²."""
     assume(step * mu * 3 < 1.9)
-    here = acc.run(schedule(step_size=step, num_steps=steps), acc.Curvature(mu, 3 * mu))
-    there = acc.run(
+    here = acc.langevin_statement(schedule(step_size=step, num_steps=steps), acc.Curvature(mu, 3 * mu))
+    there = acc.langevin_statement(
         schedule(step_size=step * factor**2, num_steps=steps, clip=1.0 / factor),
         acc.Curvature(mu / factor**2, 3 * mu / factor**2),
     )
@@ -192,18 +201,18 @@ def test_rescaling_the_parameter_changes_nothing(step, mu, factor, steps):
 def test_releasing_more_states_costs_more_and_never_more_than_the_path(times):
     times = tuple(sorted(times))
     curvature = acc.Curvature(1.0, 30.0)
-    states = acc.run(schedule(num_steps=60, release=times), curvature).gdp
-    last = acc.run(schedule(num_steps=times[-1]), curvature).gdp
-    path = acc.run(schedule(num_steps=times[-1], release="path"), curvature).gdp
+    states = acc.langevin_statement(schedule(num_steps=60, release=times), curvature).gdp
+    last = acc.langevin_statement(schedule(num_steps=times[-1]), curvature).gdp
+    path = acc.langevin_statement(schedule(num_steps=times[-1], release="path"), curvature).gdp
     assert last <= states * (1 + 1e-12) and states <= path * (1 + 1e-12)
     gaps = [late - early for early, late in pairwise((0, *times))]
-    stretches = [acc.run(schedule(num_steps=gap), curvature).gdp for gap in gaps]
+    stretches = [acc.langevin_statement(schedule(num_steps=gap), curvature).gdp for gap in gaps]
     assert states <= math.hypot(*stretches) * (1 + 1e-12)
 
 
 def test_independent_chains_add():
-    one = acc.run(schedule(), acc.Curvature(1.0, 50.0)).gdp
-    four = acc.run(schedule(num_chains=4), acc.Curvature(1.0, 50.0)).gdp
+    one = acc.langevin_statement(schedule(), acc.Curvature(1.0, 50.0)).gdp
+    four = acc.langevin_statement(schedule(num_chains=4), acc.Curvature(1.0, 50.0)).gdp
     assert four == pytest.approx(2 * one, rel=1e-12)
 
 
@@ -219,8 +228,8 @@ def test_independent_chains_add():
 )
 def test_without_a_contraction_the_last_state_costs_the_path_and_says_why(curvature, words):
     """No smoothness, no convexity, or a step above 2/L: only the path bound is left."""
-    last = acc.run(schedule(), curvature)
-    path = acc.run(schedule(release="path"))
+    last = acc.langevin_statement(schedule(), curvature)
+    path = acc.langevin_statement(schedule(release="path"))
     assert last.gdp == pytest.approx(path.gdp, rel=1e-12)
     assert words in last.argument.theorem
 
@@ -229,14 +238,14 @@ def test_the_rounding_assumption_names_the_box_in_which_it_holds():
     item = schedule(num_rows=1000, dim=4, step_size=1e-4)
     box = rounding_box(item)
     assert 2 * 2.0**-53 * 2 * box == pytest.approx(1e-9 * 1e-4 * acc.sensitivity(item), rel=1e-12)
-    assert any(f"{box:.3g}" in line for line in acc.run(item).argument.assumptions)
+    assert any(f"{box:.3g}" in line for line in acc.langevin_statement(item).argument.assumptions)
 
 
 def test_a_projection_helps_even_without_a_contraction():
     convex = acc.Curvature(convex=True, smoothness=50.0)
-    free = acc.run(schedule(num_steps=10_000), convex).gdp
-    projected = acc.run(schedule(num_steps=10_000, diameter=0.3), convex).gdp
-    longer = acc.run(schedule(num_steps=20_000, diameter=0.3), convex).gdp
+    free = acc.langevin_statement(schedule(num_steps=10_000), convex).gdp
+    projected = acc.langevin_statement(schedule(num_steps=10_000, diameter=0.3), convex).gdp
+    longer = acc.langevin_statement(schedule(num_steps=20_000, diameter=0.3), convex).gdp
     assert projected < free / 2
     assert longer == pytest.approx(projected, rel=1e-9)
 
@@ -244,7 +253,9 @@ def test_a_projection_helps_even_without_a_contraction():
 def test_clip_bounds_the_data_gradient_where_only_the_prior_is_strongly_convex():
     """``B = wnC`` is enforced: with ``ρ_K z + 2γB`` the last state stays finite however long the run."""
     prior = acc.Curvature(prior_strong_convexity=2.0, prior_smoothness=2.0)
-    levels = [acc.run(schedule(num_steps=steps, num_rows=3), prior).gdp for steps in (10**4, 10**5)]
+    levels = [
+        acc.langevin_statement(schedule(num_steps=steps, num_rows=3), prior).gdp for steps in (10**4, 10**5)
+    ]
     assert levels[0] == pytest.approx(levels[1], rel=1e-9)
     limit = acc.posterior_bounded_gradient(3.0, 2.0, "replace_one").gdp
     assert levels[1] <= limit
@@ -253,28 +264,30 @@ def test_clip_bounds_the_data_gradient_where_only_the_prior_is_strongly_convex()
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
 def test_one_row_more_or_less_costs_half_of_a_replacement(adjacency):
     curvature = acc.Curvature(1.0, 50.0)
-    replaced = acc.run(schedule(), curvature).gdp
-    assert acc.run(schedule(adjacency=adjacency), curvature).gdp == pytest.approx(replaced / 2, rel=1e-12)
+    replaced = acc.langevin_statement(schedule(), curvature).gdp
+    assert acc.langevin_statement(schedule(adjacency=adjacency), curvature).gdp == pytest.approx(
+        replaced / 2, rel=1e-12
+    )
 
 
 def test_anisotropic_noise_has_the_path_bound_only():
     """``m² = Tγ(Δ²/2) sup ‖S^{-1/2}…‖²``: the least noisy direction decides, contraction is not used."""
     curvature = acc.Curvature(1.0, 50.0)
-    statement = acc.run(schedule(dim=2, noise=(1.0, 9.0)), curvature)
-    path = acc.run(schedule(release="path"))
+    statement = acc.langevin_statement(schedule(dim=2, noise=(1.0, 9.0)), curvature)
+    path = acc.langevin_statement(schedule(release="path"))
     assert statement.gdp == pytest.approx(path.gdp, rel=1e-9)
-    proportional = acc.run(schedule(dim=2, noise=(4.0, 4.0)), curvature)
-    assert proportional.gdp == pytest.approx(acc.run(schedule(), curvature).gdp / 2, rel=1e-9)
+    proportional = acc.langevin_statement(schedule(dim=2, noise=(4.0, 4.0)), curvature)
+    assert proportional.gdp == pytest.approx(acc.langevin_statement(schedule(), curvature).gdp / 2, rel=1e-9)
 
 
 def test_noise_is_measured_in_the_metric_of_the_preconditioner():
     curvature = acc.Curvature(1.0, 50.0)
     scale = ((2.0, 0.6), (0.6, 1.0))
-    same = acc.run(schedule(dim=2, preconditioner=scale, noise=scale), curvature)
-    assert same.gdp == pytest.approx(acc.run(schedule(), curvature).gdp, rel=1e-9)
-    identity = acc.run(schedule(dim=2, preconditioner=scale, noise=(1.0, 1.0), release="path"))
+    same = acc.langevin_statement(schedule(dim=2, preconditioner=scale, noise=scale), curvature)
+    assert same.gdp == pytest.approx(acc.langevin_statement(schedule(), curvature).gdp, rel=1e-9)
+    identity = acc.langevin_statement(schedule(dim=2, preconditioner=scale, noise=(1.0, 1.0), release="path"))
     largest = np.linalg.eigvalsh(np.array(scale))[-1]
-    plain = acc.run(schedule(release="path"))
+    plain = acc.langevin_statement(schedule(release="path"))
     assert identity.gdp == pytest.approx(plain.gdp * math.sqrt(largest), rel=1e-9)
 
 
@@ -283,15 +296,15 @@ def test_varying_steps_agree_with_exact_chains():
     mean, spread, push, mu = 0.0, 0.0, 2.0, 1.5
     for size in sizes:
         mean, spread = (1 - size * mu) * mean + size * push, (1 - size * mu) ** 2 * spread + 2 * size
-    statement = acc.run(schedule(step_size=sizes, num_steps=40), acc.Curvature(mu, mu))
+    statement = acc.langevin_statement(schedule(step_size=sizes, num_steps=40), acc.Curvature(mu, mu))
     assert without_slack(statement) ** 2 == pytest.approx(mean**2 / spread, rel=1e-10)
-    path = acc.run(schedule(step_size=sizes, num_steps=40, release="path"))
+    path = acc.langevin_statement(schedule(step_size=sizes, num_steps=40, release="path"))
     assert path.gdp**2 == pytest.approx(sum(sizes) * push**2 / 2, rel=1e-8)
 
 
 def test_an_average_needs_noise():
     with pytest.raises(DeclarationError, match="noise"):
-        acc.run(schedule(release=Average(1)))
+        acc.langevin_statement(schedule(release=Average(1)))
     with pytest.raises(DeclarationError, match="average"):
         acc.average_sensitivity(schedule(), acc.Curvature(1.0, 2.0))
 
@@ -325,7 +338,7 @@ def test_contradictory_curvature_is_refused(changes):
 )
 def test_matrices_that_are_no_covariances_are_refused(changes):
     with pytest.raises(DeclarationError):
-        acc.run(schedule(dim=2, **changes))
+        acc.langevin_statement(schedule(dim=2, **changes))
 
 
 def test_float64_rounding_of_the_sums_is_part_of_the_sensitivity(rng):
@@ -375,7 +388,7 @@ def test_mean_loss_form_and_sum_form_are_one_chain(step, beta, rows, mu):
     assert sum_step == pytest.approx(mean_step, rel=1e-9, abs=1e-12)
     assert 2 * form.step_size == pytest.approx(2 * step / beta, rel=1e-12)
     # Path under replacement: a row moves the mean gradient by 2C/m against noise variance 2γ̄/β.
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(step_size=form.step_size, temper=form.temper, num_rows=rows, release="path", num_steps=7)
     )
     exact = 7 * (step * 2 / rows) ** 2 / (2 * step / beta)
@@ -383,11 +396,11 @@ def test_mean_loss_form_and_sum_form_are_one_chain(step, beta, rows, mu):
 
 
 def test_million_steps_take_the_closed_form():
-    statement = acc.run(schedule(num_steps=10**6), acc.Curvature(1.0, 50.0))
+    statement = acc.langevin_statement(schedule(num_steps=10**6), acc.Curvature(1.0, 50.0))
     limit = 2.0 * math.sqrt(0.005 * (2 - 0.01) / 0.01)
     assert statement.gdp == pytest.approx(limit, rel=1e-8)
 
 
 def test_a_bad_batch_is_refused_before_anything_is_computed():
     with pytest.raises(DeclarationError):
-        acc.run(schedule(batch=Batch(scheme="fixed", size=5)))
+        acc.langevin_statement(schedule(batch=Batch(scheme="fixed", size=5)))

@@ -50,7 +50,7 @@ def schedule(**changes) -> Schedule:
 @pytest.mark.parametrize("release", ["path", "last", (3, 9)])
 def test_uncertified_schemes_are_refused_by_name(batch, adjacency, words, release):
     with pytest.raises(DeclarationError, match=words):
-        acc.run(schedule(batch=batch, adjacency=adjacency, release=release))
+        acc.langevin_statement(schedule(batch=batch, adjacency=adjacency, release=release))
     with pytest.raises(DeclarationError, match=words):
         acc.average_sensitivity(
             schedule(batch=batch, adjacency=adjacency, release=Average(1)), acc.Curvature(1.0, 2.0)
@@ -74,14 +74,14 @@ def sampled_part(statement: acc.Statement) -> Sampled:
 )
 def test_each_scheme_and_adjacency_has_its_own_pair(batch, adjacency, pair, rate):
     """r = γ(1/q)wC for each: the pairs themselves know whether both rows are in them."""
-    part = sampled_part(acc.run(schedule(batch=batch, adjacency=adjacency, temper=0.5)))
+    part = sampled_part(acc.langevin_statement(schedule(batch=batch, adjacency=adjacency, temper=0.5)))
     assert (part.pair, part.rate, part.steps) == (pair, rate, 200)
     exact = 0.001 * 20 * 0.5 / math.sqrt(2 * 0.001)
     assert exact <= part.ratio <= exact * (1 + 1e-8)
 
 
 def test_chains_multiply_the_steps():
-    part = sampled_part(acc.run(schedule(batch=POISSON, num_chains=3)))
+    part = sampled_part(acc.langevin_statement(schedule(batch=POISSON, num_chains=3)))
     assert part.steps == 600
 
 
@@ -89,15 +89,15 @@ def test_chains_multiply_the_steps():
     ("batch", "adjacency", "rows"), [(POISSON, "replace_one", 2), (POISSON, "add_remove", 1)]
 )
 def test_the_unamplified_level_is_kept_as_a_gaussian_bound(batch, adjacency, rows):
-    statement = acc.run(schedule(batch=batch, adjacency=adjacency))
+    statement = acc.langevin_statement(schedule(batch=batch, adjacency=adjacency))
     exact = rows * 20 * math.sqrt(200 * 0.001 / 2)
     assert exact <= statement.gdp <= exact * (1 + 1e-7)
     assert statement.epsilon(1e-6) < gdp.epsilon(exact, 1e-6) / 2
 
 
 def test_a_zeroed_slot_is_cheaper_without_replacement_than_a_replaced_row():
-    zeroed = acc.run(schedule(batch=FIXED, adjacency="zero_out"))
-    replaced = acc.run(schedule(batch=FIXED))
+    zeroed = acc.langevin_statement(schedule(batch=FIXED, adjacency="zero_out"))
+    replaced = acc.langevin_statement(schedule(batch=FIXED))
     assert zeroed.gdp == pytest.approx(replaced.gdp / 2, rel=1e-7)
     assert zeroed.epsilon(1e-6) <= replaced.epsilon(1e-6)
 
@@ -129,7 +129,7 @@ def test_last_state_under_poisson_bounds_exact_mixtures(steps, adjacency):
     """Constant row gradients and a quadratic prior: the state is an exact Gaussian mixture."""
     q, step, prior, clip = 0.4, 0.05, 2.0, 0.7
     grid = np.linspace(-8, 8, 40_001)
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(
             batch=Batch(scheme="poisson", rate=q),
             num_rows=2,
@@ -156,7 +156,7 @@ def test_last_state_under_poisson_bounds_exact_mixtures(steps, adjacency):
 def test_path_without_replacement_bounds_exact_two_step_laws(adjacency, epsilon):
     """Two steps on a grid: the joint law of both increments, batches of one out of two rows."""
     step, clip, rows = 0.05, 0.8, 2
-    statement = acc.run(
+    statement = acc.langevin_statement(
         schedule(
             batch=Batch(scheme="fixed", size=1),
             num_rows=rows,
@@ -187,8 +187,8 @@ def test_path_without_replacement_bounds_exact_two_step_laws(adjacency, epsilon)
 def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
     curvature = acc.Curvature(strong_convexity=5.0, smoothness=400.0)
     base = schedule(batch=Batch(scheme="poisson", rate=q), num_steps=steps, adjacency=adjacency)
-    path = acc.run(base)
-    last = acc.run(
+    path = acc.langevin_statement(base)
+    last = acc.langevin_statement(
         schedule(batch=Batch(scheme="poisson", rate=q), num_steps=steps, adjacency=adjacency, release="last"),
         curvature,
     )
@@ -199,10 +199,12 @@ def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
 def test_a_contraction_caps_the_cost_of_a_long_sampled_run():
     curvature = acc.Curvature(strong_convexity=20.0, smoothness=400.0)
     costs = [
-        acc.run(schedule(batch=POISSON, num_steps=steps, release="last"), curvature, delta=1e-6).epsilon(1e-6)
+        acc.langevin_statement(
+            schedule(batch=POISSON, num_steps=steps, release="last"), curvature, delta=1e-6
+        ).epsilon(1e-6)
         for steps in (2_000, 8_000)
     ]
-    path = acc.run(schedule(batch=POISSON, num_steps=8_000)).epsilon(1e-6)
+    path = acc.langevin_statement(schedule(batch=POISSON, num_steps=8_000)).epsilon(1e-6)
     assert costs[1] < path / 2
     assert costs[1] == pytest.approx(costs[0], rel=0.05)
 
@@ -220,27 +222,33 @@ def exact_cyclic(rho, push, variance, steps, passes, position):
 def test_cyclic_last_state_bounds_every_position_of_the_row(steps):
     curvature = acc.Curvature(strong_convexity=30.0, smoothness=30.0)
     item = schedule(batch=CYCLIC, num_steps=steps, release="last")
-    statement = acc.run(item, curvature)
+    statement = acc.langevin_statement(item, curvature)
     passes = period(item)
     push, variance = 0.001 * 2 * 20, 2 * 0.001
     exact = [exact_cyclic(1 - 0.03, push, variance, steps, passes, position) for position in range(passes)]
     assert max(exact) <= statement.gdp**2 * (1 + 1e-9)
-    assert statement.gdp**2 <= acc.run(schedule(batch=CYCLIC, num_steps=steps)).gdp ** 2 * (1 + 1e-9)
+    assert statement.gdp**2 <= acc.langevin_statement(schedule(batch=CYCLIC, num_steps=steps)).gdp ** 2 * (
+        1 + 1e-9
+    )
 
 
 def test_cyclic_path_charges_the_position_used_most():
     for steps, uses in ((1, 1), (20, 1), (21, 2), (60, 3)):
-        statement = acc.run(schedule(batch=CYCLIC, num_steps=steps))
+        statement = acc.langevin_statement(schedule(batch=CYCLIC, num_steps=steps))
         exact = uses * (0.001 * 2 * 20) ** 2 / 0.002
         assert exact <= statement.gdp**2 <= exact * (1 + 1e-7)
     sizes = tuple(0.001 * (1 + k) for k in range(4))
-    varying = acc.run(schedule(batch=Batch(scheme="cyclic", size=50), num_steps=4, step_size=sizes))
+    varying = acc.langevin_statement(
+        schedule(batch=Batch(scheme="cyclic", size=50), num_steps=4, step_size=sizes)
+    )
     assert varying.gdp**2 == pytest.approx((0.002 + 0.004) * 4**2 / 2, rel=1e-7)
 
 
 def test_many_step_sizes_are_charged_at_least_their_own_ratio():
     sizes = tuple(0.001 * 1.01**k for k in range(150))
-    statement = acc.run(schedule(batch=POISSON, num_steps=150, step_size=sizes, adjacency="add_remove"))
+    statement = acc.langevin_statement(
+        schedule(batch=POISSON, num_steps=150, step_size=sizes, adjacency="add_remove")
+    )
     (product,) = [curve for curve in statement.curves if curve.kind == "product"]
     assert len(product.parts) <= 80
     ratios = sorted(math.sqrt(size / 2) * 20 for size in sizes)
@@ -275,3 +283,20 @@ def test_average_over_cyclic_batches_takes_the_worst_position():
         worst = max(worst, sum(kept) / len(kept))
     found = acc.average_sensitivity(item, curvature)
     assert worst <= found <= worst * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_a_smooth_prior_keeps_the_amplified_bound_of_the_last_state(adjacency):
+    """Every line of a minimum is a modulus: what is known of the prior takes nothing away."""
+    item = schedule(batch=POISSON, num_steps=2_000, release="last", adjacency=adjacency)
+    whole = {"strong_convexity": 20.0, "smoothness": 400.0}
+    for prior in (
+        {"prior_strong_convexity": 20.0, "prior_smoothness": 30.0},
+        {"prior_strong_convexity": 30.0, "prior_smoothness": 30.0},
+    ):
+        plain = acc.langevin_statement(item, acc.Curvature(**whole))
+        more = acc.langevin_statement(item, acc.Curvature(**whole, **prior))
+        kinds = [bound["kind"] for bound in more.argument.constants["bounds"]]
+        assert kinds.count("sampled last") == 3
+        assert more.epsilon(1e-6) <= plain.epsilon(1e-6) * (1 + 1e-9)
+        assert more.verify()

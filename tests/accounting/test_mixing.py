@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers import mixing
+from benchmarks.papers import moduli as papers
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin import step_moduli as moduli
 from private_mcmc.errors import DeclarationError
 
 
@@ -27,7 +27,7 @@ def test_at_the_mixing_time_the_shift_bound_gives_half(exponent, constant, diame
     step = min(1 / (mixing.step_threshold(exponent, constant, diameter) * slack), diameter**2)
     steps, distance = mixing.mixing_time(0.5, step, exponent, constant, diameter)
     assert distance.total_variation == 0.5
-    phi = moduli.weakly_smooth(step, exponent, constant)
+    phi = papers.weakly_smooth(step, exponent, constant)
     if steps > 300_000:
         return
     square = shifts.two_starts_constant(1.0, float(phi.h), math.sqrt(2 * step), diameter, steps)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers import moduli as papers
 from benchmarks.papers import noise_metric
-from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point
 from private_mcmc.errors import DeclarationError
@@ -125,15 +126,15 @@ def test_weakly_smooth_modulus_holds_for_powers(exponent, x, y, step):
     def gradient(z):
         return math.copysign(abs(z) ** exponent, z) if z else 0.0
 
-    phi = moduli.weakly_smooth(step, exponent, 2 ** (1 - exponent))
+    phi = papers.weakly_smooth(step, exponent, 2 ** (1 - exponent))
     assert abs((x - step * gradient(x)) - (y - step * gradient(y))) <= at(phi, abs(x - y)) + 1e-12
 
 
 def test_lipschitz_is_the_weakly_smooth_case_at_zero_and_smooth_the_one_at_one():
-    assert moduli.convex_lipschitz(0.3, 1.5).h == pytest.approx((2 * 0.3 * 1.5) ** 2)
-    assert moduli.weakly_smooth(0.3, 1.0, 6.0).h == 0
+    assert papers.convex_lipschitz(0.3, 1.5).h == pytest.approx((2 * 0.3 * 1.5) ** 2)
+    assert papers.weakly_smooth(0.3, 1.0, 6.0).h == 0
     with pytest.raises(DeclarationError, match="ηM ≤ 2"):
-        moduli.weakly_smooth(0.3, 1.0, 7.0)
+        papers.weakly_smooth(0.3, 1.0, 7.0)
 
 
 @settings(max_examples=100, deadline=None)
@@ -148,14 +149,14 @@ def test_strongly_dissipative_modulus_holds_for_a_double_well(x, y, step):
     rate, smooth = 0.5, kappa + a
     grid = np.linspace(0, 60, 60_001)
     dissipativity = float(np.max(2 * a * np.minimum(grid / 2, 1.0) * grid - (kappa - rate) * grid**2))
-    phi = moduli.strongly_dissipative(step, dissipativity, rate, smooth)
+    phi = papers.strongly_dissipative(step, dissipativity, rate, smooth)
     assert abs((x - step * gradient(x)) - (y - step * gradient(y))) <= at(phi, abs(x - y)) + 1e-9
 
 
 def test_a_poisson_batch_can_hold_every_row():
-    full = moduli.batch_smoothness(1.0, 0.25, temper=0.5, factor=10.0, largest_batch=100)
+    full = papers.batch_smoothness(1.0, 0.25, temper=0.5, factor=10.0, largest_batch=100)
     assert full == pytest.approx(1.0 + 10 * 0.5 * 100 * 0.25)
-    fixed = moduli.batch_smoothness(1.0, 0.25, temper=0.5, factor=10.0, largest_batch=10)
+    fixed = papers.batch_smoothness(1.0, 0.25, temper=0.5, factor=10.0, largest_batch=10)
     assert fixed == pytest.approx(1.0 + 0.5 * 100 * 0.25)
 
 

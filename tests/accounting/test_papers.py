@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.bounds import Printed, bfg, bjrd, hf
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.errors import DeclarationError
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point, Root, per_step, saddle
+from benchmarks.papers import moduli as papers
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point, Root, per_step
 from private_mcmc.accounting.langevin.shifts import certify
 from private_mcmc.errors import DeclarationError
 
@@ -83,7 +84,7 @@ def test_moduli_of_many_steps_are_evaluated_one_by_one():
     parts = [
         Affine(0.1, 0.2),
         Root(1.1, 0.3, 0.1),
-        saddle(0.3, 1.0, 2.0),
+        papers.saddle(0.3, 1.0, 2.0),
         Point(0.4),
         Root(0.9, 0.0),
         Affine(-0.2, 0.0),
@@ -103,7 +104,7 @@ def test_every_shape_is_increasing_and_its_tangent_touches(one, two):
     for phi in (
         Affine(0.3, 0.1),
         Root(0.8, 0.2, 0.1),
-        saddle(0.3, 1.0, 1.0, 0.05),
+        papers.saddle(0.3, 1.0, 1.0, 0.05),
         Minimum((Affine(0.5, 0.4), Affine(-0.1, 0.1))),
     ):
         at = np.array([low, high])

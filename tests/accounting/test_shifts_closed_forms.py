@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers import moduli as papers
 from benchmarks.papers.bounds import bfg
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.last_state import declared_states, last_state, path
+from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Root
 from private_mcmc.errors import DeclarationError
 
@@ -51,7 +52,7 @@ def test_the_joint_law_of_two_states_is_that_of_the_two_stretches():
     cross = rho ** (second - first) * spread[0]
     joint = np.array([[spread[0], cross], [cross, spread[1]]])
     exact = float(np.array(means) @ np.linalg.solve(joint, means))
-    assert declared_states(Affine(1 - rho, push), noise, (first, second)).m_squared == pytest.approx(
+    assert papers.declared_states(Affine(1 - rho, push), noise, (first, second)).m_squared == pytest.approx(
         exact, rel=1e-12
     )
 
@@ -80,7 +81,7 @@ def test_ula_vectors(case):
     elif case["release"] == "last":
         bound = last_state(phi, noise, case["T"])
     else:
-        bound = declared_states(phi, noise, case["release"])
+        bound = papers.declared_states(phi, noise, case["release"])
     assert bound.m == pytest.approx(case["m"], abs=6e-8)
     if "epsilon_at_1e-6" in case:
         assert gdp.epsilon(bound.m, 1e-6) == pytest.approx(case["epsilon_at_1e-6"], abs=1e-5)
@@ -94,7 +95,7 @@ def test_affine_bound_is_exact_for_quadratics_at_every_time_and_subset(gap, time
     exact = exact_square(
         [np.array([[rho]])] * steps, [np.array([push])] * steps, [np.array([[noise**2]])] * steps, times
     )
-    bound = declared_states(Affine(1 - rho, push), noise, times).m_squared
+    bound = papers.declared_states(Affine(1 - rho, push), noise, times).m_squared
     assert bound == pytest.approx(exact, rel=1e-12)
     assert bound >= exact * (1 - 1e-15)
 
@@ -167,7 +168,7 @@ def test_projected_noisy_gradient_descent_table(case, steps):
 
 def test_theorem_3_4_vector():
     case = VECTORS["theorem_3_4_bfg"]
-    value = shifts.two_starts([case["c"]] * 6, [case["h"]] * 6, [case["sigma"]] * 6, case["D"], restart=False)
+    value = papers.two_starts([case["c"]] * 6, [case["h"]] * 6, [case["sigma"]] * 6, case["D"], restart=False)
     assert value == pytest.approx(case["m_squared"], abs=1e-7)
     constant = shifts.two_starts_constant(
         case["c"], case["h"], case["sigma"], case["D"], case["T"], restart=False
@@ -182,7 +183,7 @@ positive = st.floats(0.05, 3.0)
 @given(st.lists(st.tuples(positive, st.floats(0, 2), positive), min_size=1, max_size=12), st.floats(0, 5))
 def test_theorem_3_4_equals_its_printed_form_and_is_certified(rows, diameter):
     c, h, noise = (list(column) for column in zip(*rows, strict=True))
-    ours = shifts.two_starts(c, h, noise, diameter, restart=False)
+    ours = papers.two_starts(c, h, noise, diameter, restart=False)
     assert ours == pytest.approx(bfg.theorem_3_4(c, h, noise, diameter), rel=1e-11, abs=1e-300)
     moduli = [Root(ct, ht) for ct, ht in zip(c, h, strict=True)]
     z, resistance = [diameter], [0.0]

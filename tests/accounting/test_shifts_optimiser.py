@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers import moduli as papers
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin.last_state import last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Root, saddle
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Root
 from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, optimise
 from private_mcmc.accounting.langevin.shifts import certify
 
@@ -38,7 +39,7 @@ def brute(phi, noise, start, top, steps, points=3001):
 
 def test_saddle_modulus_vector():
     case = VECTORS["remark_3_6_bfg"]
-    phi = saddle(case["eta"], case["L"], case["beta"])
+    phi = papers.saddle(case["eta"], case["L"], case["beta"])
     assert best(phi, case["sigma"], case["T"], case["D"]) == pytest.approx(case["m_squared"], rel=1e-5)
 
 
@@ -59,7 +60,7 @@ def test_within_a_thousandth_of_theorem_3_4(c, h, steps):
 def test_varying_root_moduli_match_theorem_3_4():
     rng = np.random.default_rng(3)
     c, h, noise = rng.uniform(0.7, 1.3, 80), rng.uniform(0, 0.1, 80), rng.uniform(0.3, 2, 80)
-    closed = shifts.two_starts(c, h, noise, 1.5, restart=False)
+    closed = papers.two_starts(c, h, noise, 1.5, restart=False)
     moduli = [Root(ct, ht) for ct, ht in zip(c, h, strict=True)]
     assert best(moduli, noise, 80, 1.5) == pytest.approx(closed, rel=1e-3)
 

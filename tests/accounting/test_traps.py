@@ -49,8 +49,10 @@ def test_anisotropic_noise_does_not_use_the_euclidean_contraction():
     assert exact == pytest.approx(case["exact_m_squared"], rel=1e-5) and exact > case["wrong_formula"]
     # U = ½θᵀ(I−A)θ/γ with γ = ½, noise S = 2γN, a gradient shift of norm 10/γ in the loud direction.
     item = schedule(noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"])
-    statement = acc.run(item, acc.Curvature(strong_convexity=1.0, smoothness=3.0))
-    path = acc.run(schedule(noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"], release="path"))
+    statement = acc.langevin_statement(item, acc.Curvature(strong_convexity=1.0, smoothness=3.0))
+    path = acc.langevin_statement(
+        schedule(noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"], release="path")
+    )
     assert statement.gdp == path.gdp
     assert statement.gdp**2 >= exact
 
@@ -60,13 +62,13 @@ def test_a_projection_in_another_metric_is_named_as_an_assumption():
     case = TRAPS["projection_in_wrong_metric"]
     assert case["exact_m_squared"] > case["wrong_bound"]
     item = schedule(diameter=2.0, dim=2)
-    statement = acc.run(item, acc.Curvature(strong_convexity=1.0, smoothness=2.0))
+    statement = acc.langevin_statement(item, acc.Curvature(strong_convexity=1.0, smoothness=2.0))
     assert any("projection" in line and "M^{-1/2}" in line for line in statement.argument.assumptions)
-    anisotropic = acc.run(
+    anisotropic = acc.langevin_statement(
         schedule(diameter=2.0, noise=tuple(case["S_diag"])),
         acc.Curvature(strong_convexity=1.0, smoothness=2.0),
     )
-    path = acc.run(schedule(noise=tuple(case["S_diag"]), release="path"))
+    path = acc.langevin_statement(schedule(noise=tuple(case["S_diag"]), release="path"))
     assert anisotropic.gdp == path.gdp
 
 
@@ -119,7 +121,7 @@ def test_library_relation_arguments_would_double_or_refuse():
     batches = dp_event.SampledWithoutReplacementDpEvent(100, 10, event)
     assert not PLDAccountant(NeighboringRelation.REPLACE_ONE).supports(batches)
     # Here: Gaussian steps with sensitivity 2C are stated once, whatever the relation is called.
-    step = acc.run(schedule(step_size=0.5, num_steps=1, clip=1.0))
+    step = acc.langevin_statement(schedule(step_size=0.5, num_steps=1, clip=1.0))
     assert step.epsilon(1e-6) == pytest.approx(acc.gdp.epsilon(1.0, 1e-6), rel=1e-7)
 
 
@@ -142,13 +144,13 @@ def test_poisson_pair_is_no_bound_without_replacement():
 
 
 def test_advantage_of_a_path_is_at_most_the_gaussian_value():
-    statement = acc.run(schedule(release="path", num_steps=3))
+    statement = acc.langevin_statement(schedule(release="path", num_steps=3))
     assert statement.advantage == pytest.approx(2 * norm.cdf(statement.gdp / 2) - 1, rel=1e-12)
 
 
 def test_an_average_is_not_a_release_of_states():
     with pytest.raises(DeclarationError):
-        acc.run(schedule(release=Average(1)), acc.Curvature(1.0, 2.0))
+        acc.langevin_statement(schedule(release=Average(1)), acc.Curvature(1.0, 2.0))
 
 
 def test_float_noise_in_the_composed_losses_is_rounded_up():

@@ -164,7 +164,7 @@ def test_a_run_of_nothing_proves_nothing(name):
     schedule = Schedule(
         adjacency="replace_one", num_rows=9, dim=2, step_size=0.01, num_steps=5, clip=1.0, release="last"
     )
-    record = acc.run(schedule).to_dict()
+    record = acc.langevin_statement(schedule).to_dict()
     record["argument"]["constants"][name] = 0
     record["curves"] = [{"kind": "gaussian", "m": 0.0}]
     assert not acc.Statement.from_dict(record).verify()

@@ -6,17 +6,20 @@ import ast
 import contextlib
 import copy
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.assumptions import RELATION, moves
+from private_mcmc.accounting.assumptions import COUPLING, RELATION, moves
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
 from private_mcmc.errors import DeclarationError
-from tests.accounting.every_statement import schedule, statements
+from private_mcmc.schedule import Average
+from tests.accounting.every_statement import average, schedule, statements
 from tests.accounting.record_changes import changes, why_true
 
 ALL = {name: json.loads(json.dumps(item.to_dict())) for name, item in statements().items()}
@@ -43,6 +46,9 @@ SHORT = (
     "Gamma-Poisson, replace_one",
     "Normal regression, add_remove",
     "Normal mean, add_remove",
+    "average, Gaussian, Poisson",
+    "average, selection, cyclic",
+    "average, near their limits",
     "composition",
     "group",
     "stages",
@@ -129,7 +135,7 @@ def test_a_record_without_curves_claims_nothing_and_is_not_verified():
 
 
 def test_one_run_is_not_composed_with_itself():
-    path = acc.run(schedule()).of("a run")
+    path = acc.langevin_statement(schedule()).of("a run")
     other = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=3.0).of("a run")
     record = acc.compose(path.of("first"), other.of("second")).to_dict()
     assert acc.verify(record)
@@ -200,29 +206,86 @@ def test_another_noised_value_does_not_stand_for_the_test_of_the_curvature():
 
 
 def test_recomputations_use_nothing_that_makes_claims():
-    allowed = {
+    allowed = (
         "private_mcmc.accounting.assumptions",
-        "private_mcmc.accounting.recompute.record_fields",
-        "private_mcmc.accounting.curves.serial",
+        "private_mcmc.accounting.recompute",
+        "private_mcmc.accounting.records",
         "private_mcmc.errors",
         "private_mcmc.schedule",
         "private_mcmc.target",
-    }
+    )
     folder = Path(acc.__file__).parent
-    files = [*folder.glob("rules*.py"), *(folder / f"{name}.py" for name in ("verify", "assumptions"))]
-    own = {f"private_mcmc.accounting.{file.stem}" for file in files}
+    files = [*(folder / "recompute").glob("*.py"), folder / "assumptions.py"]
+    assert len(files) > 5
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 used = {name.name for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module == "private_mcmc.accounting":
-                used = {f"{node.module}.{name.name}" for name in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                used = {node.module or ""}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                used = {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
             else:
                 continue
             ours = {name for name in used if name.startswith("private_mcmc")}
-            assert ours <= allowed | own, (file.name, ours - allowed - own)
+            strange = {name for name in ours if not name.startswith(allowed)}
+            assert strange <= {"private_mcmc.accounting"}, (file.name, strange)
     # What is shared with claims is sentences, and JSON types back to numbers.
-    verified = (folder / "verify.py").read_text(encoding="utf-8")
-    assert "from private_mcmc.accounting.curves.serial import unplain\n" in verified
+    verified = (folder / "recompute" / "verify.py").read_text(encoding="utf-8")
+    assert "from private_mcmc.accounting.records import unplain\n" in verified
+
+
+def coupled(wrong: float) -> dict[str, Any]:
+    """An average whose coupling distance, bounds and units are ``wrong`` times the true ones."""
+    record = copy.deepcopy(ALL["average, Laplace"])
+    constants = record["argument"]["constants"]
+    constants["distance"] *= wrong
+    constants["values"] = [[slope, limit, b * wrong, u * wrong] for slope, limit, b, u in constants["values"]]
+    return record
+
+
+def test_an_average_with_too_small_a_coupling_distance_is_found():
+    assert acc.verify(coupled(1.0)) and acc.verify(coupled(1.5))
+    found = acc.verify(coupled(0.999))
+    assert not found and "not fit" in found.reason
+
+
+def test_the_curvature_of_a_prior_that_is_not_convex_does_not_bring_coupled_chains_together():
+    """``L_K`` bounds both ends: with a prior that may bend down the chains move apart."""
+    bent = acc.Curvature(prior_smoothness=1.0, gradient_bound=3.0)
+    item = schedule(release=Average(21))
+    convex = acc.average_sensitivity(item, replace(bent, prior_convex=True))
+    assert convex < 0.9 * acc.average_sensitivity(item, bent)
+    value = acc.AveragedValue(1.0, math.inf, convex, convex)
+    noise = acc.laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0)
+    facts = {"distance": convex, "values": (value,), "norm": "L1", "joint": 1.0}
+    assert acc.verify(acc.noised_average(noise, item, replace(bent, prior_convex=True), **facts).to_dict())
+    assert not acc.verify(acc.noised_average(noise, item, bent, **facts).to_dict())
+
+
+def test_noise_that_rests_on_coupled_chains_without_their_constants_cannot_be_verified():
+    (noise,) = copy.deepcopy(ALL["average, Laplace"])["parts"]
+    assert acc.verify(noise)
+    noise["argument"]["assumptions"].append(COUPLING)
+    found = acc.verify(noise)
+    assert not found and "cannot be verified" in found.reason
+
+
+def test_an_average_that_relies_on_tested_curvature_is_held_to_what_was_tested():
+    record = copy.deepcopy(ALL["curvature, tested"])
+    (stages,) = record["parts"]
+    for proved, fine in ((1.0 + 7.0, True), (1.0 + 7.1, False)):
+        known = acc.Curvature(proved, 50.0, prior_strong_convexity=1.0, prior_smoothness=1.0)
+        stages["parts"][1] = json.loads(json.dumps(average(proved=known).to_dict()))
+        inner = acc.compose(*map(acc.Statement.from_dict, stages["parts"])).to_dict()
+        whole = record | {"parts": [inner]}
+        whole["curves"] = [
+            {"kind": "unless", "inner": curve, "failure": record["argument"]["constants"]["failure"]}
+            for curve in inner["curves"]
+        ]
+        assert bool(acc.verify(whole)) == fine
+
+
+def test_noise_that_is_not_fit_for_the_averages_is_refused():
+    with pytest.raises(DeclarationError, match="not fit"):
+        average(values=(acc.AveragedValue(1.0, math.inf, 1e-9, 1.0),))
+    with pytest.raises(DeclarationError, match="not fit"):
+        average(values=(acc.AveragedValue(0.0, 1.0, 4.0, 1.0),))

@@ -18,8 +18,8 @@ import numpyro.distributions as dist
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves.serial import plain
-from private_mcmc.accounting.transfer import AverageByConvergence
+from private_mcmc.accounting import AverageByConvergence
+from private_mcmc.accounting.records import plain
 from private_mcmc.release import LowerBound, plan_counts, plan_second_moments
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement
@@ -98,7 +98,7 @@ def releases() -> Mapping[str, acc.Statement]:
     for adjacency in ("replace_one", "add_remove", "zero_out"):
         counts = plan_counts(0.3, cells=4, adjacency=adjacency)
         moments = plan_second_moments(0.2, radius=1.5, dim=3, num_rows=N, adjacency=adjacency)
-        path = acc.run(every_statement.schedule(adjacency=adjacency, num_steps=20))
+        path = acc.langevin_statement(every_statement.schedule(adjacency=adjacency, num_steps=20))
         stages = (counts.statement.of("counts"), moments.statement.of("moments"), path.of("path"))
         found |= {
             f"counts, {adjacency}": counts.statement,

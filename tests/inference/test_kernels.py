@@ -53,7 +53,9 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
     decision = mcmc.decide()
     proved = curvature(decision.reading, decision.schedule)
     assert np.isfinite(mcmc.get_samples()["w"]).all()
-    assert mcmc.statement.epsilon(1e-5) == accounting.run(decision.schedule, proved).epsilon(1e-5)
+    assert mcmc.statement.epsilon(1e-5) == accounting.langevin_statement(decision.schedule, proved).epsilon(
+        1e-5
+    )
     assert decision.schedule == kernel.schedule(
         adjacency=adjacency, num_rows=N, dim=2, num_steps=10, num_chains=1, release=decision.schedule.release
     )

@@ -230,7 +230,7 @@ def test_rows_come_and_go_only_where_their_order_has_no_part_in_the_law():
                 adjacency=adjacency, num_rows=N, dim=N, num_steps=2, num_chains=1, release="path"
             )
             try:
-                accounting.run(replace(schedule, batch=batch))
+                accounting.langevin_statement(replace(schedule, batch=batch))
             except pmc.DeclarationError:
                 continue
             accepted.add((scheme, adjacency))

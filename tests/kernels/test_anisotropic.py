@@ -64,8 +64,8 @@ def test_the_price_is_that_of_the_whole_path(metric, noise, release):
     root = np.linalg.cholesky(dense(METRICS[metric]))
     worst = np.linalg.eigvalsh(root.T @ np.linalg.inv(dense(NOISES[noise])) @ root)[-1]
     wanted = np.sqrt(steps * step / 2 * worst) * 2 * clip
-    assert accounting.run(schedule, proved).gdp == pytest.approx(wanted, rel=1e-6)
-    assert accounting.run(schedule, proved).gdp >= wanted
+    assert accounting.langevin_statement(schedule, proved).gdp == pytest.approx(wanted, rel=1e-6)
+    assert accounting.langevin_statement(schedule, proved).gdp >= wanted
 
 
 def test_noise_equal_to_the_preconditioner_is_plain_langevin():
@@ -73,7 +73,9 @@ def test_noise_equal_to_the_preconditioner_is_plain_langevin():
     plain = schedule_of(PrivateULA(linear, 0.1, 1.0, **settings), 30)
     same = schedule_of(AnisotropicLangevin(linear, 0.1, 1.0, noise=METRICS["full"], **settings), 30)
     proved = accounting.Curvature(strong_convexity=1.0, smoothness=4.0, convex=True)
-    assert accounting.run(same, proved).gdp == pytest.approx(accounting.run(plain, proved).gdp, rel=1e-6)
+    assert accounting.langevin_statement(same, proved).gdp == pytest.approx(
+        accounting.langevin_statement(plain, proved).gdp, rel=1e-6
+    )
 
 
 def test_noise_that_is_no_covariance_is_refused():

@@ -39,7 +39,7 @@ def test_a_function_of_the_step_number_is_the_tuple_of_its_values():
 def test_the_path_pays_for_every_step_its_own_size():
     """m² = chains · Σ γ_k Δ²/2."""
     schedule = schedule_of(PrivateULA(normal_mean, decreasing, 0.7, temper=0.5), 3, "path")
-    statement = accounting.run(schedule)
+    statement = accounting.langevin_statement(schedule)
     square = 3 * sum(schedule.step_sizes) * (2 * 0.5 * 0.7) ** 2 / 2
     assert statement.gdp == pytest.approx(np.sqrt(square), rel=1e-6)
     assert statement.verify()
@@ -54,7 +54,7 @@ def test_the_last_state_of_a_quadratic_has_its_exact_price():
     for size in schedule.step_sizes:
         rho = 1 - size * curvature
         apart, variance = rho * apart + size * 2 * 0.7, rho * rho * variance + 2 * size
-    statement = accounting.run(schedule, proved)
+    statement = accounting.langevin_statement(schedule, proved)
     assert statement.gdp == pytest.approx(apart / np.sqrt(variance), rel=1e-6)
     assert statement.gdp >= apart / np.sqrt(variance)
     assert statement.verify()

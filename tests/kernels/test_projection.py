@@ -101,7 +101,8 @@ def test_the_diameter_reaches_the_statement():
     """A convex chain without strong convexity: the last state's price stops growing with the steps."""
     proved = accounting.Curvature(convex=True, smoothness=1.0)
     bounded, free = (
-        accounting.run(schedule_of(steps=4000, **extra), proved).gdp for extra in (dict(radius=0.5), {})
+        accounting.langevin_statement(schedule_of(steps=4000, **extra), proved).gdp
+        for extra in (dict(radius=0.5), {})
     )
     assert bounded < 0.5 * free
 

@@ -127,7 +127,7 @@ def test_batches_of_narrow_rows_run():
 def test_the_price_does_not_depend_on_the_storage():
     common = dict(adjacency="replace_one", num_rows=N, dim=3, num_steps=5, num_chains=1, release="path")
     prices = [
-        accounting.run(PrivateULA(logistic, 0.1, 1.0, storage=storage).schedule(**common)).gdp
+        accounting.langevin_statement(PrivateULA(logistic, 0.1, 1.0, storage=storage).schedule(**common)).gdp
         for storage in ("float64", "float32")
     ]
     assert prices[0] == prices[1]

@@ -171,8 +171,8 @@ def test_private_posterior_and_run_that_is_not() -> None:
     assert "posterior private, this run not" in report.run.text
     steps = advised(report, "steps")
     fixed = replace(schedule, num_steps=int(steps))
-    assert accounting.run(fixed).delta(3.0) <= 1e-6
-    assert accounting.run(replace(fixed, num_steps=int(steps) + 1)).delta(3.0) > 1e-6
+    assert accounting.langevin_statement(fixed).delta(3.0) <= 1e-6
+    assert accounting.langevin_statement(replace(fixed, num_steps=int(steps) + 1)).delta(3.0) > 1e-6
 
 
 def test_private_run_of_a_refuted_posterior_is_far_from_it() -> None:

@@ -93,7 +93,7 @@ def test_no_lower_bound_lies_above_the_statement_of_the_run(data) -> None:
     target = Target(1.0, data.draw(st.sampled_from([1e-2, 1e-6])), schedule.adjacency)
     model = MODELS[n]()
     found = interim_lower_bound(model, schedule, target)
-    statement = accounting.run(schedule, curvature(model, schedule))
+    statement = accounting.langevin_statement(schedule, curvature(model, schedule))
     assert found <= statement.epsilon(target.delta)
 
 
@@ -124,7 +124,7 @@ def test_price_by_length_is_that_of_the_accountant() -> None:
     report = preflight(small.logistic, small.LOGISTIC_ROWS, TARGET, n=50, schedule=schedule)
     by_steps = dict((steps, (path, last)) for steps, path, last in report.run.by_steps)
     path, last = by_steps[40]
-    assert path == accounting.run(schedule).epsilon(1e-6)
+    assert path == accounting.langevin_statement(schedule).epsilon(1e-6)
     assert last <= path
     assert len(by_steps) > 5
     assert "Privacy against the number of steps" in report.to_html()

@@ -214,7 +214,9 @@ def _price(temper, floor, public) -> float:
         prior_smoothness=1.0,
         source="Normal prior, unit noise",
     )
-    found = acc.run(replace(public, temper=float(temper)), floor.strengthen(proved, float(temper)))
+    found = acc.langevin_statement(
+        replace(public, temper=float(temper)), floor.strengthen(proved, float(temper))
+    )
     return found.gdp
 
 
@@ -245,7 +247,7 @@ def test_statement_of_the_test_names_its_sensitivity_and_verifies():
     reading, test = planned("logistic", "ball")
     rows = drawn(reading.rows, 1)
     released = test.release(rows, jnp.ones(N, dtype=bool))
-    run = acc.run(test.schedule, released.curvature(reading, test.schedule))
+    run = acc.langevin_statement(test.schedule, released.curvature(reading, test.schedule))
     whole = acc.unless_test_fails(acc.compose(released.statement, run), released.floor)
     assert test.statement.gdp == pytest.approx(1.0, rel=1e-6)
     assert whole.verify()

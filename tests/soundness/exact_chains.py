@@ -22,10 +22,10 @@ Mixture = list[tuple[float, tuple[float, ...]]]  # probabilities of batches, as 
 
 _CELLS = 240
 _MOST_ROWS = 3  # that bend: the points must be those of every data set
-_ERF = np.vectorize(math.erf, otypes=[float])
+_ERFC = np.vectorize(math.erfc, otypes=[float])
 # Φ on a fine grid with its derivatives: one Taylor step from the nearest node is exact to 1e-15.
 _KNOTS = np.arange(-40, 40.0005, 1 / 256)
-_AT_KNOTS = 0.5 * (1 + _ERF(_KNOTS / math.sqrt(2)))
+_AT_KNOTS = 0.5 * _ERFC(-_KNOTS / math.sqrt(2))
 
 
 def cdf(x: Array) -> Array:
@@ -104,15 +104,16 @@ class Chain:
     factor: float = 1.0
     half: float = math.inf
     start: float = 0.0
+    finer: int = 1
 
     def nodes(self) -> Law:
         """Points and weights for integrals over states."""
         if self.half < math.inf:
-            at, weights = np.polynomial.legendre.leggauss(72)
+            at, weights = np.polynomial.legendre.leggauss(72 * self.finer)
             return self.half * at, self.half * weights
         # Gaussians are integrated to 1e-13 by points 0.58 of their sd apart, even where a step stretches.
         sd = math.sqrt(2 * min(self.steps))
-        apart = 0.58 * sd / self.family.steepest(max(self.steps), self.factor * _MOST_ROWS)
+        apart = 0.58 / self.finer * sd / self.family.steepest(max(self.steps), self.factor * _MOST_ROWS)
         count = 2 * math.ceil(self.reach / apart) + 1
         at = np.linspace(-self.reach, self.reach, count)
         return at, np.full(count, at[1] - at[0])
@@ -160,9 +161,12 @@ class Chain:
         sd = math.sqrt(2 * self.steps[step])
         found = np.zeros((_CELLS + 2, len(points)))
         for chance, means in self.means(points, step):
-            below = cdf((edges[:, None] - means[None, :]) / sd)
-            padded = np.concatenate([np.zeros((1, len(points))), below, np.ones((1, len(points)))])
-            found += chance * np.diff(padded, axis=0)
+            gaps = (edges[:, None] - means[None, :]) / sd
+            none, all_of_it = np.zeros((1, len(points))), np.ones((1, len(points)))
+            below = np.diff(np.concatenate([none, cdf(gaps), all_of_it]), axis=0)
+            above = -np.diff(np.concatenate([all_of_it, cdf(-gaps), none]), axis=0)
+            # Far out in a tail only the differences of that tail's probabilities have any digits.
+            found += chance * np.where(np.concatenate([gaps, all_of_it]) <= 0, below, above)
         return found
 
     def before(self, last: int) -> Law:

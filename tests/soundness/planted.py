@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting.langevin import step_moduli as moduli
+from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.domains.numeric import PRESENT, holds_person
 from private_mcmc.inference import execute, execute_plan
 from private_mcmc.kernels import chain

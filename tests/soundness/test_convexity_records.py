@@ -11,7 +11,7 @@ import pytest
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.step_moduli import langevin
+from private_mcmc.accounting.langevin.steps import langevin
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Batch, Schedule
 
@@ -33,7 +33,7 @@ def schedule(**changes) -> Schedule:
 
 
 def record(curvature: acc.Curvature, **changes) -> dict:
-    return json.loads(json.dumps(acc.run(schedule(**changes), curvature).to_dict()))
+    return json.loads(json.dumps(acc.langevin_statement(schedule(**changes), curvature).to_dict()))
 
 
 CONVEX_PRIOR = acc.Curvature(prior_smoothness=SMOOTH, prior_convex=True)
@@ -48,7 +48,7 @@ PATTERNS = {
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_bound_that_rests_on_a_convex_prior_needs_a_record_that_says_so(name: str) -> None:
     found = record(CONVEX_PRIOR, **PATTERNS[name])
-    path = acc.run(schedule(**PATTERNS[name])).gdp
+    path = acc.langevin_statement(schedule(**PATTERNS[name])).gdp
     assert found["curves"][-1]["m"] < path * 0.9
     assert acc.verify(found)
     assert found["argument"]["constants"]["prior_convex"] is True
@@ -80,7 +80,7 @@ def test_tested_curvature_is_not_added_to_a_prior_that_may_bend_down() -> None:
     floor = acc.CurvatureFloor(released=40.0, margin=33.0, rounding=1e-6, noise_sd=6.0, failure=1e-7)
     known = acc.Curvature(convex=True, smoothness=50.0, prior_smoothness=1.0, prior_convex=True)
     test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what=TESTED_EIGENVALUE)
-    run = acc.run(schedule(num_steps=300, step_size=0.01), floor.strengthen(known, 1.0))
+    run = acc.langevin_statement(schedule(num_steps=300, step_size=0.01), floor.strengthen(known, 1.0))
     found = acc.unless_test_fails(acc.adaptive(50.0, "replace_one", (test, run)), floor).to_dict()
     assert acc.verify(found)
     changed = json.loads(json.dumps(found))

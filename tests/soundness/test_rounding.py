@@ -9,21 +9,22 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
+from benchmarks.papers import moduli as papers
+from benchmarks.papers import transfer
 from benchmarks.papers.anisotropic import path_square
 from private_mcmc import accounting as acc
-from private_mcmc.accounting import transfer
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.curves.mixtures import poisson_orders, renyi
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin import step_moduli as moduli
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, saddle
+from private_mcmc.accounting.langevin import steps as moduli
+from private_mcmc.accounting.langevin.modulus_shapes import Affine
 from private_mcmc.accounting.rounding import (
     TINY,
     norm_up,
@@ -33,8 +34,9 @@ from private_mcmc.accounting.rounding import (
     root_up,
     sum_up,
 )
-from private_mcmc.errors import NotPrivate
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.schedule import Average, Batch, Schedule
+from tests.accounting import every_statement
 
 mpmath.mp.dps = 60
 
@@ -134,7 +136,7 @@ def test_shift_bounds_from_a_diameter(distance, offset, gap, noise, steps):
 @given(magnitudes(-3, 3), st.one_of(WIDE, st.just(0.0)), WIDE, WIDE, st.integers(1, 60))
 def test_shift_bounds_of_one_map_from_two_starts(c, h, noise, diameter, steps):
     constant = shifts.two_starts_constant(c, h, noise, diameter, steps, restart=False)
-    general = shifts.two_starts([c] * steps, [h] * steps, [noise] * steps, diameter, restart=False)
+    general = papers.two_starts([c] * steps, [h] * steps, [noise] * steps, diameter, restart=False)
     resistance, spent = mpf(0), mpf(0)
     for _ in range(steps):
         spent += mpf(h) / (resistance + mpf(noise) ** 2)
@@ -180,11 +182,11 @@ def test_paths_and_last_states_of_runs(step, clip, temper, steps, adjacency):
         item = schedule(
             step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release=release
         )
-        assert above(acc.run(item).gdp, mpmath.sqrt(square))
+        assert above(acc.langevin_statement(item).gdp, mpmath.sqrt(square))
     flat = schedule(
         step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release="last"
     )
-    known = acc.run(
+    known = acc.langevin_statement(
         flat, acc.Curvature(convex=True, smoothness=0.0)
     ).gdp  # a quadratic of no curvature: exact
     assert above(known, mpmath.sqrt(square))
@@ -212,10 +214,10 @@ def test_moduli_at_zero_and_at_a_distance(step, size, far):
     at = float(phi.value(np.array([far]))[0])
     assert above(at * (1 + 2.0**-50) + 2 * TINY, (1 + mpf(step)) * mpf(far) + mpf(step) * mpf(size))
     lipschitz = min(size, 1e100)
-    root = moduli.convex_lipschitz(min(step, 1e50), lipschitz)
+    root = papers.convex_lipschitz(min(step, 1e50), lipschitz)
     assert above(root.h, (2 * mpf(min(step, 1e50)) * mpf(lipschitz)) ** 2)
     assert above(
-        saddle(min(step, 1e40), min(size, 1e40), 1.0).parts[0].h,
+        papers.saddle(min(step, 1e40), min(size, 1e40), 1.0).parts[0].h,
         (2 * mpf(min(step, 1e40)) * mpf(min(size, 1e40))) ** 2,
     )
 
@@ -374,16 +376,58 @@ def test_privacy_carried_by_convergence(delta, distance, epsilon, accuracy, chan
     assume(delta <= 1 and distance <= 1)
     found = transfer.delta_of_run(epsilon, delta, transfer.PosteriorDistance(distance, "a lemma"))
     assert above(found, min(mpf(1), mpf(delta) + mpf(distance) * (mpmath.exp(mpf(epsilon)) + 1)))
-    held = transfer.AverageByConvergence(accuracy, distance, change)
+    held = acc.AverageByConvergence(accuracy, distance, change)
     assert above(held.sensitivity, 2 * mpf(accuracy) + mpf(change))
-    assert above(held.guarantee(1.0, delta)[1], min(mpf(1), mpf(delta) + mpf(distance) * (2 - mpf(distance))))
+    far = (acc.AveragedValue(math.inf, 1.0, 1.0, 1.0),)
+    noised = every_statement.average(values=far, failures=(distance,), proved=acc.Curvature())
+    assert above(noised.delta(1.0), min(mpf(1), mpf(distance) * (2 - mpf(distance))))
 
 
 def test_the_smallest_sensitivity_of_all_is_not_free():
     """A row that moves the gradient by less than any square of it can show."""
     item = schedule(step_size=1.0, clip=1e-170, temper=1.0, release="path")
-    assert acc.run(item).gdp >= 1e-170
-    assert acc.run(item).epsilon(1e-200) > 0 or acc.run(item).delta(0.0) > 0
+    assert acc.langevin_statement(item).gdp >= 1e-170
+    assert acc.langevin_statement(item).epsilon(1e-200) > 0 or acc.langevin_statement(item).delta(0.0) > 0
     with pytest.raises(NotPrivate):
         stage = acc.gaussian(adjacency="add_remove", sensitivity=1e-170, scale=1.0)
         acc.adaptive(1e-180, "add_remove", (stage,))
+
+
+SIZES = (5e-324, 1e-308, 1e-200, 1e-30, 0.3, 1.0, 7.0, 1e30, 1e200, 1e308)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_numbers_however_extreme_bring_out_an_error_that_is_not_our_own(data):
+    def one(*values):
+        return data.draw(st.sampled_from(values))
+
+    batches = {
+        "poisson": Batch(scheme="poisson", rate=one(1e-300, 0.3, 1.0)),
+        "fixed": Batch(scheme="fixed", size=2),
+        "cyclic": Batch(scheme="cyclic", size=2),
+        "full": None,
+    }
+    low, high = sorted((one(0.0, *SIZES), one(*SIZES)))
+    proved = acc.Curvature(low, high, low, high, one(True, False), one(*SIZES, math.inf), one(True, False))
+    try:
+        item = schedule(
+            adjacency=one("replace_one", "add_remove", "zero_out"),
+            num_rows=one(4, 10**6, 10**14),
+            num_steps=3,
+            step_size=one(one(*SIZES), tuple(one(*SIZES) for _ in range(3))),
+            clip=one(*SIZES),
+            temper=one(1.0, 1e-300),
+            batch=batches[one(*batches)],
+            diameter=one(math.inf, *SIZES),
+            release=one("path", "last", Average(1)),
+            preconditioner=one(None, (one(*SIZES),)),
+            noise=one(None, (one(*SIZES),)),
+        )
+        if isinstance(item.release, Average):
+            assert acc.average_sensitivity(item, proved) >= 0
+        else:
+            assert acc.langevin_statement(item, proved).curves
+    except DeclarationError as error:
+        assert len(str(error)) > 20

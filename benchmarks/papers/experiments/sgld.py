@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from benchmarks.papers.experiments.images import Images
 from benchmarks.papers.experiments.networks import Network
-from private_mcmc.accounting import Curvature, Statement, run
+from private_mcmc.accounting import Curvature, Statement, langevin_statement
 from private_mcmc.kernels.randomness.draws import distinct
 from private_mcmc.schedule import Batch, Schedule
 
@@ -71,7 +71,7 @@ class SGLD:
             batch=Batch(scheme="fixed", size=self.batch_size),
             release="last",
         )
-        return run(schedule, Curvature())
+        return langevin_statement(schedule, Curvature())
 
 
 Epoch = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
 
 from private_mcmc.accounting.curves import gdp, rdp
+from private_mcmc.accounting.records import Record
 from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
 
@@ -51,12 +52,12 @@ class Curve(ABC):
             best = max(best, room - math.exp(at) * alpha, math.exp(-at) * (room - alpha))
         return best
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """``kind`` and the fields, in plain types."""
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
-def invert(delta_at: Any, target: float) -> float:
+def invert(delta_at: Callable[[float], float], target: float) -> float:
     """Smallest ``ε ≥ 0`` (rounded up) with ``delta_at(ε) ≤ target`` for a non-increasing ``delta_at``."""
     if delta_at(0.0) <= target:
         return 0.0
@@ -231,6 +232,6 @@ class ExceptWithProbability(Curve):
         left = gdp.check_delta(delta) * (1 - 2 * math.ulp(1.0)) - self.failure
         return self.inner.epsilon(left) if left >= 0 else math.inf
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """``kind``, the inner curve and the failure, in plain types."""
         return {"kind": self.kind, "inner": self.inner.to_dict(), "failure": self.failure}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import (
@@ -19,6 +18,7 @@ from private_mcmc.accounting.curves.curve import (
 )
 from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, losses, worthwhile
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
+from private_mcmc.accounting.records import Record
 from private_mcmc.accounting.rounding import TINY, norm_up, sum_up, up_last
 
 _MOST_DISCRETE = 8
@@ -92,7 +92,7 @@ class Product(Curve):
         """They add."""
         return sum_up(part.zcdp for part in self.parts)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """``kind`` and the parts, in plain types."""
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +16,11 @@ from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.langevin import poisson_last_state as sampled
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Affine
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
 from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, noise_ratio, row_change
 from private_mcmc.accounting.langevin.steps import Curvature, largest_change, modulus, noise_sd, period
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
+from private_mcmc.accounting.records import Constants
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Batch, Schedule
@@ -47,7 +46,7 @@ class Bound:
     curve: Curve
     theorem: str
     assumptions: tuple[str, ...]
-    record: Mapping[str, Any]
+    record: Constants
 
 
 def released_steps(schedule: Schedule) -> tuple[int, ...]:
@@ -90,7 +89,10 @@ def whole_path(schedule: Schedule) -> Bound:
     sizes = np.asarray(schedule.step_sizes[: last_released(schedule)])
     change, passes = largest_change(schedule), period(schedule)
     # The largest sum, rounded up: correctly rounded sums are at most half a unit below.
-    time = max(math.fsum(sizes[start::passes]) for start in range(min(passes, len(sizes))))
+    try:
+        time = max(math.fsum(sizes[start::passes]) for start in range(min(passes, len(sizes))))
+    except OverflowError:
+        raise DeclarationError("step_size: the sum of all steps overflows; take smaller ones.") from None
     square = product_up(math.nextafter(time, math.inf), change, change, 0.5, over=(noise_ratio(schedule)[0],))
     return Bound(for_chains(square, schedule.num_chains), PATH, (), {"kind": "path"})
 
@@ -171,7 +173,7 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
                 "steps": late - early,
                 "used": form,
                 "first": bound.first,
-                "from_diameter": _from_diameter(bound, schedule.diameter),
+                "from_diameter": bound.from_diameter,
                 "shifts": bound.shifts,
             }
         )
@@ -181,12 +183,6 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
     record = {"kind": "stretches", "stretches": tuple(records)}
     curve = for_chains(sum_up(squares), schedule.num_chains)
     return Bound(curve, SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)
-
-
-def _from_diameter(bound: ShiftBound, diameter: float) -> bool:
-    if not math.isfinite(diameter):
-        return False
-    return bound.shifts[0] == diameter if bound.shifts else bound.method.endswith("from the diameter")
 
 
 def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...]) -> tuple[ShiftBound, str]:
@@ -219,8 +215,11 @@ def sampled_last(schedule: Schedule, curvature: Curvature, delta: float | None) 
     if not noise_ratio(schedule)[1]:
         return []
     size = schedule.step_sizes[0]
-    phi = modulus(schedule, curvature, size, 0.0)
-    if not (isinstance(phi, Affine) and float(phi.offset) == 0 and float(phi.gap) >= 0):
+    known = modulus(schedule, curvature, size, 0.0)
+    # Every part of a minimum is a modulus; that of one map on two states is zero at zero.
+    lines = known.parts if isinstance(known, Minimum) else (known,)
+    contracting = [line for line in lines if isinstance(line, Affine) and line.offset == 0 and line.gap >= 0]
+    if not contracting:
         return []
     noise = noise_sd(schedule, size)
     chain = sampled.SampledChain(
@@ -229,7 +228,7 @@ def sampled_last(schedule: Schedule, curvature: Curvature, delta: float | None) 
         row_shift=row_ratio(schedule, size) * noise,
         noise=noise,
         steps=schedule.num_steps,
-        modulus=phi,
+        modulus=contracting[0],
         diameter=schedule.diameter,
     )
     splits = sampled.proposals(chain)[:-1]

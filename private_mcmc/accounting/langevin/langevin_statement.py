@@ -3,70 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Any
-
-import numpy as np
 
 from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.composition.compose import capped
 from private_mcmc.accounting.curves.curve import Gaussian
 from private_mcmc.accounting.langevin import bounds
-from private_mcmc.accounting.langevin.bounds import Bound, released_steps
+from private_mcmc.accounting.langevin.bounds import Bound
 from private_mcmc.accounting.langevin.sensitivity import (
-    ROUNDING_SLACK,
     condition_number,
     gradient_limit,
     noise_ratio,
     rounding_box,
     sensitivity,
 )
-from private_mcmc.accounting.langevin.steps import Curvature, check_scheme, largest_change, modulus, period
-from private_mcmc.accounting.rounding import TINY, product_up, up
+from private_mcmc.accounting.langevin.steps import Curvature, check_scheme
+from private_mcmc.accounting.records import Constant
 from private_mcmc.accounting.statement import Argument, Statement
-from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Schedule
 
 
-def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
-    """``η/ℓ``: the largest distance between the averages of two coupled chains on adjacent data.
-
-    With the same start, noise and batches, ``|X_n − Y_n| ≤ e_n`` surely, ``e_n = φ(e_{n−1})``,
-    ``e_0 = 0``, so the averages of an ``ℓ``-Lipschitz ``f`` (in ``‖M^{-1/2}·‖``, on the unconstrained
-    space) over the kept steps differ by at most ``ℓ · mean(e_n)``. Averages over several chains
-    have the same bound. Cyclic batches: the worst position of the row. ``inf`` when no modulus is
-    proved.
-
-    Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
-
-    Raises:
-        DeclarationError: unless the schedule releases an ``Average``, or where its batches are refused.
-    """
-    if not isinstance(schedule.release, Average):
-        raise DeclarationError(f"release={schedule.release!r}: the schedule releases states, not an average.")
-    check_scheme(schedule)
-    change, passes = largest_change(schedule), period(schedule)
-    sizes = set(schedule.step_sizes)
-    used = {size: modulus(schedule, curvature, size, change) for size in sizes}
-    idle = used if passes == 1 else {size: modulus(schedule, curvature, size, 0.0) for size in sizes}
-    positions = np.arange(passes)
-    distance = np.zeros(passes)
-    total = np.zeros(passes)
-    for index, size in enumerate(schedule.step_sizes, start=1):
-        here = (index - 1) % passes == positions
-        reach = np.where(here, used[size].value(distance), idle[size].value(distance))
-        distance = np.minimum(up(reach) + np.where(reach > 0, TINY, 0.0), schedule.diameter)
-        if index >= schedule.release.first:
-            total = total + distance
-    kept = schedule.num_steps - schedule.release.first + 1
-    worst = product_up(float(np.max(total)), over=(float(kept),))
-    # Summing T positive terms errs by at most T units in the last place.
-    return product_up(worst, 1 + ROUNDING_SLACK + kept * 2.0**-52)
-
-
-__all__ = ["released_steps", "run"]
-
-
-def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float | None = None) -> Statement:
+def langevin_statement(
+    schedule: Schedule, curvature: Curvature | None = None, *, delta: float | None = None
+) -> Statement:
     """The statement of the states released by a run: every bound that is proved for it.
 
     ``path``: ``m² = chains · Σ γ_k Δ²/2``. ``last`` and declared steps: the shift bound with every
@@ -101,29 +59,26 @@ def run(schedule: Schedule, curvature: Curvature | None = None, *, delta: float 
     found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature, delta), best]
     theorems = tuple(dict.fromkeys(bound.theorem for bound in found))
     quoted = (line for bound in found for line in bound.assumptions)
-    lines = (*_always(schedule), _rounding(schedule), *quoted)
+    lines = (*chain_assumptions(schedule), *quoted)
+    records = tuple(dict(bound.record) for bound in found)
     argument = Argument(
         "; and ".join(theorems),
         tuple(dict.fromkeys(lines)),
-        _constants(schedule, curvature, tuple(found)),
+        {**chain_constants(schedule, curvature), "bounds": records},
         "langevin",
     )
     curves = tuple(bound.curve for bound in found)
     return capped(Statement(schedule.adjacency, curves, argument), schedule.num_rows)
 
 
-def _always(schedule: Schedule) -> tuple[str, ...]:
-    """What every bound of the run rests on."""
+def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:
+    """What every statement of a chain rests on."""
     # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
     presence = () if schedule.adjacency == "replace_one" else (assumptions.RELATION[schedule.adjacency],)
     stored = () if schedule.storage == "float64" else (assumptions.NARROW,)
     lines = assumptions.CLIPPED_ROWS, assumptions.PUBLIC_START, assumptions.GAUSSIAN_NOISE
-    return (*lines, *presence, *stored)
-
-
-def _rounding(schedule: Schedule) -> str:
     number = gradient_limit(schedule) if schedule.release == "path" else rounding_box(schedule)
-    return assumptions.rounding(schedule.release, f"{number:.3g}")
+    return (*lines, *presence, *stored, assumptions.rounding(schedule.release, f"{number:.3g}"))
 
 
 def _expansion(schedule: Schedule, curvature: Curvature) -> str:
@@ -142,9 +97,11 @@ def _size(bound: Bound) -> float:
     return bound.curve.m if isinstance(bound.curve, Gaussian) else float("inf")
 
 
-def _constants(schedule: Schedule, curvature: Curvature, found: tuple[Bound, ...]) -> dict[str, Any]:
+def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Constant]:
+    """The numbers of a chain from which ``verify`` recomputes its moduli."""
     batch = schedule.batch
     proved = {key: value for key, value in asdict(curvature).items() if key != "source"}
+    release = schedule.release
     return {
         "step_size": schedule.step_size,
         "num_steps": schedule.num_steps,
@@ -152,7 +109,7 @@ def _constants(schedule: Schedule, curvature: Curvature, found: tuple[Bound, ...
         "num_rows": schedule.num_rows,
         "dim": schedule.dim,
         "storage": schedule.storage,
-        "release": schedule.release,
+        "release": None if isinstance(release, Average) else release,
         "clip": schedule.clip,
         "temper": schedule.temper,
         "batch": None if batch is None else asdict(batch),
@@ -161,5 +118,4 @@ def _constants(schedule: Schedule, curvature: Curvature, found: tuple[Bound, ...
         "sensitivity": sensitivity(schedule),
         "diameter": schedule.diameter,
         **proved,
-        "bounds": tuple(dict(bound.record) for bound in found),
     }

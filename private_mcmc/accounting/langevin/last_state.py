@@ -5,11 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Modulus, Point, Root, per_step
+from private_mcmc.accounting.langevin.modulus_shapes import (
+    Affine,
+    Minimum,
+    Modulus,
+    Point,
+    Root,
+    per_step,
+    undominated,
+)
 from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, optimise
 from private_mcmc.accounting.langevin.shifts import (
     Moduli,
@@ -19,10 +26,11 @@ from private_mcmc.accounting.langevin.shifts import (
     noise_array,
     two_starts_constant,
 )
-from private_mcmc.accounting.rounding import FloatArray, product_up, root_up, sum_up, up
+from private_mcmc.accounting.rounding import FloatArray, product_up, root_up, up
 from private_mcmc.errors import DeclarationError
 
 _LONGEST = 20_000  # steps optimised numerically
+_STEEPEST = 1e100  # of what is compared by squares
 _TAIL = 2_000  # a shorter end is searched more thoroughly
 
 
@@ -32,15 +40,17 @@ class ShiftBound:
 
     Attributes:
         m_squared: the bound, rounded up.
-        method: which form of the shift bound gave it.
+        method: which form of the shift bound gave it, in words.
         shifts: ``z_τ, …, z_T`` where the bound is a numerical certificate, else ``None``.
         first: ``τ``, the step after which the argument starts (0 without a restart).
+        from_diameter: whether it starts from chains as far apart as the set is wide.
     """
 
     m_squared: float
     method: str
     shifts: tuple[float, ...] | None = None
     first: int = 0
+    from_diameter: bool = False
 
     @property
     def m(self) -> float:
@@ -84,36 +94,10 @@ def last_state(
     return min(candidates, key=lambda bound: bound.m_squared)
 
 
-def declared_states(
-    moduli: Moduli,
-    noise: float | Sequence[float] | FloatArray,
-    times: Sequence[int],
-    *,
-    diameter: float = math.inf,
-) -> ShiftBound:
-    """States released at fixed ``times``: every stretch starts afresh from the state released before it.
-
-    Raises:
-        DeclarationError: unless the times are increasing and at least 1.
-    """
-    edges = [0, *times]
-    if len(edges) < 2 or any(not late > early for early, late in pairwise(edges)):
-        raise DeclarationError(f"times={tuple(times)}: an increasing sequence of steps from 1 on.")
-    sds = noise_array(noise, edges[-1])
-    known: dict[object, float] = {}
-    total: list[float] = []
-    for early, late in pairwise(edges):
-        part: Moduli = list(moduli[early:late]) if isinstance(moduli, Sequence) else moduli
-        key = (late - early, sds[early:late].tobytes()) if not isinstance(part, list) else object()
-        if key not in known:
-            known[key] = last_state(part, sds[early:late], late - early, diameter=diameter).m_squared
-        total.append(known[key])
-    return ShiftBound(sum_up(total), f"{len(total)} stretches between released states")
-
-
 def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[ShiftBound]:
     if isinstance(phi, Minimum):
-        parts = _undominated(phi)
+        lines = undominated(phi.parts)
+        parts = tuple(part for part in lines if not isinstance(part, Point)) or lines
         if len(parts) > 1:
             single = [bound for part in parts for bound in _constant(part, noise, steps, diameter)]
             if _pointless(parts, noise, steps) and not math.isfinite(diameter):
@@ -128,7 +112,7 @@ def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[S
         if not math.isfinite(diameter):
             return []
         value = two_starts_constant(float(phi.c), float(phi.h), noise, diameter, steps)
-        return [ShiftBound(value, "two starts, closed form")]
+        return [ShiftBound(value, "two starts, closed form", from_diameter=True)]
     return _numerical(phi, noise, steps, diameter)
 
 
@@ -137,21 +121,11 @@ def _affine(phi: Affine, noise: float, steps: int, diameter: float) -> list[Shif
     found = []
     if gap >= 0:
         ratio = product_up(offset, over=(noise,))
-        found.append(ShiftBound(affine(ratio, gap, steps), "affine modulus, closed form"))
+        found.append(ShiftBound(affine(ratio, gap, steps), "affine modulus"))
     value, togo = affine_from(diameter, offset, gap, noise, steps)
     if math.isfinite(value):
-        found.append(ShiftBound(value, "affine modulus from the diameter", first=steps - togo))
+        found.append(ShiftBound(value, "affine modulus", first=steps - togo, from_diameter=True))
     return found
-
-
-def _undominated(phi: Minimum) -> tuple[Modulus, ...]:
-    """Drop affine parts that lie on or above another one, and points: the path bound covers those."""
-    kept: list[Modulus] = []
-    for part in phi.parts:
-        if not any(_below(other, part) for other in kept):
-            kept = [other for other in kept if not _below(part, other)] + [part]
-    known = tuple(part for part in kept if not isinstance(part, Point))
-    return known or tuple(kept)
 
 
 def _pointless(parts: tuple[Modulus, ...], noise: float, steps: int) -> bool:
@@ -164,18 +138,12 @@ def _pointless(parts: tuple[Modulus, ...], noise: float, steps: int) -> bool:
         return False
     low, high = sorted((part for part in parts if isinstance(part, Affine)), key=lambda part: part.offset)
     rho, offset = float(low.slope), float(low.offset)
-    if not rho > 1:
+    if not 1 < rho < _STEEPEST or not high.offset < _STEEPEST:
         return False
     crossing = (float(high.offset) - offset) / (float(high.gap) - float(low.gap))
     left = rho ** -np.arange(1.0, min(steps, 100_000) + 1)
     descent = (crossing + offset * (1 - left) / (rho - 1)) ** 2 * (rho * rho - 1) / (1 - left * left)
     return bool(steps * offset**2 <= float(np.min(descent)))
-
-
-def _below(low: Modulus, high: Modulus) -> bool:
-    if not isinstance(high, Affine):
-        return False
-    return isinstance(low, Affine) and bool(low.gap >= high.gap and low.offset <= high.offset)
 
 
 def _numerical(moduli: Moduli, noise: float | FloatArray, steps: int, diameter: float) -> list[ShiftBound]:
@@ -195,19 +163,26 @@ def _numerical(moduli: Moduli, noise: float | FloatArray, steps: int, diameter: 
             return bounds[0].m_squared if bounds else math.inf
 
         togo = _least(cost, min(steps, _LONGEST))
-        found += _certified(moduli, sds, steps - togo, diameter, "numerical certificate from the diameter")
+        found += _certified(moduli, sds, steps - togo, diameter, "numerical certificate", from_diameter=True)
     return found
 
 
 def _certified(
-    moduli: Moduli, sds: FloatArray, first: int, start: float, method: str, work: int = 600_000
+    moduli: Moduli,
+    sds: FloatArray,
+    first: int,
+    start: float,
+    method: str,
+    *,
+    work: int = 600_000,
+    from_diameter: bool = False,
 ) -> list[ShiftBound]:
     tail: Moduli = list(moduli[first:]) if isinstance(moduli, Sequence) else moduli
     z = optimise(tail, sds[first:], len(sds) - first, start=start, work=work)
     if z is None:
         return []
     value = certify(tail, sds[first:], z, start=start)
-    return [ShiftBound(value, method, tuple(z.tolist()), first)]
+    return [ShiftBound(value, method, tuple(z.tolist()), first, from_diameter)]
 
 
 def _invariant(moduli: Moduli) -> float:
@@ -251,7 +226,7 @@ def _varying(moduli: Sequence[Modulus], sds: FloatArray, diameter: float) -> lis
         if z is None:
             return None
         value = certify(list(moduli[first:]), sds[first:], z, start=start)
-        return ShiftBound(value, "affine moduli, optimal certificate", tuple(z.tolist()), first)
+        return ShiftBound(value, "affine moduli, optimal certificate", tuple(z.tolist()), first, start > 0)
 
     found = [certified(0, 0.0)]
     if math.isfinite(diameter):

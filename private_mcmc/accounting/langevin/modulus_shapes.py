@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.accounting.rounding import FloatArray, product_up, sum_up
+from private_mcmc.accounting.rounding import FloatArray
 from private_mcmc.errors import DeclarationError
 
 Parameter = float | FloatArray
@@ -38,7 +38,8 @@ class Modulus(Protocol):
         ...
 
 
-def _check(name: str, value: Parameter) -> None:
+def check_parameter(name: str, value: Parameter) -> None:
+    """Raise ``DeclarationError`` unless every entry lies in ``[0, ∞)``."""
     array = np.asarray(value, dtype=np.float64)
     if not ((array >= 0).all() and np.isfinite(array).all()):
         raise DeclarationError(f"{name}={value}: must be non-negative and finite.")
@@ -64,7 +65,7 @@ class Affine:
         gap = np.asarray(self.gap, dtype=np.float64)
         if not ((gap <= 1).all() and np.isfinite(gap).all()):
             raise DeclarationError(f"gap={self.gap}: 1 − ρ must be a finite number of at most 1.")
-        _check("offset", self.offset)
+        check_parameter("offset", self.offset)
         slope = np.where(gap < 1, np.nextafter(1.0 - gap, np.inf), 0.0)  # rounded up
         object.__setattr__(self, "slope", slope)
 
@@ -84,7 +85,7 @@ class Point:
     offset: Parameter
 
     def __post_init__(self) -> None:
-        _check("offset", self.offset)
+        check_parameter("offset", self.offset)
 
     def value(self, distance: FloatArray) -> FloatArray:
         """``s`` at zero, ``inf`` elsewhere."""
@@ -112,7 +113,7 @@ class Root:
 
     def __post_init__(self) -> None:
         for name in ("c", "h", "offset"):
-            _check(name, getattr(self, name))
+            check_parameter(name, getattr(self, name))
         object.__setattr__(self, "_roots", (np.sqrt(self.c), np.sqrt(self.h)))
 
     def value(self, distance: FloatArray) -> FloatArray:
@@ -150,18 +151,19 @@ class Minimum:
         return slope, np.choose(best, [line[1] for line in lines])
 
 
-def saddle(step_size: float, lipschitz: float, smoothness: float, offset: float = 0.0) -> Minimum:
-    """``φ(z) = sqrt(z² + min(2ηL, ηβz)²) + s``: descent–ascent on a convex–concave function.
+def undominated(parts: Sequence[Modulus]) -> tuple[Modulus, ...]:
+    """``parts`` without the affine ones that lie on or above another: their pointwise minimum is the same."""
+    kept: list[Modulus] = []
+    for part in parts:
+        if not any(_below(other, part) for other in kept):
+            kept = [other for other in kept if not _below(part, other)] + [part]
+    return tuple(kept)
 
-    ``L`` bounds the gradient, ``β`` is its Lipschitz constant, ``η`` the step size.
 
-    Source: BFG, Remark 3.6 (for ``s = 0``), which leaves its shift problem open.
-    """
-    for name, value in (("step_size", step_size), ("lipschitz", lipschitz), ("smoothness", smoothness)):
-        _check(name, value)
-    jump = product_up(2.0, step_size, lipschitz)
-    bend = product_up(step_size, step_size, smoothness, smoothness)
-    return Minimum((Root(1.0, product_up(jump, jump), offset), Root(sum_up((1.0, bend)), 0.0, offset)))
+def _below(low: Modulus, high: Modulus) -> bool:
+    if not (isinstance(low, Affine) and isinstance(high, Affine)):
+        return False
+    return bool(np.all(low.gap >= high.gap) and np.all(low.offset <= high.offset))
 
 
 @dataclass(frozen=True)

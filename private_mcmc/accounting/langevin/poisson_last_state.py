@@ -186,7 +186,8 @@ def proposals(chain: SampledChain, count: int = 3) -> tuple[Split, ...]:
 def _rough_square(chain: SampledChain, shares: FloatArray) -> FloatArray:
     """Approximate ``m²`` of one sampled step (central limit)."""
     whole = 1.0 if chain.pair == "add_remove" else 2.0
-    squared = (chain.row_shift / chain.noise) ** 2 / shares
+    ratio = min(product_up(chain.row_shift, over=(chain.noise,)), 1e100)
+    squared = ratio**2 / shares
     sampled = (whole * chain.rate) ** 2 * np.expm1(np.minimum(squared, 50.0))
     return np.minimum(sampled, whole**2 * squared)
 

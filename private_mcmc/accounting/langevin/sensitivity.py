@@ -53,7 +53,8 @@ def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
         np.count_nonzero(noise - np.diag(np.diag(noise))) + np.count_nonzero(scale - np.diag(np.diag(scale)))
         == 0
     ):
-        ratios = np.asarray(np.sort(np.diag(noise) / np.diag(scale)), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            ratios = np.asarray(np.sort(np.diag(noise) / np.diag(scale)), dtype=np.float64)
     else:
         root = np.linalg.cholesky(scale)
         half = np.linalg.solve(root, noise)

@@ -255,4 +255,6 @@ class _Search:
         banded = np.zeros((2, len(gradient)))
         banded[1] = np.where(free, diagonal * (1 + damping), 1.0)
         banded[0, 1:] = np.where(free[1:] & free[:-1], coupling[:-1], 0.0)
+        if not np.isfinite(banded).all():
+            return None
         return np.asarray(solveh_banded(banded, np.where(free, -gradient, 0.0)))

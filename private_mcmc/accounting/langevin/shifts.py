@@ -22,7 +22,8 @@ from private_mcmc.errors import DeclarationError
 
 Moduli = Modulus | Sequence[Modulus]
 
-_UNIT = 2.0**-53
+UNIT = 2.0**-53
+_STEEPEST = 300.0  # no bound is looked for where one step stretches by more than e^300
 
 
 def reach(moduli: Moduli, distances: FloatArray) -> FloatArray:
@@ -127,6 +128,8 @@ def affine_from(distance: float, offset: float, gap: float, noise: float, steps:
     if gap == 1:
         return product_up(offset, offset, over=(noise, noise)), 1
     rate = _rate(gap)
+    if rate < -_STEEPEST:
+        return math.inf, 0
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if rate == 0:
             sums, squares, kept = togo, togo, np.ones_like(togo)
@@ -136,9 +139,9 @@ def affine_from(distance: float, offset: float, gap: float, noise: float, steps:
             kept = np.exp(-rate * togo)
         # In units of the noise; every product below the normal numbers loses at most one smallest double.
         far, push = product_up(distance, over=(noise,)), product_up(offset, over=(noise,))
-        total = (kept * far + push * sums) * (1 + 8 * _UNIT * (1 + abs(rate) * togo))
+        total = (kept * far + push * sums) * (1 + 8 * UNIT * (1 + abs(rate) * togo))
         total = total + (4 * TINY if far > 0 or push > 0 else 0.0)
-        values = up(total**2 / (squares * (1 - 8 * _UNIT * (1 + abs(rate) * togo))))
+        values = up(total**2 / (squares * (1 - 8 * UNIT * (1 + abs(rate) * togo))))
         values = values + np.where(total > 0, 4 * TINY, 0.0)
         # The last shift is (A − s)/ρ with A = total/squares; for ρ ≤ 1 it is never negative.
         feasible = total / squares * (1 - 1e-9) >= push if gap < 0 else np.ones_like(togo, dtype=bool)
@@ -167,60 +170,23 @@ def cyclic(ratio: float, gap: float, period: int, steps: int) -> float:
         )
     earlier = -(-steps // period) - 1
     rate = _rate(gap)
-    if rate == 0:
+    if rate < 1e-150:  # as if nothing contracted, which is at least as much
         extra = earlier / period
     elif rate * (period - 1) > 300:
         extra = math.exp(-600.0) * 2  # ρ^{2l−2}·(1−ρ²)/(1−ρ^l)² ≤ 2e^{−600}
     else:
         pass_sum = -math.expm1(-rate * period)
-        weight = math.exp(-2 * rate * (period - 1)) * (1 + 8 * _UNIT * (1 + 2 * rate * period))
+        weight = math.exp(-2 * rate * (period - 1)) * (1 + 8 * UNIT * (1 + 2 * rate * period))
         extra = weight * -math.expm1(-2 * rate) / pass_sum**2 * math.tanh(rate * period * earlier / 2)
     return product_up(ratio, ratio, up(1 + extra))
-
-
-def two_starts(
-    c: Sequence[float] | FloatArray,
-    h: Sequence[float] | FloatArray,
-    noise: Sequence[float] | FloatArray,
-    diameter: float,
-    *,
-    restart: bool = True,
-) -> float:
-    """``m²`` for one map run from two starts ``diameter`` apart, ``φ_t(z) = sqrt(c_t z² + h_t)``.
-
-    ``V_t(z) = z²/r_t + Σ_{s≥t} h_s/(r_{s+1} + σ_s²)`` with ``r_t = (r_{t+1} + σ_t²)/c_t``, ``r_T = 0``,
-    is the least cost from distance ``z`` before step ``t``; ``V_0(D)`` is BFG Theorem 3.4. On a set of
-    that diameter the argument may start anywhere: with ``restart`` the least ``V_t(D)`` is returned.
-
-    Source: BFG Theorem 3.4.
-    """
-    cs, hs = np.asarray(c, dtype=np.float64), np.asarray(h, dtype=np.float64)
-    sds = noise_array(noise, len(cs))
-    if not ((cs > 0).all() and (hs >= 0).all() and len(hs) == len(cs) >= 1 and diameter >= 0):
-        raise DeclarationError("two_starts: c > 0, h ≥ 0, diameter ≥ 0, one entry for every step.")
-    slack = 1 + 8 * _UNIT * (len(cs) + 4)
-    # In units of the largest noise, so that nothing below under- or overflows to the wrong side.
-    unit = float(np.max(sds))
-    far = product_up(diameter, over=(unit,))
-    square = product_up(far, far)
-    hs = np.array([product_up(entry, over=(unit, unit)) for entry in hs.tolist()])
-    variances = np.nextafter((sds / unit * (1 - 2 * _UNIT)) ** 2, 0.0)
-    resistance, spent, best = 0.0, 0.0, math.inf
-    for ct, ht, variance in zip(cs[::-1].tolist(), hs[::-1].tolist(), variances[::-1].tolist(), strict=True):
-        if ht > 0:
-            spent += ht / (resistance + variance) + TINY
-        resistance = (resistance + variance) / ct
-        last = square / resistance + spent if resistance > 0 else math.inf
-        best = min(best, last)
-    total = best if restart else last
-    return up(total * slack) + TINY if diameter > 0 or bool((hs > 0).any()) else 0.0
 
 
 def two_starts_constant(
     c: float, h: float, noise: float, diameter: float, steps: int, *, restart: bool = True
 ) -> float:
-    """``two_starts`` with constant ``c``, ``h`` and noise, in closed form for any number of steps.
+    """``m²`` for one map run from two starts ``diameter`` apart, ``φ(z) = sqrt(cz² + h)``.
 
+    With ``restart`` the argument may start at any step, as it may on a set of that diameter.
     ``V(D) = D²/r_T + h Σ_{k<T} 1/(r_k + σ²)`` with ``r_k = σ² (1 − c^{−k})/(c − 1)`` (``kσ²`` at 1):
     the six rows of BFG Table 1 and their ``c → 1`` limits.
 
@@ -233,11 +199,11 @@ def two_starts_constant(
     rate = math.log1p(c - 1) if c > 0.5 else math.log(c)
     with np.errstate(over="ignore"):
         resistance = done if c == 1 else -np.expm1(-rate * done) / (c - 1)
-    resistance = resistance * (1 - 8 * _UNIT * (2 + abs(rate) * done))
+    resistance = resistance * (1 - 8 * UNIT * (2 + abs(rate) * done))
     far = product_up(diameter, over=(noise,))
     square, spread = product_up(far, far), product_up(h, over=(noise, noise))
     with np.errstate(over="ignore", divide="ignore", under="ignore"):
-        spent = np.cumsum(spread / (resistance[:-1] + 1)) * (1 + 4 * _UNIT * steps)
+        spent = np.cumsum(spread / (resistance[:-1] + 1)) * (1 + 4 * UNIT * steps)
         values = square / resistance[1:] + spent
     value = float(values.min() if restart else values[-1])
     return up(value) + 2 * steps * TINY if square > 0 or spread > 0 else 0.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from private_mcmc.accounting.assumptions import CONJUGATE, EVERY_DATA_SET, EXACT_DRAW, IN_DOMAIN, RELATION
 from private_mcmc.accounting.composition.compose import capped
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Points, Pure
 from private_mcmc.accounting.posterior import conjugate, conjugate_presence
+from private_mcmc.accounting.records import Constants
 from private_mcmc.accounting.rounding import product_up, root_down
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
@@ -91,7 +92,7 @@ def posterior_gamma_poisson(
 
 def _statement(
     theorem: str,
-    constants: Mapping[str, Any],
+    constants: Constants,
     epsilons: tuple[float, ...],
     rule: str,
     adjacency: Adjacency,
@@ -177,3 +178,25 @@ def posterior_bounded_gradient(
     )
     m = product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))
     return Statement(adjacency, (Gaussian(m),), argument)
+
+
+def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
+    """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
+
+    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n``, then
+    ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
+
+    Raises:
+        DeclarationError: unless ``δ > δ_n``.
+
+    Source: BJRD Proposition 3.4.
+    """
+    gdp.check_epsilon(epsilon)
+    gdp.check_delta(posterior_delta)
+    gdp.check_delta(run_delta)
+    if not posterior_delta > run_delta:
+        raise DeclarationError(
+            f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."
+        )
+    decay = math.exp(-epsilon)
+    return (posterior_delta - run_delta) * decay / (1 + decay) * (1 - 2.0**-48)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from private_mcmc.accounting.records import Constants, Parts, Record
+
 Array = NDArray[np.float64]
-Constants = Mapping[str, Any]
 Part = Callable[[Array], Array]
 
 # The accuracy that the bound grants to the incomplete functions is part of the bound.
@@ -19,7 +20,7 @@ _SLACK = 1e-12
 _LEAST = 1e-300
 
 
-def beta_binomial(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
+def beta_binomial(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curve of ``posterior_beta_binomial``."""
     w, others = c["temper"], c["temper"] * (c["n"] - 1) * c["trials"]
     if adjacency == "replace_one":
@@ -30,16 +31,16 @@ def beta_binomial(adjacency: str, c: Constants, parts: Any) -> list[dict[str, An
         ends = ((c["a"], c["b"] + others, w), (c["b"], c["a"] + others, w))
         return _points(c, ends, _presence_divergences)
     cells = sorted({int(c["trials"] * k / min(c["trials"], 64)) for k in range(min(c["trials"], 64) + 1)})
-    parts = []
+    laws: list[tuple[Part, Part]] = []
     for low, high in zip(cells, [*(cell - 1 for cell in cells[1:]), cells[-1]], strict=True):
         won, lost = w * high, w * (c["trials"] - low)
-        parts.append(
+        laws.append(
             (_presence(c["a"], c["b"] + others + lost, won), _presence(c["b"], c["a"] + others + won, lost))
         )
-    return _by_parts(c, parts)
+    return _by_parts(c, laws)
 
 
-def dirichlet_categorical(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
+def dirichlet_categorical(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curve of ``posterior_dirichlet_categorical``."""
     alphas, w = c["concentration"], c["temper"]
     if adjacency != "replace_one":
@@ -56,7 +57,7 @@ def dirichlet_categorical(adjacency: str, c: Constants, parts: Any) -> list[dict
     return _points(c, pairs, _beta_divergences)
 
 
-def gamma_poisson(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
+def gamma_poisson(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curve of ``posterior_gamma_poisson``."""
     from scipy.stats import gamma
 
@@ -80,7 +81,7 @@ def gamma_poisson(adjacency: str, c: Constants, parts: Any) -> list[dict[str, An
     return _by_parts(c, [(by_count, _each(by_rate))])
 
 
-def normal_mean(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
+def normal_mean(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curve of ``posterior_normal_mean``: events end at the roots of the log ratio, a quadratic."""
     from scipy.stats import norm
 
@@ -133,7 +134,7 @@ def _beyond(law: Any, low: Array, high: Array) -> Array:
     return beyond
 
 
-def normal_regression(adjacency: str, c: Constants, parts: Any) -> list[dict[str, Any]]:
+def normal_regression(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curve of ``posterior_normal_regression``: the same two parts, by SciPy's distributions."""
     alpha, beta, radius, n = c["precision"], c["noise"], c["radius"], c["n"]
     top = (n - 1) * radius**2
@@ -184,7 +185,7 @@ def _each(leg: Callable[[float], float]) -> Part:
     return lambda levels: np.array([leg(float(level)) for level in levels])
 
 
-def _by_parts(c: Constants, parts: Iterable[tuple[Part, Part]]) -> list[dict[str, Any]]:
+def _by_parts(c: Constants, parts: Iterable[tuple[Part, Part]]) -> list[Record]:
     parts = list(parts)
     points = [(at, max(_best_split(first, second, at) for first, second in parts)) for at in c["epsilons"]]
     return [{"kind": "points", "points": tuple(points)}]
@@ -242,7 +243,7 @@ def _cover(total: int, each: int = 1_000) -> tuple[Array, Array]:
     return np.array(firsts, dtype=np.float64), np.array([*(first - 1 for first in firsts[1:]), total], float)
 
 
-def _points(c: Constants, families: Iterable[tuple[Any, ...]], divergences: Any) -> list[dict[str, Any]]:
+def _points(c: Constants, families: Iterable[tuple[Any, ...]], divergences: Any) -> list[Record]:
     families = list(families)
     points = []
     for epsilon in c["epsilons"]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from private_mcmc.accounting.recompute import sampled as rules_sampled
+from private_mcmc.accounting.recompute import runs as rules_sampled
 from private_mcmc.accounting.recompute.runs import (
-    Constants,
     changes,
     check_together,
     ends,
@@ -21,14 +20,15 @@ from private_mcmc.accounting.recompute.runs import (
     two_rows,
     used_sizes,
 )
+from private_mcmc.accounting.records import Constants, Parts, Record
 
-Record = dict[str, Any]
 Line = tuple[float, float]
 
 _SLACK = 1e-9
+_MECHANISMS = {"L1": "noise.laplace", "L2": "noise.gaussian", "each": "stepwise"}
 
 
-def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -> list[Record]:
+def langevin(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """Every curve that the recorded bounds justify."""
     check_together(c)
     change, row = changes(adjacency, c)
@@ -37,7 +37,7 @@ def langevin(adjacency: str, c: Constants, parts: Sequence[Mapping[str, Any]]) -
     return [_curve(adjacency, c, change, row, record) for record in c["bounds"]]
 
 
-def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapping[str, Any]) -> Record:
+def _curve(adjacency: str, c: Constants, change: float, row: float, record: Constants) -> Record:
     kind = record["kind"]
     if kind == "path":
         return _gaussian(c["num_chains"] * _path_square(c, change))
@@ -50,6 +50,49 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Mapp
     if kind == "sampled last":
         return rules_sampled.sampled_last(adjacency, c, row, record)
     raise ValueError(f"unknown bound {kind!r}")
+
+
+def average(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    """The curves of the noise, if it is fit for how far coupled chains make the averages move."""
+    check_together(c)
+    (noise,) = parts
+    change, _ = changes(adjacency, c)
+    fit = math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12)
+    fit = fit and c["distance"] >= _mean_distance(c, change) * (1 + _SLACK) * (1 - _loss(c["num_steps"]))
+    coupled = False
+    for slope, limit, bound, unit in c["values"]:
+        move = min(slope * c["distance"], limit) if slope > 0 else 0.0
+        coupled = coupled or (move < limit and slope > 0)
+        fit = fit and move <= bound * (1 + 1e-12) and bound <= c["joint"] * unit * (1 + 1e-11)
+    fit = fit and noise["argument"]["rule"] == _MECHANISMS[c["norm"]]
+    if c["norm"] != "each":
+        fit = fit and c["joint"] <= noise["argument"]["constants"]["sensitivity"] * (1 + 1e-12)
+    if not fit:
+        raise ValueError("the noise is not fit for how far one row moves the averages")
+    missed = sum(miss * (2 if coupled else 2 - miss) for miss in c["failures"])
+    if not missed > 0:
+        return [dict(curve) for curve in noise["curves"]]
+    return [{"kind": "unless", "inner": curve, "failure": min(1.0, missed)} for curve in noise["curves"]]
+
+
+def _loss(steps: int) -> float:
+    """Relative error of summing distances step by step in float64."""
+    return float(1e-10 + steps * 2.0**-50)
+
+
+def _mean_distance(c: Constants, change: float) -> float:
+    """The mean of ``e_n`` over the kept steps, ``e_n = φ(e_{n−1})``, for the worst position of the row."""
+    passes, sizes = pass_length(c), step_sizes(c)
+    table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (False, True)}
+    worst = 0.0
+    for position in range(min(passes, len(sizes))):
+        distance, kept = 0.0, []
+        for step, size in enumerate(sizes):
+            on = step % passes == position
+            distance = min(_reach(table[size, on], size * change * on, distance), c["diameter"])
+            kept.append(distance)
+        worst = max(worst, math.fsum(kept[c["first"] - 1 :]) / (len(sizes) - c["first"] + 1))
+    return worst
 
 
 def _gaussian(square: float) -> Record:
@@ -96,7 +139,7 @@ def _eigenvalues(strong_convexity: float, smoothness: float, convex: bool) -> tu
     return (strong_convexity if convex or strong_convexity > 0 else -smoothness), smoothness
 
 
-def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[str, Any]]) -> float:
+def _stretches_square(c: Constants, change: float, stretches: Parts) -> float:
     if c["release"] == "path":
         raise ValueError("the path has no hidden states")
     if tuple(accumulate(stretch["steps"] for stretch in stretches)) != ends(c):
@@ -117,7 +160,7 @@ def _stretches_square(c: Constants, change: float, stretches: Sequence[Mapping[s
     return total
 
 
-def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Mapping[str, Any]) -> float:
+def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Constants) -> float:
     steps, passes = len(sizes), pass_length(c)
     table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (0, 1)}
     on = [int(stretch["used"] == "every step" or (steps - 1 - k) % passes == 0) for k in range(steps)]

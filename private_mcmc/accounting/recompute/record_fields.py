@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import TypeGuard, get_args
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import BatchScheme, Storage
 from private_mcmc.target import Adjacency
 
-Check = Callable[[Any], bool]
+Check = Callable[[object], bool]
 Fields = Mapping[str, Check]
 
 
@@ -28,42 +28,42 @@ def check_fields(what: str, record: object, fields: Fields, optional: Fields | N
             raise DeclarationError(f"{what}: {name} is not what it must be.")
 
 
-def is_finite(value: object) -> bool:
+def is_finite(value: object) -> TypeGuard[float]:
     """A number that is neither NaN nor infinite, and no truth value."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
 
 
-def is_positive(value: Any) -> bool:
+def is_positive(value: object) -> bool:
     """In ``(0, ∞)``."""
     return is_finite(value) and value > 0
 
 
-def is_non_negative(value: Any) -> bool:
+def is_non_negative(value: object) -> bool:
     """In ``[0, ∞)``."""
     return is_finite(value) and value >= 0
 
 
-def is_bound(value: Any) -> bool:
+def is_bound(value: object) -> bool:
     """In ``[0, ∞]``."""
     return is_non_negative(value) or value == math.inf
 
 
-def is_distance(value: Any) -> bool:
+def is_distance(value: object) -> bool:
     """In ``(0, ∞]``."""
     return is_positive(value) or value == math.inf
 
 
-def is_share(value: Any) -> bool:
+def is_share(value: object) -> bool:
     """In ``[0, 1]``."""
     return is_finite(value) and 0 <= value <= 1
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """0, 1, 2, …"""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: object) -> bool:
     """1, 2, …"""
     return is_whole(value) and value >= 1
 
@@ -125,10 +125,10 @@ def _is_steps(value: object) -> bool:
     return isinstance(value, Mapping) and bool(value) and fine(tuple(value.values()))
 
 
-def _is_release(value: Any) -> bool:
-    if not some(is_count)(value):
-        return value in ("last", "path")
-    return list(value) == sorted(set(value))
+def _is_release(value: object) -> bool:
+    if isinstance(value, tuple) and some(is_count)(value):
+        return list(value) == sorted(set(value))
+    return value in ("last", "path")
 
 
 def _is_bound_record(value: object) -> bool:
@@ -157,12 +157,11 @@ _BATCH: Fields = {
     "rate": none_or(is_share),
     "size": none_or(is_count),
 }
-LANGEVIN: Fields = {
+_CHAIN: Fields = {
     "step_size": lambda value: is_positive(value) or some(is_positive)(value),
     "num_steps": is_count,
     "num_chains": is_count,
     "num_rows": is_count,
-    "release": _is_release,
     "clip": is_positive,
     "temper": is_positive,
     "batch": none_or(record_of(_BATCH)),
@@ -176,10 +175,20 @@ LANGEVIN: Fields = {
     "prior_smoothness": is_bound,
     "convex": is_flag,
     "gradient_bound": is_bound,
-    "bounds": some(_is_bound_record),
 }
+LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(_is_bound_record)}
 # Fields that older records lack; what they do not say is not relied on.
 LANGEVIN_LATER: Fields = {"prior_convex": is_flag, "dim": is_count, "storage": one_of(*get_args(Storage))}
+AVERAGE: Fields = {
+    **_CHAIN,
+    **LANGEVIN_LATER,
+    "first": is_count,
+    "distance": is_bound,
+    "values": some(is_bound, is_bound, is_non_negative, is_positive),
+    "norm": one_of("L1", "L2", "each"),
+    "joint": is_positive,
+    "failures": lambda value: value == () or some(is_share)(value),
+}
 
 _CONJUGATE: Fields = {"n": is_count, "temper": is_positive, "epsilons": some(is_non_negative)}
 BETA_BINOMIAL: Fields = {"a": is_positive, "b": is_positive, "trials": is_count, **_CONJUGATE}

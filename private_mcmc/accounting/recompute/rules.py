@@ -9,17 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting.recompute import conjugate as rules_conjugate
 from private_mcmc.accounting.recompute import langevin as rules_langevin
 from private_mcmc.accounting.recompute import record_fields as fields
+from private_mcmc.accounting.records import Constants, Parts, Record
 from private_mcmc.target import Adjacency
-
-Record = dict[str, Any]
-Constants = Mapping[str, Any]
-Parts = Sequence[Mapping[str, Any]]
 
 
 def _gaussian(m: float) -> Record:
@@ -109,7 +105,7 @@ def _group(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return [curve for curve in scaled if curve is not None]
 
 
-def _for_rows(curve: Mapping[str, Any], rows: int) -> Record | None:
+def _for_rows(curve: Constants, rows: int) -> Record | None:
     if curve["kind"] == "product":
         inner = tuple(_for_rows(leaf, rows) for leaf in curve["parts"])
         return None if None in inner else {"kind": "product", "parts": inner}
@@ -136,7 +132,7 @@ def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
 
 
-def _gaussian_levels(part: Mapping[str, Any]) -> list[float]:
+def _gaussian_levels(part: Constants) -> list[float]:
     return [curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] or [math.inf]
 
 
@@ -158,11 +154,11 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
     if not any(0 < scale <= c["noise_sd"] * (1 + 1e-9) for scale in scales):
         return []
     lower = max(0.0, c["released"] - c["margin"])
-    for run in _of_rule(part, "langevin"):
+    for run in (*_of_rule(part, "langevin"), *_of_rule(part, "average")):
         known = run["argument"]["constants"]
         ceiling = known["prior_strong_convexity"] + known["temper"] * lower
         # A path needs no convexity; hidden states rest on the prior's and on what was tested.
-        if known["release"] == "path":
+        if known.get("release") == "path":
             continue
         # Where K is not convex, what it bends down may outweigh what the rows bend up.
         if not (known["prior_strong_convexity"] > 0 or known.get("prior_convex") is True):
@@ -172,7 +168,7 @@ def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record
     return [{"kind": "unless", "inner": curve, "failure": float(c["failure"])} for curve in part["curves"]]
 
 
-def _of_rule(part: Mapping[str, Any], rule: str) -> list[Mapping[str, Any]]:
+def _of_rule(part: Constants, rule: str) -> list[Constants]:
     own = [part] if part["argument"]["rule"] == rule else []
     return own + [found for inner in part["parts"] for found in _of_rule(inner, rule)]
 
@@ -254,6 +250,7 @@ RULES: Mapping[str, Rule] = {
     "langevin": Rule(
         rules_langevin.langevin, fields.LANGEVIN, quoted.of_langevin, later=fields.LANGEVIN_LATER
     ),
+    "average": Rule(rules_langevin.average, fields.AVERAGE, quoted.of_average, parts=(1, 1)),
     "composition": Rule(_composition, fields.COMPOSITION, _plainly(quoted.INDEPENDENT), parts=(1, math.inf)),
     "group": Rule(_group, {"rows": fields.is_count}, _grouped, parts=(1, 1)),
     "adaptive": Rule(_adaptive, {"budget": fields.is_positive}, _STAGES, parts=(0, math.inf)),

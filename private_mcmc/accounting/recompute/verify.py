@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from private_mcmc.accounting.assumptions import missing
-from private_mcmc.accounting.curves.serial import unplain
+from private_mcmc.accounting.assumptions import COUPLING, missing
 from private_mcmc.accounting.recompute.record_fields import (
     check_fields,
     is_string,
@@ -18,7 +16,8 @@ from private_mcmc.accounting.recompute.record_fields import (
     one_of,
     some,
 )
-from private_mcmc.accounting.recompute.rules import RULES, Record
+from private_mcmc.accounting.recompute.rules import RULES
+from private_mcmc.accounting.records import Constants, Record, unplain
 from private_mcmc.errors import DeclarationError
 
 _TOLERANCE = 1e-9
@@ -49,7 +48,7 @@ class Verification:
         return self.ok
 
 
-def verify(record: Mapping[str, Any]) -> Verification:
+def verify(record: Constants) -> Verification:
     """Check ``Statement.to_dict()`` output, also after a JSON round trip; never raises.
 
     The record has the fields of its rule, quotes every assumption that the rule's theorem needs, word by
@@ -71,7 +70,7 @@ def verify(record: Mapping[str, Any]) -> Verification:
     return Verification(True, f"rule {read['argument']['rule']!r}: every curve follows from the constants.")
 
 
-def _check(record: Any) -> None:
+def _check(record: Constants) -> None:
     """Raise ``DeclarationError`` with the reason unless the record, which is ``unplain``, is sound."""
     check_fields("the statement", record, _STATEMENT)
     argument, adjacency, parts = record["argument"], record["adjacency"], record["parts"]
@@ -81,6 +80,10 @@ def _check(record: Any) -> None:
         raise DeclarationError(f"no recomputation is known for the rule {name!r}.")
     rule = RULES[name]
     check_fields(f"rule {name!r}", constants, rule.constants, rule.later)
+    if name != "average" and COUPLING in argument["assumptions"]:
+        raise DeclarationError(
+            f"rule {name!r} does not hold the constants of the coupled chains: it cannot be verified."
+        )
     if not rule.parts[0] <= len(parts) <= rule.parts[1]:
         raise DeclarationError(f"rule {name!r}: {len(parts)} parts.")
     for index, part in enumerate(parts):
@@ -104,7 +107,7 @@ def _check(record: Any) -> None:
             raise DeclarationError(f"rule {name!r}: the constants do not give the curve {curve}.")
 
 
-def _quietly(recompute: Any, *arguments: Any) -> list[Record]:
+def _quietly(recompute: Callable[..., list[Record]], *arguments: object) -> list[Record]:
     """Extreme constants may overflow on the way; what comes out is compared all the same."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -112,18 +115,18 @@ def _quietly(recompute: Any, *arguments: Any) -> list[Record]:
         return found
 
 
-def _check_mechanisms(record: Any) -> None:
+def _check_mechanisms(record: Constants) -> None:
     names = _mechanisms(record)
     if len(set(names)) < len(names):
         raise DeclarationError("one run is counted twice: its statements do not compose.")
 
 
-def _mechanisms(record: Any) -> list[str]:
+def _mechanisms(record: Constants) -> list[str]:
     own = [] if record["mechanism"] is None else [record["mechanism"]]
     return own + [name for part in record["parts"] for name in _mechanisms(part)]
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(found: object, wanted: object) -> bool:
     if isinstance(found, bool) or isinstance(wanted, bool):
         return False
     if isinstance(wanted, Mapping):

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from scipy.special import log_ndtr
 
-from private_mcmc.accounting.posterior.normal_mean import gaussian_pair
+from private_mcmc.accounting.posterior.normal import gaussian_pair
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.certify.conjugates import normal_facts
 from private_mcmc.preflight.refute.pairs import extreme_rows

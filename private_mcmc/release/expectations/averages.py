@@ -21,10 +21,6 @@ from private_mcmc.release.expectations.functions import Function, Lipschitz, Sit
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.schedule import Average, Matrix, Schedule
 
-COUPLING = (
-    "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
-    "each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-)
 _UP = 1 + 1e-9
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import Curvature, Statement, average_sensitivity, capped, stepwise
+from private_mcmc.accounting import (
+    AverageByConvergence,
+    AveragedValue,
+    Curvature,
+    Statement,
+    average_sensitivity,
+    noised_average,
+)
 from private_mcmc.accounting.composition.noise import gaussian, laplace
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.transfer import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.release.expectations.averages import (
-    COUPLING,
     ROUNDING_SHARE,
     Movement,
     Observed,
@@ -46,6 +51,7 @@ def price(
     expectations: Expectations,
     functions: tuple[Function, ...],
     schedule: Schedule,
+    curvature: Curvature,
     distance: float,
     target: Target,
 ) -> Price:
@@ -62,16 +68,32 @@ def price(
     what = f"averages of {names}, each in units of its own sensitivity"
     if expectations.noise == "laplace":
         epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
-        noise, statement = _laplace(epsilon, moved.l1 + size * ROUNDING_SHARE, size, target, what)
-        statement = _with_failures(statement, epsilon, assumed, len(assumed) == len(items), what)
+        joint = moved.l1 + size * ROUNDING_SHARE
+        noise, statement = _laplace(epsilon, joint, size, target, what)
     elif assumed:
         raise DeclarationError("by_convergence goes with noise='laplace': its failures add to δ.")
     else:
-        noise, statement = _gaussian(moved.l2 + math.sqrt(size) * ROUNDING_SHARE, size, target, what)
-    stated = tuple(f.assumption for f in functions if f.assumption is not None)
-    coupling = (COUPLING,) if len(assumed) < len(items) else ()
-    quoted = _quoting(statement, (*coupling, *stated))
-    return Price(moved, noise, capped(quoted, schedule.num_rows))
+        joint = moved.l2 + math.sqrt(size) * ROUNDING_SHARE
+        noise, statement = _gaussian(joint, size, target, what)
+    stated = [f.assumption for f in functions if f.assumption is not None]
+    stated += [_convergence(name, bound) for name, bound in assumed.items()]
+    limits = [
+        f.high - f.low if c is None else np.full(f.size, c.sensitivity)
+        for f, (_, c) in zip(functions, items, strict=True)
+    ]
+    parts = moved.slopes.tolist(), np.concatenate(limits).tolist(), moved.units.tolist()
+    averaged = noised_average(
+        statement,
+        schedule,
+        curvature,
+        distance=distance,
+        values=(AveragedValue(slope, limit, unit, unit) for slope, limit, unit in zip(*parts, strict=True)),
+        norm="L1" if expectations.noise == "laplace" else "L2",
+        joint=joint,
+        failures=tuple(bound.failure for bound in assumed.values()),
+        stated=tuple(stated),
+    )
+    return Price(moved, noise, averaged)
 
 
 def _moved(
@@ -126,37 +148,12 @@ def _gaussian(
     )
 
 
-def _with_failures(
-    statement: Statement, epsilon: float, assumed: dict[str, AverageByConvergence], alone: bool, what: str
-) -> Statement:
-    """``(ε, Σ 2δ̃ − δ̃²)``: the noise's statement, but for runs in which a convergence bound fails.
-
-    That takes independent chains. Beside items that rest on the synchronous coupling (``alone`` false)
-    the two chains are dependent, and the union bound ``2δ̃`` takes its place.
-    """
-    if not assumed:
-        return statement
-    steps = {"noise": (epsilon, 0.0)}
-    quoted = []
-    for name, bound in assumed.items():
-        failure = bound.guarantee(0.0, 0.0)[1] if alone else min(1.0, 2 * bound.failure)
-        steps[f"{name} off by more than C"] = (0.0, failure)
-        quoted.append(
-            f"for every data set the average of {name}, clamped as here, is within C = {bound.accuracy:g} "
-            f"of its posterior mean with probability 1 - {bound.failure:g}, and one row moves that mean by "
-            f"at most {bound.posterior_change:g} (stated, not proved)"
-        )
-    return stepwise(
-        steps,
-        adjacency=statement.adjacency,
-        theorem="Laplace noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, 3.10)",
-        assumptions=(what, *quoted),
+def _convergence(name: str, bound: AverageByConvergence) -> str:
+    return (
+        f"for every data set the average of {name}, clamped as here, is within C = {bound.accuracy:g} "
+        f"of its posterior mean with probability 1 - {bound.failure:g}, and one row moves that mean by "
+        f"at most {bound.posterior_change:g} (stated, not proved)"
     )
-
-
-def _quoting(statement: Statement, lines: tuple[str, ...]) -> Statement:
-    argument = statement.argument
-    return replace(statement, argument=replace(argument, assumptions=(*argument.assumptions, *lines)))
 
 
 def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
@@ -273,8 +270,8 @@ def plan_expectations(
     functions = expectations.bind(model)
     distance = average_sensitivity(schedule, curvature)
     if isinstance(expectations, Quantile):
-        return plan_quantile(expectations, functions, model, schedule, distance, target)
-    cost = price(expectations, functions, schedule, distance, target)
+        return plan_quantile(expectations, functions, model, schedule, curvature, distance, target)
+    cost = price(expectations, functions, schedule, curvature, distance, target)
     seen = observed(functions, cost.moved.units, schedule, model.constrain)
     chain_sd, slopes = monte_carlo_sd(schedule, curvature), cost.moved.slopes
     ranges = np.concatenate([f.high - f.low for f in functions])

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import Statement, capped, stepwise
+from private_mcmc.accounting import AveragedValue, Curvature, Statement, noised_average, stepwise
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import RowModel
 from private_mcmc.release.expectations.averages import (
-    COUPLING,
     ROUNDING_SHARE,
     Observed,
     movement,
@@ -178,6 +177,7 @@ def plan_quantile(
     functions: tuple[Function, ...],
     model: RowModel,
     schedule: Schedule,
+    curvature: Curvature,
     distance: float,
     target: Target,
 ) -> QuantilePlan:
@@ -187,16 +187,25 @@ def plan_quantile(
     largest = float(moved.units.max()) * (1 + ROUNDING_SHARE)
     sensitivity = math.ceil(largest * _RESOLUTION) + 2
     epsilon = target.epsilon if quantile.epsilon is None else quantile.epsilon
-    statement = stepwise(
+    selection = stepwise(
         {"selection": (epsilon, 0.0)},
         adjacency=target.adjacency,
         theorem="permute-and-flip selection (McKenna, Sheldon 2020)",
         assumptions=(
             f"one row changes each of {quantile.candidates} smoothed ranks of {function.name} by at most "
             f"{largest:.6g}",
-            COUPLING,
-            *(() if function.assumption is None else (function.assumption,)),
         ),
     )
+    parts = moved.slopes.tolist(), (function.high - function.low).tolist(), moved.units.tolist()
+    statement = noised_average(
+        selection,
+        schedule,
+        curvature,
+        distance=distance,
+        values=(AveragedValue(slope, limit, unit, 1.0) for slope, limit, unit in zip(*parts, strict=True)),
+        norm="each",
+        joint=largest,
+        stated=() if function.assumption is None else (function.assumption,),
+    )
     seen = observed(functions, moved.units, schedule, model.constrain)
-    return QuantilePlan(seen, quantile, epsilon, sensitivity, capped(statement, schedule.num_rows))
+    return QuantilePlan(seen, quantile, epsilon, sensitivity, statement)

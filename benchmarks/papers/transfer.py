@@ -1,4 +1,4 @@
-"""Privacy carried from a posterior to a run, back again, and to noised averages.
+"""Privacy carried from a posterior to a run and back again (BJRD Proposition 3.2), and to noised averages.
 
 A distance to the posterior has its own type: a distance to the chain's own stationary law, or one in
 Wasserstein metric, proves nothing here and cannot be passed.
@@ -75,27 +75,6 @@ def _shifted(epsilon: float, delta: float, distance: PosteriorDistance) -> float
     return min(1.0, sum_up((delta, product_up(spread, growth))))
 
 
-def distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
-    """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
-
-    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n``, then
-    ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
-
-    Raises:
-        DeclarationError: unless ``δ > δ_n``.
-
-    Source: BJRD Proposition 3.4.
-    """
-    _point(epsilon, posterior_delta)
-    _point(epsilon, run_delta)
-    if not posterior_delta > run_delta:
-        raise DeclarationError(
-            f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."
-        )
-    decay = math.exp(-epsilon)
-    return (posterior_delta - run_delta) * decay / (1 + decay) * (1 - 2.0**-48)
-
-
 def noised_average(epsilon: float, noise_delta: float, failure: float) -> tuple[float, float]:
     """``(ε, δ + δ̃)`` of an average with noise fit for sensitivity ``η``, exceeded with probability ``δ̃``.
 
@@ -106,36 +85,3 @@ def noised_average(epsilon: float, noise_delta: float, failure: float) -> tuple[
     _point(epsilon, noise_delta)
     gdp.check_delta(failure)
     return epsilon, min(1.0, sum_up((noise_delta, failure)))
-
-
-@dataclass(frozen=True)
-class AverageByConvergence:
-    """What BJRD Proposition 3.10 needs, supplied by the user and quoted in the statement.
-
-    Attributes:
-        accuracy: ``C``: the average is within ``C`` of ``π_D(f)`` with probability ``1 − failure``,
-            for every ``D`` (Assumption 3.8).
-        failure: ``δ̃``.
-        posterior_change: ``γ_f ≥ |π_D(f) − π_{D'}(f)|`` for adjacent ``D, D'`` (Assumption 3.9).
-    """
-
-    accuracy: float
-    failure: float
-    posterior_change: float
-
-    def __post_init__(self) -> None:
-        for name in ("accuracy", "posterior_change"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise DeclarationError(f"{name}={getattr(self, name)}: must be non-negative and finite.")
-        gdp.check_delta(self.failure)
-
-    @property
-    def sensitivity(self) -> float:
-        """``η = 2C + γ_f``: what the noise must be fit for."""
-        return sum_up((self.accuracy, self.accuracy, self.posterior_change))
-
-    def guarantee(self, epsilon: float, noise_delta: float) -> tuple[float, float]:
-        """``(ε, δ + 2δ̃ − δ̃²)`` when the noise for ``sensitivity`` is ``(ε, δ)``-DP."""
-        _point(epsilon, noise_delta)
-        missed = product_up(self.failure, sum_up((2.0, -self.failure)))
-        return epsilon, min(1.0, sum_up((noise_delta, missed)))

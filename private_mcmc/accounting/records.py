@@ -1,0 +1,60 @@
+"""Records of statements: their types, and JSON types to constants and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.errors import DeclarationError
+
+# What a constant of a statement may be, and a record: what ``to_dict`` gives, names to constants.
+Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[str, "Constant"]
+Record = dict[str, Any]
+Constants = Mapping[str, Any]
+Parts = Sequence[Constants]
+
+
+def plain(value: object) -> Any:
+    """``value`` in JSON types; infinities become the strings ``"inf"`` and ``"-inf"``, NaN is refused."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(item) for item in value]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        if math.isnan(value):
+            raise DeclarationError("a statement never holds NaN.")
+        return float(value) if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+    if value is None or isinstance(value, str):
+        return value
+    raise DeclarationError(f"a constant of type {type(value).__name__} cannot be written as JSON.")
+
+
+def unplain(value: Any) -> Any:
+    """Inverse of ``plain``; lists become tuples."""
+    if isinstance(value, Mapping):
+        return {key: unplain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return tuple(unplain(item) for item in value)
+    if value in ("inf", "-inf"):
+        return float(value)
+    return value
+
+
+def taken(record: object, name: str, *kinds: type) -> Any:
+    """The field ``name`` of a record, if it is there and of one of these types.
+
+    Raises:
+        DeclarationError: otherwise.
+    """
+    if not isinstance(record, Mapping):
+        raise DeclarationError("the record of a statement is not a table of names and values.")
+    if name not in record or not isinstance(record[name], kinds):
+        raise DeclarationError(f"the record of a statement: {name!r} is missing or of the wrong type.")
+    return record[name]
