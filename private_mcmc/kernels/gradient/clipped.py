@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from private_mcmc.kernels.gradient.affine import MANY, affine_blocks, affine_rows
@@ -134,7 +135,7 @@ def _in_blocks(of_block: BlockSum, u: Float[Array, " p"], rows: GeneralRows, eac
 
 
 def clipped_share(
-    model: RowModel, schedule: Schedule, theta: jax.Array, columns: Columns, present: jax.Array
+    model: RowModel, schedule: Schedule, theta: ArrayLike, columns: Columns, present: ArrayLike
 ) -> float:
     """Share of the present rows whose gradient at ``θ`` is longer than the clip, in the schedule's metric.
 
@@ -156,4 +157,4 @@ def clipped_share(
         return jnp.sum(bound & present) / jnp.maximum(jnp.sum(present), 1)
 
     with jax.enable_x64(True):
-        return float(share(jnp.asarray(theta), columns, present))
+        return float(share(jnp.asarray(theta), columns, jnp.asarray(present)))
