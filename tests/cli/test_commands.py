@@ -49,6 +49,7 @@ def test_every_command_explains_itself(monkeypatch, capsys):
         assert "Usage" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):
     assert call(monkeypatch, "plan", *COMMON, "--n", "800", "--json") == 0
     record = json.loads(capsys.readouterr().out)
@@ -56,6 +57,7 @@ def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):
     assert Statement.from_dict(record["statement"]).delta(2.0) <= 1e-6
 
 
+@pytest.mark.long
 def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
     assert (
         call(

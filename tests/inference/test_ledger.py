@@ -42,6 +42,7 @@ def driver(ledger, num_steps=20, dataset="people"):
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded_with_its_statement(ledger, data):
     mcmc = driver(ledger)
     mcmc.run(**data)
@@ -51,6 +52,7 @@ def test_a_run_is_recorded_with_its_statement(ledger, data):
     assert float(entry.cost) == pytest.approx(mcmc.statement.gdp**2, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_budget_ends(ledger, data):
     runs = 0
     with pytest.raises(pmc.BudgetExceeded):
@@ -61,6 +63,7 @@ def test_the_budget_ends(ledger, data):
     assert runs == int(budget**2 / driver(ledger).decide(N).statement.gdp ** 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_stays_charged(ledger, data, monkeypatch):
     def breaks(*args, **kwargs):
         raise KeyboardInterrupt
@@ -72,6 +75,7 @@ def test_a_run_that_fails_stays_charged(ledger, data, monkeypatch):
     assert entry.outcome == "kept" and entry.cost > 0
 
 
+@pytest.mark.slow
 def test_a_refused_run_costs_nothing(ledger, data):
     with pytest.raises(pmc.NotPrivate):
         driver(ledger, num_steps=2000).run(**data)
@@ -80,6 +84,7 @@ def test_a_refused_run_costs_nothing(ledger, data):
     assert ledger.history("people") == ()
 
 
+@pytest.mark.long
 def test_a_plan_is_charged_as_a_whole(ledger, data):
     plan = pmc.plan(logistic, ROWS, TARGET, n=N)
     mcmc = pmc.PrivateMCMC.from_plan(plan, ledger=ledger, dataset="people", progress_bar=False)

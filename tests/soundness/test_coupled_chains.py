@@ -210,6 +210,7 @@ def excess(item: Case, proved: acc.Curvature, step: float) -> float:
     return worst
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", MODELS)
 def test_no_two_states_are_moved_further_apart_than_the_modulus_says(name: str) -> None:
     item = case(name)
