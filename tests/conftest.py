@@ -1,4 +1,4 @@
-"""Shared test settings, and the tiers: ``slow``, ``long`` and ``some`` (see pyproject.toml), slices of them."""
+"""Shared test settings; the tiers ``slow``, ``long`` and ``some`` (see pyproject.toml) and slices of them."""
 
 import signal
 import time

@@ -3,7 +3,7 @@
 import numpy as np
 
 from private_mcmc.auditing import Pair, audit, plan_mechanism
-from tests.soundness.front_door import stages_of
+from tests.soundness.front_door.plans import stages_of
 
 
 def test_a_plan_is_attacked_by_what_all_its_stages_release():
