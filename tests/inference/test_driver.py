@@ -66,6 +66,7 @@ WRONG = (
 )
 
 
+@pytest.mark.slow
 def test_a_failed_run_leaves_nothing_of_the_run_before():
     mcmc = driver(curator=True)
     for wrong in WRONG:
@@ -250,6 +251,7 @@ def test_a_model_of_numpyros_own_in_another_thread_is_noticed():
     assert read(normal_mean, ROWS, n=6).names == ("mu",)
 
 
+@pytest.mark.long
 def test_preflights_and_first_runs_in_threads_are_those_alone(eager_switching):
     target = pmc.Target(9.0, 1e-6)
     reports = together(3, lambda _: pmc.preflight(normal_mean, ROWS, target, n=6))
