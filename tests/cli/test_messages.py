@@ -172,6 +172,7 @@ def test_an_unforeseen_error_near_private_rows_is_told_by_its_type_and_place_alo
         raise DeclarationError("ours")
 
 
+@pytest.mark.slow
 def test_a_full_standard_output_is_a_sentence():
     account = ["account", "ula", "--step-size", "0.1", "--num-steps", "2", "--sensitivity", "1", "--json"]
     program = [sys.executable, "-c", "from private_mcmc.cli import main; main()", *account]

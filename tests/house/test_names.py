@@ -58,6 +58,7 @@ def unreachable(text):
     return missing + [f"private_mcmc{name}" for name in sorted(dotted) if not resolves(name)]
 
 
+@pytest.mark.slow
 def test_every_name_that_is_quoted_is_there():
     wrong = {place: names for place, text in quoted() if (names := unreachable(text))}
     assert wrong == {}
