@@ -38,12 +38,9 @@ test-slice: $(VENV)/.installed
 	@echo "make test-slice SLICE=$(SLICE)"
 	$(BIN)/pytest -n 2 -m long --slice $(SLICE) --budget 1200 --each 900
 
-# No tracer outlives its trace: of the kernels, of a driver's run and of what reads a model.
-LEAKS := tests/kernels/test_decreasing.py tests/kernels/test_noise_ahead.py tests/kernels/test_projection.py \
-         tests/inference/test_runs.py tests/model/test_coupling.py
-
+# No tracer outlives its trace, where a kernel runs and where a model is read.
 test-leaks: $(VENV)/.installed
-	JAX_CHECK_TRACER_LEAKS=1 $(BIN)/pytest -n 2 -m "not long" $(LEAKS)
+	JAX_CHECK_TRACER_LEAKS=1 $(BIN)/pytest -m "not slow and not long" tests/kernels/test_decreasing.py tests/model/test_coupling.py
 
 audit: $(VENV)/.installed
 	mkdir -p build
