@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-long audit faults lint bench bench-utility peers docs clean
+.PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,8 +25,22 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/pytest -n 2 -m "not long"
 
+test-fast: $(VENV)/.installed
+	$(BIN)/pytest -n 2 -m "not slow and not long"
+
 test-long: $(VENV)/.installed
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -n 2 -m long
+
+# One of 17 parts of the long tier, another every hour; 17 and 24 have no common divisor.
+SLICE ?= $(shell expr $$(date +%s) / 3600)/17
+
+test-slice: $(VENV)/.installed
+	@echo "make test-slice SLICE=$(SLICE)"
+	$(BIN)/pytest -n 2 -m long --slice $(SLICE) --budget 1200 --each 900
+
+# No tracer outlives its trace, where a kernel runs and where a model is read.
+test-leaks: $(VENV)/.installed
+	JAX_CHECK_TRACER_LEAKS=1 $(BIN)/pytest -m "not slow and not long" tests/kernels/test_decreasing.py tests/model/test_coupling.py
 
 audit: $(VENV)/.installed
 	mkdir -p build

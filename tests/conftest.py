@@ -1,4 +1,9 @@
-"""Shared test settings."""
+"""Shared test settings; the tiers ``slow``, ``long`` and ``some`` (see pyproject.toml) and slices of them."""
+
+import signal
+import time
+import zlib
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -11,8 +16,74 @@ install_import_hook([f"private_mcmc.kernels.{name}" for name in ("step", "whiten
 settings.register_profile("default", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("default")
 
+STARTED = time.monotonic()
+
 
 @pytest.fixture
 def rng():
     """A generator with a fixed seed: statistical tests state their failure rate for fresh seeds."""
     return np.random.default_rng(20260101)
+
+
+def pytest_addoption(parser):
+    tiers = parser.getgroup("tiers")
+    tiers.addoption(
+        "--slice", metavar="K/N", help="run the part K mod N of N parts, its files in an order that K decides"
+    )
+    tiers.addoption("--budget", type=float, metavar="SECONDS", help="start no test later than this")
+    tiers.addoption("--each", type=int, metavar="SECONDS", default=0, help="fail a test that takes longer")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    # Before pytest's own hook chooses by marker.
+    mark_cases(items)
+    chosen = config.getoption("--slice")
+    if chosen:
+        kept = part(items, *map(int, chosen.split("/")))
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+        items[:] = kept
+
+
+def mark_cases(items):
+    """Of every test with ``some(k)``: k cases, evenly spread, are slow and the rest long."""
+    tests = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("some"):
+            tests[item.nodeid.split("[")[0]].append(item)
+    for cases in tests.values():
+        (k,) = cases[0].get_closest_marker("some").args
+        default = {j * len(cases) // k for j in range(k)}
+        for j, case in enumerate(cases):
+            case.add_marker("slow" if j in default else "long")
+
+
+def part(items, k, n):
+    """The items of part ``k mod n``; which part an item is in depends on its name alone."""
+    kept = [item for item in items if zlib.crc32(item.nodeid.encode()) % n == k % n]
+    # A part that ends early should not always leave out the same files.
+    return sorted(kept, key=lambda item: zlib.crc32(f"{k} {item.location[0]}".encode()))
+
+
+def pytest_runtest_setup(item):
+    budget = item.config.getoption("--budget")
+    if budget is not None and time.monotonic() - STARTED > budget:
+        pytest.skip(f"not started: the {budget:g} seconds of this run are over")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    seconds = item.config.getoption("--each")
+    if not seconds:
+        return (yield)
+
+    def ended(*_):
+        pytest.fail(f"longer than {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, ended)
+    signal.alarm(seconds)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

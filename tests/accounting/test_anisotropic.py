@@ -25,6 +25,7 @@ def problem(seed, dim=3):
     return first, second, noise @ noise.T + 0.2 * np.eye(dim), rng.normal(size=dim)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("time", [0.05, 0.7, 4.0])
 def test_law_solves_the_linear_equation_with_noise_that_does_not_commute(seed, time):
@@ -87,6 +88,7 @@ def test_kl_vanishes_for_equal_laws_and_matches_one_dimension():
     assert anisotropic.kl(law, other) == pytest.approx(exact, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0, 30))
 def test_advantage_bound_is_above_the_exact_one_of_two_normals(shift):

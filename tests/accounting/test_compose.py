@@ -36,6 +36,7 @@ def test_pure_levels_add_at_delta_zero():
     assert acc.compose(*parts).epsilon(1e-6) <= 1.2
 
 
+@pytest.mark.slow
 def test_every_choice_of_curves_is_a_candidate_and_the_minimum_is_last():
     bounded = [acc.posterior_bounded(0.2, "replace_one") for _ in range(3)]
     total = acc.compose(*bounded)

@@ -59,6 +59,7 @@ def hockey_stick(log_p, log_q, low: float, high: float, epsilon: float) -> float
         return float(sum(piece for piece in pieces if piece > 0))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("a", "b", "move", "epsilon"), [(2, 3, 1, 0.5), (7.5, 30, 0.25, 0.05), (20, 2, 3, 1.0)]
 )
@@ -74,6 +75,7 @@ def test_beta_pair_is_the_exact_divergence(a, b, move, epsilon, up) -> None:
     assert found >= exact
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("shape", "move", "epsilon"), [(1.0, 2, 0.5), (30.0, 5, 0.3)])
 @pytest.mark.parametrize("up", [True, False])
 def test_gamma_pair_is_the_exact_divergence(shape, move, epsilon, up) -> None:
@@ -220,6 +222,7 @@ def normal_divergence(m1: float, a1: float, m2: float, a2: float, epsilon: float
     return mass(m1, a1) - math.exp(epsilon) * mass(m2, a2)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     data=st.data(), alpha=st.floats(1, 100), beta=st.floats(0.01, 2), n=st.integers(1, 6),

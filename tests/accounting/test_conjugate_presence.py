@@ -37,6 +37,7 @@ UNIT = np.concatenate([[0], np.geomspace(1e-9, 0.5, 800), 1 - np.geomspace(0.5, 
 HALF_LINE = np.concatenate([[0], np.geomspace(1e-6, 400, 2000), [np.inf]])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     a=st.floats(0.3, 20), b=st.floats(0.3, 20), n=st.integers(1, 4), trials=st.integers(1, 3),
@@ -51,6 +52,7 @@ def test_beta_binomial_covers_every_data_set(a, b, n, trials, temper, epsilon) -
             assert on_grid(stats.beta(*more), stats.beta(*less), UNIT, epsilon) <= worst + 1e-12
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     alphas=st.lists(st.floats(0.3, 10), min_size=2, max_size=3), n=st.integers(1, 5),
@@ -65,6 +67,7 @@ def test_dirichlet_covers_every_count_of_the_rows_own_category(alphas, n, temper
             assert on_grid(*pair, UNIT, epsilon) <= worst + 1e-12
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(
     shape=st.floats(0.3, 20), rate=st.floats(0.1, 10), n=st.integers(1, 4), largest=st.integers(1, 3),
@@ -102,6 +105,7 @@ def test_normal_mean_covers_every_data_set(data, precision, step, slope, center,
     assert on_grid(more, less, grid, epsilon) <= model.delta(epsilon) + 1e-12
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("shift", "extra", "epsilon"), [(0.3, 0.5, 0.1), (1.0, 1e-6, 0.4), (0.0, 3.0, 0.2)])
 def test_gaussian_pair_is_the_exact_divergence(shift: float, extra: float, epsilon: float) -> None:
     with mpmath.workdps(30):
@@ -122,6 +126,7 @@ def test_more_rows_than_are_tried_are_bounded() -> None:
     assert small <= large <= small * (1 + 1e-9) + 1e-12
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
 @pytest.mark.parametrize(
     "make",

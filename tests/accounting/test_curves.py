@@ -197,6 +197,7 @@ def test_pure_trade_off_is_that_of_randomised_response():
         assert Pure(level).beta(alpha) <= exact + 1e-12
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.01, 2.0), st.floats(0.01, 2.0), st.floats(1e-9, 1e-2))
 def test_adding_a_mechanism_never_helps(m, level, delta):

@@ -68,6 +68,7 @@ def bracket(name, q, r, steps, epsilon, width=1e-3):
     return low - 1e-12, high + 1e-12
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(
     ("q", "r", "steps"), [(0.1, 1.0, 1), (0.02, 1.0, 100), (0.3, 0.3, 40), (0.7, 0.8, 5)]
@@ -116,6 +117,7 @@ def test_fixed_size_is_symmetrised_before_composing():
     assert found >= case["true_delta_at_0"] > case["larger_of_two_compositions"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.01, 1.0), st.floats(0.05, 3.0), st.floats(0.0, 6.0))
 def test_profile_without_replacement_is_a_symmetric_privacy_profile(q, m, epsilon):
@@ -186,6 +188,7 @@ def truncated_law(values, q, cap):
     return law
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("cap", [1, 2])
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.2])
 def test_truncated_poisson_bounds_every_configuration(cap, epsilon):
@@ -202,6 +205,7 @@ def test_truncated_poisson_bounds_every_configuration(cap, epsilon):
         assert worst > Sampled("add_remove", q, r, 1).delta(epsilon)
 
 
+@pytest.mark.long
 def test_truncated_poisson_takes_the_worst_number_of_rows():
     case = TRAPS["truncated_poisson_not_monotone"]
     arguments = (case["q"], case["cap"], 1 / case["sigma_over_r"], 1)
@@ -231,6 +235,7 @@ def renyi_reference(name, q, r, alpha):
     return float(max(values))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("q", "r", "alpha"), [(0.01, 1.0, 1.5), (0.3, 0.2, 6.0), (0.9, 1.5, 12.5)])
 def test_renyi_divergence_of_one_poisson_step(name, q, r, alpha):
@@ -238,6 +243,7 @@ def test_renyi_divergence_of_one_poisson_step(name, q, r, alpha):
     assert reference * (1 - 1e-12) <= mixtures.renyi(name, q, r, alpha) <= reference * (1 + 1e-8)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["add_remove", "replace_one", "fixed"])
 @pytest.mark.parametrize(("q", "r", "steps"), [(0.02, 0.8, 50), (0.5, 0.3, 20)])
 def test_renyi_conversion_is_never_below_the_composed_losses(name, q, r, steps):
@@ -248,6 +254,7 @@ def test_renyi_conversion_is_never_below_the_composed_losses(name, q, r, steps):
     assert rdp.to_delta(curve.rdp, epsilon) <= 1e-5 * 40
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(["add_remove", "replace_one", "fixed"]),
@@ -261,6 +268,7 @@ def test_sampling_never_costs_more_than_knowing_the_batches(name, q, r, alpha):
     assert curve.delta(0.5) <= curve.unamplified.delta(0.5)
 
 
+@pytest.mark.long
 def test_composition_with_other_mechanisms_goes_through_joint_losses():
     sampled, gaussian = Sampled("add_remove", 0.05, 1.0, 100), Gaussian(0.5)
     joint = combine((sampled, gaussian))

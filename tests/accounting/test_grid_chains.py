@@ -94,6 +94,7 @@ def test_double_well_with_a_strongly_convex_prior(steps, height, record_property
     check([after(move, math.sqrt(2 * step), steps, 0.3) for move in maps], bound, record_property)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("steps", [1, 8, 60])
 def test_bounded_gradients_on_a_strongly_convex_prior(steps, record_property):
     step, prior = 0.05, 1.0
@@ -114,6 +115,7 @@ def clipped_logistic(x, rows, clip, mu, step):
 LOGISTIC = [(1.0, -0.7, 0.9, 1.0), (1.0, -0.7, 0.9, -1.0), (1.0, -0.7, 0.9, 0.1)]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("steps", [1, 10, 80])
 @pytest.mark.parametrize("clip", [0.3, 1.0])
 def test_clipped_logistic_regression(steps, clip, record_property):
@@ -126,6 +128,7 @@ def test_clipped_logistic_regression(steps, clip, record_property):
         assert gap > 0.9  # a start where both rows are clipped makes the first step tight
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("times", [(3, 9), (5, 25)])
 def test_two_released_states_of_clipped_logistic_regression(times, record_property):
     step, mu, clip = 0.08, 0.6, 0.5
@@ -145,6 +148,7 @@ def test_two_released_states_of_clipped_logistic_regression(times, record_proper
             )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("steps", [1, 6, 50])
 def test_projected_absolute_loss(steps):
     """Convex and Lipschitz, not differentiable; masses of cells, with atoms at both ends of the interval."""
@@ -193,6 +197,7 @@ def poisson_density(rows, rate, step, mu, clip, steps, start=0.0):
     return density
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("steps", [2, 12, 40])
 @pytest.mark.parametrize("pair", ["add_remove", "replace_one"])
 def test_last_state_of_poisson_sampled_logistic_regression(pair, steps, record_property):

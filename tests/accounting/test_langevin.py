@@ -367,6 +367,7 @@ def test_row_sensitivity_by_adjacency():
         acc.row_sensitivity(math.nan, 1.0, "zero_out")
 
 
+@pytest.mark.long
 @given(st.floats(1e-3, 1.0), st.floats(0.1, 100.0), st.integers(1, 1000), st.floats(0.1, 2.0))
 def test_mean_loss_form_and_sum_form_are_one_chain(step, beta, rows, mu):
     mean = MeanForm(
@@ -395,6 +396,7 @@ def test_mean_loss_form_and_sum_form_are_one_chain(step, beta, rows, mu):
     assert statement.gdp**2 == pytest.approx(exact, rel=1e-7)
 
 
+@pytest.mark.long
 def test_million_steps_take_the_closed_form():
     statement = acc.langevin_statement(schedule(num_steps=10**6), acc.Curvature(1.0, 50.0))
     limit = 2.0 * math.sqrt(0.005 * (2 - 0.01) / 0.01)

@@ -95,6 +95,7 @@ def test_the_unamplified_level_is_kept_as_a_gaussian_bound(batch, adjacency, row
     assert statement.epsilon(1e-6) < gdp.epsilon(exact, 1e-6) / 2
 
 
+@pytest.mark.long
 def test_a_zeroed_slot_is_cheaper_without_replacement_than_a_replaced_row():
     zeroed = acc.langevin_statement(schedule(batch=FIXED, adjacency="zero_out"))
     replaced = acc.langevin_statement(schedule(batch=FIXED))
@@ -182,6 +183,7 @@ def test_path_without_replacement_bounds_exact_two_step_laws(adjacency, epsilon)
             assert exact <= statement.delta(epsilon) * (1 + 1e-4)
 
 
+@pytest.mark.long
 @settings(max_examples=8)
 @given(st.sampled_from([0.02, 0.1, 0.5]), st.integers(1, 300), st.sampled_from(["replace_one", "add_remove"]))
 def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
@@ -196,6 +198,7 @@ def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
         assert last.epsilon(delta) <= path.epsilon(delta) * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_a_contraction_caps_the_cost_of_a_long_sampled_run():
     curvature = acc.Curvature(strong_convexity=20.0, smoothness=400.0)
     costs = [

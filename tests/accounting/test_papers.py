@@ -59,6 +59,7 @@ def below(bound, printed, delta):
     assert gdp.epsilon(bound.m, delta) <= printed.epsilon(delta) * (1 + 1e-9), printed.source
 
 
+@pytest.mark.long
 def test_ours_is_never_above_theirs_over_ten_thousand_settings():
     for case in random_settings(10_000):
         mu, smooth, c, step = (case[name] for name in ("mu", "smooth", "c", "step"))

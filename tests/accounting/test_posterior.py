@@ -95,6 +95,7 @@ def test_beta_posterior_inside_the_bounded_certificate():
             assert abs(float(mpmath.log(one / other))) <= bound
 
 
+@pytest.mark.slow
 def test_bounded_range_is_better_than_its_pure_level_at_positive_delta():
     statement = acc.posterior_bounded(0.5, "add_remove")
     assert statement.epsilon(0.0) == 0.5

@@ -27,6 +27,7 @@ CHAIN = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "change",
     [
@@ -48,6 +49,7 @@ def test_never_above_plain_composition_and_every_proposal_is_valid(change):
         assert 0 <= candidate.first < chain.steps
 
 
+@pytest.mark.long
 def test_a_contracting_chain_stops_costing_more():
     chain, longer = SampledChain(**CHAIN), SampledChain(**{**CHAIN, "steps": 250})
     settled = tightest(longer, 1e-6).curve.epsilon(1e-6)
@@ -111,6 +113,7 @@ def test_a_numerical_modulus_is_certified():
     assert split(chain, 20, 0.5).m <= split(SampledChain(**{**CHAIN, "steps": 40}), 20, 0.5).m * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_ratio_to_the_printed_theorem_is_known(record_property):
     """BFG Theorem 5.2, whose printed proof does not hold, in its own units: step η/b, noise ησ."""
     rows, batch, step, noise, lipschitz, diameter = 1000, 100, 0.01, 0.5, 1.0, 0.05

@@ -65,6 +65,7 @@ def test_varying_root_moduli_match_theorem_3_4():
     assert best(moduli, noise, 80, 1.5) == pytest.approx(closed, rel=1e-3)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("parts", "start"),
     [
@@ -95,6 +96,7 @@ def test_different_data_with_a_root_modulus_is_within_a_thousandth_of_brute_forc
     assert best(phi, 1.0, 10, 2.0) <= (2 * coarse[1] - coarse[0]) * 1.001
 
 
+@pytest.mark.long
 def test_a_minimum_is_never_worse_than_its_parts_and_can_be_much_better():
     parts = (Affine(-0.05, 0.02), Affine(0.1, 0.3))
     together = last_state(Minimum(parts), 0.14, 3000).m_squared
@@ -138,6 +140,7 @@ def test_sensitivity_at_some_steps_only_leaves_the_unused_stretch_free():
     )
 
 
+@pytest.mark.long
 def test_ten_thousand_arbitrary_moduli_give_a_certificate():
     rng = np.random.default_rng(1)
     moduli = [
@@ -150,6 +153,7 @@ def test_ten_thousand_arbitrary_moduli_give_a_certificate():
     assert bound.m_squared < 0.2 * sum((0.02 * 1.5 / 0.14) ** 2 for _ in itertools.repeat(0, 10_000))
 
 
+@pytest.mark.slow
 def test_a_diameter_lets_a_numerical_certificate_start_late():
     bound = last_state(Root(1.0, 0.04, 0.1), 1.0, 1000, diameter=2.0)
     assert bound.first > 900
@@ -157,6 +161,7 @@ def test_a_diameter_lets_a_numerical_certificate_start_late():
     assert bound.m_squared < last_state(Root(1.0, 0.04, 0.1), 1.0, 1000).m_squared
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     st.floats(0.01, 0.3), st.floats(0.01, 0.3), st.floats(0.01, 0.3), st.floats(1.1, 6), st.integers(2, 40)

@@ -24,6 +24,7 @@ def test_json_round_trip_gives_an_equal_statement(name):
     assert acc.Statement.from_dict(json.loads(text)) == statement
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ALL)
 def test_statement_prints_its_numbers_theorem_assumptions_and_constants(name):
     statement = ALL[name]
@@ -44,6 +45,7 @@ def test_equal_parts_in_a_row_are_printed_once_with_their_number():
     assert text.count(part.argument.theorem) == text.count(other.argument.theorem) == 1
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", CHEAP)
 def test_curves_are_monotone_and_consistent(name):
     statement = CHEAP[name]

@@ -105,6 +105,7 @@ def test_two_releases_of_one_chain_exceed_their_composition():
         acc.compose(first, second)
 
 
+@pytest.mark.long
 def test_library_relation_arguments_would_double_or_refuse():
     """dp_accounting's own replace-one relation disagrees with itself: it is never asked."""
     event = dp_event.GaussianDpEvent(noise_multiplier=1.0)
@@ -153,6 +154,7 @@ def test_an_average_is_not_a_release_of_states():
         acc.langevin_statement(schedule(release=Average(1)), acc.Curvature(1.0, 2.0))
 
 
+@pytest.mark.slow
 def test_float_noise_in_the_composed_losses_is_rounded_up():
     """Far in the tail a Fourier transform returns rounding noise; the stated δ stays above the exact one."""
     for ratio, steps in ((0.01, 1_000_000), (0.1, 10_000), (1.0, 50)):

@@ -85,6 +85,7 @@ def accepted(name: str) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_a_changed_field_is_found_or_the_statement_is_still_true(name):
     assert accepted(name) == []

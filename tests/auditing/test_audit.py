@@ -45,6 +45,7 @@ def mean_chain(**changes):
     return chain_mechanism(kernel, **{**DECLARED, **changes})
 
 
+@pytest.mark.long
 def test_noise_given_site_by_site_is_attacked_as_it_runs():
     settings = dict(rows=ONE_NUMBER, target=Target(1.0, 1e-5), release="path", num_steps=2, n=1)
     named, flat = (
@@ -66,6 +67,7 @@ def test_a_claim_that_is_too_small_by_a_fifth_is_refuted_in_every_currency():
     assert {c.quantity for c in found.violations} == {"epsilon", "delta", "gdp"}
 
 
+@pytest.mark.slow
 def test_a_chain_with_an_exactly_known_law_is_measured_within_five_per_cent():
     """One clipped row at the edge of its domain: a quadratic potential and a linear difference, for which
     the claimed m of the last state is exact. 40,000 chains in all; standard error below 1.3 %."""
@@ -76,6 +78,7 @@ def test_a_chain_with_an_exactly_known_law_is_measured_within_five_per_cent():
     assert found.tightness > 0.9
 
 
+@pytest.mark.long
 def test_several_chains_leak_together_as_much_as_is_claimed():
     found = audit(mean_chain(num_chains=3), APART, num_runs=10_000)
     assert found.sound
@@ -83,6 +86,7 @@ def test_several_chains_leak_together_as_much_as_is_claimed():
     assert found.best.bounds.gdp_estimate == pytest.approx(found.statement.gdp, rel=0.05)
 
 
+@pytest.mark.long
 def test_the_likelihood_ratio_of_a_path_attains_the_path_bound():
     found = audit(mean_chain(release="path"), APART, num_runs=20_000)
     ratio = {attack.name: attack.bounds for attack in found.attacks}["likelihood ratio"]
@@ -90,6 +94,7 @@ def test_the_likelihood_ratio_of_a_path_attains_the_path_bound():
     assert ratio.gdp_estimate == pytest.approx(found.statement.gdp, rel=0.05)
 
 
+@pytest.mark.long
 def test_noised_averages_come_close_to_their_price():
     """Rows that move the chain much further than its own noise does: only the Laplace noise hides them.
 
@@ -112,6 +117,7 @@ def test_noised_averages_come_close_to_their_price():
     assert epsilon.lower > 0.5 * epsilon.upper
 
 
+@pytest.mark.long
 def test_runs_are_independent_of_one_another_and_of_other_seeds():
     mechanism = mean_chain()
     one, two = (mechanism.draw(APART.first, 3_000, np.random.SeedSequence(seed)) for seed in (1, 2))
@@ -121,6 +127,7 @@ def test_runs_are_independent_of_one_another_and_of_other_seeds():
     assert abs(np.corrcoef(one[:-1, 0], one[1:, 0])[0, 1]) < 5 / math.sqrt(3_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
 def test_the_worst_pairs_are_adjacent_and_differ_in_an_extreme_row(adjacency):
     rows = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -141,6 +148,7 @@ def pair(first, second):
     return Pair(*({"y": np.asarray(side, dtype=float)} for side in (first, second)))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -197,6 +205,7 @@ def test_an_attack_without_errors_proves_as_much_as_so_many_runs_can():
     assert found.comparisons[0].lower == pytest.approx(found.most_provable)
 
 
+@pytest.mark.long
 def test_preflights_refutation_becomes_a_pair():
     report = preflight(normal_mean, Rows(y=Box(-50.0, 50.0)), Target(0.1, 1e-6), n=3)
     pair = refutation_pair(report.refutation)
@@ -204,6 +213,7 @@ def test_preflights_refutation_becomes_a_pair():
     assert len(pair.first["y"]) == 3
 
 
+@pytest.mark.long
 def test_models_without_a_predictor_are_audited_as_well():
     kernel = PrivateULA(bent, step_size=0.05, clip=1.0)
     rows = Rows(X=Ball(1.0, dim=1), y=Box(-3.0, 3.0))
@@ -214,6 +224,7 @@ def test_models_without_a_predictor_are_audited_as_well():
     assert found.tightness > 0.5
 
 
+@pytest.mark.slow
 def test_the_report_shows_a_refuted_claim(tmp_path):
     found = audit(gaussian(2.0, 1.0), APART, num_runs=10_000)
     page = found.report.to_html(tmp_path / "audit.html")

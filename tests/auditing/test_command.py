@@ -25,6 +25,7 @@ def call(monkeypatch, *arguments, app=commands):
     return ended.value.code or 0
 
 
+@pytest.mark.long
 def test_a_run_is_audited_from_a_model_file(tmp_path, monkeypatch, capsys):
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "rows.toml").write_text("y = {box = {lo = -5.0, hi = 5.0}}\n")
@@ -41,6 +42,7 @@ def test_a_run_is_audited_from_a_model_file(tmp_path, monkeypatch, capsys):
     assert "sound" in (tmp_path / "audit.html").read_text()
 
 
+@pytest.mark.long
 def test_a_part_of_the_sweep_runs_from_the_shell(monkeypatch, capsys):
     code = call(monkeypatch, "--every", "300", "--num-runs", "400", "--json", app=sweep)
     found = json.loads(capsys.readouterr().out)

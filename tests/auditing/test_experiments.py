@@ -73,11 +73,13 @@ def test_an_image_file_that_is_cut_short_is_told_in_words(tmp_path):
             read_idx(path)
 
 
+@pytest.mark.long
 def test_lenet_has_the_classical_size():
     assert lenet(28).dim == 61_706
     assert perceptron(28, 10).dim == 28 * 28 * 10 + 10 + 100 + 10
 
 
+@pytest.mark.long
 def test_the_claim_of_clipped_sgld_is_the_accountants_and_grows_with_training():
     sgld = SGLD(num_rows=400, batch_size=4, learning_rate=0.001, clip=0.2)
     early, late = sgld.statement(50, 1), sgld.statement(50, 3)
@@ -86,6 +88,7 @@ def test_the_claim_of_clipped_sgld_is_the_accountants_and_grows_with_training():
     assert SGLD(400, 4, 0.001, None).statement(50, 1) is None
 
 
+@pytest.mark.long
 def test_an_adversarial_row_is_wrong_for_every_model_and_keeps_its_label():
     """Models that read the class off one pixel: changed pixels fool all of them."""
     data, network = bars(40), perceptron(8, 4)
@@ -159,6 +162,7 @@ def test_algorithm_1_is_positive_on_equal_data_so_it_bounds_nothing(rng):
     assert algorithm_1(one, two, 0.1) > 0.1
 
 
+@pytest.mark.long
 def test_shapes_of_noise_are_compared_and_called_a_heuristic():
     small = NoiseExperiment(num_rows=20, hidden=3, steps=20, batch_size=10, pairs=2, repeats=3)
     found = small.shapes(bars(20))
@@ -187,6 +191,7 @@ def test_noise_that_depends_on_the_gradient_is_refused_by_name():
         driver.run(y=np.zeros(4))
 
 
+@pytest.mark.long
 def test_noise_that_depends_on_the_gradient_runs_under_numpyros_own_driver():
     """At a stationary point of a single state the step stays put: noise vanishes with the gradient."""
     kernel = GradientNoiseLangevin(normal_mean, step_size=0.1, clip=10.0)

@@ -95,6 +95,7 @@ SCENARIOS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_mutant_is_caught(name, monkeypatch):
     for patch in mutants.patches(*SCENARIOS[name].changes):
@@ -103,6 +104,7 @@ def test_the_mutant_is_caught(name, monkeypatch):
     assert not found.sound, f"{name}: {found}"
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_same_source_without_the_change_is_not_refuted(name):
     """Every bound of one audit holds but for probability 1e-6."""

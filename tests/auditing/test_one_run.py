@@ -11,6 +11,7 @@ from private_mcmc.errors import DeclarationError
 from tests.examples_of_models import linear
 
 
+@pytest.mark.long
 def test_randomised_response_is_bounded_and_nearly_attained(rng):
     """Each coin is told truly with probability e^ε/(1 + e^ε), the worst ε-DP mechanism; 2,000 repeats."""
     epsilon, canaries, failure = 1.0, 1_000, 0.05
@@ -41,6 +42,7 @@ def test_impossible_counts_are_refused(correct, guesses, canaries):
         one_run_epsilon(correct, guesses, canaries, 0.0, 1e-3)
 
 
+@pytest.mark.long
 def test_one_run_of_a_chain_shows_leakage_below_its_claim():
     """Sixty canaries, each alone in its direction, whose rows push hard, seen in a single run."""
     count = 60

@@ -1,11 +1,13 @@
 """Audits of plans run every stage through the driver."""
 
 import numpy as np
+import pytest
 
 from private_mcmc.auditing import Pair, audit, plan_mechanism
-from tests.soundness.front_door import stages_of
+from tests.soundness.front_door.plans import stages_of
 
 
+@pytest.mark.slow
 def test_a_plan_is_attacked_by_what_all_its_stages_release():
     plan = stages_of((1.0, 2.0), budget=8.0)
     pair = Pair({"y": np.array([50.0, 0.0])}, {"y": np.array([-50.0, 0.0])})

@@ -24,6 +24,7 @@ def refuted(scenario: Scenario) -> bool:
     return any(not one.sound for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_mutant_is_caught(name, monkeypatch):
     for swap in SCENARIOS[name].swaps:
@@ -31,6 +32,7 @@ def test_the_mutant_is_caught(name, monkeypatch):
     assert refuted(SCENARIOS[name])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_same_source_without_the_change_is_not_refuted(name):
     assert not refuted(SCENARIOS[name])

@@ -28,6 +28,7 @@ def test_the_sweep_covers_what_the_library_offers():
     assert found["model"] >= set(MODELS)
 
 
+@pytest.mark.long
 def test_no_claim_of_a_few_chains_is_refuted():
     """Fails with probability 8e-6 if all claims hold."""
     part = [setting for setting in settings() if setting.name in CHAINS]
@@ -38,6 +39,7 @@ def test_no_claim_of_a_few_chains_is_refuted():
     assert sum(one.result.tightness > 0.3 for one in found.found) >= len(found.found) / 2
 
 
+@pytest.mark.long
 def test_no_claim_of_noise_filters_and_exact_posteriors_is_refuted():
     """Fails with probability 4e-5 if all claims hold."""
     part = [
@@ -51,6 +53,7 @@ def test_no_claim_of_noise_filters_and_exact_posteriors_is_refuted():
     assert sum(one.result.tightness > 0.2 for one in found.found) > len(found.found) / 2
 
 
+@pytest.mark.slow
 def test_the_report_of_a_sweep_names_every_setting():
     part = [setting for setting in settings() if setting.name == "rows, no chain, Laplace sum, zero_out"]
     found = sweep(part, num_runs=400)

@@ -39,6 +39,7 @@ def dataset(request: pytest.FixtureRequest) -> Dataset:
     return LOADERS[request.param]()
 
 
+@pytest.mark.slow
 def test_rows_lie_inside_their_declaration(dataset: Dataset) -> None:
     assert dataset.n == len(dataset.X) == ROWS[dataset.name]
     assert np.linalg.norm(dataset.X, axis=1).max() <= 1.0
@@ -60,6 +61,7 @@ def test_the_design_has_full_rank(dataset: Dataset) -> None:
     assert np.linalg.matrix_rank(dataset.X) == dataset.dim
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("family", ["logistic", "poisson", "linear"])
 def test_every_family_is_read_as_one_affine_predictor(family: Family) -> None:
     outcome = {"logistic": Binary(), "poisson": Counts(20), "linear": Box(0.0, 1.0)}[family]

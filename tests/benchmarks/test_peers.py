@@ -41,6 +41,7 @@ def exact(dataset: Dataset, cache: Path) -> Reference:
     return reference(dataset, cache=cache)
 
 
+@pytest.mark.long
 def test_reference_agrees_with_quadrature(cache: Path) -> None:
     data = synthetic(n=200)
     one = Dataset("one", "", (), data.X[:, :1], data.y, data.regression, "")
@@ -61,12 +62,14 @@ def test_reference_agrees_with_quadrature(cache: Path) -> None:
     np.testing.assert_array_equal(again.draws, found.draws)
 
 
+@pytest.mark.long
 def test_laplace_is_near_the_posterior(dataset: Dataset, cache: Path, exact: Reference) -> None:
     found = score(Laplace(cache).run(dataset, PLENTY, 1).draws[0], exact)
     assert found.rms < 0.3
     assert found.sd_ratio == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.long
 def test_output_perturbation_has_the_noise_its_sensitivity_asks_for(dataset: Dataset, cache: Path) -> None:
     budget = Budget(1.0, 1e-6)
     made = OutputPerturbation(cache).run(dataset, budget, 200)
@@ -77,6 +80,7 @@ def test_output_perturbation_has_the_noise_its_sensitivity_asks_for(dataset: Dat
     assert noise.std() == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.long
 def test_one_sample_is_tempered_to_the_budget(dataset: Dataset, cache: Path) -> None:
     budget = Budget(3.0, 1e-6)
     made = OneSample(cache).run(dataset, budget, 3)
@@ -112,6 +116,7 @@ def test_objective_perturbation_meets_its_budget() -> None:
     assert delta_of(gaussian_noise(budget, 0.5), 1.0, 0.5) == pytest.approx(1e-6, rel=1e-6)
 
 
+@pytest.mark.long
 def test_a_count_model_has_no_bounded_gradient(dataset: Dataset, cache: Path) -> None:
     counts = Dataset(
         "counts", "", dataset.columns, dataset.X, dataset.y, Regression("poisson", Counts(5)), ""

@@ -23,6 +23,7 @@ def test_a_setting_is_scaled_and_put_back(setting: Setting) -> None:
     assert reach.InfluenceCounts.best_clip is chosen
 
 
+@pytest.mark.long
 def test_a_planner_with_a_scaled_clip_runs_at_it() -> None:
     rows = Rows(X=Ball(1.0, dim=2), y=Binary())
     policy = affine.affine_policy(read(logistic, rows, n=5000), 5000, "replace_one", gdp.budget(3.0, 1e-6))

@@ -35,6 +35,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
+@pytest.mark.long
 def test_results_survive_the_disk_and_are_not_measured_twice(measured: Store) -> None:
     assert measured.path is not None
     again = load(measured.path)

@@ -60,6 +60,7 @@ def test_bounded_gradient_needs_its_bound():
     assert answer["gdp"] == pytest.approx(math.sqrt((0.6) ** 2 / 0.2 * 1.9 / 0.1), rel=1e-6)
 
 
+@pytest.mark.long
 def test_sgld_is_the_statement_of_the_schedule():
     line = "sgld --step-size 0.0001 --num-steps 200 --sensitivity 0.2 --num-rows 1000"
     line += " --batch-size 50 --release path"

@@ -67,6 +67,7 @@ def test_help_waits_for_no_numerical_library():
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.long
 def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):
     assert call(monkeypatch, "plan", *COMMON, "--n", "800", "--json") == 0
     record = json.loads(capsys.readouterr().out)
@@ -74,6 +75,7 @@ def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):
     assert Statement.from_dict(record["statement"]).delta(2.0) <= 1e-6
 
 
+@pytest.mark.long
 def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
     assert (
         call(

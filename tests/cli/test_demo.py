@@ -1,6 +1,7 @@
 """The main job, whole: refusals with remedies, a private path, a private expectation, prices, a report."""
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from private_mcmc import preflight
@@ -10,6 +11,7 @@ from private_mcmc.data import load_adult
 from private_mcmc.target import Target
 
 
+@pytest.mark.long
 def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
     console = Console(record=True, width=110)
     page = AdultDemo(3.0, 1e-6, tmp_path, nuts=False).run(console)
@@ -33,6 +35,7 @@ def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
     assert "What it cost" in html and "Refutation" in html and "NUTS" not in html
 
 
+@pytest.mark.long
 def test_the_shipped_people_fit_their_declared_domain():
     X, y = load_adult()
     assert X.shape == (32_561, 9) and int(y.sum()) == 7841
@@ -40,6 +43,7 @@ def test_the_shipped_people_fit_their_declared_domain():
     assert len(load_adult("all")[1]) == 48_842
 
 
+@pytest.mark.slow
 def test_the_posterior_of_the_demonstration_is_four_gdp():
     report = preflight(model, ROWS, Target(3.0, 1e-6), n=32_561)
     assert report.verdict == "not private"

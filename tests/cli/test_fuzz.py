@@ -72,6 +72,7 @@ LINES = st.lists(
 ).map("\n".join)
 
 
+@pytest.mark.long
 @given(
     content=st.one_of(
         st.binary(max_size=200),
@@ -86,6 +87,7 @@ def test_random_tables(tmp_path_factory, content):
     check_table(path, Missing({"a": 0.0, "y": 1.0}, {"a": frozenset([999.0])}))
 
 
+@pytest.mark.long
 @given(
     text=st.one_of(
         st.text(max_size=200),

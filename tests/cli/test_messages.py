@@ -76,6 +76,7 @@ def test_the_place_of_the_result_is_tried_before_anything_is_charged(folder, mon
     assert Ledger(folder / "l.db").history() == ()
 
 
+@pytest.mark.long
 def test_a_charged_release_that_loses_its_place_is_not_lost(folder, monkeypatch, capsys):
     assert call(monkeypatch, "ledger", "init", "l.db", "--dataset", "people", *TARGET) == 0
     words = told(monkeypatch, capsys, "run", "thief.py:model", *RUN[2:], "out")
@@ -171,6 +172,7 @@ def test_an_unforeseen_error_near_private_rows_is_told_by_its_type_and_place_alo
         raise DeclarationError("ours")
 
 
+@pytest.mark.slow
 def test_a_full_standard_output_is_a_sentence():
     account = ["account", "ula", "--step-size", "0.1", "--num-steps", "2", "--sensitivity", "1", "--json"]
     program = [sys.executable, "-c", "from private_mcmc.cli import main; main()", *account]
@@ -185,6 +187,7 @@ OPTIONS = ("sensitivity", "strong-convexity", "smoothness", "prior-strong-convex
 OPTIONS += ("gradient-bound", "diameter", "delta", "epsilon", "num-rows", "num-chains", "release")
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     given=st.dictionaries(st.sampled_from(OPTIONS), NUMBERS, max_size=4),
@@ -203,6 +206,7 @@ def test_extreme_numbers_are_answered_or_refused_in_a_sentence(given, step_size,
     assert code in (0, 3) and (code == 0) == (heard.getvalue() == "")
 
 
+@pytest.mark.slow
 def test_help_waits_for_no_numerical_library():
     code = (
         "import sys; sys.argv[1:] = ['--help']\n"

@@ -37,6 +37,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", UNWRITABLE)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_what_cannot_be_written_is_an_error_in_words_and_leaves_nothing(folder, writer, path):

@@ -52,6 +52,7 @@ def _near(path: tuple[str, ...]) -> tuple[float, float]:
     return {"delta": (1e-9, 1e-13), "epsilon": (1e-9, 0.0)}.get("".join(path[1:2]), (1e-12, 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_statements_say_what_the_golden_records_say(name):
     found = list(differences(stored(name), built(name)))

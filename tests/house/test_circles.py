@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -67,6 +69,7 @@ def circles(files):
     return sorted(module for module in edges if module in reachable(edges, module))
 
 
+@pytest.mark.slow
 def test_no_two_files_import_each_other_in_a_circle():
     files = sources()
     assert len(files) > 150

@@ -58,6 +58,7 @@ def unreachable(text):
     return missing + [f"private_mcmc{name}" for name in sorted(dotted) if not resolves(name)]
 
 
+@pytest.mark.slow
 def test_every_name_that_is_quoted_is_there():
     wrong = {place: names for place, text in quoted() if (names := unreachable(text))}
     assert wrong == {}
@@ -77,6 +78,7 @@ def test_a_name_that_is_not_there_is_seen(text, names):
     assert unreachable(text) == names
 
 
+@pytest.mark.slow
 def test_functions_named_like_their_packages_stay_functions():
     # A package that is imported becomes an attribute of its parent, where it would hide the function.
     code = (

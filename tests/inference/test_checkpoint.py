@@ -64,6 +64,7 @@ def interrupted(mcmc, monkeypatch, after, **columns):
             mcmc.run(**columns)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("kernel", "release"), [(KERNEL, "path"), (BATCHES, "last")])
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(data, monkeypatch, tmp_path, kernel, release):
     whole = driver(None, kernel, release=release)
@@ -82,6 +83,7 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(data, monkeypatch, t
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_released_run_leaves_no_secret_and_is_never_released_again(data, tmp_path):
     path = tmp_path / "run"
     mcmc = driver(path)
@@ -94,6 +96,7 @@ def test_a_released_run_leaves_no_secret_and_is_never_released_again(data, tmp_p
             again(**data)
 
 
+@pytest.mark.slow
 def test_what_does_not_match_is_refused(data, monkeypatch, tmp_path):
     path = tmp_path / "run"
     interrupted(driver(path), monkeypatch, 2, rng_key=3, **data)
@@ -149,6 +152,7 @@ def test_a_model_whose_derivative_is_its_own_is_known_by_it():
     assert len(marks) == 2
 
 
+@pytest.mark.slow
 def test_one_charge_pays_for_the_run_and_its_end(data, monkeypatch, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
@@ -168,6 +172,7 @@ def test_one_charge_pays_for_the_run_and_its_end(data, monkeypatch, tmp_path):
         driver(copy, **books).resume(**data)
 
 
+@pytest.mark.long
 def test_averages_are_saved_only_where_a_ledger_refuses_a_second_copy(monkeypatch, tmp_path):
     rows = pmc.Rows(y=pmc.Box(-1.0, 1.0))
     ledger = pmc.Ledger.create(tmp_path / "ledger")
@@ -189,6 +194,7 @@ def test_averages_are_saved_only_where_a_ledger_refuses_a_second_copy(monkeypatc
         driver(tmp_path / "copy", **settings).resume(y=y)
 
 
+@pytest.mark.long
 def test_averages_are_released_at_the_price_that_was_charged(monkeypatch, tmp_path):
     """The noise is drawn at the release: at another price it would be smaller than what was paid for."""
     ledger = pmc.Ledger.create(tmp_path / "ledger")
@@ -227,6 +233,7 @@ def test_the_mark_of_a_function_sees_constants_wherever_they_are(make):
     assert program_mark(make(one), x) != program_mark(make(other), x)
 
 
+@pytest.mark.slow
 def test_a_plan_is_not_resumed(tmp_path):
     with pytest.raises(pmc.ReleaseError, match="checkpoint="):
         driver(None).resume(X=np.zeros((N, 2)), y=np.zeros(N))

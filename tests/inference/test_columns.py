@@ -212,6 +212,7 @@ ONE_OF_EACH = (
 )  # fmt: skip
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledger, mode, tmp_path):
     wanted = outcome(drivers, ledger, mode, VALUES.copy())
@@ -226,6 +227,7 @@ def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledger,
             np.testing.assert_allclose(found, wanted, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_no_column_of_numbers_is_refused_before_the_charge(drivers, ledger, mode, tmp_path):
     for name, make in REFUSED.items():

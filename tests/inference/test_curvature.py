@@ -40,6 +40,7 @@ def driver(curvature: pmc.ProposedCurvature | None, **changes) -> pmc.PrivateMCM
     return pmc.PrivateMCMC(KERNEL, **(settings | changes))
 
 
+@pytest.mark.slow
 def test_the_last_state_is_private_with_the_data_s_curvature_and_not_with_the_prior_s(record_property):
     with pytest.raises(pmc.NotPrivate):
         driver(None).decide(N)
@@ -57,6 +58,7 @@ def test_the_last_state_is_private_with_the_data_s_curvature_and_not_with_the_pr
     assert promised.epsilon(1e-6) < alone.epsilon(1e-6) / 5
 
 
+@pytest.mark.long
 def test_an_expectation_needs_far_less_noise_behind_the_test():
     release = pmc.Expectations("w", epsilon=0.5, burn_in=100)
     behind = driver(PROPOSED, release=release).decide(N)
@@ -68,6 +70,7 @@ def test_an_expectation_needs_far_less_noise_behind_the_test():
     np.testing.assert_allclose(mcmc.expectation("w"), [0.5, -0.3], atol=0.5)
 
 
+@pytest.mark.slow
 def test_nothing_runs_where_the_curvature_is_not_there():
     mcmc = driver(PROPOSED)
     with pytest.raises(pmc.NotPrivate, match="test stays paid for"):
@@ -91,6 +94,7 @@ def test_the_test_is_compiled_before_the_charge_on_nobody(tmp_path, monkeypatch)
     assert seen == [(0, 0), (1, N)]
 
 
+@pytest.mark.slow
 def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
     """At predictors up to 30 the logistic curvature is below e^{−30}: the prior's is all there is."""
     kernel = replace(KERNEL, model=logistic, radius=30.0, clip=1.0)
@@ -102,6 +106,7 @@ def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
         mcmc.run(X=columns["X"], y=(columns["y"] > 0).astype(int))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_tested_once_is_refused(tmp_path):
     with pytest.raises(pmc.DeclarationError, match="checkpoint"):
         driver(PROPOSED, bookkeeping=pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run")))

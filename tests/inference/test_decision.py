@@ -28,6 +28,7 @@ def posterior_gdp(decision):
     return best.gdp
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("clip", "temper"), [(1.0, 1.0), (0.25, 1.0), (1.0, 0.5), (0.25, 0.1)])
 def test_the_kernels_clip_and_temper_reach_the_posteriors_certificate(clip, temper):
     decision = decided(clip=clip, temper=temper)
@@ -39,6 +40,7 @@ def test_the_kernels_clip_and_temper_reach_the_posteriors_certificate(clip, temp
     assert decision.report.run.statement.gdp == decision.statement.gdp
 
 
+@pytest.mark.long
 def test_a_clip_that_the_metric_loosens_is_not_taken_for_idle():
     """Rows of norm 1 have dual norm 2 under M = 4: a clip at 1 binds there, one at 2 does not."""
     for clip, subject in ((1.0, "Huberised posterior"), (2.0, "posterior")):
@@ -47,6 +49,7 @@ def test_a_clip_that_the_metric_loosens_is_not_taken_for_idle():
         assert posterior_gdp(found) == pytest.approx(2 * clip / (2.0 / SD))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("change", [{"clip": 0.05}, {"temper": 0.05}])
 def test_a_posterior_refused_without_clip_and_temper_runs_with_them(change):
     with pytest.raises(pmc.NotPrivate):

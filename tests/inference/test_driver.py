@@ -68,6 +68,7 @@ WRONG = (
 )
 
 
+@pytest.mark.slow
 def test_a_failed_run_leaves_nothing_of_the_run_before():
     mcmc = driver(execution=KEPT)
     for wrong in WRONG:
@@ -82,6 +83,7 @@ def broken(*_, **__):
     raise KeyboardInterrupt
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("owner", "name"), [(execute, "on_device"), (ChainRunner, "try_out"), (execute, "checked_start")]
 )
@@ -96,6 +98,7 @@ def test_what_breaks_off_before_the_first_step_costs_nothing(ledger, monkeypatch
     assert [charge.outcome for charge in ledger.history("rows")] == ["released"] * 2
 
 
+@pytest.mark.slow
 def test_what_breaks_off_later_stays_charged_and_shows_nothing(ledger, monkeypatch):
     mcmc = driver(ledger)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -104,6 +107,7 @@ def test_what_breaks_off_later_stays_charged_and_shows_nothing(ledger, monkeypat
     assert [charge.outcome for charge in ledger.history("rows")] == ["kept"] and shows_nothing(mcmc)
 
 
+@pytest.mark.slow
 def test_the_chain_is_compiled_before_the_charge(ledger, monkeypatch):
     """A compiler that would fail has failed by then."""
     compiled = []
@@ -120,6 +124,7 @@ def test_the_chain_is_compiled_before_the_charge(ledger, monkeypatch):
     assert compiled == [(1, 1), (1, 1)]
 
 
+@pytest.mark.slow
 def test_batches_that_cannot_be_streamed_cost_nothing(ledger):
     mcmc = driver(
         ledger,
@@ -132,6 +137,7 @@ def test_batches_that_cannot_be_streamed_cost_nothing(ledger):
     assert ledger.history("rows") == ()
 
 
+@pytest.mark.slow
 def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
     def locked(*_, **__):
         raise pmc.LedgerError("locked")
@@ -159,6 +165,7 @@ def test_a_result_outlives_the_curators_side(ledger, monkeypatch):
         _ = mcmc.curator
 
 
+@pytest.mark.slow
 def test_values_raise_and_warn_of_nothing(ledger):
     """NumPy told to raise, JAX told to look for NaNs: neither may tell of a row."""
     wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
@@ -170,6 +177,7 @@ def test_values_raise_and_warn_of_nothing(ledger):
 # Copies.
 
 
+@pytest.mark.slow
 def test_a_driver_is_not_copied_pickled_or_sent_away():
     mcmc = driver(execution=KEPT)
     doors = (copy.copy, copy.deepcopy, pickle.dumps, lambda m: m.__reduce_ex__(4), lambda m: m.__reduce__())
@@ -240,6 +248,7 @@ def models(number):
     return [make(index) for index in range(number)], most
 
 
+@pytest.mark.slow
 def test_models_are_run_one_at_a_time_and_read_in_threads_as_alone(eager_switching):
     made, most = models(4)
     found = together(4, lambda index: read(made[index], ROWS, n=6))
@@ -259,6 +268,7 @@ def test_without_the_lock_threads_are_inside_models_together(eager_switching, mo
     assert most[0] > 1
 
 
+@pytest.mark.slow
 def test_a_model_of_numpyros_own_in_another_thread_is_noticed():
     def other():
         numpyro.sample("intruder", dist.Normal(0, 1), rng_key=jax.random.key(0))
@@ -274,6 +284,7 @@ def test_a_model_of_numpyros_own_in_another_thread_is_noticed():
     assert read(normal_mean, ROWS, n=6).names == ("mu",)
 
 
+@pytest.mark.long
 def test_preflights_and_first_runs_in_threads_are_those_alone(eager_switching):
     target = pmc.Target(9.0, 1e-6)
     reports = together(3, lambda _: pmc.preflight(normal_mean, ROWS, target, n=6))
@@ -290,6 +301,7 @@ def test_preflights_and_first_runs_in_threads_are_those_alone(eager_switching):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("attempt", range(3))
 def test_threads_that_share_a_driver_lose_no_charged_result(eager_switching, ledger, attempt):
     mcmc = driver(ledger)
@@ -304,6 +316,7 @@ def test_threads_that_share_a_driver_lose_no_charged_result(eager_switching, led
     assert len(refused) == 3 and len(ledger.history("rows")) == 1
 
 
+@pytest.mark.slow
 def test_a_result_may_be_read_in_another_thread_than_it_was_run_in():
     mcmc = driver()
     (error,) = together(1, lambda _: mcmc.run(y=Y))
@@ -326,6 +339,7 @@ class Closed(io.TextIOBase):
         return True
 
 
+@pytest.mark.slow
 def test_a_bar_that_cannot_be_drawn_loses_no_result(ledger, monkeypatch):
     mcmc = driver(ledger, progress_bar=True)
     with monkeypatch.context() as patched:

@@ -45,6 +45,7 @@ RUNS = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_carries_the_statement_of_its_schedule(name, data):
     kernel, adjacency = RUNS[name]
@@ -62,6 +63,7 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
     assert mcmc.statement.verify()
 
 
+@pytest.mark.slow
 def test_small_batches_are_charged_for_their_own_factor():
     """Un-amplified, batches of a tenth cost ten times the noise scale; the sampled bound is far below."""
     full = driver(pmc.PrivateULA(logistic, 0.001, 0.5)).decide().statement
@@ -88,6 +90,7 @@ def test_kernels_without_a_statement_are_refused_by_name():
         driver(NUTS(logistic))
 
 
+@pytest.mark.long
 def test_a_second_run_reuses_the_compiled_chain(data, monkeypatch):
     """No step of the model is traced again, and the draws are new."""
     mcmc = driver(pmc.PrivateULA(logistic, 0.01, 0.5))
@@ -101,6 +104,7 @@ def test_a_second_run_reuses_the_compiled_chain(data, monkeypatch):
     assert not np.array_equal(first, mcmc.get_samples()["w"])
 
 
+@pytest.mark.long
 def test_the_last_state_of_many_steps_keeps_no_trajectory():
     """The compiled call of a million steps holds the noise of its own steps, a few times over."""
     kernel, steps = pmc.PrivateULA(logistic, 1e-9, 0.5), 10**6

@@ -40,6 +40,7 @@ def driver(ledger, num_steps=20, dataset="people"):
     )
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded_with_its_statement(ledger, data):
     mcmc = driver(ledger)
     mcmc.run(**data)
@@ -49,6 +50,7 @@ def test_a_run_is_recorded_with_its_statement(ledger, data):
     assert float(entry.cost) == pytest.approx(mcmc.statement.gdp**2, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_budget_ends(ledger, data):
     runs = 0
     with pytest.raises(pmc.BudgetExceeded):
@@ -59,6 +61,7 @@ def test_the_budget_ends(ledger, data):
     assert runs == int(budget**2 / driver(ledger).decide(N).statement.gdp ** 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_stays_charged(ledger, data, monkeypatch):
     def breaks(*args, **kwargs):
         raise KeyboardInterrupt
@@ -70,6 +73,7 @@ def test_a_run_that_fails_stays_charged(ledger, data, monkeypatch):
     assert entry.outcome == "kept" and entry.cost > 0
 
 
+@pytest.mark.slow
 def test_a_refused_run_costs_nothing(ledger, data):
     with pytest.raises(pmc.NotPrivate):
         driver(ledger, num_steps=2000).run(**data)
@@ -78,6 +82,7 @@ def test_a_refused_run_costs_nothing(ledger, data):
     assert ledger.history("people") == ()
 
 
+@pytest.mark.long
 def test_a_plan_is_charged_as_a_whole(ledger, data):
     plan = pmc.plan(logistic, ROWS, TARGET, n=N)
     books = pmc.Bookkeeping(ledger, "people")

@@ -65,6 +65,7 @@ def run(planned, people, *stages):
     return mcmc
 
 
+@pytest.mark.slow
 def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
     mcmc = run(planned, people, moments(0.2), counts(0.3), path())
     stages = [completed.stage for completed in mcmc.history]
@@ -125,12 +126,14 @@ def test_a_plan_is_neither_saved_nor_spread_over_devices(planned, tmp_path):
         mcmc.decide()
 
 
+@pytest.mark.slow
 def test_two_paths_use_different_noise(planned, people):
     mcmc = run(planned, people, path("one"), path("two"))
     one, two = (np.asarray(completed.value) for completed in mcmc.history)
     assert not np.any(one == two)
 
 
+@pytest.mark.slow
 def test_a_path_may_follow_another_gradient_but_never_beyond_its_clip(planned, people):
     """A loss a million times as steep moves the path no further than the clip allows."""
     predictor = planned.reading.predictor

@@ -85,6 +85,7 @@ def others_moved(mcmc):
     return [i for i in range(N) if not np.array_equal(path(mcmc, hole(i))[:, hole(i)], whole[:, hole(i)])]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("scheme", "block"), PLACES)
 def test_no_other_row_is_moved_by_a_hole_in_any_slot(scheme, block):
     mcmc = compiled(scheme, block)
@@ -111,6 +112,7 @@ def test_slots_that_are_packed_before_the_run_would_be_seen(scheme, monkeypatch)
     assert len(others_moved(compiled(scheme, None))) >= N - 2
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("scheme", "block"), PLACES)
 def test_what_lies_in_a_hole_is_ignored(scheme, block):
     mcmc, absent = compiled(scheme, block), np.isin(np.arange(N), [0, 5])
@@ -129,6 +131,7 @@ def test_flags_are_true_or_one_and_anything_else_is_a_hole():
     np.testing.assert_array_equal(path(mcmc, EVERYBODY), path(mcmc))
 
 
+@pytest.mark.slow
 def test_flags_may_be_streamed_and_columns_need_not_be():
     flags = hole(4).astype(float)
     column = ArrayColumn(flags.shape, flags.dtype, flags)
@@ -181,6 +184,7 @@ def moved(release, first, second):
     return math.sqrt(np.sum(steps**2) / (2 * STEP))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("release", "tightness", "rows", "packed"),
     [
@@ -285,6 +289,7 @@ def test_a_data_set_is_known_by_its_holes_and_not_by_what_lies_in_them(streamed)
     assert len({mark(), mark(y=other), *(mark(hole(i)) for i in range(N))}) == N + 2
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_on_the_same_holes(monkeypatch, tmp_path):
     checkpoint = pmc.Checkpoint(tmp_path / "run", seconds=0.0)
     mcmc = driver(SCHEMES["cyclic"], bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint))
@@ -303,6 +308,7 @@ def interrupted(schedule, done=0):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_rows_that_the_domains_moved_are_counted_without_holes():
     mcmc = driver(SCHEMES["cyclic"], curator=True)
     sizes = np.array([0.5, 5.0, np.nan, 0.5, 7.0, 0.5, 0.5, 0.5])

@@ -45,17 +45,20 @@ def driver(model=logistic, rows=ROWS, target=TARGET, kernel=None, **changes):
     return pmc.PrivateMCMC(kernel or PrivateULA(model, **WEAK), rows=rows, target=target, **settings)
 
 
+@pytest.mark.slow
 def test_a_run_above_its_target_is_refused_with_what_would_fit(data):
     with pytest.raises(pmc.NotPrivate, match=r"above the target ε = 0.01.*num_steps=\d+"):
         driver(target=pmc.Target(0.01, 1e-6)).run(**data)
 
 
+@pytest.mark.slow
 def test_a_posterior_that_is_not_certified_is_refused_by_default(data):
     with pytest.raises(pmc.NotPrivate, match=r"guarantee='posterior'.*temper") as refused:
         driver(guarantee="posterior").run(**data)
     assert refused.value.report.verdict == "not private"
 
 
+@pytest.mark.slow
 def test_unbounded_covariates_are_refused(data):
     rows = pmc.Rows(X=pmc.Real(2), y=pmc.Binary())
     with pytest.raises(pmc.NotPrivate, match="bound the rows"):
@@ -64,6 +67,7 @@ def test_unbounded_covariates_are_refused(data):
         )
 
 
+@pytest.mark.slow
 def test_a_flat_prior_is_refused(data):
     with pytest.raises(pmc.NotPrivate, match="improper"):
         driver(flat_prior, guarantee="posterior").run(**data)
@@ -139,6 +143,7 @@ def test_bad_declarations_are_refused_at_the_boundary(make):
         make()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("bounds", [None, {"w": (-1.0, 1.0)}])
 def test_a_step_size_without_contraction_is_refused_where_one_is_needed(bounds):
     kernel = PrivateULA(logistic, step_size=5.0, clip=1.0)
@@ -147,6 +152,7 @@ def test_a_step_size_without_contraction_is_refused_where_one_is_needed(bounds):
         mcmc.decide(N)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("start", "release"),
     [(np.zeros(3), "path"), ([np.nan, 0.0], "path"), ([1e300, 0.0], "last"), ([1e300, 0.0], (3, 20))],
@@ -167,6 +173,7 @@ def refusal(data, **changes):
     return str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_refusal_never_depends_on_values(data):
     wild = {"X": np.full((N, 2), np.nan), "y": np.full(N, -7.0)}
     assert refusal(data) == refusal(wild)

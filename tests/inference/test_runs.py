@@ -37,6 +37,7 @@ def done(data):
     return mcmc
 
 
+@pytest.mark.long
 def test_samples_have_numpyros_shapes(done):
     assert done.get_samples()["w"].shape == (30, 2)
     assert done.get_samples(group_by_chain=True)["w"].shape == (2, 15, 2)
@@ -48,6 +49,7 @@ def test_the_statement_is_the_accountants_for_the_schedule_that_ran(done):
     assert done.statement.verify()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "change", [dict(step_size=0.03), dict(clip=1.1), dict(temper=0.9)], ids=lambda change: next(iter(change))
 )
@@ -57,6 +59,7 @@ def test_a_changed_kernel_changes_the_statement(change):
     assert changed != pytest.approx(driver().decide(N).statement.gdp, rel=1e-3)
 
 
+@pytest.mark.long
 def test_more_chains_and_steps_cost_more_and_the_last_state_less():
     one = driver().decide(N).statement.gdp
     assert driver(num_chains=2).decide(N).statement.gdp == pytest.approx(np.sqrt(2) * one)
@@ -83,6 +86,7 @@ def test_means_of_released_states_are_free(done):
     assert done.statement is before
 
 
+@pytest.mark.long
 def test_a_second_run_is_another_mechanism(data):
     mcmc = driver()
     mcmc.run(**data)
@@ -96,6 +100,7 @@ def test_a_second_run_is_another_mechanism(data):
         pmc.accounting.compose(first, first)
 
 
+@pytest.mark.long
 def test_a_seed_reproduces_the_run_and_marks_it(data):
     runs = []
     for _ in range(2):
@@ -107,6 +112,7 @@ def test_a_seed_reproduces_the_run_and_marks_it(data):
     assert "NOT PRIVATE" in str(runs[0].statement)
 
 
+@pytest.mark.long
 def test_values_outside_the_domain_are_mapped_silently(data, recwarn, capsys):
     wild = {"X": data["X"].copy(), "y": data["y"].astype(float)}
     wild["X"][0] = np.nan
@@ -120,6 +126,7 @@ def test_values_outside_the_domain_are_mapped_silently(data, recwarn, capsys):
     assert len(recwarn) == 0 and capsys.readouterr().out == ""
 
 
+@pytest.mark.long
 def test_the_fast_generator_is_an_explicit_choice(done, data):
     assert json.loads(done.to_arviz().attrs["randomness"])["generator"] == "chacha20"
     mcmc = driver(execution=pmc.Execution(generator="threefry2x32"))
@@ -127,6 +134,7 @@ def test_the_fast_generator_is_an_explicit_choice(done, data):
     assert json.loads(mcmc.to_arviz().attrs["randomness"])["generator"] == "threefry2x32"
 
 
+@pytest.mark.long
 def test_the_curator_may_ask_how_often_clipping_binds(data):
     for clip, wanted in ((1e-3, 1.0), (1.0, 0.0)):
         mcmc = driver(
@@ -138,6 +146,7 @@ def test_the_curator_may_ask_how_often_clipping_binds(data):
         np.testing.assert_array_equal(mcmc.curator.clipped_shares.unsafe_value(), [wanted, wanted])
 
 
+@pytest.mark.long
 def test_nan_checks_of_the_user_raise_nothing(data):
     wild = data | {"X": np.where(np.arange(2 * N).reshape(N, 2) % 3 == 0, np.nan, data["X"])}
     with jax.debug_nans(True), jax.debug_infs(True):
@@ -146,6 +155,7 @@ def test_nan_checks_of_the_user_raise_nothing(data):
     assert np.all(np.isfinite(mcmc.get_samples()["w"]))
 
 
+@pytest.mark.long
 def test_columns_are_taken_by_position_too(data):
     mcmc = driver()
     mcmc.run(data["X"], data["y"])
@@ -154,6 +164,7 @@ def test_columns_are_taken_by_position_too(data):
         mcmc.run(data["X"], X=data["X"], y=data["y"])
 
 
+@pytest.mark.slow
 def test_a_hidden_number_of_rows_is_padded_to_its_public_bound(data):
     target = pmc.Target(8.0, 1e-6, adjacency="add_remove")
     mcmc = driver(target=target, n=N + 25)
@@ -164,6 +175,7 @@ def test_a_hidden_number_of_rows_is_padded_to_its_public_bound(data):
         driver(target=target, n=N - 1).run(**data)
 
 
+@pytest.mark.long
 def test_padding_changes_nothing_but_the_accounts(data):
     draws = []
     for n in (N, N + 25):
@@ -177,6 +189,7 @@ def test_padding_changes_nothing_but_the_accounts(data):
     np.testing.assert_allclose(draws[0], draws[1], atol=1e-6)
 
 
+@pytest.mark.long
 def test_general_models_run_on_composition_alone(data):
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-2.0, 2.0))
     mcmc = driver(bent, rows)
@@ -186,6 +199,7 @@ def test_general_models_run_on_composition_alone(data):
     assert driver(bent, rows, release="last").decide(N).statement.gdp == pytest.approx(path, rel=1e-9)
 
 
+@pytest.mark.long
 def test_expectations_are_priced_before_the_run_and_released_with_noise():
     y = np.full(N, 0.5)
     rows = pmc.Rows(y=pmc.Box(-1.0, 1.0))
@@ -227,6 +241,7 @@ def reachable(start):
     return seen.values()
 
 
+@pytest.mark.slow
 def test_no_path_leads_from_a_release_to_a_row_or_key(data):
     mcmc = driver()
     sentinel = data["X"][7]

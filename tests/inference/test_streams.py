@@ -48,6 +48,7 @@ def mapped(data, folder):
     return found
 
 
+@pytest.mark.long
 def test_mapped_columns_in_blocks_give_the_same_chain(data, wanted, tmp_path):
     # 53 rows in blocks of 10: the last one is filled up.
     found = draws(mapped(data, tmp_path), execution=replace(SEEDED, rows_on_device=10))
@@ -70,6 +71,7 @@ BATCHES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", BATCHES)
 def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme):
     options, adjacency = BATCHES[scheme]
@@ -102,6 +104,7 @@ def write_arrow(table, path):
 FILES = {"parquet": (pmc.Parquet, write_parquet), "arrow": (pmc.Arrow, write_arrow)}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_gives_the_same_chain(data, wanted, tmp_path, kind):
     pyarrow, (source, write) = pytest.importorskip("pyarrow"), FILES[kind]
@@ -144,6 +147,7 @@ def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
         draws(columns, execution=replace(SEEDED, devices=1))
 
 
+@pytest.mark.slow
 def test_large_batches_are_not_streamed(data):
     with pytest.raises(pmc.NotYetSupported, match="share"):
         draws(

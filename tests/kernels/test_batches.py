@@ -82,6 +82,7 @@ def subsets(rows):
     return [subset for size in range(len(rows) + 1) for subset in combinations(rows, size)]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("rate", "most"), [(0.08, None), (0.08, 1), (0.3, None)])
 def test_poisson_rows_are_independent(rate, most):
     """All 2^5 subsets: the gathered (rare) route, also where more must be drawn, and the masked route."""
@@ -96,10 +97,12 @@ def test_poisson_rows_are_independent(rate, most):
     assert chi_square(codes, common) > LEVEL
 
 
+@pytest.mark.long
 def test_poisson_with_probability_one_takes_every_row():
     np.testing.assert_array_equal(membership(5, scheme="poisson", rate=1.0)(50), 1.0)
 
 
+@pytest.mark.long
 def test_poisson_positions_continue_over_blocks():
     """Blocks of three positions, taken until the end, give a binomial number of rows."""
     n, rate, count = 30, 0.25, 20_000
@@ -120,6 +123,7 @@ def test_poisson_positions_continue_over_blocks():
     assert stats.chisquare(np.histogram(numbers, [-1, *(edges + 0.5), n])[0], expected).pvalue > LEVEL
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("size", [1, 2, 7, 16, 324])
 def test_running_sums_are_exact(size):
     with jax.enable_x64(True):
@@ -127,6 +131,7 @@ def test_running_sums_are_exact(size):
         np.testing.assert_array_equal(running_sums(jnp.asarray(values, float)), np.cumsum(values))
 
 
+@pytest.mark.slow
 def test_fixed_batches_are_uniform_subsets():
     n, size = 6, 2
     draws = membership(n, "replace_one", scheme="fixed", size=size)(30_000)
@@ -134,6 +139,7 @@ def test_fixed_batches_are_uniform_subsets():
     assert chi_square(as_sets(draws), {s: 1 / 15 for s in combinations(range(n), size)}) > LEVEL
 
 
+@pytest.mark.long
 def test_distinct_draws_are_uniform_ordered_choices():
     with jax.enable_x64(True):
         one = jax.vmap(lambda key: distinct(key, 3, jnp.asarray(4), jnp.asarray(3)))
@@ -150,6 +156,7 @@ def test_a_shuffle_puts_present_rows_first():
     assert (np.sort(orders, axis=1) == np.arange(7)).all()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 @pytest.mark.parametrize("absent", [(), (1, 4)])
 def test_truncated_batches_are_capped_binomial_and_uniform_among_present_rows(rate, absent):
@@ -183,6 +190,7 @@ def sgld(scheme, **options):
     return PrivateSGLD(logistic, 0.3, 0.7, 0.5, **{"scheme": scheme, **SCHEMES[scheme], **options})
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_one_row_moves_a_step_by_at_most_its_share(scheme):
     """With the same keys a present row's term is at most γ·f·w·C, at any state, in the metric of M."""
@@ -222,6 +230,7 @@ def test_one_row_moves_a_step_by_at_most_its_share(scheme):
     assert (moved > 0.01 * share).any() and (moved < 1e-12).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["poisson", "masked", "fixed"])
 def test_the_estimate_is_unbiased(scheme):
     """The mean over many batches is the full clipped sum; failure probability below 1e-5."""
@@ -244,6 +253,7 @@ def test_the_estimate_is_unbiased(scheme):
     assert np.all(error > 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("crowded", [False, True])
 @pytest.mark.parametrize("first", [0, 300, 900])
 def test_a_place_sums_the_share_of_a_batch_that_lies_there(first, crowded):
@@ -267,6 +277,7 @@ def test_a_place_sums_the_share_of_a_batch_that_lies_there(first, crowded):
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.long
 def test_chains_and_steps_draw_their_own_batches():
     """Every row has its own gradient; batches of one row: equal gradients mean equal draws.
 
@@ -287,6 +298,7 @@ def test_chains_and_steps_draw_their_own_batches():
     assert len(set(drawn.tolist())) == 10
 
 
+@pytest.mark.slow
 def test_noise_and_batches_come_from_disjoint_streams():
     """Changing the stream of batches leaves the noise as it was: with no present row, the step itself."""
     rows, n = Rows(y=Box(-5.0, 5.0)), 20

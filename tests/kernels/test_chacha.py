@@ -66,6 +66,7 @@ def test_blocks_are_those_of_rfc_8439(key, counter, nonce, block):
     assert np.asarray(out)[:, 0].astype("<u4").tobytes().hex() == block
 
 
+@pytest.mark.slow
 def test_the_stream_of_bits_is_the_cipher_under_its_own_nonce():
     key = key_of(1)
     bits = np.asarray(jax.random.bits(key, (33,), jnp.uint32))
@@ -73,6 +74,7 @@ def test_the_stream_of_bits_is_the_cipher_under_its_own_nonce():
     np.testing.assert_array_equal(bits, blocks.reshape(-1)[:33])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 def test_bits_of_every_width_fill_the_whole_range(width):
     with jax.enable_x64(True):
@@ -83,6 +85,7 @@ def test_bits_of_every_width_fill_the_whole_range(width):
     assert np.all(np.abs(ones - 0.5) < 6 * 0.5 / np.sqrt(4096))
 
 
+@pytest.mark.slow
 def test_split_fold_in_and_bits_never_share_a_block():
     key = key_of(3)
     split = np.asarray(jax.random.key_data(jax.random.split(key, 64)))
@@ -93,6 +96,7 @@ def test_split_fold_in_and_bits_never_share_a_block():
     assert len(np.unique(rows)) > len(rows) * 8 - 8
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=6)
 @given(st.integers(0, 2**31 - 1), st.integers(1, 6))
 def test_vmap_jit_and_scan_give_what_plain_calls_give(seed, number):
@@ -105,12 +109,14 @@ def test_vmap_jit_and_scan_give_what_plain_calls_give(seed, number):
     np.testing.assert_array_equal(np.asarray(scanned), plain)
 
 
+@pytest.mark.slow
 def test_seeds_keep_all_their_bits():
     with jax.enable_x64(True):
         low, high = jax.random.key(5, impl=CHACHA20), jax.random.key(5 + 2**32, impl=CHACHA20)
         assert not np.array_equal(jax.random.key_data(low), jax.random.key_data(high))
 
 
+@pytest.mark.long
 def test_numpyro_runs_on_it():
     from numpyro.distributions import Gamma, Normal
     from numpyro.handlers import seed, trace

@@ -28,6 +28,7 @@ def moved(model, columns, clip):
         return float(jnp.linalg.norm(jax.jit(gradient.total)(jnp.full(model.dim, 3.0), rows)))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("small", [1.48e-154, 1e-154, 2e-155, 1e-200, 1e-310])
 def test_a_row_whose_squares_underflow_is_clipped_as_well(small):
     rows = Rows(X=Ball(1.0, dim=P), y=Real())
@@ -39,6 +40,7 @@ def test_a_row_whose_squares_underflow_is_clipped_as_well(small):
     assert moved(model, columns, 1.0) <= 1.0
 
 
+@pytest.mark.slow
 def test_a_row_longer_than_the_proved_radius_does_not_enter():
     def longer(a, y=None):
         # Not a number for a above 355, of which interval arithmetic over the reals knows nothing.

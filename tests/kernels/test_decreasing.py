@@ -27,6 +27,7 @@ def schedule_of(kernel, num_chains=1, release="last"):
     return kernel.schedule(**COMMON, num_chains=num_chains, release=release)
 
 
+@pytest.mark.slow
 def test_a_function_of_the_step_number_is_the_tuple_of_its_values():
     sizes = tuple(decreasing(k) for k in range(1, 41))
     function, values = (PrivateULA(normal_mean, step, 1.0) for step in (decreasing, sizes))
@@ -60,6 +61,7 @@ def test_the_last_state_of_a_quadratic_has_its_exact_price():
     assert statement.verify()
 
 
+@pytest.mark.long
 def test_the_chain_makes_the_declared_steps():
     """θ' = (1 − 10γ_k)θ + γ_k Σy + N(0, 2γ_k): exact mean and variance; failure probability below 1e-6."""
     y, chains = np.linspace(-1.0, 1.0, N) + 0.3, 20_000
@@ -83,6 +85,7 @@ def two_sites(y=None):
         numpyro.sample("y", dist.Normal(a[0] + b, 1.0), obs=y)
 
 
+@pytest.mark.long
 def test_noise_by_site_is_the_diagonal_in_the_order_of_the_model():
     sites = read(two_sites, ROWS, n=N).sites
     settings = dict(COMMON, dim=3, num_chains=1, release="path")

@@ -30,11 +30,22 @@ def in_another_process(script, *arguments, **environment):
     return done.stdout
 
 
-def test_eight_devices_run_the_chain_of_one_with_one_all_reduce_a_step():
+def on_eight_devices(*arguments):
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    assert "same chains" in in_another_process("several_devices.py", **flags)
+    return in_another_process("several_devices.py", *arguments, **flags)
 
 
+@pytest.mark.slow
+def test_eight_devices_sum_over_all_rows_as_one_does():
+    assert "same chains" in on_eight_devices("all rows")
+
+
+@pytest.mark.long
+def test_eight_devices_run_the_chain_of_one_with_one_all_reduce_a_step():
+    assert "same chains" in on_eight_devices()
+
+
+@pytest.mark.long
 def test_sequential_chains_are_the_vectorised_ones():
     case = several_devices.CASES["all rows"][:3]
     one, other = (several_devices.run(*case, layout(method)) for method in ("vectorized", "sequential"))

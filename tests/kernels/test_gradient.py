@@ -63,6 +63,7 @@ def matrix_for(model, kind):
     return tuple(map(tuple, full))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", ["identity", "diagonal", "full"])
 @pytest.mark.parametrize("clip", [0.05, 0.4, 100.0])
 def test_equals_the_naive_sum(case, kind, clip):
@@ -81,6 +82,7 @@ def test_equals_the_naive_sum(case, kind, clip):
     np.testing.assert_allclose(found, [wanted] * 3, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.some(1)
 def test_the_route_is_chosen_by_the_proved_structure(case):
     name, model, columns = case
     prepared = clipped_gradient(model, whitening(None, model.dim), 1.0).prepare(columns, jnp.ones(N, bool))
@@ -109,6 +111,7 @@ def one_row(case, request):
     return norm
 
 
+@pytest.mark.some(1)
 @given(scale=st.floats(-1e6, 1e6), index=st.integers(0, N - 1))
 def test_one_row_moves_the_sum_by_at_most_the_clip(case, one_row, scale, index):
     assert one_row(scale * np.linspace(-1.0, 1.0, case[1].dim), index) <= CLIP * (1 + CLIP_SLACK)
@@ -119,6 +122,7 @@ def test_a_row_stays_inside_the_clip_at_any_state(case, one_row, bad):
     assert one_row(np.full(case[1].dim, bad), 3) <= CLIP * (1 + CLIP_SLACK)
 
 
+@pytest.mark.some(1)
 def test_rows_that_are_absent_count_for_nothing(case):
     _, model, columns = case
     with jax.enable_x64(True):
@@ -139,6 +143,7 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("clip", [0.5, 2.0, 1.999_999])
 @pytest.mark.parametrize(("n", "states", "storage", "shape"), LAYOUTS)
 def test_parts_add_up_and_an_idle_clip_needs_no_caps(n, states, storage, shape, clip):
@@ -163,6 +168,7 @@ def test_parts_add_up_and_an_idle_clip_needs_no_caps(n, states, storage, shape, 
     assert np.linalg.norm(found[1]) <= clip * (1 + CLIP_SLACK) * np.sum(present)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "parts"), [(6_000, 16), (60_000, 1)])
 def test_many_columns_in_parts(n, parts):
     """Products with more columns than are fused; the naive sum in NumPy."""
@@ -186,6 +192,7 @@ def test_many_columns_in_parts(n, parts):
     np.testing.assert_allclose(found, scale @ each, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("sums", "parts"), [(100, 1), (1_000_000, 16)])
 def test_parts_are_compiled_for_long_runs_only(sums, parts):
     model, rows = CASES["affine"]

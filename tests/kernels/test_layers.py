@@ -88,6 +88,7 @@ def case(request):
         return read(model, rows, n=N), rows.synthetic(jax.random.key(2), N), products, direct
 
 
+@pytest.mark.some(1)
 def test_products_with_a_vector_factor_and_the_rest_does_not(case):
     model, _, products, direct = case
     with jax.enable_x64(True):
@@ -98,6 +99,7 @@ def test_products_with_a_vector_factor_and_the_rest_does_not(case):
         assert (len(layers.products), len(layers.direct)) == (products, direct)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_layers_and_per_row_gradients_give_the_same_sum(case, diagonal):
     """Some rows clipped and some not; the per-row route is held to the naive sum elsewhere."""
@@ -136,6 +138,7 @@ def one_row(request):
     return norm, model.dim
 
 
+@pytest.mark.some(1)
 @given(
     scale=st.sampled_from([0.0, 1e-300, 1e-160, 1e-3, 1.0, 1e5, 1e155, 1e300]),
     design=st.sampled_from([0.0, 1e-310, 1e-160, 1e-154, 1.0, 1e100, 1e199]),
@@ -151,6 +154,7 @@ def test_no_row_is_longer_than_the_clip_at_any_scale(one_row, scale, design, sec
     assert norm(scale * rng.standard_normal(dim), x, y) <= 0.7 * (1 + CLIP_SLACK)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("route", ["layers", "rows"])
 def test_a_clip_at_the_proved_bound_scales_no_row(route: str) -> None:
     """At √2·R the farthest rows, whose norm is the bound but for rounding, must enter as they are."""
@@ -167,6 +171,7 @@ def test_a_clip_at_the_proved_bound_scales_no_row(route: str) -> None:
     assert np.linalg.norm(term) >= np.linalg.norm(exact) * (1 - 1e-15)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("route", ["layers", "rows"])
 def test_equal_clipped_rows_stay_within_the_accountants_bound_of_the_gradient(route: str) -> None:
     """All of them use the slack of the clip, which is more than the rounding of so many rows."""
@@ -190,6 +195,7 @@ def test_a_state_that_is_not_a_number_moves_nothing_past_the_clip(one_row, bad):
     assert norm(np.full(dim, bad), np.ones(P), 1) <= 0.7 * (1 + CLIP_SLACK)
 
 
+@pytest.mark.long
 def test_blocks_of_rows_add_up_whatever_is_left_over():
     """More rows than one block takes, and not a multiple of it."""
     rows = Rows(X=X, y=Binary())

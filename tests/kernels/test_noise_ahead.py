@@ -41,6 +41,7 @@ def noise(request):
         yield both
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("first", [0, 511, 512, 1000])
 def test_ahead_and_now_are_the_same_numbers(noise, first):
     now, ahead = noise(first, first + np.array([0, 1, 500, 899]))
@@ -48,11 +49,13 @@ def test_ahead_and_now_are_the_same_numbers(noise, first):
     assert len(np.unique(now)) == now.size
 
 
+@pytest.mark.some(1)
 def test_a_step_outside_has_no_noise_at_all(noise):
     _, ahead = noise(5_000, np.array([0, 4_000, 7_000]))
     assert np.isnan(ahead).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [dict(rate=0.1), dict(scheme="fixed", batch_size=20)])
 def test_batches_ahead_and_now_are_the_same_rows(options):
     """Rows of different size: sums of other rows would differ. Some Poisson batches outgrow what is drawn."""

@@ -23,6 +23,7 @@ def data():
     return {"X": jnp.asarray(X), "y": jnp.asarray(X[:, 0] > 0, dtype=int)}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("method", "chains"), [("sequential", 1), ("sequential", 2), ("vectorized", 3)])
 @pytest.mark.parametrize("jit_model_args", [False, True])
 def test_runs_under_every_chain_method(data, method, chains, jit_model_args):
@@ -42,6 +43,7 @@ def test_runs_under_every_chain_method(data, method, chains, jit_model_args):
     assert np.all(np.isfinite(w)) and len(np.unique(np.asarray(w[..., 0]))) == chains * 40
 
 
+@pytest.mark.long
 def test_has_the_stationary_law_of_the_private_driver():
     """Exact Gaussian law of ULA: curvature 10, 4 × 20,000 correlated draws."""
     y = jnp.linspace(-1.0, 1.0, 9) + 0.3
@@ -66,6 +68,7 @@ def test_a_kernel_is_frozen_and_hashable():
     assert hash(kernel) == hash(PrivateULA(logistic, step_size=0.05, clip=1.0, preconditioner=np.eye(2)))
 
 
+@pytest.mark.long
 def test_columns_that_cannot_be_told_from_other_arrays_are_asked_for(data):
     def weighted(X, y, prior_scale):
         return logistic(X, y)

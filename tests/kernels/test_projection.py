@@ -52,6 +52,7 @@ def test_states_stay_within_the_declared_diameter_and_never_move_apart(name, poi
         np.testing.assert_allclose(np.asarray(project(jnp.asarray([one])))[0], one, rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_the_projection_is_the_nearest_point_of_the_set_in_the_metric(name):
     """Against a fine sample of the set: no point of it is nearer in ‖M^{-1/2}·‖."""
@@ -70,6 +71,7 @@ def test_the_projection_is_the_nearest_point_of_the_set_in_the_metric(name):
     assert norm(found) <= 1.5 if schedule.box is None else (np.abs(found) <= schedule.box).all()
 
 
+@pytest.mark.long
 def test_a_projected_chain_has_its_stationary_law():
     """One dimension: the law of the projected Gaussian recursion, iterated on a grid; failure below 1e-6."""
     n, step, edge, chains = 9, 0.08, 0.35, 20_000

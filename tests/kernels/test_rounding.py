@@ -40,6 +40,7 @@ def moved(model, schedule, start):
     return abs(float(after[0, 0]) - start)
 
 
+@pytest.mark.slow
 def test_a_path_clamps_the_gradient_at_the_accountants_limit():
     schedule = schedule_of("path")
     limit = accounting.gradient_limit(schedule)

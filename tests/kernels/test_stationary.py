@@ -33,6 +33,7 @@ def final_states(model, rows, data, *, num_steps, num_chains=1, release="last", 
     return output.states
 
 
+@pytest.mark.long
 def test_ula_on_a_gaussian_has_its_exact_mean_and_variance():
     """ULA with curvature λ has variance 1/(λ(1 − γλ/2)); 20,000 chains, failure probability below 1e-6."""
     y = np.linspace(-1.0, 1.0, 9) + 0.3
@@ -51,6 +52,7 @@ def test_ula_on_a_gaussian_has_its_exact_mean_and_variance():
     assert abs(states.var() / variance - 1) < 5 * np.sqrt(2 / chains)
 
 
+@pytest.mark.long
 def test_a_tempered_run_weights_the_rows_and_not_the_prior():
     """Temper w gives precision 1 + wn and mean wΣy/(1 + wn); failure probability below 1e-6."""
     y = np.linspace(-1.0, 1.0, 9) + 0.3
@@ -70,6 +72,7 @@ def test_a_tempered_run_weights_the_rows_and_not_the_prior():
     assert abs(states.var() / variance - 1) < 5 * np.sqrt(2 / chains)
 
 
+@pytest.mark.long
 def test_a_preconditioner_changes_the_path_but_not_the_limit(rng):
     """With M = H^{-1} every direction has variance H^{-1}/(1 − γ/2); failure probability below 1e-6."""
     X = rng.uniform(-1, 1, (30, 2)) * np.array([1.0, 0.1]) / 2
@@ -94,6 +97,7 @@ def test_a_preconditioner_changes_the_path_but_not_the_limit(rng):
     assert np.all(np.abs(error) < 5 * np.sqrt(np.diag(wanted) / chains))
 
 
+@pytest.mark.long
 def test_the_step_size_bias_is_of_first_order():
     """The excess variance of ULA halves with the step: ratio 2 up to sampling error."""
     y = np.zeros(9)
@@ -114,6 +118,7 @@ def test_the_step_size_bias_is_of_first_order():
     assert excess(0.08, 0) / excess(0.04, 1) == pytest.approx(0.4 / 0.6 / (0.2 / 0.8), rel=0.15)
 
 
+@pytest.mark.long
 def test_clipped_logistic_matches_nuts_on_the_huberised_density(rng):
     """Clipping |ψ'|‖x‖ at C samples the posterior with each loss linear beyond |ψ'| = C/‖x‖."""
     n, clip = 60, 0.3
@@ -149,6 +154,7 @@ def test_clipped_logistic_matches_nuts_on_the_huberised_density(rng):
     np.testing.assert_allclose(states.std(0), wanted.std(0), rtol=0.06)
 
 
+@pytest.mark.long
 def test_declared_steps_are_the_states_of_the_path():
     data = {"y": np.linspace(-1, 1, 9)}
     rows = Rows(y=Box(-5.0, 5.0))
@@ -161,6 +167,7 @@ def test_declared_steps_are_the_states_of_the_path():
     np.testing.assert_allclose(last, path[:, -1:], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_an_average_is_the_mean_of_the_observable_over_kept_steps_and_chains():
     n, rows = 9, Rows(y=Box(-5.0, 5.0))
     reading = read(normal_mean, rows, n=n)

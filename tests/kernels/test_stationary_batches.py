@@ -36,6 +36,7 @@ def fixed(b):
     return 0.0, N * N / b * (1 - b / N) * Y.var(ddof=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["poisson", "masked", "fixed"])
 def test_the_variance_of_sgld_is_that_of_its_batches_on_a_gaussian(scheme):
     """θ' = θ − γ((1 + n)θ − Σy + e(θ)) + N(0, 2γ): Var fixed point; mean 0; failure probability below 1e-6.
@@ -57,6 +58,7 @@ def test_the_variance_of_sgld_is_that_of_its_batches_on_a_gaussian(scheme):
     assert abs(states.mean()) < 5 * np.sqrt(variance / CHAINS)
 
 
+@pytest.mark.long
 def test_without_batches_only_the_chains_own_noise_is_left():
     states = last_states(PrivateULA(normal_mean, STEP, 1e3))
     plain = 2 * STEP / (1 - (1 - STEP * (1 + N)) ** 2)

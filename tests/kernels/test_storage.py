@@ -30,6 +30,7 @@ MODELS = {
 MATRIX = ((2.0, 0.3, 0.0), (0.3, 1.0, 0.1), (0.0, 0.1, 0.5))
 
 
+@pytest.mark.long
 @given(st.lists(st.floats(-1e30, 1e30), min_size=1))
 def test_no_entry_grows(values):
     with jax.enable_x64(True):
@@ -41,6 +42,7 @@ def test_no_entry_grows(values):
     np.testing.assert_allclose(found, values, rtol=2e-7, atol=2.0**-125)
 
 
+@pytest.mark.long
 def test_a_row_beyond_the_largest_float32_stays_within_its_clip():
     """An unbounded column may hold it once the preconditioner or the model has scaled it."""
     reading = read(logistic, Rows(X=Real(2), y=Binary()), n=3)
@@ -55,6 +57,7 @@ def test_a_row_beyond_the_largest_float32_stays_within_its_clip():
             assert np.linalg.norm(total) <= 0.4
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("matrix", [None, MATRIX], ids=["plain", "preconditioned"])
 @pytest.mark.parametrize("states", [1, None], ids=["whole", "selected"])
@@ -82,6 +85,7 @@ def test_the_sum_is_the_float64_sum_of_the_stored_rows(name, matrix, states):
         assert np.linalg.norm(one) <= 0.4 * (1 + CLIP_SLACK)
 
 
+@pytest.mark.long
 def test_a_run_with_rows_in_float32_is_nearly_that_with_rows_in_float64():
     rng = np.random.default_rng(2)
     data = {"X": rng.uniform(-1, 1, (N, 3)) / 2, "y": rng.integers(0, 2, N)}
@@ -109,6 +113,7 @@ def test_a_run_with_rows_in_float32_is_nearly_that_with_rows_in_float64():
     np.testing.assert_array_equal(narrow.curator.clipped_shares.unsafe_value(), [0.0])
 
 
+@pytest.mark.long
 def test_batches_of_narrow_rows_run():
     model, rows = MODELS["general"]
     kernel = PrivateSGLD(model, 1e-3, 1.0, rate=0.05, storage="float32")
@@ -124,6 +129,7 @@ def test_batches_of_narrow_rows_run():
     assert np.isfinite(found).all()
 
 
+@pytest.mark.slow
 def test_the_price_does_not_depend_on_the_storage():
     common = dict(adjacency="replace_one", num_rows=N, dim=3, num_steps=5, num_chains=1, release="path")
     prices = [

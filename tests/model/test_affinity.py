@@ -84,6 +84,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.long
 @given(
     st.lists(
         st.tuples(st.sampled_from(STEPS), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=6

@@ -108,6 +108,7 @@ READ = {
 }
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", READ)
 def test_either_parametrisation_is_read_as_what_it_is(name):
     model, rows, family = READ[name]
@@ -117,6 +118,7 @@ def test_either_parametrisation_is_read_as_what_it_is(name):
     assert differs(row_model, model, rows) <= 1e-9
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "parameter",
     [
@@ -164,6 +166,7 @@ NOT_KNOWN = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", NOT_KNOWN)
 def test_what_is_no_softmax_regression_is_not_read_as_one(name):
     model, rows = NOT_KNOWN[name]
@@ -205,6 +208,7 @@ def robust(X, y=None):
         numpyro.sample("y", dist.StudentT(df, X @ w, scale), obs=y)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("model", "rows"), [(scaled, YES), (non_centred, YES), (robust, REAL)])
 def test_products_of_latents_are_read_without_claims(model, rows):
     """Their scores have no bound, which a clip gives; the potential is the model's."""
@@ -214,6 +218,7 @@ def test_products_of_latents_are_read_without_claims(model, rows):
     assert differs(row_model, model, rows) <= 1e-9
 
 
+@pytest.mark.slow
 def test_a_student_t_regression_of_known_scale_and_a_softplus_rate_are_bounded():
     student = read(classes(lambda eta: dist.StudentT(4.0, eta, 0.5), (3,)), REAL, n=10).constants
     assert student.gradient_bound == pytest.approx(5 / (2 * 0.5 * 2)) and not student.convex
@@ -236,6 +241,7 @@ def planted(monkeypatch, key, **changes):
     monkeypatch.setitem(site_terms.FAMILIES, key, replace(entry, rule=rule))
 
 
+@pytest.mark.slow
 def test_a_link_taken_for_another_is_found(monkeypatch):
     entry = site_terms.FAMILIES[SOFTMAX]
     monkeypatch.setitem(
@@ -245,6 +251,7 @@ def test_a_link_taken_for_another_is_found(monkeypatch):
         read(NOT_KNOWN["softmax of logits"][0], CLASSES, n=10)
 
 
+@pytest.mark.slow
 def test_a_wrong_formula_is_found(monkeypatch):
     key = ("BernoulliLogits", "logits")
     entry = site_terms.FAMILIES[key]
@@ -258,6 +265,7 @@ def test_a_wrong_formula_is_found(monkeypatch):
         read(BERNOULLI, YES, n=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
@@ -273,12 +281,14 @@ def test_a_bound_that_is_too_small_is_found(monkeypatch, changes, word):
     assert word in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_false_convexity_is_found(monkeypatch):
     planted(monkeypatch, ("StudentT", "loc"), convex=True)
     with pytest.raises(NotYetSupported, match="'' ≥ 0"):
         read(classes(lambda eta: dist.StudentT(4.0, eta, 0.5), (3,)), REAL, n=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_a_false_curvature_of_a_prior_is_found(monkeypatch, end):
     key = ("Logistic", "real")
@@ -300,6 +310,7 @@ def test_a_false_curvature_of_a_prior_is_found(monkeypatch, end):
         read(model, YES, n=10)
 
 
+@pytest.mark.slow
 def test_numpyros_clamps_are_not_taken_for_mistakes():
     """Far out NumPyro's probabilities are flat, and its unit intervals rounded."""
 
@@ -330,6 +341,7 @@ def test_claims_along_a_line():
         assert broken_claim(claim, steps, square, ~every, 1.0) is None
 
 
+@pytest.mark.slow
 def test_synthetic_rows_lie_in_their_domains_and_reach_the_ends():
     rows = Rows(
         X=Ball(2.0, 3), b=Box([-1.0, 0.0], [1.0, 5.0]), c=Counts(6), k=Categories(3), r=Real(2), y=Binary()

@@ -32,6 +32,7 @@ def inside(domain, rows):
     return bool(finite and np.all(norms <= domain.norm_bound))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
 @given(data=st.data())
 def test_every_value_lands_inside(domain, data):
@@ -42,6 +43,7 @@ def test_every_value_lands_inside(domain, data):
     assert inside(domain, projected)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("storage", [np.float32, np.float16])
 @given(data=st.data())
 def test_a_narrowed_row_is_inside_after_narrowing(storage, data):
@@ -53,6 +55,7 @@ def test_a_narrowed_row_is_inside_after_narrowing(storage, data):
     assert inside(domain, projected)
 
 
+@pytest.mark.slow
 @given(arrays(np.float64, (6, 5), elements=st.floats(-1e30, 1e30)))
 @example(np.full((6, 5), 1e30))
 @example(np.full((6, 5), 1e-300))
@@ -86,6 +89,7 @@ def test_a_row_is_mapped_without_looking_at_the_others(domain, rng):
     np.testing.assert_array_equal(np.delete(before, 3, axis=0), np.delete(after, 3, axis=0))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
 def test_not_a_number_goes_to_a_fixed_point_of_the_domain(domain):
     with jax.enable_x64(True):
@@ -94,6 +98,7 @@ def test_not_a_number_goes_to_a_fixed_point_of_the_domain(domain):
     np.testing.assert_array_equal(projected[0], projected[1])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
 def test_integers_and_booleans_are_accepted(domain):
     with jax.enable_x64(True):
@@ -101,6 +106,7 @@ def test_integers_and_booleans_are_accepted(domain):
             assert inside(domain, domain.project(np.ones((3, *domain.event_shape), dtype)))
 
 
+@pytest.mark.slow
 def test_large_integers_do_not_wrap_around():
     with jax.enable_x64(True):
         counts = Counts(2**31 - 1).project(np.array([2**62, -(2**62), 7]))
@@ -111,6 +117,7 @@ def test_large_integers_do_not_wrap_around():
         )
 
 
+@pytest.mark.long
 def test_float32_mode_stays_inside(rng):
     for domain in DOMAINS:
         projected = domain.project(rng.normal(size=(50, *domain.event_shape)) * 10)
@@ -119,6 +126,7 @@ def test_float32_mode_stays_inside(rng):
         assert np.all(values >= lo) and np.all(values <= hi)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
 def test_synthetic_rows_are_inside_and_reach_the_extremes(domain):
     with jax.enable_x64(True):

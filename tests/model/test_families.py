@@ -44,6 +44,7 @@ def reading(name):
     return read(CASES[name].model, CASES[name].rows, n=100)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_is_minus_the_log_density(name):
     """Up to a constant of the row, in which NumPyro's is less accurate."""
@@ -71,6 +72,7 @@ def test_the_loss_is_minus_the_log_density(name):
             assert abs(gaps[0]) <= 1e-5
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", CASES)
 def test_the_family_is_recognised_with_the_radius_of_the_rows(name):
     predictor = reading(name).predictor
@@ -78,6 +80,7 @@ def test_the_family_is_recognised_with_the_radius_of_the_rows(name):
     assert predictor.radius == 1.5
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", MEASURED)
 def test_no_row_and_no_predictor_exceeds_the_constants(name):
     case, predictor = CASES[name], reading(name).predictor
@@ -135,6 +138,7 @@ def test_sharp_constants(name, what, value):
     assert getattr(reading(name).predictor.family, what) == pytest.approx(value, rel=1e-12)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name", ["poisson", "gamma rate", "exponential", "weibull", "gumbel", "normal scale"]
 )

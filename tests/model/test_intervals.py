@@ -94,6 +94,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", range(len(FUNCTIONS)))
 @pytest.mark.parametrize("domain", [Ball(1.0, 3), Box([-1, 0, 0.5], [1, 0.5, 1])], ids=str)
 def test_bounds_contain_the_values(index, domain):
@@ -137,6 +138,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.long
 @given(
     st.lists(
         st.tuples(st.sampled_from(PIECES), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=7
@@ -185,6 +187,7 @@ def test_not_understood_is_unbounded():
     assert np.all(found.lo == -np.inf) and np.all(found.hi == np.inf) and found.norm == np.inf
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "function",
     [
@@ -227,6 +230,7 @@ def test_out_of_range_indices_prove_nothing():
     assert found.highest == np.inf
 
 
+@pytest.mark.long
 @given(st.floats(-50, 50), st.floats(0.1, 20), st.integers(0, 30))
 def test_known_inputs_are_evaluated_as_jax_does(a, b, k):
     def function(a, b, k):

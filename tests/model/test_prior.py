@@ -103,6 +103,7 @@ def hessians(row_model):
         return np.stack([np.asarray(hessian(jnp.asarray(theta))) for theta in thetas])
 
 
+@pytest.mark.long
 def test_the_whole_potential_is_that_of_numpyro(row_model):
     """Up to the float32 in which NumPyro holds these parameters."""
     draw = np.random.default_rng(1)
@@ -118,6 +119,7 @@ def test_the_whole_potential_is_that_of_numpyro(row_model):
             assert float(found) == pytest.approx(float(expected), abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PRIORS)
 def test_the_curvature_stays_within_its_bounds_and_approaches_them(name, row_model, hessians):
     site = next(site for site in row_model.sites if site.name == name)
@@ -158,6 +160,7 @@ def of(prior):
     return read(single, ROWS, n=10).prior
 
 
+@pytest.mark.long
 def test_jointly_gaussian_sites_have_their_exact_hessian():
     covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
 
@@ -180,6 +183,7 @@ def test_jointly_gaussian_sites_have_their_exact_hessian():
     assert not found.factorised and found.convex
 
 
+@pytest.mark.slow
 def test_the_metric_enters_as_it_should(rng):
     found = of(lambda: numpyro.sample("w", dist.Normal(jnp.zeros(2), jnp.array([0.5, 2.0])).to_event(1)))
     np.testing.assert_allclose(found.hessian, [4.0, 0.25, 1.0])
@@ -195,6 +199,7 @@ def test_the_metric_enters_as_it_should(rng):
     assert bounded.in_metric((3.0, 1.0)) == (0.0, pytest.approx(3.0))
 
 
+@pytest.mark.long
 def test_parametrisations_of_one_normal_have_one_hessian():
     covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
 
@@ -211,6 +216,7 @@ def test_parametrisations_of_one_normal_have_one_hessian():
     np.testing.assert_allclose(hessian[6:8, 6:8], np.eye(2) / 4, atol=1e-6)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("prior", "proper"),
     [
@@ -226,6 +232,7 @@ def test_a_prior_is_proper_only_with_parameters_that_give_a_density(prior, prope
     assert of(prior).proper is proper
 
 
+@pytest.mark.slow
 def test_a_hierarchy_is_not_strongly_convex():
     def centred():
         tau = numpyro.sample("tau", dist.HalfNormal(1.0))

@@ -20,6 +20,7 @@ def function(x, i):
     return {"a": smooth + jnp.take(x, i) + looped + jax.scipy.special.xlogy(2.0, 1 + x[0] ** 2), "b": chosen}
 
 
+@pytest.mark.long
 def test_it_computes_the_function_and_its_derivatives():
     with jax.enable_x64(True):
         program = trace(function, x=vector(), i=abstract((), np.int64))

@@ -84,6 +84,7 @@ def whitened(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "model",
     [
@@ -117,6 +118,7 @@ def test_a_change_of_scale_moves_from_the_prior_to_the_rows(model):
     np.testing.assert_allclose(found.prior.hessian, np.ones(3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("x64", [True, False])
 def test_the_parts_add_up_to_the_potential_in_either_precision(x64):
     row_model = read(in_a_plate, ROWS, n=5)
@@ -138,6 +140,7 @@ def test_the_parts_add_up_to_the_potential_in_either_precision(x64):
         np.testing.assert_allclose(slope, jax.grad(expected)(theta), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("x64", [True, False])
 def test_the_predictor_reproduces_the_loss_and_its_gradient(x64):
     def model(X, g, y=None):
@@ -164,6 +167,7 @@ def test_the_predictor_reproduces_the_loss_and_its_gradient(x64):
     assert lengths.max() >= 0.999 * predictor.radius
 
 
+@pytest.mark.slow
 def test_constrained_values_and_deterministics_that_read_no_row():
     def model(X, y=None):
         w = weights()
@@ -182,6 +186,7 @@ def test_constrained_values_and_deterministics_that_read_no_row():
     assert row_model.predictor is None and not row_model.constants.convex
 
 
+@pytest.mark.long
 def test_several_sites_weights_and_masks_add_up():
     rows = Rows(X=Ball(1.0, 3), y=Binary(), z=Box(-1, 1), seen=Binary(), weight=Box(0, 2))
 
@@ -208,6 +213,7 @@ def test_several_sites_weights_and_masks_add_up():
         np.testing.assert_allclose(both, 1.5 * normal + jax.nn.softplus(eta) - eta, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_separate_predictors_are_one_vector():
     rows = Rows(X=Ball(1.0, 3), y=Binary(), z=Box(-1, 1))
 
@@ -229,6 +235,7 @@ def test_separate_predictors_are_one_vector():
         np.testing.assert_allclose(several.loss(eta, row), row_model.row_loss(theta, row), rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("logits", "radius"),
     [
@@ -262,6 +269,7 @@ def test_softmax_regression(logits, radius):
     assert spectral.max() <= several.radius * (1 + 1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("likelihood", "family"),
     [
@@ -293,6 +301,7 @@ def test_mixtures_with_public_weights(likelihood, family):
     assert np.abs(curvatures).max() <= found.family.curvature_bound
 
 
+@pytest.mark.long
 def test_a_bounded_likelihood_has_its_range():
     def lapses(X, y=None):
         w = weights()
@@ -309,6 +318,7 @@ def test_a_bounded_likelihood_has_its_range():
     assert read(in_a_plate, ROWS, n=5).constants.range_bound == np.inf
 
 
+@pytest.mark.long
 def test_a_network_is_read_without_claims():
     def model(X, y=None):
         first = numpyro.sample("first", dist.Normal(0, 1).expand([3, 5]).to_event(2))
@@ -542,6 +552,7 @@ def impossible_rows(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_names_the_site_and_the_reason(name):
     model, rows, kind, words = REFUSALS[name]
@@ -578,6 +589,7 @@ def test_public_arguments_reach_the_model():
     np.testing.assert_allclose(row_model.prior.hessian, [4.0, 4.0])
 
 
+@pytest.mark.long
 def test_counts_beyond_the_number_of_trials_are_impossible():
     def model(X, y=None):
         w = weights()

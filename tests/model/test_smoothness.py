@@ -70,6 +70,7 @@ def test_certified_bounds(loss, score, curvature):
     assert not family.convex
 
 
+@pytest.mark.slow
 def test_the_true_extremes_are_within_the_certified_bounds():
     def loss(eta, row):
         return -jnp.log(0.05 + 0.9 * jax.nn.sigmoid(eta)) * row["x"]

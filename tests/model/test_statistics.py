@@ -265,6 +265,7 @@ def reading(name):
     return read(function, rows, n=50)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_predictors_are_found_with_their_norms(name):
     _, _, family, radius = MODELS[name]
@@ -287,6 +288,7 @@ MEASURED = [
 ]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", MEASURED)
 def test_no_design_is_longer_than_the_radius(name):
     row_model = reading(name)
@@ -312,6 +314,7 @@ def test_what_is_missing_is_said_with_the_site_and_a_remedy(name, words):
         assert word in constants.why
 
 
+@pytest.mark.long
 def test_bounded_parameters_bound_the_gradient_without_a_predictor():
     def bounded(x, y):
         b, s = number("b", dist.Uniform(-1, 1)), number("s", dist.Uniform(0.5, 2))

@@ -72,12 +72,8 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
     )
 
 
-SLOWER = ("unknown scale", "centred groups", "non-centred groups", "through tanh")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in SLOWER else []) for name in MODELS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", MODELS)
 def test_execution_of_a_general_plan_meets_its_statement(name):
     plan = planned(name)
     mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
@@ -98,6 +94,7 @@ def test_execution_of_a_general_plan_meets_its_statement(name):
         assert np.all(np.isfinite(mcmc.get_samples()[site.name]))
 
 
+@pytest.mark.long
 def test_information_is_the_expected_one_of_the_family():
     """Softmax at θ: ``E[∇v ∇vᵀ] = (diag p − ppᵀ) ⊗ xxᵀ``; Normal: ``xxᵀ/s²``, up to the quantiles used."""
     model, rows = MODELS["multinomial"]
@@ -123,6 +120,7 @@ def test_information_is_the_expected_one_of_the_family():
     assert found[2, 2] == pytest.approx(2.0, rel=0.3)
 
 
+@pytest.mark.long
 def test_prior_draws_are_those_of_the_prior():
     model, rows = MODELS["centred groups"]
     prior = prior_of(model, read(model, rows, n=N), {})
@@ -140,6 +138,7 @@ def test_a_direction_without_information_keeps_the_prior_s_width():
     assert metric.trace == pytest.approx(0.99)
 
 
+@pytest.mark.slow
 def test_no_stage_looks_at_more_than_the_history():
     plan = planned("multinomial")
     first, again = plan.policy.next(()), plan.policy.next(())
@@ -179,6 +178,7 @@ def test_more_budget_promises_less_error_in_a_product_of_latents():
     assert max(errors[1:]) < errors[0] < 0.7
 
 
+@pytest.mark.long
 def test_weights_bound_a_row_and_leave_its_expected_score_at_zero():
     model, rows = MODELS["network"]
     reading = read(model, rows, n=N)
@@ -215,6 +215,7 @@ def test_the_planner_chooses_for_any_model(name):
     assert 0 < plan.prediction.rms < 1.0
 
 
+@pytest.mark.long
 def test_a_tempered_likelihood_widens_the_posterior_and_is_sampled_as_well():
     """Weight 0.2: sds of the exact tempered posterior are √5 times as wide, and the run finds its means."""
     model, rows = MODELS["multinomial"]

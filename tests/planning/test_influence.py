@@ -40,12 +40,14 @@ WAYS = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", WAYS)
 def test_how_influence_is_bounded_follows_from_the_outcome(name):
     outcome, domain, ways = WAYS[name]
     assert influence_of(outcome, domain).ways == ways
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("eta", [-2.0, 0.3, 2.5])
 def test_weights_of_counts_ask_for_the_worst_declared_count(eta):
     """|e^η − y| over y = 0, …, 30, from its two ends; expected weighted slopes are zero under any law
@@ -61,6 +63,7 @@ def test_weights_of_counts_ask_for_the_worst_declared_count(eta):
     np.testing.assert_allclose(slopes, reach * (mean - np.arange(31)) / max(mean, 30 - mean), rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("outcome", [0.0, -1.0])
 def test_an_outcome_without_a_slope_leaves_no_weight(outcome):
     """Logarithms of zero and below: such a row reaches infinitely far."""
@@ -104,6 +107,7 @@ def test_a_far_count_that_stands_alone_is_noise():
     assert best(12) >= best(25)
 
 
+@pytest.mark.long
 def test_overdispersed_counts_are_weighted_instead_of_clipped():
     """Negative binomial counts under a Poisson model: a clip leads the mean tens of sds astray."""
     n, p = 20_000, 3

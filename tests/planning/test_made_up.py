@@ -16,6 +16,7 @@ from private_mcmc.planning.synthetic import with_outcomes
 from private_mcmc.report import Plot
 
 
+@pytest.mark.long
 def test_people_of_one_row_answer_one_by_one():
     rows = {"X": jnp.asarray([[0.1], [0.2]]), "y": jnp.asarray([0, 0])}
     logits = jnp.log(jnp.asarray([[0.25, 0.75], [1.0, 1e-30]]))
@@ -28,6 +29,7 @@ def test_people_of_one_row_answer_one_by_one():
     assert weights[3] == 0
 
 
+@pytest.mark.slow
 def test_fewer_people_than_rows_share_what_weight_there_is():
     rows = {"y": jnp.zeros(4, int)}
     people, weights = with_outcomes(rows, {"y": jnp.arange(2)}, jnp.zeros((4, 2)), 0.5, jax.random.key(0))
@@ -35,6 +37,7 @@ def test_fewer_people_than_rows_share_what_weight_there_is():
     assert weights.sum() == pytest.approx(2.0)
 
 
+@pytest.mark.long
 def test_where_outcomes_take_many_values_all_people_of_a_row_share_one():
     values = jnp.linspace(0.0, 1.0, 50)
     rows = {"y": jnp.zeros(3)}

@@ -47,6 +47,7 @@ def test_a_plan_takes_no_data():
     }
 
 
+@pytest.mark.long
 def test_a_plans_statement_is_its_budget(planned):
     budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
     assert planned.statement.gdp == planned.budget == budget
@@ -54,6 +55,7 @@ def test_a_plans_statement_is_its_budget(planned):
     assert planned.statement.verify()
 
 
+@pytest.mark.long
 def test_the_frontier_falls_with_epsilon_and_with_rows(planned):
     found = planned.frontier(epsilons=(0.3, 3.0, 30.0), ns=(N // 20, N * 20))
     over_epsilon = [point.prediction.rms for point in found.along("epsilon")]
@@ -64,6 +66,7 @@ def test_the_frontier_falls_with_epsilon_and_with_rows(planned):
     assert json.dumps(found.to_dict()) and found.report().to_html()
 
 
+@pytest.mark.long
 def test_too_little_of_either_says_how_much_would_do(planned):
     wanted = planned.prediction.rms / 2
     with pytest.raises(pmc.NotPrivate, match=r"about [\d,]+ rows at ε = 3, or about ε = ") as refusal:
@@ -72,6 +75,7 @@ def test_too_little_of_either_says_how_much_would_do(planned):
     assert planned.predict(3.0, rows).rms <= wanted
 
 
+@pytest.mark.long
 def test_the_posteriors_guarantee_weights_the_likelihood_until_a_certificate_meets_the_target():
     plan = pmc.plan(logistic, ROWS, TARGET, n=N)
     assert plan.guarantee == "posterior" and 0 < plan.temper < 1
@@ -82,6 +86,7 @@ def test_the_posteriors_guarantee_weights_the_likelihood_until_a_certificate_mee
     assert run is not None and plan.report().to_html()
 
 
+@pytest.mark.long
 def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
     """Error of the private means against the exact mode, in posterior sds, within three predictions."""
     mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
@@ -103,6 +108,7 @@ def test_a_run_of_the_plan_stays_near_its_prediction(planned, people):
     assert np.sqrt(np.mean(error**2)) < 3 * predicted + 0.3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["add_remove", pytest.param("zero_out", marks=pytest.mark.long)])
 def test_each_stage_is_charged_under_the_targets_adjacency(people, adjacency):
     target = pmc.Target(3.0, 1e-6, adjacency=adjacency)
@@ -119,6 +125,7 @@ def test_a_plan_checks_the_number_of_rows(planned, people):
         mcmc.run(**{name: column[:-1] for name, column in people.items()})
 
 
+@pytest.mark.long
 def test_the_released_moments_come_with_the_run(planned, people):
     mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
     mcmc.run(**people)
@@ -130,6 +137,7 @@ def test_the_released_moments_come_with_the_run(planned, people):
     assert json.dumps(mcmc.statement.to_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "rows", "target", "error", "words"),
     [
@@ -164,6 +172,7 @@ def counts(X, y=None):
         numpyro.sample("y", dist.Poisson(jnp.exp(X @ w)), obs=y)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "outcome", "largest_error"),
     [(line, pmc.Box(-8.0, 8.0), 1.5), (counts, pmc.Counts(50), 8.0)],

@@ -41,6 +41,7 @@ def synthetic(stage, random, scale):
     return np.cumsum(random.normal(size=(stage.schedule.num_steps, 3)), axis=0) * scale
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -102,6 +103,7 @@ def test_a_second_round_sees_directions_that_the_first_one_loses():
     assert two < 0.6 * one
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("eta", [-4.0, -0.5, 0.0, 2.0])
 def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
     loss = policy().influence.weighted.predictor.loss
@@ -126,6 +128,7 @@ def test_reach_prefers_wide_clips_where_time_is_cheap():
     assert reach.bias(dear) > reach.bias(cheap)
 
 
+@pytest.mark.long
 def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
     """Least squares with weights ``ω`` has variance ``Σω²x²/(Σωx²)²``, and without them ``1/Σx²``."""
     cells = np.repeat([6, 13], [900, 200])
@@ -151,6 +154,7 @@ def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
     assert reach.bias(0.5) == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.long
 def test_more_budget_than_steps_can_use_leaves_the_run_stable():
     rich = replace(policy(), num_rows=200_000, budget=20.0)
     data = make_up(rich, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from private_mcmc.preflight.advice import rounded_down, rounded_up
 VALUES = st.floats(1e-9, 1e9, allow_nan=False)
 
 
+@pytest.mark.long
 @given(VALUES)
 def test_rounding_down_stays_below_within_two_percent(value: float) -> None:
     assert 0.979 * value < rounded_down(value) <= value

@@ -122,6 +122,7 @@ def check(entry: Entry) -> None:
         assert not is_certified(less), advice
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_advice_is_enough_and_less_is_not(name: str) -> None:
     check(BY_NAME[name])

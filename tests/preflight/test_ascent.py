@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 from scipy import stats
 
 from private_mcmc.domains import Box, Rows
@@ -34,6 +35,7 @@ def grid_posterior(data_set, theta: np.ndarray, temper: float) -> np.ndarray:
     return mass / mass.sum()
 
 
+@pytest.mark.long
 def test_rows_inside_the_domain_refute_where_its_extremes_do_not() -> None:
     """The score of a Student-t row is largest at ``√ν`` scales from the center, far from any end."""
     model = read(narrow, Rows(y=Box(-1, 1)), n=N)

@@ -42,12 +42,14 @@ def call(files, *extra: str, model: str = "coin", epsilon: str = "0.5", delta: s
     return CliRunner().invoke(app, [*arguments, "--epsilon", epsilon, "--delta", delta, *extra])
 
 
+@pytest.mark.slow
 def test_exit_code_is_the_verdict(files) -> None:
     assert call(files, "--args", f"{files}/strong.toml").exit_code == 0
     assert call(files).exit_code == 1
     assert call(files, model="cauchy", epsilon="1e-3", delta="1e-9").exit_code == 2
 
 
+@pytest.mark.long
 def test_json_and_html_say_the_same(files) -> None:
     done = call(files, "--json", "--html", f"{files}/report.html")
     record = json.loads(done.stdout)
@@ -57,6 +59,7 @@ def test_json_and_html_say_the_same(files) -> None:
     assert "not private" in page
 
 
+@pytest.mark.long
 def test_terminal_report_starts_with_the_verdict(files) -> None:
     assert "NOT PRIVATE" in call(files).stdout.splitlines()[2]
 

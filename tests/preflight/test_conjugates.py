@@ -83,6 +83,7 @@ def certificates(model, rows, target=TARGET, **args):
     return conjugate_certificates(row_model, n=N, temper=0.5, target=target)
 
 
+@pytest.mark.slow
 def test_beta_bernoulli_gets_its_exact_divergence() -> None:
     (found,) = certificates(coin, Rows(y=Binary()))
     exact = conjugate.beta_binomial(2.0, 3.0, n=N, temper=0.5, epsilon=0.5).delta
@@ -90,6 +91,7 @@ def test_beta_bernoulli_gets_its_exact_divergence() -> None:
     assert found.verify()
 
 
+@pytest.mark.slow
 def test_dirichlet_categorical_gets_its_exact_divergence() -> None:
     (found,) = certificates(die, Rows(y=Categories(3)))
     exact = conjugate.dirichlet_categorical((1.0, 2.0, 3.0), n=N, temper=0.5, epsilon=0.5).delta
@@ -115,6 +117,7 @@ def test_normal_regression_is_recognised() -> None:
     assert (facts.slope, facts.radius, facts.low, facts.high) == (None, 2.0, -1.0, 3.0)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("model", "rows", "args"),
     [
@@ -140,6 +143,7 @@ PRESENCE = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
 @pytest.mark.parametrize("name", PRESENCE)
 def test_other_adjacencies_have_statements_of_their_own(name: str, adjacency: str) -> None:

@@ -83,6 +83,7 @@ CASES = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", CASES)
 def test_no_certificate_lies_below_the_divergence_of_an_explicit_pair(name):
     model, rows, n = CASES[name]
@@ -92,12 +93,14 @@ def test_no_certificate_lies_below_the_divergence_of_an_explicit_pair(name):
         assert all(exact <= statement.delta(epsilon) + 1e-9 for statement in report.certificates)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("model", [counted_nine_times, nine_coins_at_once])
 def test_a_value_broadcast_against_its_distribution_is_not_one_observation(model):
     report = preflight(model, Rows(y=Binary()), TARGET, n=20)
     assert all(statement.argument.rule != "posterior.beta_binomial" for statement in report.certificates)
 
 
+@pytest.mark.slow
 def test_a_bounded_likelihood_certifies_nothing_without_a_proper_prior():
     report = preflight(flat_prior, Rows(y=Binary()), TARGET, n=20)
     assert report.verdict != "private" and report.certificates == ()

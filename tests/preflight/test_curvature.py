@@ -43,6 +43,7 @@ def root(metric):
     return vectors @ np.diag(np.sqrt(values)) @ vectors.T
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_hessian_and_gradient_stay_within_the_constants(metric) -> None:
     model = read(small.logistic, small.LOGISTIC_ROWS, n=N)
@@ -69,6 +70,7 @@ def test_hessian_and_gradient_stay_within_the_constants(metric) -> None:
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("clip", [0.1, 1.0, 4.0])
 def test_clipped_steps_contract_as_the_constants_say(clip: float) -> None:
     """The clipped field is monotone and Lipschitz with the proved constants (Poisson: unbounded before)."""
@@ -93,6 +95,7 @@ def test_clipped_steps_contract_as_the_constants_say(clip: float) -> None:
             assert np.linalg.norm(change) <= known.smoothness * np.linalg.norm(step)
 
 
+@pytest.mark.slow
 def test_unbounded_curvature_is_infinite_without_convexity_or_clip() -> None:
     model = read(small.poisson, small.POISSON_ROWS, n=N)
     free = curvature(model, schedule(dim=2, clip=1e9))

@@ -39,6 +39,7 @@ def adult():
     return preflight(small.logistic, small.ADULT_ROWS, TARGET, **ADULT)
 
 
+@pytest.mark.slow
 def test_the_designs_example_is_four_gdp_and_refuted(adult) -> None:
     assert adult.verdict == "not private"
     assert adult.certificates[0].gdp == pytest.approx(4.0)
@@ -79,6 +80,7 @@ def test_the_refuting_data_sets_are_adjacent_and_in_the_domain(adult) -> None:
         assert row["y"] in (0, 1)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("change", "declared"),
     [
@@ -97,6 +99,7 @@ def test_advice_makes_it_private_and_a_tenth_less_does_not(adult, change, declar
     assert preflight(model, rows, TARGET, **ADULT, **options).verdict != "private"
 
 
+@pytest.mark.slow
 def test_unbounded_columns_are_refuted_with_the_bound_that_would_help() -> None:
     report = preflight(small.logistic, small.UNBOUNDED_ROWS, TARGET, **ADULT)
     assert report.verdict == "not private"
@@ -105,6 +108,7 @@ def test_unbounded_columns_are_refuted_with_the_bound_that_would_help() -> None:
     assert advised(report, "radius") == advised(report, "clip") == 0.16
 
 
+@pytest.mark.slow
 def test_an_improper_prior_leaves_a_data_set_without_a_posterior() -> None:
     report = preflight(small.flat_logistic, small.ADULT_ROWS, TARGET, **ADULT)
     assert report.verdict == "not private"
@@ -115,6 +119,7 @@ def test_an_improper_prior_leaves_a_data_set_without_a_posterior() -> None:
     )
 
 
+@pytest.mark.long
 def test_between_certificate_and_refutation_the_answer_is_unknown() -> None:
     report = preflight(small.logistic, small.ADULT_ROWS, TARGET, temper=0.25, **ADULT)
     assert report.verdict == "unknown"
@@ -122,6 +127,7 @@ def test_between_certificate_and_refutation_the_answer_is_unknown() -> None:
     assert report.advice
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("adjacency", "gdp"), [("replace_one", 4.0), ("zero_out", 2.0), ("add_remove", 2.0)])
 def test_the_adjacency_decides_the_sensitivity(adjacency: str, gdp: float) -> None:
     report = preflight(small.logistic, small.ADULT_ROWS, Target(3.0, 1e-6, adjacency), **ADULT)
@@ -132,6 +138,7 @@ def test_the_adjacency_decides_the_sensitivity(adjacency: str, gdp: float) -> No
     assert (len(sizes) == 1) == (adjacency == "replace_one")
 
 
+@pytest.mark.long
 def test_normal_rows_need_a_clip_and_then_speak_of_the_huberised_posterior() -> None:
     plain = preflight(small.linear, small.LINEAR_ROWS, TARGET, n=100)
     assert plain.verdict == "not private"
@@ -141,28 +148,33 @@ def test_normal_rows_need_a_clip_and_then_speak_of_the_huberised_posterior() -> 
     assert "Huberised" in " ".join(clipped.reasons)
 
 
+@pytest.mark.long
 def test_a_clip_that_is_too_large_is_refuted_for_the_huberised_posterior() -> None:
     report = preflight(small.poisson, small.POISSON_ROWS, TARGET, n=100, clip=3.0)
     assert report.verdict == "not private"
     assert report.subject == "Huberised posterior"
 
 
+@pytest.mark.slow
 def test_an_idle_clip_changes_nothing() -> None:
     assert preflight(small.logistic, small.ADULT_ROWS, TARGET, clip=1.0, **ADULT).subject == "posterior"
 
 
+@pytest.mark.long
 def test_rows_that_meet_an_intercept_are_refuted_along_it() -> None:
     report = preflight(small.logistic_with_intercept, small.ADULT_ROWS, TARGET, **ADULT)
     assert report.verdict == "not private"
     assert "b" in report.refutation.coordinate
 
 
+@pytest.mark.slow
 def test_what_is_certified_is_never_refuted() -> None:
     model = read(small.logistic, small.LOGISTIC_ROWS, n=50)
     for temper in (0.05, 0.1, 0.16):
         assert refute(model, n=50, temper=temper, target=TARGET) is None
 
 
+@pytest.mark.slow
 def test_private_posterior_and_run_that_is_not() -> None:
     schedule = replace(RUN, temper=0.16, step_size=1e-4, num_steps=100_000)
     report = preflight(small.logistic, small.ADULT_ROWS, TARGET, schedule=schedule, **ADULT)
@@ -175,6 +187,7 @@ def test_private_posterior_and_run_that_is_not() -> None:
     assert accounting.langevin_statement(replace(fixed, num_steps=int(steps) + 1)).delta(3.0) > 1e-6
 
 
+@pytest.mark.slow
 def test_private_run_of_a_refuted_posterior_is_far_from_it() -> None:
     report = preflight(
         small.logistic, small.ADULT_ROWS, TARGET, schedule=replace(RUN, num_steps=150), **ADULT
@@ -230,6 +243,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert replace(RUN, num_steps=np.int64(5), clip=np.float64(1.0)).num_steps == 5
 
 
+@pytest.mark.long
 def test_a_bound_on_the_rows_leaves_room_for_the_intercept() -> None:
     """The design is (x, 1): what is left for x is less than the radius."""
     target, rows = Target(60.0, 1e-6), Rows(X=Ball(4.0, dim=3), y=Binary())
@@ -242,6 +256,7 @@ def test_a_bound_on_the_rows_leaves_room_for_the_intercept() -> None:
     assert all(item.change != "radius" for item in small_target.advice)
 
 
+@pytest.mark.long
 def test_a_model_without_any_bound_is_told_what_its_run_could_pay_for() -> None:
     report = preflight(small.poisson, small.POISSON_ROWS, TARGET, n=100)
     time = advised(report, "time")
@@ -250,6 +265,7 @@ def test_a_model_without_any_bound_is_told_what_its_run_could_pay_for() -> None:
     assert "C²" in report.advice[-1].text
 
 
+@pytest.mark.long
 def test_the_report_is_plain_data_and_reads_in_every_form(adult, tmp_path) -> None:
     record = json.loads(json.dumps(adult.to_dict(), allow_nan=False))
     keys = ("verdict", "epsilon", "delta", "certificates", "refutation", "structure", "advice", "run")
@@ -261,6 +277,7 @@ def test_the_report_is_plain_data_and_reads_in_every_form(adult, tmp_path) -> No
     assert adult.refutation.event.startswith("w[0] ") and "3.006" in adult._repr_html_()
 
 
+@pytest.mark.long
 def test_rows_that_are_not_convex_are_told_the_prior_that_outweighs_them() -> None:
     report = preflight(small.robust, small.LINEAR_ROWS, TARGET, n=100)
     assert report.verdict == "unknown"
@@ -273,6 +290,7 @@ def test_rows_that_are_not_convex_are_told_the_prior_that_outweighs_them() -> No
     assert fewer.verdict == "unknown"
 
 
+@pytest.mark.slow
 def test_a_bounded_likelihood_certifies_nothing_under_an_improper_prior() -> None:
     report = preflight(small.flat_bounded, Rows(y=Binary()), Target(3.0, 0.0), n=10)
     assert report.certificates == ()

@@ -62,6 +62,7 @@ def check_mean(n: int, target: tuple[float, float], sd: float, temper: float) ->
 MEANS = list(itertools.product(COUNTS, TARGETS, (1e-8, 1.0, 1e8), (1e-9, 1.0, 1e3)))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("case", MEANS[::13], ids=str)
 def test_a_normal_mean_is_private_only_if_its_exact_curve_is(case: Any) -> None:
     check_mean(*case)
@@ -108,6 +109,7 @@ def check_logit(n: int, target: tuple[float, float], sd: float, cut: tuple[float
         assert exact <= asked.delta * (1 + 1e-3) + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", LOGITS[::17], ids=str)
 def test_a_clipped_or_tempered_logit_is_private_only_if_a_pair_allows(case: Any) -> None:
     check_logit(*case)
@@ -119,6 +121,7 @@ def test_every_clipped_or_tempered_logit_is_private_only_if_a_pair_allows(case: 
     check_logit(*case)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("sd", [1e-150, 1.0, 1e150])
 @pytest.mark.parametrize("temper", [1e-300, 1e300])
 @pytest.mark.parametrize("target", [(1.0, 0.0), (1.0, 1e-300), (1e-300, 1e-300)])

@@ -53,6 +53,7 @@ CLASSES = Rows(X=Ball(1.0, dim=2), y=Categories(3))
 OUTCOMES = Rows(X=Ball(1.0, dim=4), y=Box(-1, 1))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 def test_extreme_rows_are_fixed_points_of_the_projection(domain) -> None:
     rows = Rows(a=domain, y=Binary())
@@ -70,6 +71,7 @@ def test_extreme_rows_are_all_different() -> None:
     assert len(keys) == len(rows) > 10
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("model", "rows"), [(softmax, CLASSES), (latent_scale, OUTCOMES)])
 def test_inactive_coordinates_have_no_influence(model, rows) -> None:
     read_model = read(model, rows, n=5)
@@ -87,6 +89,7 @@ def test_inactive_coordinates_have_no_influence(model, rows) -> None:
     assert found_inactive
 
 
+@pytest.mark.long
 def test_patches_keep_to_coordinates_that_the_prior_separates() -> None:
     assert all(patch.dim == 3 for patch in patches(read(softmax, CLASSES, n=5)))
     names = {patch.coordinates for patch in patches(read(latent_scale, OUTCOMES, n=5))}
@@ -94,6 +97,7 @@ def test_patches_keep_to_coordinates_that_the_prior_separates() -> None:
     assert list(patches(read(hierarchy, OUTCOMES, n=5))) == []
 
 
+@pytest.mark.slow
 def test_refutations_on_patches_are_of_adjacent_data_sets() -> None:
     found = refute(read(softmax, CLASSES, n=50), n=50, temper=1.0, target=Target(1.0, 1e-6))
     assert found.first.size == found.second.size == 50

@@ -46,6 +46,7 @@ def mean(y=None):
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_a_private_posterior_and_an_unfinished_run_that_provably_is_not() -> None:
     """Heller and Fetaya's lesson, for the run as it was declared: clipping, start and all."""
     target = Target(20.0, 1e-6)
@@ -58,6 +59,7 @@ def test_a_private_posterior_and_an_unfinished_run_that_provably_is_not() -> Non
     assert "provably not" in report.run.text
 
 
+@pytest.mark.slow
 def test_the_lower_bound_is_that_of_simulated_recursions() -> None:
     """The moments of one state, by the matrix of a whole run."""
     model = read(small.linear, Rows(x=Box(-1, 1), y=Box(-1, 1)), n=4)
@@ -75,6 +77,7 @@ def test_the_lower_bound_is_that_of_simulated_recursions() -> None:
     assert interim_lower_bound(model, run, TARGET) is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_lower_bound_lies_above_the_statement_of_the_run(data) -> None:
@@ -117,6 +120,7 @@ def test_other_models_get_no_lower_bound() -> None:
     assert interim_lower_bound(model, CYCLIC, TARGET) is None
 
 
+@pytest.mark.slow
 def test_price_by_length_is_that_of_the_accountant() -> None:
     schedule = Schedule(
         adjacency="replace_one", num_rows=50, dim=3, step_size=0.01, num_steps=40, clip=1.0, temper=0.1
@@ -130,6 +134,7 @@ def test_price_by_length_is_that_of_the_accountant() -> None:
     assert "Privacy against the number of steps" in report.to_html()
 
 
+@pytest.mark.slow
 def test_an_average_is_priced_by_its_noise() -> None:
     schedule = Schedule(
         adjacency="replace_one",

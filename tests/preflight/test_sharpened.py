@@ -34,6 +34,7 @@ def exact_epsilon(prior: float, delta: float) -> float:
     return float(brentq(lambda epsilon: worst(epsilon) - delta, 0.0, 40.0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])
 @pytest.mark.parametrize("uniform", [False, True])
 def test_epsilon_of_a_coin_is_within_two_per_cent_of_the_exact_one(delta: float, uniform: bool) -> None:

@@ -94,6 +94,7 @@ def model(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("release", ["path", pmc.Expectations("w")], ids=["path", "expectations"])
 def test_a_run_keeps_the_curators_side_only_when_asked(release):
     def driver(**options):

@@ -77,6 +77,7 @@ def drawn(rows: Rows, seed: int, n: int = N):
 EVERY = [("linear", "ball"), ("logistic", "ball in a metric"), ("poisson", "box")]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("name", "where"), EVERY)
 @pytest.mark.parametrize("clip", [1.5, 9.0])
 def test_the_clipped_potential_is_as_convex_on_the_set_as_its_rows_certify(name, where, clip):
@@ -100,6 +101,7 @@ def test_the_clipped_potential_is_as_convex_on_the_set_as_its_rows_certify(name,
     assert clip < 9 or max(found) > 0  # an idle clip leaves curvature to certify
 
 
+@pytest.mark.slow
 def test_a_row_whose_slope_the_kernel_holds_below_its_bound_certifies_nothing():
     # C = R: clipping is idle but for its slack, and the slopes of far predictors lie within it.
     reading = reading_of("logistic")
@@ -124,6 +126,7 @@ def _points(rng, tested: Schedule):
     return jnp.asarray(scale * rng.choice([-1, 1], size=(2, 2)) * half)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("name", "where"), EVERY)
 def test_one_row_moves_the_eigenvalue_by_at_most_the_noise_s_sensitivity(name, where):
     reading, test = planned(name, where)
@@ -144,6 +147,7 @@ def test_one_row_moves_the_eigenvalue_by_at_most_the_noise_s_sensitivity(name, w
     check()
 
 
+@pytest.mark.slow
 def test_the_bound_exceeds_the_eigenvalue_no_more_often_than_promised():
     """A false alarm has probability 1e-6."""
     reading, test = planned("linear", "ball")
@@ -220,6 +224,7 @@ def _price(temper, floor, public) -> float:
     return found.gdp
 
 
+@pytest.mark.slow
 def test_exact_divergence_of_test_and_run_stays_below_the_statement(record_property):
     joints, statement, runs = laws_of_test_and_run(margin=0.5 * 1.6448537, failure=0.05)
     assert len(set(runs.values())) > 5  # the test decides how the run is tempered
@@ -280,6 +285,7 @@ def test_a_run_elsewhere_may_not_rely_on_the_test():
     assert released.curvature(reading, schedule(diameter=1.0, clip=4.0, temper=0.5)).convex
 
 
+@pytest.mark.slow
 def test_curvature_is_refused_where_nothing_bounds_it():
     reading = read(logistic, MODELS["logistic"][1], n=N)
     with pytest.raises(DeclarationError, match="bounded set"):

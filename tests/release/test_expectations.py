@@ -66,6 +66,7 @@ def names(plan):
     return {f.name: unit for f, unit in zip(seen.functions, seen.split(plan.units), strict=True)}
 
 
+@pytest.mark.slow
 def test_sites_move_by_their_proved_slopes():
     expectations = Expectations("w", "p", "u")
     distance = average_sensitivity(schedule(expectations), CURVATURE)
@@ -85,6 +86,7 @@ def test_a_range_smaller_than_the_move_of_the_chain_is_used_instead():
     assert planned(Expectations("w", bounds={"w": (-2.0, 2.0)}), curvature=wild).units == pytest.approx(4.0)
 
 
+@pytest.mark.slow
 def test_affine_functions_of_real_sites_are_recognised():
     expectations = Expectations("doubled", {"sum": lambda s: s["w"].sum(), "swap": lambda s: s["w"][::-1]})
     distance = average_sensitivity(schedule(expectations), CURVATURE)
@@ -116,6 +118,7 @@ def test_the_price_is_known_before_the_run_and_meets_the_target():
         planned(Expectations("w", noise="gaussian"), target=Target(1.0, 0.0))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 60]))
 def test_coupled_chains_on_adjacent_data_stay_within_the_charge(seed, burn_in):
@@ -155,6 +158,7 @@ def test_the_worst_direction_uses_up_the_charge():
     assert moved.sum() == pytest.approx(plan.noise.sensitivity, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_released_values_are_the_averages_plus_noise_of_the_stated_size():
     plan = planned(Expectations("w", epsilon=5.0))
     wanted = np.asarray([3.0, -2.0, 0.5])
@@ -164,6 +168,7 @@ def test_released_values_are_the_averages_plus_noise_of_the_stated_size():
     assert stats.kstest(residuals, law.cdf).pvalue > 1e-6
 
 
+@pytest.mark.long
 def test_values_that_are_not_numbers_count_as_the_lower_end_and_never_raise():
     plan = planned(
         Expectations({"r": lambda s: s["s"] / 0.0 * 0.0}, "w", bounds={"r": (2.0, 8.0)}, epsilon=1e6)
@@ -282,6 +287,7 @@ def test_a_callers_convergence_bound_is_used_where_it_helps_and_its_failures_are
 X_NEW = np.asarray([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0], [0.3, 0.3, 0.3]])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("function", "slope"),
     [

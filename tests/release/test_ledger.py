@@ -211,6 +211,7 @@ def tampered(ledger, *commands):
             connection.execute(command)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     "commands",
     [
@@ -317,6 +318,7 @@ def test_a_charge_that_does_not_say_what_its_numbers_are_for_is_kept_and_named(f
         filled.verify()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_flipped_bytes_give_the_same_ledger_or_its_own_error(tmp_path_factory, choose):
@@ -351,6 +353,7 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=60)
 @given(ENTRIES)
 def test_entries_that_make_no_sense_are_the_librarys_own_error(tmp_path_factory, entry):

@@ -51,6 +51,7 @@ def test_one_gaussian_release_calibrated_to_the_budget_fits_exactly(target):
     assert kept.cost(exactly) == kept.limit
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.one_of(st.floats(0.01, 1).map(normal), st.floats(0.01, 1).map(pure)), min_size=1, max_size=5)
@@ -126,6 +127,7 @@ def attack(limit, epsilon, stop, runs=100_000, seed=0):
     return high - math.exp(epsilon) * low
 
 
+@pytest.mark.slow
 def test_an_adaptive_adversary_stays_within_the_budget():
     target = Target(1.0, 0.1)
     limit = float(filter_for(target, "gdp").limit)

@@ -74,6 +74,7 @@ def check_nothing_lost(ledger, log):
     assert spent == sum(r.cost for r in charged.values())
 
 
+@pytest.mark.slow
 def test_killed_processes_leave_a_readable_file_that_counts_every_touch(ledger, tmp_path):
     kill_many(ledger, tmp_path / "log", 24)
     assert any(r.outcome == "reserved" for r in ledger.history())
@@ -85,6 +86,7 @@ def test_five_hundred_killed_processes(ledger, tmp_path):
     kill_many(ledger, tmp_path / "log", 500)
 
 
+@pytest.mark.slow
 def test_fifty_concurrent_writers_spend_the_budget_to_the_last_charge(ledger, tmp_path):
     """The budget holds 41 charges of 0.1-GDP; fifty processes ask for one each."""
     log = tmp_path / "log"

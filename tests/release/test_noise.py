@@ -32,12 +32,14 @@ def test_laplace_draws_are_laplace():
     assert stats.kstest(draws, stats.laplace(scale=noise.scale).cdf).pvalue > FAILURE
 
 
+@pytest.mark.slow
 def test_gaussian_draws_are_gaussian():
     noise = gaussian_noise(0.7, 3.0, 20_000)
     draws = noise.release(np.zeros(20_000))
     assert stats.kstest(draws, stats.norm(scale=noise.scale).cdf).pvalue > FAILURE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "log_weight"),
     [
@@ -69,6 +71,7 @@ def test_opendp_certifies_what_is_charged(level, sensitivity, size):
     assert gaussian.scale <= sensitivity / level * (1 + 1e-6)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("sd", "shift"), [(8, 3), (5, 7), (20, 1), (4.5, 2)])
 @pytest.mark.parametrize("centre", [0.0, 0.37])
 def test_discrete_gaussian_noise_is_no_worse_than_the_continuous_one_it_is_charged_as(sd, shift, centre):
@@ -124,6 +127,7 @@ def test_impossible_noise_is_refused(make, level, sensitivity):
         make(level, sensitivity)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("make", [laplace_noise, gaussian_noise])
 def test_a_worst_case_pair_looks_as_private_as_claimed_and_no_more(make):
     """Threshold attack with Clopper-Pearson bounds at level 1e-6 each."""

@@ -32,6 +32,7 @@ def sample(**changes):
     return ProposeTestSample(**(base | changes))
 
 
+@pytest.mark.long
 def test_the_lower_bound_exceeds_the_count_as_rarely_as_stated():
     bound = LowerBound(0.5, 0.1)
     above = sum(bound.release(100) > 100 for _ in range(1000))
@@ -39,6 +40,7 @@ def test_the_lower_bound_exceeds_the_count_as_rarely_as_stated():
     assert stats.binomtest(above, 1000, 0.08, alternative="less").pvalue > FAILURE
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-3), (4.0, 0.3)])
 def test_the_law_of_the_test_keeps_the_stated_price(epsilon, delta):
     """Pass probabilities in closed form, for every pair of adjacent counts."""
@@ -146,6 +148,7 @@ def test_the_size_of_the_paper_at_its_own_parameters():
     assert sample(paper_size=True).smallest_size(1e3, 1.0) >= sample().size_of_paper(1e3, 1.0)
 
 
+@pytest.mark.slow
 def test_draws_follow_the_posterior_of_the_rows_kept():
     random = np.random.default_rng(1)
     x = random.uniform(0.9, 1.0, 20_000)

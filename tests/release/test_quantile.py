@@ -51,6 +51,7 @@ def averages_of(plan, draws):
         return np.asarray(jax.vmap(plan.observable)(draws)).mean(axis=0)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 def test_with_little_noise_the_choice_is_the_quantile_of_the_draws(probability):
     plan, _ = planned(Quantile("t", probability, (-4.0, 4.0), candidates=401, width=0.1, epsilon=1e5))
@@ -59,6 +60,7 @@ def test_with_little_noise_the_choice_is_the_quantile_of_the_draws(probability):
     assert chosen == pytest.approx(stats.norm.ppf(probability), abs=0.06)
 
 
+@pytest.mark.slow
 def test_one_row_moves_each_score_by_the_coupling_distance_over_the_width():
     plan, distance = planned(Quantile("t", 0.5, (-4.0, 4.0), width=0.5))
     assert plan.sensitivity * 2.0**-40 == pytest.approx(distance / 0.5, rel=1e-3)
@@ -72,6 +74,7 @@ def test_one_row_moves_each_score_by_the_coupling_distance_over_the_width():
     assert wild.sensitivity * 2.0**-40 == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.long
 def test_the_rank_error_is_told_before_and_kept():
     plan, _ = planned(Quantile("t", 0.5, (-4.0, 4.0), width=0.5, candidates=64))
     assert "rank off by at most" in plan.describe()

@@ -53,6 +53,7 @@ def shown(result: report.Report) -> str:
     return console.file.getvalue()
 
 
+@pytest.mark.long
 def test_every_word_reaches_terminal_html_and_json() -> None:
     result = report.Report("Title", BLOCKS)
     words = ["Title", "One line.", "first reason", "Section", "A note.", "32,561", "∞", "yes", "—"]
@@ -65,6 +66,7 @@ def test_every_word_reaches_terminal_html_and_json() -> None:
     assert as_json["blocks"][6]["drawn"][0]["y"] == [0.1, 0.01, 0.001]
 
 
+@pytest.mark.slow
 def test_html_is_self_contained() -> None:
     page = report.Report("Title", BLOCKS).to_html()
     assert "<script" not in page
@@ -96,11 +98,13 @@ def test_svg_is_well_formed_and_follows_the_theme() -> None:
     assert "certificate" in text
 
 
+@pytest.mark.long
 def test_same_plot_gives_same_bytes() -> None:
     assert drawing.svg(PLOT) == drawing.svg(PLOT)
     assert report.png(PLOT) == report.png(PLOT)
 
 
+@pytest.mark.long
 def test_png_and_files_are_written(tmp_path) -> None:
     content = report.png(PLOT, tmp_path / "plot.png")
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
@@ -110,6 +114,7 @@ def test_png_and_files_are_written(tmp_path) -> None:
     assert result.to_json(tmp_path / "r.json") == (tmp_path / "r.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_notebook_shows_the_same_content() -> None:
     result = report.Report("Title", BLOCKS)
     assert result._repr_html_() in result.to_html()

@@ -9,7 +9,8 @@ import sys
 import warnings
 
 from private_mcmc.errors import PrivateMCMCError
-from tests.soundness.front_door import CHECKS, Check
+from tests.soundness.front_door import CHECKS
+from tests.soundness.front_door.setup import Check
 from tests.soundness.planted import FAULTS, UNBROKEN, Fault, planted
 
 

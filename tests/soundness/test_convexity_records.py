@@ -45,6 +45,7 @@ PATTERNS = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_bound_that_rests_on_a_convex_prior_needs_a_record_that_says_so(name: str) -> None:
     found = record(CONVEX_PRIOR, **PATTERNS[name])
@@ -60,6 +61,7 @@ def test_a_bound_that_rests_on_a_convex_prior_needs_a_record_that_says_so(name: 
         assert not acc.verify(other)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_record_without_the_field_says_it_by_strong_convexity(name: str) -> None:
     known = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=SMOOTH)

@@ -210,6 +210,7 @@ def excess(item: Case, proved: acc.Curvature, step: float) -> float:
     return worst
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", MODELS)
 def test_no_two_states_are_moved_further_apart_than_the_modulus_says(name: str) -> None:
     item = case(name)
@@ -232,6 +233,7 @@ def parted(item: Case, step: float, counts: tuple, starts: np.ndarray, seed: int
     return np.abs(gaps), np.abs(gaps.mean(axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_coupled_chains_and_their_averages_stay_as_close_as_claimed(name: str) -> None:
     item = case(name)

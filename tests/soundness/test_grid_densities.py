@@ -218,6 +218,7 @@ def totals(sampled: bool, first: int, seeds: int, levels: int) -> tuple[int, flo
     return sum(count for count, _ in found), max(worst for _, worst in found)
 
 
+@pytest.mark.slow
 def test_known_batches_never_exceed_the_claim(record_property):
     count, worst = totals(False, 0, 15, 16)
     record_property("comparisons", count)
@@ -225,6 +226,7 @@ def test_known_batches_never_exceed_the_claim(record_property):
     assert worst > 0.9  # the claims are close, so that the comparison could fail
 
 
+@pytest.mark.slow
 def test_sampled_batches_never_exceed_the_claim(record_property):
     count, worst = totals(True, 0, 6, 16)
     record_property("comparisons", count)

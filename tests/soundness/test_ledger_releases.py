@@ -37,9 +37,8 @@ def driver(num_chains: int, ledger: pmc.Ledger | None = None) -> pmc.PrivateMCMC
         guarantee="run",
         n=1,
         progress_bar=False,
-        unsafe_seed=True,
-        ledger=ledger,
-        dataset=None if ledger is None else "people",
+        execution=pmc.Execution(unsafe_seed=True),
+        bookkeeping=pmc.Bookkeeping(ledger, None if ledger is None else "people"),
     )
 
 

@@ -43,6 +43,7 @@ def models_with(text):
     return (written for written in map(write, range(MODELS)) if text in written.source)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", MISREAD)
 def test_a_model_that_is_read_as_another_is_found(fault):
     true, false = MISREAD[fault]
@@ -71,6 +72,7 @@ def called_proper(row_model):
     return replace(row_model.prior, proper=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "change"),
     [
@@ -85,6 +87,7 @@ def test_a_term_that_is_wrong_is_found(text, change):
     assert any(found(written, lambda w: changed(w, **change)) for written in models_with(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [{"gradient": 0.5}, {"strong_convexity": 4.0}], ids="wrong {}".format)
 def test_a_wrong_constant_of_a_certificate_is_found(fault, monkeypatch):
     true = decision.constants

@@ -65,6 +65,7 @@ def above(ours: float, exact: mpf) -> bool:
     return math.isinf(ours) or mpf(ours) >= exact * (1 - mpf(10) ** -45)
 
 
+@pytest.mark.slow
 @given(st.lists(WIDE, min_size=1, max_size=5), st.lists(WIDE, max_size=3))
 def test_products_sums_and_norms_are_the_next_double_on_their_side(factors, over):
     exact = Fraction(1)

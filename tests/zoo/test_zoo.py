@@ -57,6 +57,7 @@ def divergence(name: str, epsilon: float) -> float:
     )
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
 def test_verdict_is_the_expected_one(entry: Entry) -> None:
     found = answer(entry.name)
@@ -70,6 +71,7 @@ def test_verdict_is_the_expected_one(entry: Entry) -> None:
         assert entry.witness in " ".join(found.reasons)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("entry", PAIRED, ids=lambda entry: entry.name)
 def test_the_witness_agrees_with_the_verdict(entry: Entry) -> None:
     exact = divergence(entry.name, entry.target.epsilon)
@@ -80,6 +82,7 @@ def test_the_witness_agrees_with_the_verdict(entry: Entry) -> None:
         assert exact <= entry.target.delta + 1e-12
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("entry", PAIRED, ids=lambda entry: entry.name)
 @pytest.mark.parametrize("factor", [0.0, 0.3, 1.0])
 def test_no_certificate_is_below_the_witness(entry: Entry, factor: float) -> None:
@@ -96,6 +99,7 @@ def test_the_same_model_written_differently_gets_the_same_answer(entry: Entry) -
     assert own.epsilon == pytest.approx(other.epsilon, rel=1e-9)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("entry", [e for e in ZOO if e.verdict == "private"], ids=lambda entry: entry.name)
 def test_statements_of_private_models_are_verified(entry: Entry) -> None:
     found = answer(entry.name)

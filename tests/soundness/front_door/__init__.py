@@ -1,0 +1,26 @@
+"""Checks of the library through the driver alone: each tells what speaks against it, or nothing.
+
+*Replays* (one driver run, no claim of privacy attacked): a path leaves, once the gradient that NumPyro's own
+density has is taken off, exactly the declared noise. *Audits* (many runs on two adjacent data sets): the
+lower bounds stay below the claim. A check is made once and tried with many seeds.
+"""
+
+from tests.soundness.front_door import audits, plans, replays
+from tests.soundness.front_door.setup import Check
+
+CHECKS = (
+    Check("replay: linear path", replays.linear_path),
+    Check("replay: logistic path", replays.logistic_path),
+    Check("replay: grid", replays.states_on_the_grid),
+    Check("replay: batches", replays.batches_drawn_anew),
+    Check("replay: holes", replays.holes_stay_in_their_slots),
+    Check("replay: resumed", replays.resumed_is_the_same_run),
+    Check("audit: last state", audits.last_state),
+    Check("audit: first row", audits.path_of_the_first_row),
+    Check("audit: below the clip", audits.path_of_rows_below_the_clip),
+    Check("audit: batches", audits.path_of_batches),
+    Check("audit: holes", audits.path_with_a_hole),
+    Check("audit: plan's budget", plans.plan_within_its_budget),
+    Check("audit: plan's noise", plans.stages_have_noise_of_their_own),
+    Check("audit: resumed", audits.path_of_a_resumed_run),
+)

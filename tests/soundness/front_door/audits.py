@@ -1,0 +1,109 @@
+"""Audits: the lower bounds of many runs on two adjacent data sets stay below the claim."""
+
+from typing import Any
+
+import numpy as np
+
+import private_mcmc as pmc
+from private_mcmc.auditing import Mechanism, Pair, chain_mechanism
+from private_mcmc.auditing.chains import keys, unconstrained
+from private_mcmc.auditing.scores import ChainAttacks
+from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels.sgld import PrivateSGLD
+from tests.soundness.front_door.resumed import resumed
+from tests.soundness.front_door.setup import FAR, Attempt, audited, driver, far_apart
+from tests.soundness.sweep.zoo import mean
+
+
+def last_state() -> Attempt:
+    """One clipped row under a wide prior: the claimed m is exact, whatever makes it smaller is refuted."""
+
+    def model(y=None):
+        import numpyro
+        import numpyro.distributions as dist
+
+        mu = numpyro.sample("mu", dist.Normal(0, 2.5))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    mechanism = chain_mechanism(
+        PrivateULA(model, step_size=0.2, clip=0.7),
+        rows=FAR,
+        target=pmc.Target(1.0, 1e-5),
+        release="last",
+        num_steps=60,
+        n=1,
+    )
+    return audited(mechanism, far_apart(0), num_runs=20_000)
+
+
+def path_of_the_first_row() -> Attempt:
+    mechanism = chain_mechanism(
+        PrivateULA(mean, step_size=0.1, clip=1.5),
+        rows=FAR,
+        target=pmc.Target(1.0, 1e-5),
+        release="path",
+        num_steps=6,
+        n=3,
+    )
+    return audited(mechanism, far_apart(0, 3), num_runs=2_000)
+
+
+def path_of_rows_below_the_clip() -> Attempt:
+    mechanism = chain_mechanism(
+        PrivateULA(mean, step_size=0.1, clip=1.5),
+        rows=FAR,
+        target=pmc.Target(1.0, 1e-5),
+        release="path",
+        num_steps=6,
+        n=1,
+    )
+    return audited(mechanism, Pair({"y": np.array([50.0])}, {"y": np.array([0.1])}), num_runs=2_000)
+
+
+def path_of_batches() -> Attempt:
+    """Batches that are as small as is worth most to the claim, pushes of a little more than the noise."""
+    mechanism = chain_mechanism(
+        PrivateSGLD(mean, step_size=0.1, clip=0.7, rate=0.13),
+        rows=FAR,
+        target=pmc.Target(1.0, 1e-5, "add_remove"),
+        release="path",
+        num_steps=16,
+        n=2,
+    )
+    pair = Pair({"y": np.array([0.0, 50.0])}, {"y": np.array([0.0])})
+    return audited(mechanism, pair, num_runs=30_000, at=(2.0, 0.01))
+
+
+def path_with_a_hole() -> Attempt:
+    mechanism = chain_mechanism(
+        PrivateSGLD(mean, step_size=0.1, clip=0.7, scheme="cyclic", batch_size=1),
+        rows=FAR,
+        target=pmc.Target(1.0, 1e-5, "zero_out"),
+        release="path",
+        num_steps=8,
+        n=4,
+    )
+    y = np.array([50.0, -50.0, 50.0, -50.0])
+    pair = Pair({"y": y}, {"y": y, "present": np.array([False, True, True, True])})
+    return audited(mechanism, pair, num_runs=4_000)
+
+
+def path_of_a_resumed_run() -> Attempt:
+    kernel = PrivateULA(mean, step_size=0.1, clip=1.5)
+    one = driver(kernel, FAR, 1, num_steps=6).decide(1)
+    width = 500
+    attacks = ChainAttacks(one.reading, one.schedule, np.zeros(1))
+
+    def make(checkpoint: Any) -> pmc.PrivateMCMC:
+        return driver(
+            kernel, FAR, 1, num_steps=6, num_chains=width, bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint)
+        )
+
+    def draw(data: Any, count: int, seed: np.random.SeedSequence) -> np.ndarray:
+        runs = [resumed(make, data, key, 3).released for key in keys(seed, -(-count // width))]
+        found = [unconstrained(one.reading, released.samples).reshape(width, -1) for released in runs]
+        return np.concatenate(found)[:count]
+
+    pair = Pair({"y": np.array([50.0])}, {"y": np.array([0.1])})
+    return audited(Mechanism("resumed path", one.statement, draw, attacks), pair, num_runs=1_000)

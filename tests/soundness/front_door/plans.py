@@ -1,0 +1,118 @@
+"""Plans whose stages are given: what they release together stays within their budget."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.auditing import Mechanism, Pair
+from private_mcmc.auditing.chains import keys
+from private_mcmc.kernels import PrivateULA
+from private_mcmc.model import read
+from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction
+from tests.soundness.front_door.setup import FAR, SEEDED, Attempt, audited, far_apart
+from tests.soundness.replay import implied_noise
+from tests.soundness.sweep.zoo import mean
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """A policy that names the same stages whatever they release."""
+
+    stages: tuple[Any, ...]
+
+    def next(self, history: Any) -> Any:
+        return self.stages[len(history)] if len(history) < len(self.stages) else None
+
+    def conclude(self, history: Any) -> Conclusion:
+        return Conclusion(np.zeros((1, 1)), Prediction(1.0, 0.0, 1.0, 0.0))
+
+
+_STAGE_STEPS = 2
+
+
+def path_stage(clip: float) -> PathStage:
+    schedule = PrivateULA(mean, step_size=0.1, clip=clip).schedule(
+        adjacency="replace_one", num_rows=2, dim=1, num_steps=_STAGE_STEPS, num_chains=1, release="path"
+    )
+    return PathStage(f"clip {clip}", schedule, np.zeros(1))
+
+
+def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
+    """A plan of the mean of two rows, one path for every clip, under a budget in Gaussian DP."""
+    delta = 1e-5
+    target = pmc.Target(accounting.gdp.epsilon(budget, delta), delta)
+    return Plan(
+        model=mean,
+        reading=read(mean, FAR, n=2),
+        rows=FAR,
+        target=target,
+        n=2,
+        model_args={},
+        guarantee="run",
+        temper=1.0,
+        policy=Fixed(tuple(map(path_stage, clips))),
+        statement=accounting.adaptive(accounting.gdp.budget(target.epsilon, delta), "replace_one", ()),
+        certificate=None,
+        prediction=Prediction(1.0, 0.0, 1.0, 0.0),
+        make=lambda *_: (None, None),
+    )
+
+
+def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.ndarray]:
+    """Outputs ``(runs, stages · steps)``; a stage that the budget refuses ends a run without any output."""
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=SEEDED)
+    empty = np.zeros(len(plan.policy.stages) * _STAGE_STEPS)
+
+    def once(data: Any, key: jax.Array) -> np.ndarray:
+        try:
+            mcmc.run(rng_key=key, **data)
+        except pmc.NotPrivate:
+            return empty
+        return np.concatenate([np.ravel(completed.value) for completed in mcmc.history])
+
+    return lambda data, count, seed: np.stack([once(data, key) for key in keys(seed, count)])
+
+
+def plan_within_its_budget() -> Attempt:
+    """Twelve stages that cost three times the budget together: what would run is refuted, or nothing runs."""
+    clips = (1.0,) * 12
+    plan = stages_of(clips, 1.1 * path_stage(1.0).statement.gdp)
+
+    def ends(outputs: np.ndarray) -> np.ndarray:
+        return -outputs.reshape(len(outputs), len(clips), _STAGE_STEPS)[:, :, -1].sum(axis=1)
+
+    mechanism = Mechanism("plan", plan.statement, plan_runs(plan), lambda pair: {"ends of stages": ends})
+    return audited(mechanism, far_apart(1, 2), num_runs=240)
+
+
+def stages_have_noise_of_their_own() -> Attempt:
+    """Two stages with different clips: equal noise in both would leave the difference of gradients bare."""
+    clips = 0.5, 1.0
+    plan = stages_of(clips, 8.0)
+
+    def implied(outputs: np.ndarray, data: Any) -> np.ndarray:
+        paths = outputs.reshape(len(outputs), len(clips), _STAGE_STEPS, 1)
+        found = [
+            implied_noise(mean, "mu", data, paths[:, j], step_size=0.1, clip=clip)
+            for j, clip in enumerate(clips)
+        ]
+        return np.concatenate(found, axis=1)[..., 0]
+
+    def nearest(outputs: np.ndarray, data: Any) -> np.ndarray:
+        noise = implied(outputs, data)
+        apart = np.abs(noise[:, :_STAGE_STEPS, None] - noise[:, None, _STAGE_STEPS:])
+        return np.log(apart.min(axis=(1, 2)) + 1e-9)
+
+    def scores(pair: Pair) -> Any:
+        first, second = pair.first, pair.second
+        return {"noise used twice": lambda outputs: nearest(outputs, first) - nearest(outputs, second)}
+
+    mechanism = Mechanism("plan", plan.statement, plan_runs(plan), scores)
+    # The budget is far from spent: what is claimed is what the two stages cost.
+    cost = accounting.compose(*(stage.statement.of(str(j)) for j, stage in enumerate(plan.policy.stages)))
+    return audited(replace(mechanism, statement=cost), far_apart(0, 2), num_runs=160)
