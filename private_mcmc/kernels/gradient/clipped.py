@@ -9,8 +9,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.kernels.gradient.affine import MANY, AffineBlocks, AffineRows, affine_blocks, affine_rows
-from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns
+from private_mcmc.kernels.gradient.affine import (
+    MANY,
+    AffineBlocks,
+    AffineRows,
+    affine_blocks,
+    affine_rows,
+    weighted_blocks,
+)
+from private_mcmc.kernels.gradient.clipping import Clip, ClippedGradient, Columns, WeightedGradient
 from private_mcmc.kernels.gradient.general import GeneralRows, Route, general_rows
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
@@ -23,14 +30,16 @@ __all__ = [
     "Columns",
     "GeneralRows",
     "Route",
+    "WeightedGradient",
     "clipped_gradient",
+    "weighted_gradient",
 ]
 
 
 def clipped_gradient(
     model: RowModel,
     whitening: Whitening,
-    clip: float,
+    clip: Clip,
     states: int | None = None,
     route: Route | None = None,
     storage: Storage = "float64",
@@ -48,6 +57,19 @@ def clipped_gradient(
             return affine_rows(model.predictor, whitening, clip)
         return affine_blocks(model.predictor, whitening, clip, states, storage, sums)
     return general_rows(model, whitening, clip, states or 1, route)
+
+
+def weighted_gradient(model: RowModel, whitening: Whitening, clip: Clip) -> WeightedGradient:
+    """The same clipped sum over public synthetic rows, each counted as often as its weight says."""
+    clipped = clipped_gradient(model, whitening, clip, states=1, sums=1)
+
+    def prepare(columns: Columns, weights: jax.Array) -> AffineBlocks | GeneralRows:
+        rows: AffineBlocks | GeneralRows = clipped.prepare(columns, jnp.ones(len(weights), dtype=bool))
+        if isinstance(rows, AffineBlocks):
+            return weighted_blocks(rows, weights)
+        return rows._replace(weights=weights)
+
+    return WeightedGradient(prepare, clipped.total)
 
 
 _BLOCK = 4096
