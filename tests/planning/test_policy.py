@@ -7,6 +7,8 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ from private_mcmc.planning.estimates import (
     root_of,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
-from private_mcmc.planning.simulate import simulate_affine, synthetic_data
+from private_mcmc.planning.simulate import mode_and_sd, simulate_affine, synthetic_data
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
 
@@ -164,3 +166,18 @@ def test_more_budget_than_steps_can_use_leaves_the_run_stable():
     error = (draws.mean(axis=0) - data.mean) / data.sd
     # The longest run's own noise is 0.026 sds; unstable ones were off by tens.
     assert np.sqrt(np.mean(error**2)) < 0.3
+
+
+def test_a_posterior_without_information_is_the_prior():
+    """Its mean too: a prior that is not centred at zero is simulated as the run samples it."""
+
+    def model(X, y=None):
+        w = numpyro.sample("w", dist.Normal(3.0, 0.5).expand([3]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    chosen = affine_policy(read(model, ROWS, n=2), 2, "replace_one", 0.2)
+    rows = {"X": jnp.zeros((2, 3)), "y": jnp.asarray([0, 1])}
+    mode, sd = mode_and_sd(chosen, rows, np.ones(2))
+    np.testing.assert_allclose(mode, 3.0, rtol=1e-9)
+    np.testing.assert_allclose(sd, 0.5, rtol=1e-9)
