@@ -197,11 +197,23 @@ def _mala(
     return states[_MALA_STEPS // 2 :]
 
 
-def best_policy(facts: Facts) -> GeneralPolicy:
+def general_policy(
+    model: Callable[..., Any],
+    reading: RowModel,
+    n: int,
+    adjacency: Adjacency,
+    budget: float,
+    model_args: Mapping[str, Any],
+    temper: float = 1.0,
+) -> GeneralPolicy:
     """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
 
     Errors are those of losses on all of them where ``θ`` is not identified on one: they have one unit.
+
+    Raises:
+        NotYetSupported: for a prior that cannot be drawn from.
     """
+    facts = facts_of(model, reading, n, adjacency, budget, model_args, temper)
     with jax.enable_x64(True):
         simulator = Simulator(facts)
         sets = [simulator.synthetic(*each) for each in enumerate(_DISTANCES * 2)]
@@ -228,20 +240,3 @@ def best_policy(facts: Facts) -> GeneralPolicy:
 
 def _root_mean_square(values: list[float]) -> float:
     return math.sqrt(sum(min(value, 1e9) ** 2 for value in values) / len(values))
-
-
-def general_policy(
-    model: Callable[..., Any],
-    reading: RowModel,
-    n: int,
-    adjacency: Adjacency,
-    budget: float,
-    model_args: Mapping[str, Any],
-    temper: float = 1.0,
-) -> GeneralPolicy:
-    """The policy for any model that can be read, its likelihood weighted, with the error to expect of it.
-
-    Raises:
-        NotYetSupported: for a prior that cannot be drawn from.
-    """
-    return best_policy(facts_of(model, reading, n, adjacency, budget, model_args, temper))
