@@ -25,12 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.datasets import LOADERS, Dataset
 from benchmarks.peers import Budget
-from benchmarks.peers.ours import Rehearsed
+from benchmarks.peers.ours import Simulated
 from benchmarks.utility import DELTA
 from benchmarks.utility_metrics import Summary, score, summarise
 from benchmarks.utility_reference import Reference, reference
-from private_mcmc.planning import affine
-from private_mcmc.planning import row_influence as reach
+from private_mcmc.planning import affine, influence
 
 FACTORS = (0.5, 0.7, 1.4, 2.0)
 # What a target ratio of at most this asks of the planner.
@@ -51,9 +50,9 @@ class Setting:
             for constant in self.constants:
                 stack.enter_context(_replaced(affine, constant, getattr(affine, constant) * factor))
             if not self.constants:
-                chosen = reach.InfluenceCounts.best_clip
+                chosen = influence.InfluenceCounts.best_clip
                 scaled = lambda self, *known: factor * chosen(self, *known)  # noqa: E731
-                stack.enter_context(_replaced(reach.InfluenceCounts, "best_clip", scaled))
+                stack.enter_context(_replaced(influence.InfluenceCounts, "best_clip", scaled))
             yield
 
 
@@ -81,7 +80,7 @@ def error(dataset: Dataset, exact: Reference, epsilon: float, choice: Choice, ru
     with ExitStack() as stack:
         for setting in SETTINGS:
             stack.enter_context(setting.scaled(choice.get(setting.name, 1.0)))
-        made = Rehearsed("replace_one").run(dataset, Budget(epsilon, DELTA), runs)
+        made = Simulated("replace_one").run(dataset, Budget(epsilon, DELTA), runs)
     found = summarise("rms", [score(draws, exact).rms for draws in made.draws])
     if found is None:
         raise ArithmeticError("no run was made.")

@@ -1,4 +1,4 @@
-"""Made-up rows: public, so that peers' hyper-parameters may be tuned on them, and small in tests."""
+"""Synthetic rows: public, so that peers' hyper-parameters may be tuned on them, and small in tests."""
 
 from __future__ import annotations
 

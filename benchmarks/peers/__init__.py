@@ -12,7 +12,7 @@ from benchmarks.peers.noisy_gradients import NoisyGradients
 from benchmarks.peers.nonprivate import Laplace, Nuts
 from benchmarks.peers.objective_perturbation import ObjectivePerturbation
 from benchmarks.peers.one_sample import OneSample
-from benchmarks.peers.ours import Ours, Rehearsed
+from benchmarks.peers.ours import Ours, Simulated
 from benchmarks.peers.output_perturbation import OutputPerturbation
 
 
@@ -26,8 +26,8 @@ def methods(environments: Path, cache: Path) -> dict[str, Method]:
     everything: tuple[Method, ...] = (
         Ours("replace_one"),
         Ours("add_remove"),
-        Rehearsed("replace_one"),
-        Rehearsed("add_remove"),
+        Simulated("replace_one"),
+        Simulated("add_remove"),
         D3P(environments),
         DiffPrivLib(environments),
         ObjectivePerturbation(),

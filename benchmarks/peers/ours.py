@@ -12,7 +12,7 @@ from private_mcmc import NotPrivate, NotYetSupported, PrivateMCMC, Target, plan
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.simulate_affine import rehearse
+from private_mcmc.planning.simulate import simulate_affine
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,16 @@ class Ours:
 
 
 @dataclass(frozen=True)
-class Rehearsed:
-    """The law of such a run by a second implementation, cheap enough for hundreds: nothing is released."""
+class Simulated:
+    """The law of such a run on weighted rows, cheap enough for hundreds: nothing is released."""
 
     adjacency: Adjacency
-    about = "the same stages and noise simulated on distinct rows and their counts, as plans rehearse"
+    about = "the same stages and noise simulated on distinct rows and their counts, as plans simulate"
 
     @property
     def name(self) -> str:
         """``ours (simulated)``, with the adjacency where it is not the default."""
-        return "ours (rehearsed" + ("" if self.adjacency == "replace_one" else f", {self.adjacency}") + ")"
+        return "ours (simulated" + ("" if self.adjacency == "replace_one" else f", {self.adjacency}") + ")"
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
         """The policy without its prediction, simulated on the rows themselves."""
@@ -68,4 +68,4 @@ class Rehearsed:
         X, y, counts = dataset.distinct
         columns = {"X": X, "y": y.astype(dataset.y.dtype)}
         seeds = np.random.default_rng().integers(2**40, size=runs).tolist()
-        return Runs(tuple(rehearse(policy, columns, counts, seed).draws for seed in seeds))
+        return Runs(tuple(simulate_affine(policy, columns, counts, seed).draws for seed in seeds))

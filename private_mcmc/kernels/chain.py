@@ -187,7 +187,7 @@ def chain_runner(
 
     Under a ``layout`` with devices, columns and presence hold ``layout.rows_here`` rows for each of them.
     """
-    several = _pieces(program, schedule, observable)
+    several = pieces(program, schedule, observable)
     prepare: Callable[..., PreparedRows] = program.prepare
     advance: Advance = several(program.step)
     if layout is not None and layout.mesh is not None:
@@ -195,7 +195,7 @@ def chain_runner(
     return ChainRunner(schedule, program, observable, jax.jit(prepare), jax.jit(advance))
 
 
-def _pieces(
+def pieces(
     program: LangevinProgram, schedule: Schedule, observable: Observable | None
 ) -> Callable[[Callable[..., jax.Array]], Advance]:
     """From a step to ``advance``: pieces of steps, the state after each of them, running sums."""

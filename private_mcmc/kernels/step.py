@@ -21,7 +21,7 @@ from private_mcmc.accounting import gradient_limit
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
 from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient
 from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, PreparedRows, widened
-from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, StepKeys, batch_sum
+from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, BatchSum, StepKeys, batch_sum
 from private_mcmc.kernels.randomness.draws import PredrawnNoise, Window
 from private_mcmc.kernels.whitening import Whitening, noise_colour, projection, whitening
 from private_mcmc.model import RowModel
@@ -75,6 +75,27 @@ class Place(NamedTuple):
 
 
 WHOLE = Place()
+
+
+class StepNumbers(NamedTuple):
+    """What a step reads of its schedule besides the metric and the clip.
+
+    Constants of a compiled run; arguments where one compiled simulation serves many schedules.
+
+    Attributes:
+        step_size: ``γ``, a number or one for each step.
+        temper: ``w``.
+        limit: the bound at which every coordinate of the gradient is clamped.
+    """
+
+    step_size: float | tuple[float, ...] | jax.Array
+    temper: float | jax.Array
+    limit: float | jax.Array
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> StepNumbers:
+        """Those of a schedule."""
+        return cls(schedule.step_size, schedule.temper, gradient_limit(schedule))
 
 
 class DrawnSteps(NamedTuple):
@@ -132,10 +153,21 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
         model, change, schedule.clip, states, storage=schedule.storage, sums=schedule.num_steps
     )
     data_gradient = batch_sum(stored(gradient, schedule.storage), schedule)
+    return step_program(model, schedule, change, data_gradient, StepNumbers.of(schedule), one_by_one)
+
+
+def step_program(
+    model: RowModel,
+    schedule: Schedule,
+    change: Whitening,
+    data_gradient: BatchSum,
+    numbers: StepNumbers,
+    one_by_one: bool = False,
+) -> LangevinProgram:
+    """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
     colour, project = noise_colour(schedule, change), projection(schedule)
     noise = _noise(schedule.num_chains, schedule.dim)
-    limit = gradient_limit(schedule)
 
     def data(
         u: Float[Array, "chains p"], k: jax.Array, key: Keys, rows: PreparedRows, place: Place = WHOLE
@@ -161,11 +193,11 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
         total: Float[Array, "chains p"],
         place: Place = WHOLE,
     ) -> Float[Array, "chains p"]:
-        gamma = _step_size(schedule, k)
+        gamma = _step_size(numbers.step_size, k)
         source = key.noise if isinstance(key, DrawnSteps) else _keys(key).steps
         standard = colour(_here(noise.at(source, k), place, u).astype(u.dtype))
-        gradient = jax.vmap(prior_score)(u) + schedule.temper * total
-        gradient = jnp.clip(gradient, -limit, limit)
+        gradient = jax.vmap(prior_score)(u) + numbers.temper * total
+        gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
         return project(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
 
@@ -199,7 +231,7 @@ def _here(drawn: jax.Array, place: Place, u: jax.Array) -> jax.Array:
     return jax.lax.dynamic_slice_in_dim(drawn, place.chain, u.shape[0])
 
 
-def _step_size(schedule: Schedule, k: jax.Array) -> jax.Array:
-    if isinstance(schedule.step_size, tuple):
-        return jnp.asarray(schedule.step_size)[k]
-    return jnp.asarray(schedule.step_size)
+def _step_size(step_size: float | tuple[float, ...] | jax.Array, k: jax.Array) -> jax.Array:
+    if isinstance(step_size, tuple):
+        return jnp.asarray(step_size)[k]
+    return jnp.asarray(step_size)

@@ -24,7 +24,7 @@ from private_mcmc.schedule import Matrix, Schedule
 class Whitening:
     """``A`` with ``AAᵀ = M``: ``None`` (identity), a vector (diagonal) or a lower triangular matrix."""
 
-    root: npt.NDArray[np.float64] | None
+    root: npt.NDArray[np.float64] | jax.Array | None
 
     @property
     def largest(self) -> float:
@@ -98,8 +98,9 @@ def noise_colour(schedule: Schedule, change: Whitening) -> Callable[[jax.Array],
     return lambda standard: standard @ mixed.T
 
 
-def _dense(factor: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.diag(factor) if factor.ndim == 1 else factor
+def _dense(factor: npt.NDArray[np.float64] | jax.Array) -> npt.NDArray[np.float64]:
+    dense = np.asarray(factor, dtype=np.float64)
+    return np.diag(dense) if dense.ndim == 1 else dense
 
 
 # Projected states stay this much inside the set, so that rounding cannot move them out.

@@ -1,7 +1,7 @@
 """The policy for rows that enter through one affine predictor.
 
 Second moments, refined until no direction hides in the noise; a warm-up in their metric, in segments, until
-it stops moving; the curvature where it arrived; counts of how far rows reach in its metric; and the run
+it stops moving; the curvature where it arrived; counts of rows by their influence in its metric; and the run
 that they shape, which gets what is left of the budget.
 """
 
@@ -10,26 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc import accounting
+from private_mcmc.errors import NotPrivate, NotYetSupported
 from private_mcmc.model import Predictor, RowModel
-from private_mcmc.planning.affine_facts import bounded_predictor, prior_precision
-from private_mcmc.planning.conclusion import calibrated_draws, drift_corrected_mean
-from private_mcmc.planning.metric import (
+from private_mcmc.planning.estimates import (
     Estimate,
+    calibrated_draws,
+    drift_corrected_mean,
     first_estimate,
     next_estimate,
     query,
     root_of,
     without_inflation,
 )
-from private_mcmc.planning.row_influence import CELLS, InfluenceCounts, cell_of
+from private_mcmc.planning.influence import CELLS, Bound, Influence, InfluenceCounts, cell_of
 from private_mcmc.planning.stages import (
+    Array,
     CompletedStage,
     Conclusion,
     CountsStage,
@@ -42,21 +43,18 @@ from private_mcmc.planning.stages import (
     remaining,
 )
 from private_mcmc.planning.synthetic import possible_outcomes
-from private_mcmc.planning.weighting import Influence, Way
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
-Array = npt.NDArray[np.float64]
-
 MOMENTS, WARM_UP, CURVATURE, RUN = "second moments", "warm-up", "curvature", "run"
-REACH: Mapping[Way, str] = {"weights": "reach of rows", "clip": "reach of slopes"}
+COUNTS: Mapping[Bound, str] = {"weights": "influence of rows", "clip": "influence of slopes"}
 # Shares of the squared budget. What is not asked for is left to the run.
-FIRST_SHARE, REFINING_SHARE, REACH_SHARE = 0.02, 0.03, 0.01
+FIRST_SHARE, REFINING_SHARE, COUNTS_SHARE = 0.02, 0.03, 0.01
 SEGMENT_SHARE, WARM_UP_SHARE = 0.0875, 0.35
 _MOST_ROUNDS = 3
 # An estimate with less noise than this in its least certain direction is not refined.
-_SURE = 0.1
+_LITTLE_NOISE = 0.1
 # The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
 _WARM_UP_CLIP = 0.5
 _SEGMENT_TIME, _WARM_UP_STEP, _RUN_STEP = 15.0, 0.3, 0.1
@@ -75,7 +73,7 @@ class AffinePolicy:
     Attributes:
         reading: the model as it was read.
         predictor: its one predictor, of bounded design.
-        influence: how far rows can reach.
+        influence: of rows on the gradient, and how it may be bounded.
         precision: the prior's, shape ``(p, p)``.
         num_rows: ``n`` or its public bound.
         budget: of all stages, in Gaussian DP.
@@ -97,7 +95,7 @@ class AffinePolicy:
         return self.reading.dim
 
     @property
-    def typical(self) -> float:
+    def typical_norm(self) -> float:
         """``√(p/n)``: root mean square norm of a row's gradient at the mode, in the posterior's metric."""
         return math.sqrt(self.dim / self.num_rows)
 
@@ -114,17 +112,18 @@ class AffinePolicy:
         if not moments:
             return self._first_moments()
         before = self._moments(moments)
-        if len(moments) < _MOST_ROUNDS and before.doubt > _SURE and not warm_up:
-            return self._query(MOMENTS, self.predictor.design, root_of(before.matrix + self._prior))
+        if len(moments) < _MOST_ROUNDS and before.noise_share > _LITTLE_NOISE and not warm_up:
+            root = root_of(before.matrix + self._prior)
+            return self._query(MOMENTS, partial(self.influence.design, root))
         if not self._arrived(warm_up):
             return self._segment(self._root(before), warm_up)
         centre = _late_mean(warm_up[-1])
         root = self._hessian_root(before, curvature)
         if len(curvature) < self._curvature_rounds:
-            return self._query(CURVATURE, self._bend(centre), root)
-        for way in self.influence.ways:
-            if not _named(history, REACH[way]):
-                return self._count(centre, root, way)
+            return self._query(CURVATURE, partial(self.influence.curvature, self.temper, centre, root))
+        for bound in self.influence.bounds:
+            if not _named(history, COUNTS[bound]):
+                return self._count(centre, root, bound)
         if not _named(history, RUN):
             return self._run(root, centre, history)
         return None
@@ -132,34 +131,35 @@ class AffinePolicy:
     def _segment(self, root: Array, before: History) -> PathStage:
         """The warm-up's next one, from where the last one ended."""
         start = np.asarray(before[-1].value)[-1] if before else np.zeros(self.dim)
-        budget, way, clip = math.sqrt(SEGMENT_SHARE) * self.budget, self.influence.ways[0], _WARM_UP_CLIP
-        if way == "clip" and not self.influence.symmetric:
+        budget, bound, clip = math.sqrt(SEGMENT_SHARE) * self.budget, self.influence.bounds[0], _WARM_UP_CLIP
+        if bound == "clip" and not self.influence.symmetric:
             # Such a clip moves what the path converges to: what no segment can use buys a wider one.
             clip = max(clip, math.sqrt(self._time_of(root, budget)(1.0) / _SEGMENT_TIME))
-        return self._path(WARM_UP, root, clip, way, budget, start, _WARM_UP_STEP, _SEGMENT_TIME)
+        return self._path(WARM_UP, root, clip, bound, budget, start, _WARM_UP_STEP, _SEGMENT_TIME)
 
     def _run(self, root: Array, centre: Array, history: History) -> PathStage:
-        """The run at the way and the clip with the smallest predicted error."""
+        """The run at the bound and the clip with the smallest predicted error."""
         left = remaining(self.budget, history)
         completed = self._time_of(root, left)
 
         def time(clip: float) -> float:
             return min(completed(clip), _LONGEST)
 
-        far = self._left_by_warm_up(history)
-        found = {way: self._reach(history, way) for way in self.influence.ways}
-        clips = {way: reach.best_clip(time, far) for way, reach in found.items()}
-        way = min(found, key=lambda way: found[way].error(clips[way], time(clips[way]), far))
+        distance = self._left_by_warm_up(history)
+        counts = {bound: self._influence(history, bound) for bound in self.influence.bounds}
+        clips = {bound: each.best_clip(time, distance) for bound, each in counts.items()}
+        bound = min(counts, key=lambda bound: counts[bound].error(clips[bound], time(clips[bound]), distance))
         # What no step can use buys a wider clip.
-        clip = clips[way] * max(1.0, math.sqrt(completed(clips[way]) / _LONGEST))
-        return self._path(RUN, root, clip, way, left, centre, _RUN_STEP, math.inf)
+        clip = clips[bound] * max(1.0, math.sqrt(completed(clips[bound]) / _LONGEST))
+        return self._path(RUN, root, clip, bound, left, centre, _RUN_STEP, math.inf)
 
     def _left_by_warm_up(self, history: History) -> float:
         """About how many posterior sds from the mode the clip of the warm-up led, where clips lead astray."""
         stage = _named(history, WARM_UP)[-1].stage
-        if "clip" not in self.influence.ways or self.influence.symmetric or not isinstance(stage, PathStage):
+        unbiased = self.influence.symmetric or "clip" not in self.influence.bounds
+        if unbiased or not isinstance(stage, PathStage):
             return 0.0
-        return self._reach(history, "clip").bias(stage.schedule.clip / (self.typical * self.temper_scale))
+        return self._influence(history, "clip").bias(stage.schedule.clip / self.unit)
 
     def conclude(self, history: History) -> Conclusion:
         """Drift-corrected mean; the curvature's inverse, widened by what is not known, as covariance."""
@@ -169,26 +169,26 @@ class AffinePolicy:
         if not isinstance(run.stage, PathStage):
             raise TypeError("the last stage is a path")
         schedule = run.stage.schedule
-        clip = schedule.clip / (self.typical * self.temper_scale)
-        found = self._reach(history, "clip" if run.stage.reading is None else "weights")
-        kept = found.kept(clip)
+        clip = schedule.clip / self.unit
+        counts = self._influence(history, "clip" if run.stage.reading is None else "weights")
+        curvature = counts.curvature_share(clip)
         states = np.linalg.solve(root, np.vstack([run.stage.start, np.asarray(run.value)]).T).T
         burn = int(_BURN_IN * schedule.num_steps)
         step = max(schedule.step_sizes)
         time = step * (schedule.num_steps - burn)
-        mean = drift_corrected_mean(states[burn:], step, kept * np.eye(self.dim))
+        mean = drift_corrected_mean(states[burn:], step, curvature * np.eye(self.dim))
         # The correction is as uncertain as the share of the curvature that is not known.
         corrected = mean - states[burn:-1].mean(axis=0)
-        drift = math.sqrt(np.mean(corrected**2)) * found.doubt(clip, _CAUTION)
-        monte_carlo, bias = math.sqrt(2 / time) / kept, math.hypot(found.bias(clip), drift)
+        drift = math.sqrt(np.mean(corrected**2)) * counts.curvature_uncertainty(clip, _CAUTION)
+        monte_carlo, bias = math.sqrt(2 / time) / curvature, math.hypot(counts.bias(clip), drift)
         spread = np.eye(self.dim) * (1 + monte_carlo**2 + bias**2)
-        draws = calibrated_draws(states[burn + 1 :], mean, spread, kept * time) @ root.T
+        draws = calibrated_draws(states[burn + 1 :], mean, spread, curvature * time) @ root.T
         return Conclusion(draws, Prediction(math.hypot(bias, monte_carlo), bias, monte_carlo, step / 4))
 
     @property
-    def temper_scale(self) -> float:
-        """Gradients are clipped before they are tempered."""
-        return 1.0 / math.sqrt(self.temper)
+    def unit(self) -> float:
+        """Of clips: the typical norm of a gradient, which is clipped before it is tempered."""
+        return self.typical_norm / math.sqrt(self.temper)
 
     @property
     def _prior(self) -> Array:
@@ -210,10 +210,10 @@ class AffinePolicy:
 
     def _moments(self, rounds: History) -> Estimate:
         """``XᵀX`` from all rounds so far, each read in the metric of the one before."""
-        found = first_estimate(_moments_of(rounds[0]), self._prior)
+        estimate = first_estimate(_moments_of(rounds[0]), self._prior)
         for completed in rounds[1:]:
-            found = next_estimate(_moments_of(completed), root_of(found.matrix + self._prior), 0.5)
-        return found
+            estimate = next_estimate(_moments_of(completed), root_of(estimate.matrix + self._prior), 0.5)
+        return estimate
 
     def _root(self, moments: Estimate) -> Array:
         return root_of(self.temper * self.curvature_bound * moments.matrix + self.precision)
@@ -229,46 +229,30 @@ class AffinePolicy:
             root = root_of(back.T @ without_inflation(seen, released.noise_sd) @ back)
         return root
 
-    def _query(self, name: str, vector: Callable[[Row], jax.Array], root: Array) -> MomentsStage:
+    def _query(self, name: str, vector: Callable[[Row], jax.Array]) -> MomentsStage:
         mechanism = query(
             math.sqrt(REFINING_SHARE) * self.budget,
             dim=self.dim,
             num_rows=self.num_rows,
             adjacency=self.adjacency,
         )
-        return MomentsStage(name, mechanism, lambda row: vector(row) @ jnp.asarray(root))
+        return MomentsStage(name, mechanism, vector)
 
-    def _bend(self, centre: Array) -> Callable[[Row], jax.Array]:
-        """``row ↦ √(w ψ''(η)) x`` at ``centre``: their second moments are the data's Hessian."""
-        curvature = jax.grad(jax.grad(self.predictor.loss))
+    def _count(self, centre: Array, root: Array, bound: Bound) -> CountsStage:
+        """How many rows have how much influence at ``centre``, in units of their typical norm."""
+        mechanism = plan_counts(math.sqrt(COUNTS_SHARE) * self.budget, cells=CELLS, adjacency=self.adjacency)
+        size = partial(self.influence.size, bound, centre, root)
+        return CountsStage(COUNTS[bound], mechanism, lambda row: cell_of(size(row) / self.unit))
 
-        def vector(row: Row) -> jax.Array:
-            design = self.predictor.design(row)
-            eta = design @ jnp.asarray(centre) + self.predictor.offset(row)
-            return jnp.sqrt(self.temper * jnp.maximum(curvature(eta, row), 0.0)) * design
-
-        return vector
-
-    def _count(self, centre: Array, root: Array, way: Way) -> CountsStage:
-        """How far rows reach at ``centre``, in units of their typical norm."""
-        mechanism = plan_counts(math.sqrt(REACH_SHARE) * self.budget, cells=CELLS, adjacency=self.adjacency)
-
-        def cell(row: Row) -> jax.Array:
-            design = self.predictor.design(row)
-            eta = design @ jnp.asarray(centre) + self.predictor.offset(row)
-            norm = jnp.linalg.norm(design @ jnp.asarray(root))
-            return cell_of(norm * self.influence.steepest(eta, row, way) / (self.typical * self.temper_scale))
-
-        return CountsStage(REACH[way], mechanism, cell)
-
-    def _reach(self, history: History, way: Way) -> InfluenceCounts:
-        counts = _named(history, REACH[way])[0].value
+    def _influence(self, history: History, bound: Bound) -> InfluenceCounts:
+        counts = _named(history, COUNTS[bound])[0].value
         if not isinstance(counts, Counts):
-            raise TypeError("the reach of rows is counted")
-        if way == "clip":
+            raise TypeError("the rows are counted by their influence")
+        if bound == "clip":
             return InfluenceCounts(counts, self.num_rows, self.influence.symmetric)
-        seen = self._reach(history, "clip").mean_square if "clip" in self.influence.ways else 1.0
-        return InfluenceCounts(counts, self.num_rows, True, max(1.0, seen))
+        both = "clip" in self.influence.bounds
+        dispersion = self._influence(history, "clip").mean_square if both else 1.0
+        return InfluenceCounts(counts, self.num_rows, True, max(1.0, dispersion))
 
     def _arrived(self, segments: History) -> bool:
         """The last segment moved less than twice the chain's own spread, or nothing is left for another."""
@@ -292,7 +276,7 @@ class AffinePolicy:
             dim=self.dim,
             step_size=step_size,
             num_steps=num_steps,
-            clip=clip * self.typical * self.temper_scale,
+            clip=clip * self.unit,
             temper=self.temper,
             preconditioner=tuple(tuple(row) for row in metric.tolist()),
             release="path",
@@ -308,7 +292,7 @@ class AffinePolicy:
         name: str,
         root: Array,
         clip: float,
-        way: Way,
+        bound: Bound,
         budget: float,
         start: Array,
         step: float,
@@ -317,14 +301,14 @@ class AffinePolicy:
         time = min(self._time_of(root, budget)(clip), longest)
         num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
         schedule = self._schedule(root, clip, time / num_steps, num_steps)
-        if way == "clip":
+        if bound == "clip":
             return PathStage(name, schedule, start)
         return PathStage(
             name,
             schedule,
             start,
             reading=self.influence.weighted,
-            derived=self.influence.reach(root, schedule.clip),
+            derived=self.influence.slope_cap(root, schedule.clip),
         )
 
 
@@ -337,9 +321,20 @@ def affine_policy(
         NotYetSupported: for several predictors, or a prior without a constant precision.
         NotPrivate: for unbounded designs.
     """
-    predictor = bounded_predictor(reading)
+    predictor, hessian = reading.predictor, reading.prior.hessian
+    if predictor is None:
+        raise NotYetSupported("this policy is for models whose rows enter through one affine predictor.")
+    if not predictor.radius < math.inf:
+        raise NotPrivate(
+            "the rows' design vectors are unbounded: declare Ball(radius, dim) or Box(lo, hi) for the "
+            "covariates."
+        )
+    if hessian is None or not reading.prior.strong_convexity > 0:
+        raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
+    precision = np.asarray(hessian, dtype=np.float64)
+    precision = np.diag(precision) if precision.ndim == 1 else precision
     influence = Influence(reading, predictor, possible_outcomes(reading.rows))
-    return AffinePolicy(reading, predictor, influence, prior_precision(reading), n, adjacency, budget, temper)
+    return AffinePolicy(reading, predictor, influence, precision, n, adjacency, budget, temper)
 
 
 def _named(history: History, name: str) -> History:

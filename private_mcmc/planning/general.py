@@ -23,8 +23,10 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
-from private_mcmc.planning.general_weighting import weighted_model
+from private_mcmc.planning.estimates import spectral_norm
+from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.stages import (
+    Array,
     CompletedStage,
     Conclusion,
     History,
@@ -34,7 +36,7 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.planning.synthetic import Array, Likelihood, Prior, candidates, outcome_columns, prior_of
+from private_mcmc.planning.synthetic import Likelihood, Prior, candidates, outcome_columns, prior_of
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -42,7 +44,7 @@ from private_mcmc.target import Adjacency
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 INFORMATION_SHARE, WARM_UP_SHARE = 0.05, 0.25  # of the squared budget; each query takes the first
 
-# Where the prior alone bends more than the metric's 1, as in a funnel, the step is shorter.
+# Where the prior alone has more curvature than the metric's 1, as in a funnel, the step is shorter.
 _STIFFEST = 0.4
 # The warm-up's metric is a guess: its steps are shorter by this factor.
 _CAREFUL = 0.25
@@ -52,7 +54,7 @@ _LONGEST = 400.0
 # Of the mean square of a row's vectors: room for rows that say more than others.
 _ROOM = 6.0
 _BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
-_MADE_UP_ROWS = 512
+_SYNTHETIC_ROWS = 512
 _WIDEST = 200
 # Parameters that the information is averaged over.
 _REFERENCES = 4
@@ -120,16 +122,16 @@ def facts_of(
     model_args: Mapping[str, Any],
     temper: float = 1.0,
 ) -> Facts:
-    """Draw what is made up, once."""
+    """Draw what is synthetic, once."""
     prior = prior_of(model, reading, model_args)
     likelihood = Likelihood(reading, candidates(reading.rows, outcome_columns(reading)), temper)
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = reading.rows.project(reading.rows.synthetic(jax.random.key(3), _MADE_UP_ROWS))
+        rows = reading.rows.project(reading.rows.synthetic(jax.random.key(3), _SYNTHETIC_ROWS))
         one = functools.partial(likelihood.information, references, root)
         vectors = jax.jit(jax.vmap(one))(rows)
-        information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _MADE_UP_ROWS)
+        information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
     metric = next_metric(prior, root, information)
     return Facts(reading, n, adjacency, budget, prior, likelihood, references, metric, temper)
 
@@ -141,11 +143,6 @@ def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
     factor = np.linalg.cholesky((covariance + covariance.T) / 2)
     trace = float(np.trace(information @ covariance))
     return Metric(np.asarray(root @ factor, dtype=np.float64), max(trace, 0.05 * len(root)))
-
-
-def spectral_norm(noise_sd: float, dim: int) -> float:
-    """About the largest eigenvalue of the noise on second moments."""
-    return noise_sd * math.sqrt(2.0 * dim)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked,
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
-from private_mcmc.planning.simulate_affine import predict
+from private_mcmc.planning.simulate import predict
 from private_mcmc.planning.simulate_general import general_policy
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.preflight.advice import largest_temper

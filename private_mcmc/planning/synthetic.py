@@ -20,45 +20,18 @@ from jax.typing import ArrayLike
 from numpyro import handlers
 from numpyro.distributions import biject_to
 
-from private_mcmc.domains import Rows
+from private_mcmc.domains import Domain, Rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.tracing import ONE_AT_A_TIME
+from private_mcmc.planning.stages import Array
 
-_MOST_VALUES = 257
-
-
-def possible_outcomes(rows: Rows) -> dict[str, npt.NDArray[Any]]:
-    """Every value of the outcome, or up to 257 evenly spaced ones, by the name of its column.
-
-    Raises:
-        NotYetSupported: if the rows do not have exactly one scalar column, or it is unbounded.
-    """
-    scalar = [name for name, domain in rows.items if domain.event_shape == ()]
-    if len(scalar) != 1:
-        raise NotYetSupported(f"plans need rows with one scalar column, the outcome; these have {scalar}.")
-    return {scalar[0]: _values(rows, scalar[0])}
-
-
-def _values(rows: Rows, name: str) -> npt.NDArray[Any]:
-    domain = rows.columns[name]
-    lo, hi = (float(bound) for bound in domain.interval())
-    if not math.isfinite(hi - lo):
-        raise NotYetSupported(f"column {name!r} is unbounded: declare Box(lo, hi) to plan for it.")
-    if np.issubdtype(domain.dtype, np.integer):
-        return np.unique(np.linspace(lo, hi, min(int(hi - lo) + 1, _MOST_VALUES)).round()).astype(
-            domain.dtype
-        )
-    return np.linspace(lo, hi, _MOST_VALUES)
-
-
-Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
 
 PRIOR_DRAWS = 400
 _HESSIANS = 60
-_MOST_OUTCOMES = 129
+_MOST_VALUES, _MOST_OUTCOMES = 257, 129
 _FEW_OUTCOMES = 8
 # Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
 _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
@@ -104,7 +77,7 @@ def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[s
     """
     if reading.prior.improper:
         raise NotYetSupported(
-            f"plans draw made-up data from the prior, and that of {', '.join(reading.prior.improper)} is "
+            f"plans draw synthetic data from the prior, and that of {', '.join(reading.prior.improper)} is "
             "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
         )
     with jax.enable_x64(True):
@@ -132,8 +105,8 @@ def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[s
     with jax.enable_x64(True):
         hessian = jax.jit(jax.vmap(jax.hessian(reading.neg_log_prior)))
         hessians = np.nan_to_num(np.asarray(hessian(draws[:_HESSIANS])))
-    bends = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
-    return Prior(draws, centre, scale, np.maximum(bends, 1 / scale**2), hessians)
+    curvatures = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
+    return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
 
 
 def outcome_columns(reading: RowModel) -> tuple[str, ...]:
@@ -143,29 +116,67 @@ def outcome_columns(reading: RowModel) -> tuple[str, ...]:
     return tuple(sorted(program.reads(observed) - {"theta"}))
 
 
+def possible_outcomes(rows: Rows) -> dict[str, npt.NDArray[Any]]:
+    """Every value of the outcome, or up to 257 evenly spaced ones, by the name of its column.
+
+    Raises:
+        NotYetSupported: if the rows do not have exactly one scalar column, or it is unbounded.
+    """
+    scalar = [name for name, domain in rows.items if domain.event_shape == ()]
+    if len(scalar) != 1:
+        raise NotYetSupported(f"plans need rows with one scalar column, the outcome; these have {scalar}.")
+    values = _values(rows.columns[scalar[0]], _MOST_VALUES)
+    if values is None:
+        raise NotYetSupported(f"column {scalar[0]!r} is unbounded: declare Box(lo, hi) to plan for it.")
+    return {scalar[0]: values}
+
+
 def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
     """Possible values of the outcome columns: all of them, an even grid, or public random ones."""
     with jax.enable_x64(True):
         if len(names) == 1 and rows.columns[names[0]].event_shape == ():
             domain = rows.columns[names[0]]
-            low, high = (float(bound) for bound in domain.interval())
-            if np.isfinite(high - low):
-                whole = np.issubdtype(domain.dtype, np.integer)
-                count = min(int(high - low) + 1, _MOST_OUTCOMES) if whole else _MOST_OUTCOMES
-                values = np.linspace(low, high, count)
-                grid = np.unique(values.round()) if whole else values
-                return {names[0]: domain.project(grid)}
+            values = _values(domain, _MOST_OUTCOMES)
+            if values is not None:
+                return {names[0]: domain.project(values)}
         drawn = rows.project(rows.synthetic(jax.random.key(2), _MOST_OUTCOMES))
         return {name: drawn[name] for name in names}
+
+
+def _values(domain: Domain, most: int) -> npt.NDArray[Any] | None:
+    """All values of a scalar domain, or ``most`` evenly spaced ones; ``None`` where it is unbounded."""
+    low, high = (float(bound) for bound in domain.interval())
+    if not math.isfinite(high - low):
+        return None
+    if not np.issubdtype(domain.dtype, np.integer):
+        return np.linspace(low, high, most)
+    return np.unique(np.linspace(low, high, min(int(high - low) + 1, most)).round()).astype(domain.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticData:
+    """Synthetic rows with what their exact posterior says.
+
+    Attributes:
+        rows: their columns.
+        weights: how many rows each stands for, shape ``(rows,)``.
+        mean: posterior means of what errors are measured in, shape ``(q,)``.
+        sd: posterior sds of it, shape ``(q,)``.
+    """
+
+    rows: Columns
+    weights: Array
+    mean: Array
+    sd: Array
 
 
 def with_outcomes(
     rows: Columns, outcomes: Columns, logits: jax.Array, each: float, key: jax.Array
 ) -> tuple[Columns, Array]:
-    """``each`` people per row, with outcomes of probabilities ``softmax(logits)``, and what rows weigh.
+    """``each`` times every row, with outcomes of probabilities ``softmax(logits)``, and the rows' weights.
 
-    Where outcomes take a few values there is a row for each, which weighs as many people as drew it: one
-    outcome for all of them would be as noisy as if there were few people. Else all share one outcome.
+    Where outcomes take a few values there is a row for each, weighted by how often it was drawn: a single
+    draw for all copies of a row would be as noisy as if rows were few. Else all copies share one outcome.
     ``logits`` is ``(rows, values)``; the weights are ``(rows,)``.
     """
     count, values = logits.shape
@@ -175,10 +186,10 @@ def with_outcomes(
     drawn = max(1, round(each))
     shares = np.asarray(jax.nn.softmax(logits), dtype=np.float64)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    people = random.multinomial(drawn, shares / shares.sum(axis=1, keepdims=True))
+    times = random.multinomial(drawn, shares / shares.sum(axis=1, keepdims=True))
     repeated = {name: jnp.repeat(column, values, axis=0) for name, column in rows.items()}
     tiled = {name: jnp.concatenate([options] * count) for name, options in outcomes.items()}
-    weights = people.ravel().astype(np.float64) * (each / drawn)
+    weights = times.ravel().astype(np.float64) * (each / drawn)
     return repeated | tiled, weights
 
 

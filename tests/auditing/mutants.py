@@ -95,7 +95,9 @@ CLIP_FORGOTTEN_IN_GENERAL = Change(
     gradient_layers, "weight(norm, limit, usable)", "jnp.where(usable, 1.0, 0.0)"
 )
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
-STEP_DOUBLED = Change(langevin, "gamma = _step_size(schedule, k)", "gamma = 2.0 * _step_size(schedule, k)")
+STEP_DOUBLED = Change(
+    langevin, "gamma = _step_size(numbers.step_size, k)", "gamma = 2.0 * _step_size(numbers.step_size, k)"
+)
 PRIOR_INSIDE_THE_CLIP = (
     Change(gradient, "if model.predictor is not None and route is None:", "if False:"),
     Change(
@@ -104,14 +106,14 @@ PRIOR_INSIDE_THE_CLIP = (
         'return model.row_loss(given["theta"], {name: given[name] for name in shapes}) '
         '+ model.neg_log_prior(given["theta"])',
     ),
-    Change(langevin, "jax.vmap(prior_score)(u) + schedule.temper", "schedule.temper"),
+    Change(langevin, "jax.vmap(prior_score)(u) + numbers.temper", "numbers.temper"),
 )
 START_FROM_THE_DATA = Change(
     chain,
     "jnp.asarray(theta, dtype=jnp.float64)",
     'jnp.asarray(theta, dtype=jnp.float64) + columns["y"].mean()',
 )
-TEMPER_FORGOTTEN = Change(langevin, "schedule.temper * total", "total")
+TEMPER_FORGOTTEN = Change(langevin, "numbers.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(
     gradient_affine,
     "norm = jnp.linalg.norm(design, axis=-1)",

@@ -15,7 +15,7 @@ from benchmarks.peers.noisy_gradients import NoisyGradients
 from benchmarks.peers.nonprivate import Laplace
 from benchmarks.peers.objective_perturbation import ObjectivePerturbation, delta_of, gaussian_noise
 from benchmarks.peers.one_sample import OneSample
-from benchmarks.peers.ours import Ours, Rehearsed
+from benchmarks.peers.ours import Ours, Simulated
 from benchmarks.peers.output_perturbation import OutputPerturbation
 from benchmarks.utility_metrics import score
 from benchmarks.utility_reference import Reference, reference
@@ -134,16 +134,16 @@ def test_noisy_gradients_converge_when_their_budget_is_plenty(dataset: Dataset, 
 
 
 @pytest.mark.long
-def test_rehearsals_have_the_errors_of_runs(dataset: Dataset, exact: Reference) -> None:
+def test_simulations_have_the_errors_of_runs(dataset: Dataset, exact: Reference) -> None:
     """Mean square errors of 12 runs of 8 parameters each: a ratio of 3 is beyond five standard errors."""
     budget = Budget(30.0, 1e-6)
-    runs, rehearsals = (
+    runs, simulations = (
         [score(draws, exact) for draws in method.run(dataset, budget, 12).draws]
-        for method in (Ours("replace_one"), Rehearsed("replace_one"))
+        for method in (Ours("replace_one"), Simulated("replace_one"))
     )
-    squares = [np.mean([found.rms**2 for found in each]) for each in (runs, rehearsals)]
+    squares = [np.mean([found.rms**2 for found in each]) for each in (runs, simulations)]
     assert 1 / 3 < squares[0] / squares[1] < 3
-    widths = [np.mean([found.sd_ratio for found in each if found.sd_ratio]) for each in (runs, rehearsals)]
+    widths = [np.mean([found.sd_ratio for found in each if found.sd_ratio]) for each in (runs, simulations)]
     assert widths[0] == pytest.approx(widths[1], rel=0.2)
 
 

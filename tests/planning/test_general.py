@@ -1,4 +1,4 @@
-"""Any model that can be read has a plan: what it spends is declared, what it makes up is public."""
+"""Any model that can be read has a plan: what it spends is declared, what it draws is public."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from private_mcmc.planning.general import (
     facts_of,
     next_metric,
 )
-from private_mcmc.planning.general_weighting import weighted_model
+from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator
 from private_mcmc.planning.stages import PathStage, Prediction
@@ -147,7 +147,7 @@ def test_no_stage_looks_at_more_than_the_history():
 
 
 @pytest.mark.long
-def test_more_budget_promises_less_error_on_the_same_made_up_data():
+def test_more_budget_promises_less_error_on_the_same_synthetic_data():
     model, rows = MODELS["multinomial"]
     reading = read(model, rows, n=20_000)
     errors = []

@@ -27,7 +27,7 @@ def planned():
 
 @pytest.fixture(scope="module")
 def people():
-    """Made-up people whose posterior is far from the start: logits of root mean square 3."""
+    """Synthetic rows whose posterior is far from the start: logits of root mean square 3."""
     rng = np.random.default_rng(11)
     X = np.column_stack([np.ones(N), rng.integers(0, 2, N), rng.uniform(size=N)]) / np.sqrt(3)
     w = np.array([-4.0, 3.0, 2.0])

@@ -7,6 +7,8 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +18,16 @@ from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.conclusion import calibrated_draws, drift_corrected_mean
-from private_mcmc.planning.metric import first_estimate, next_estimate, query, root_of
-from private_mcmc.planning.row_influence import CELLS, InfluenceCounts, cell_of
-from private_mcmc.planning.simulate_affine import make_up, rehearse
+from private_mcmc.planning.estimates import (
+    calibrated_draws,
+    drift_corrected_mean,
+    first_estimate,
+    next_estimate,
+    query,
+    root_of,
+)
+from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
+from private_mcmc.planning.simulate import mode_and_sd, simulate_affine, synthetic_data
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
 
@@ -107,25 +115,25 @@ def test_a_second_round_sees_directions_that_the_first_one_loses():
 @pytest.mark.parametrize("eta", [-4.0, -0.5, 0.0, 2.0])
 def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
     loss = policy().influence.weighted.predictor.loss
-    for reach in (0.05, 0.3, 0.8, 3.0):
+    for cap in (0.05, 0.3, 0.8, 3.0):
         with jax.enable_x64(True):
-            row = {"X": jnp.zeros(3), "_reach": jnp.asarray(reach)}
+            row = {"X": jnp.zeros(3), "_slope_cap": jnp.asarray(cap)}
             slopes = [float(jax.grad(loss)(jnp.asarray(eta), {**row, "y": jnp.asarray(y)})) for y in (0, 1)]
         success = 1 / (1 + math.exp(-eta))
-        assert max(map(abs, slopes)) <= reach * (1 + 1e-12)
+        assert max(map(abs, slopes)) <= cap * (1 + 1e-12)
         assert (1 - success) * slopes[0] + success * slopes[1] == pytest.approx(0, abs=1e-12)
-        if reach >= 1:
+        if cap >= 1:
             assert slopes == pytest.approx([success, success - 1])
 
 
-def test_reach_prefers_wide_clips_where_time_is_cheap():
+def test_wide_clips_are_preferred_where_time_is_cheap():
     mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
     cells = np.repeat(np.arange(CELLS), 100)
-    reach = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
-    cheap, dear = (reach.best_clip(lambda clip, time=time: time / clip**2) for time in (1e6, 10.0))
+    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    cheap, dear = (influence.best_clip(lambda clip, time=time: time / clip**2) for time in (1e6, 10.0))
     assert cheap > dear
-    assert reach.kept(dear) < reach.kept(cheap) <= 1
-    assert reach.bias(dear) > reach.bias(cheap)
+    assert influence.curvature_share(dear) < influence.curvature_share(cheap) <= 1
+    assert influence.bias(dear) > influence.bias(cheap)
 
 
 @pytest.mark.long
@@ -135,29 +143,45 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
     # Rows in the middle of their cells.
     x = 0.25 * 64 ** ((cells - 0.5) / 18)
     mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
-    reach = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
     assert int(cell_of(jnp.asarray(x))[-1]) == 13
     for clip in (0.3, 1.0, 2.0, 9.0):
         weights = np.minimum(1, clip / x)
         kept = np.sum(weights * x**2) / np.sum(x**2)
         excess = np.sum(weights**2 * x**2) * np.sum(x**2) / np.sum(weights * x**2) ** 2 - 1
-        assert reach.kept(clip) == pytest.approx(kept, rel=0.01)
+        assert influence.curvature_share(clip) == pytest.approx(kept, rel=0.01)
         misfit = 1 + len(x) / 100_000
-        assert reach.bias(clip) == pytest.approx(math.sqrt(excess * misfit), rel=0.01, abs=1e-6)
+        assert influence.bias(clip) == pytest.approx(math.sqrt(excess * misfit), rel=0.01, abs=1e-6)
 
 
 def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
     cells = np.full(500, 10)
     mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
-    reach = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
-    assert reach.kept(0.5) < 0.5
-    assert reach.bias(0.5) == pytest.approx(0.0, abs=1e-6)
+    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    assert influence.curvature_share(0.5) < 0.5
+    assert influence.bias(0.5) == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.long
 def test_more_budget_than_steps_can_use_leaves_the_run_stable():
     rich = replace(policy(), num_rows=200_000, budget=20.0)
-    data = make_up(rich, 0)
-    error = (rehearse(rich, data.columns, data.weights, 0).draws.mean(axis=0) - data.mode) / data.sd
+    data = synthetic_data(rich, 0)
+    draws = simulate_affine(rich, data.rows, data.weights, 0).draws
+    error = (draws.mean(axis=0) - data.mean) / data.sd
     # The longest run's own noise is 0.026 sds; unstable ones were off by tens.
     assert np.sqrt(np.mean(error**2)) < 0.3
+
+
+def test_a_posterior_without_information_is_the_prior():
+    """Its mean too: a prior that is not centred at zero is simulated as the run samples it."""
+
+    def model(X, y=None):
+        w = numpyro.sample("w", dist.Normal(3.0, 0.5).expand([3]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    chosen = affine_policy(read(model, ROWS, n=2), 2, "replace_one", 0.2)
+    rows = {"X": jnp.zeros((2, 3)), "y": jnp.asarray([0, 1])}
+    mode, sd = mode_and_sd(chosen, rows, np.ones(2))
+    np.testing.assert_allclose(mode, 3.0, rtol=1e-9)
+    np.testing.assert_allclose(sd, 0.5, rtol=1e-9)

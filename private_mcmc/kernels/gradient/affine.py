@@ -15,7 +15,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from private_mcmc.kernels.gradient.clipping import UNDERFLOW, ClippedGradient, Columns, held, inside
+from private_mcmc.kernels.gradient.clipping import (
+    UNDERFLOW,
+    Clip,
+    ClippedGradient,
+    Columns,
+    held,
+    inside,
+    times,
+)
 from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.model import Predictor
 from private_mcmc.model.ir.program import abstract, trace
@@ -63,13 +71,14 @@ class AffinePart(NamedTuple):
     """Some of the rows in groups, columnwise: designs ``(groups, p, rows)``, zero where no row is present.
 
     Caps are ``(groups, rows)``, or ``(groups, 1)`` where one cap holds every row; there are no offsets where
-    all are zero.
+    all are zero. ``weights``, ``(groups, rows)``, are those of synthetic rows.
     """
 
     design: Float[Array, "groups p rows"]
     cap: Float[Array, "groups caps"]
     offset: Float[Array, "groups rows"] | None
     columns: Columns
+    weights: jax.Array | None = None
 
 
 class AffineBlocks(NamedTuple):
@@ -78,7 +87,7 @@ class AffineBlocks(NamedTuple):
     parts: tuple[AffinePart, ...]
 
 
-def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> ClippedGradient:
+def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> ClippedGradient:
     """Rows that are selected anew for every sum."""
     score = jax.vmap(jax.grad(predictor.loss))
 
@@ -102,7 +111,7 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: float) -> Clip
 def affine_blocks(
     predictor: Predictor,
     whitening: Whitening,
-    clip: float,
+    clip: Clip,
     states: int,
     storage: Storage = "float64",
     sums: int = MANY,
@@ -134,7 +143,7 @@ def affine_blocks(
         def of_part(part: AffinePart) -> jax.Array:
             eta = _by_columns(u, part.design) if fused else u @ part.design
             slope = score(eta if part.offset is None else eta + part.offset, part.columns)
-            return part.design @ held(slope, part.cap)
+            return part.design @ times(held(slope, part.cap), part.weights)
 
         def of_group(parts: tuple[AffinePart, ...]) -> jax.Array:
             return reduce(jnp.add, map(of_part, parts))
@@ -150,23 +159,32 @@ def affine_blocks(
     return ClippedGradient(prepare, total)
 
 
-def slope_limit(predictor: Predictor, whitening: Whitening, clip: float) -> float | None:
+def weighted_blocks(rows: AffineBlocks, weights: jax.Array) -> AffineBlocks:
+    """The same rows, each of which counts ``weights`` times after it was clipped; shape ``(N,)``."""
+    groups, _, size = rows.parts[0].design.shape
+    cut = _Cut(len(rows.parts), groups, size)(weights)
+    return AffineBlocks(tuple(part._replace(weights=own) for part, own in zip(rows.parts, cut, strict=True)))
+
+
+def slope_limit(predictor: Predictor, whitening: Whitening, clip: Clip) -> float | None:
     """A bound ``s ≥ |ψ'|``, proved but for rounding, with ``s·‖Aᵀx‖ ≤ C`` for every row that enters.
 
     Clipping is idle then: holding slopes at ``s`` changes rounding errors and what is not a number only.
-    ``None`` where there is no such bound.
+    ``None`` where there is no such bound, or the clip is not known yet when the sum is compiled.
     """
+    if isinstance(clip, jax.Array):
+        return None
     # The second slack is for the rounding of the norm that is compared with the radius.
     radius = predictor.radius * _RADIUS_SLACK**2 * whitening.largest
     slope = predictor.family.score_bound
     if not (0 < radius < math.inf and slope < math.inf):
         return None
-    allowed = inside(clip, 1) / radius
+    allowed = float(inside(clip, 1)) / radius
     return min(slope, allowed) if slope <= allowed * _IDLE_SLACK else None
 
 
 def _capped(
-    predictor: Predictor, whitening: Whitening, clip: float, columns: Columns
+    predictor: Predictor, whitening: Whitening, clip: Clip, columns: Columns
 ) -> tuple[Float[Array, "rows p"], Float[Array, " rows"], Bool[Array, " rows"]]:
     """Designs, caps ``C/‖Aᵀx_i‖`` of slopes, and which rows may enter."""
     plain = jax.vmap(predictor.design)(columns)

@@ -15,8 +15,23 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from private_mcmc.kernels.gradient.affine import MANY, affine_blocks, affine_rows
-from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, around, weight, widened
+from private_mcmc.kernels.gradient.affine import (
+    MANY,
+    AffineBlocks,
+    affine_blocks,
+    affine_rows,
+    weighted_blocks,
+)
+from private_mcmc.kernels.gradient.clipping import (
+    Clip,
+    ClippedGradient,
+    Columns,
+    WeightedGradient,
+    around,
+    times,
+    weight,
+    widened,
+)
 from private_mcmc.kernels.gradient.layered import find_layers, layered
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
@@ -24,7 +39,7 @@ from private_mcmc.model.ir.program import Program, abstract, trace
 from private_mcmc.schedule import Schedule, Storage
 
 Route = Literal["layers", "rows"]
-BlockSum = Callable[[jax.Array, Columns, jax.Array], jax.Array]
+BlockSum = Callable[[jax.Array, Columns, jax.Array, jax.Array | None], jax.Array]
 
 # Elements of what a block of rows needs in between: on a CPU it should stay in cache.
 _BLOCK_ELEMENTS = {"cpu": 2**18}
@@ -36,7 +51,7 @@ _BLOCK = 4096
 def clipped_gradient(
     model: RowModel,
     whitening: Whitening,
-    clip: float,
+    clip: Clip,
     states: int | None = None,
     route: Route | None = None,
     storage: Storage = "float64",
@@ -57,28 +72,29 @@ def clipped_gradient(
 
 
 class GeneralRows(NamedTuple):
-    """The rows as they came, and which of them are present."""
+    """The rows as they came, which of them are present, and the weights of synthetic ones."""
 
     columns: Columns
     present: Bool[Array, " rows"]
+    weights: Float[Array, " rows"] | None = None
 
 
 def general_rows(
-    model: RowModel, whitening: Whitening, clip: float, states: int = 1, route: Route | None = None
+    model: RowModel, whitening: Whitening, clip: Clip, states: int = 1, route: Route | None = None
 ) -> ClippedGradient:
     """Rows of any model, selected or whole, for ``states`` states at a time; ``route`` forces a way."""
 
     def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
-        program = _program(model)
-        layers = None if route == "rows" or _is_dense(whitening) else find_layers(program)
-        if layers is not None:
-            of_block = layered(program, layers, whitening, clip)
-            each = sum(program.size(output) for eq in program.equations for output in eq.outputs)
-        else:
-            of_block, each = _per_row(model, whitening, clip), model.dim
+        of_block, each = _per_row(model, whitening, clip), model.dim
+        if route != "rows" and not _is_dense(whitening):
+            program = _program(model)
+            layers = find_layers(program)
+            if layers is not None:
+                of_block = layered(program, layers, whitening, clip)
+                each = sum(program.size(output) for eq in program.equations for output in eq.outputs)
         return _in_blocks(of_block, u, rows, each * states)
 
-    return ClippedGradient(GeneralRows, total)
+    return ClippedGradient(lambda columns, present: GeneralRows(columns, present), total)
 
 
 def _program(model: RowModel) -> Program:
@@ -96,7 +112,7 @@ def _is_dense(whitening: Whitening) -> bool:
     return whitening.root is not None and whitening.root.ndim == 2
 
 
-def _per_row(model: RowModel, whitening: Whitening, clip: float) -> BlockSum:
+def _per_row(model: RowModel, whitening: Whitening, clip: Clip) -> BlockSum:
     """The gradients of a block's rows, formed one by one."""
 
     def loss(u: jax.Array, row: Columns) -> jax.Array:
@@ -106,12 +122,16 @@ def _per_row(model: RowModel, whitening: Whitening, clip: float) -> BlockSum:
     limit = around(clip, model.dim)
 
     def of_block(
-        u: Float[Array, " p"], columns: Columns, present: Bool[Array, " rows"]
+        u: Float[Array, " p"],
+        columns: Columns,
+        present: Bool[Array, " rows"],
+        weights: Float[Array, " rows"] | None,
     ) -> Float[Array, " p"]:
         gradients = per_row(u, columns)
         norm = jnp.linalg.norm(gradients, axis=-1)
         usable = present & jnp.isfinite(norm)
-        return weight(norm, limit, usable) @ jnp.where(usable[:, None], gradients, 0.0)
+        factors = times(weight(norm, limit, usable), weights)
+        return factors @ jnp.where(usable[:, None], gradients, 0.0)
 
     return of_block
 
@@ -122,16 +142,29 @@ def _in_blocks(of_block: BlockSum, u: Float[Array, " p"], rows: GeneralRows, eac
     elements = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
     size = max(1, min(count, elements // max(each, 1)))
     if size == count:
-        return of_block(u, widened(rows.columns), rows.present)
+        return of_block(u, widened(rows.columns), rows.present, rows.weights)
 
     def add(i: jax.Array, total: jax.Array) -> jax.Array:
         first = jnp.minimum(i * size, count - size)
         block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, size), rows)
         own = first + jnp.arange(size) >= i * size
-        return total + of_block(u, widened(block.columns), block.present & own)
+        return total + of_block(u, widened(block.columns), block.present & own, block.weights)
 
     whole: jax.Array = jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros_like(u))
     return whole
+
+
+def weighted_gradient(model: RowModel, whitening: Whitening, clip: Clip) -> WeightedGradient:
+    """The same clipped sum over public synthetic rows, each counted as often as its weight says."""
+    clipped = clipped_gradient(model, whitening, clip, states=1, sums=1)
+
+    def prepare(columns: Columns, weights: jax.Array) -> AffineBlocks | GeneralRows:
+        rows: AffineBlocks | GeneralRows = clipped.prepare(columns, jnp.ones(len(weights), dtype=bool))
+        if isinstance(rows, AffineBlocks):
+            return weighted_blocks(rows, weights)
+        return rows._replace(weights=weights)
+
+    return WeightedGradient(prepare, clipped.total)
 
 
 def clipped_share(

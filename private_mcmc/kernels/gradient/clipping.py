@@ -15,6 +15,8 @@ from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 Columns = Mapping[str, jax.Array]
 # A pytree of arrays, of a kind that only the gradient that prepared it looks into.
 PreparedRows = Any
+# A number of the schedule; an array where a simulation compiles one step for many clips.
+Clip = float | jax.Array
 
 # Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
 UNDERFLOW = 1e-140
@@ -34,6 +36,18 @@ class ClippedGradient:
     total: Callable[[jax.Array, PreparedRows], jax.Array]
 
 
+@dataclass(frozen=True, eq=False)
+class WeightedGradient:
+    """``Σ_i w_i clip_C(Aᵀ∇v(θ, d_i))``: ``prepare(columns, weights)`` once, then ``total(u, prepared)``.
+
+    For public synthetic rows, each of which stands for ``w_i ≥ 0`` rows: what one of them adds is bounded by
+    ``w_i C`` only. Hence a type of its own, which no program of a schedule accepts.
+    """
+
+    prepare: Callable[[Columns, jax.Array], Any]
+    total: Callable[[jax.Array, Any], jax.Array]
+
+
 def widened(columns: Columns) -> dict[str, jax.Array]:
     """Real columns in the widest float in force; whole numbers as they are."""
     wide = jax.dtypes.canonicalize_dtype(jnp.float64)
@@ -43,7 +57,7 @@ def widened(columns: Columns) -> dict[str, jax.Array]:
     }
 
 
-def inside(clip: float, entries: int) -> float:
+def inside(clip: Clip, entries: int) -> Clip:
     """The clip, less the rounding of a norm of ``entries`` squares and of the products after it.
 
     A computed sum of ``m`` squares is off by at most ``m u/(1 − m u)`` of itself, ``u = 2⁻⁵³``, in any order
@@ -52,7 +66,7 @@ def inside(clip: float, entries: int) -> float:
     return clip * (1.0 - max(2.0**-40, (entries + 64) * 2.0**-53))
 
 
-def around(clip: float, entries: int) -> float:
+def around(clip: Clip, entries: int) -> Clip:
     """``inside`` of a clip that is wider by the slack that every price includes.
 
     Rows whose proved bound is the clip itself are then not scaled at all: scaled rows are no gradients, and
@@ -66,6 +80,11 @@ def held(value: jax.Array, cap: jax.Array | float) -> jax.Array:
     return jnp.where(value < cap, jnp.where(value > -cap, value, -cap), cap)
 
 
-def weight(norm: Float[Array, " rows"], clip: float, usable: Bool[Array, " rows"]) -> Float[Array, " rows"]:
+def weight(norm: Float[Array, " rows"], clip: Clip, usable: Bool[Array, " rows"]) -> Float[Array, " rows"]:
     """The factors ``min(1, C/‖g_i‖)`` of rows, zero for those that are not usable."""
     return jnp.where(usable, jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-300)), 0.0)
+
+
+def times(factors: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """``factors``, multiplied by the weights of synthetic rows where there are any."""
+    return factors if weights is None else weights * factors

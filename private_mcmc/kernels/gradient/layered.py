@@ -17,7 +17,7 @@ import numpy.typing as npt
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from private_mcmc.kernels.gradient.clipping import UNDERFLOW, Columns, around, weight
+from private_mcmc.kernels.gradient.clipping import UNDERFLOW, Clip, Columns, around, times, weight
 from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.model.ir.program import Equation, Program, Variable
 
@@ -145,9 +145,9 @@ Values = Mapping[Variable, jax.Array]
 
 
 def layered(
-    program: Program, layers: Layers, whitening: Whitening, clip: float
-) -> Callable[[jax.Array, Columns, jax.Array], jax.Array]:
-    """``(u, columns, present) ↦ Σ_i clip_C(Aᵀ∇v_i)`` for ``A`` the identity or diagonal."""
+    program: Program, layers: Layers, whitening: Whitening, clip: Clip
+) -> Callable[[jax.Array, Columns, jax.Array, jax.Array | None], jax.Array]:
+    """``(u, columns, present, weights) ↦ Σ_i w_i clip_C(Aᵀ∇v_i)`` for ``A`` the identity or diagonal."""
     dim = program.size(program.inputs["theta"])
     root = np.ones(dim) if whitening.root is None else whitening.root
     limit = around(clip, 2 * dim)
@@ -162,7 +162,12 @@ def layered(
         )(shifts)
         return slopes, factors
 
-    def total(u: Float[Array, " p"], columns: Columns, present: Bool[Array, " rows"]) -> Float[Array, " p"]:
+    def total(
+        u: Float[Array, " p"],
+        columns: Columns,
+        present: Bool[Array, " rows"],
+        weights: Float[Array, " rows"] | None,
+    ) -> Float[Array, " p"]:
         slopes, factors = jax.vmap(derivatives, in_axes=(None, 0))(whitening.to_parameter(u), columns)
         count = present.shape[0]
 
@@ -176,7 +181,7 @@ def layered(
         norms = [*map(_product_norm, ours, theirs, scales), *map(_norm, alone)]
         norm = _norm(jnp.stack(norms, axis=-1)) if norms else jnp.zeros(count)
         usable = present & jnp.isfinite(norm)
-        factor = weight(norm, limit, usable)[:, None]
+        factor = times(weight(norm, limit, usable), weights)[:, None]
 
         def kept(values: jax.Array) -> jax.Array:
             return jnp.where(usable[:, None], values, 0.0)

@@ -1,4 +1,4 @@
-"""Made-up people answer as often as there are of them; exact chains say how far they agree."""
+"""Synthetic rows have one outcome for each row they stand for; exact chains say how much they agree."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from private_mcmc.planning.exact_chains import moments
 from private_mcmc.planning.frontier import Frontier, Point
+from private_mcmc.planning.simulate_general import pooled
 from private_mcmc.planning.stages import OF_LOSSES, Prediction
 from private_mcmc.planning.synthetic import with_outcomes
 from private_mcmc.report import Plot
 
 
 @pytest.mark.long
-def test_people_of_one_row_answer_one_by_one():
+def test_copies_of_a_row_have_outcomes_of_their_own():
     rows = {"X": jnp.asarray([[0.1], [0.2]]), "y": jnp.asarray([0, 0])}
     logits = jnp.log(jnp.asarray([[0.25, 0.75], [1.0, 1e-30]]))
-    people, weights = with_outcomes(rows, {"y": jnp.asarray([0, 1])}, logits, 10_000.0, jax.random.key(3))
-    np.testing.assert_array_equal(people["y"], [0, 1, 0, 1])
-    np.testing.assert_allclose(people["X"][:, 0], [0.1, 0.1, 0.2, 0.2])
+    copies, weights = with_outcomes(rows, {"y": jnp.asarray([0, 1])}, logits, 10_000.0, jax.random.key(3))
+    np.testing.assert_array_equal(copies["y"], [0, 1, 0, 1])
+    np.testing.assert_allclose(copies["X"][:, 0], [0.1, 0.1, 0.2, 0.2])
     assert weights.reshape(2, 2).sum(axis=1).tolist() == [10_000.0, 10_000.0]
     # Five standard deviations of a binomial share.
     assert weights[1] / 10_000 == pytest.approx(0.75, abs=5 * math.sqrt(0.75 * 0.25 / 10_000))
@@ -30,29 +30,29 @@ def test_people_of_one_row_answer_one_by_one():
 
 
 @pytest.mark.slow
-def test_fewer_people_than_rows_share_what_weight_there_is():
+def test_fewer_copies_than_rows_share_what_weight_there_is():
     rows = {"y": jnp.zeros(4, int)}
-    people, weights = with_outcomes(rows, {"y": jnp.arange(2)}, jnp.zeros((4, 2)), 0.5, jax.random.key(0))
-    assert len(people["y"]) == 8
+    copies, weights = with_outcomes(rows, {"y": jnp.arange(2)}, jnp.zeros((4, 2)), 0.5, jax.random.key(0))
+    assert len(copies["y"]) == 8
     assert weights.sum() == pytest.approx(2.0)
 
 
 @pytest.mark.long
-def test_where_outcomes_take_many_values_all_people_of_a_row_share_one():
+def test_where_outcomes_take_many_values_all_copies_of_a_row_share_one():
     values = jnp.linspace(0.0, 1.0, 50)
     rows = {"y": jnp.zeros(3)}
-    people, weights = with_outcomes(rows, {"y": values}, jnp.zeros((3, 50)), 7.0, jax.random.key(0))
-    assert set(np.asarray(people["y"])) <= set(np.asarray(values))
+    copies, weights = with_outcomes(rows, {"y": values}, jnp.zeros((3, 50)), 7.0, jax.random.key(0))
+    assert set(np.asarray(copies["y"])) <= set(np.asarray(values))
     assert weights.tolist() == [7.0] * 3
 
 
-def test_chains_at_two_places_leave_their_mean_in_doubt():
-    found = moments(np.stack([np.zeros((10, 1)), np.ones((10, 1))]))
+def test_chains_at_two_places_leave_their_mean_uncertain():
+    found = pooled(np.stack([np.zeros((10, 1)), np.ones((10, 1))]))
     assert found.mean == pytest.approx(0.5)
     assert found.sd == pytest.approx(0.5)
-    assert found.apart == pytest.approx(math.sqrt(2))
-    assert found.doubt == pytest.approx(1.0)
-    assert moments(np.full((2, 5, 1), np.nan)).apart == math.inf
+    assert found.between == pytest.approx(math.sqrt(2))
+    assert found.standard_error == pytest.approx(1.0)
+    assert pooled(np.full((2, 5, 1), np.nan)).between == math.inf
 
 
 def test_a_frontier_names_the_unit_of_its_errors():

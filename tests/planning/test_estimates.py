@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc.planning.metric import root_of, without_inflation
+from private_mcmc.planning.estimates import root_of, without_inflation
 
 
 def symmetric_noise(generator: np.random.Generator, dim: int) -> np.ndarray:

@@ -1,0 +1,153 @@
+"""The chain of a run on public synthetic rows, each of which stands for several: for simulations.
+
+Weights of rows would change what one row may add to a gradient, so they are part of no schedule: this is the
+only way to give some, and it hands out states without any statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.kernels.chain import pieces
+from private_mcmc.kernels.gradient.clipped import weighted_gradient
+from private_mcmc.kernels.gradient.clipping import Columns
+from private_mcmc.kernels.randomness.batches import BatchSum, StepKeys
+from private_mcmc.kernels.segments import buffer_size
+from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program
+from private_mcmc.kernels.whitening import Whitening, whitening
+from private_mcmc.model import RowModel
+from private_mcmc.schedule import Schedule
+
+# Steps of the schedule that one compiled program is made for: their states come back in several calls.
+_STEPS = 6400
+
+
+class PathNumbers(NamedTuple):
+    """The numbers in which schedules of one model's paths differ.
+
+    Attributes:
+        root: ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
+        clip: ``C``.
+        step: what a step reads besides.
+    """
+
+    root: jax.Array
+    clip: jax.Array
+    step: StepNumbers
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticChain:
+    """Paths of one chain of ``model(root, clip)``, compiled once for all their schedules.
+
+    The step, the clipped sums, the noise and the loop are those of :func:`langevin_program` and
+    :func:`chain_runner`; the numbers of a schedule are arguments instead of constants.
+    """
+
+    model: Callable[[jax.Array, jax.Array], RowModel]
+
+    def path(
+        self,
+        schedule: Schedule,
+        theta: npt.ArrayLike,
+        columns: Columns,
+        weights: npt.ArrayLike,
+        key: jax.Array,
+    ) -> npt.NDArray[np.float64]:
+        """States after every step from ``θ_0 = theta``, shape ``(steps, p)``; ``weights`` is ``(rows,)``.
+
+        Raises:
+            NotYetSupported: unless the schedule is that of a plan's path: one chain over all rows, one step
+                size, a full preconditioner, and neither noise of its own nor a projection.
+        """
+        shared = _shared(schedule, len(np.asarray(weights)))
+        with jax.enable_x64(True):
+            numbers = _numbers(schedule)
+            rows = _prepare(self.model, shared, numbers, columns, jnp.asarray(weights))
+            u = Whitening(np.asarray(numbers.root)).from_parameter(jnp.asarray(theta, jnp.float64))[None]
+            kept, size = [], buffer_size(shared)
+            for first in range(0, schedule.num_steps, size):
+                count = min(size, schedule.num_steps - first)
+                u, states = _advance(self.model, shared, numbers, rows, key, u, first, count)
+                kept.append(np.asarray(states)[:count, 0])
+        return np.concatenate(kept)
+
+
+def _shared(schedule: Schedule, num_rows: int) -> Schedule:
+    """What compiled programs may be shared by: the schedule without the numbers that are arguments."""
+    shared = replace(
+        schedule,
+        num_rows=num_rows,
+        num_steps=_STEPS,
+        step_size=1.0,
+        clip=1.0,
+        temper=1.0,
+        preconditioner=None,
+    )
+    plain = Schedule(
+        adjacency=schedule.adjacency,
+        num_rows=num_rows,
+        dim=schedule.dim,
+        step_size=1.0,
+        num_steps=_STEPS,
+        clip=1.0,
+        release="path",
+    )
+    if shared != plain or isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2:
+        raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
+    return plain
+
+
+def _numbers(schedule: Schedule) -> PathNumbers:
+    root = whitening(schedule.preconditioner, schedule.dim).root
+    return PathNumbers(jnp.asarray(root), jnp.asarray(schedule.clip), StepNumbers.of(schedule))
+
+
+def _program(
+    model: Callable[[jax.Array, jax.Array], RowModel], shared: Schedule, numbers: PathNumbers
+) -> LangevinProgram:
+    change, read = Whitening(numbers.root), model(numbers.root, numbers.clip)
+    weighted = weighted_gradient(read, change, numbers.clip)
+    every_row = BatchSum(
+        lambda columns, weights, everyone=None: weighted.prepare(columns, weights),
+        lambda u, rows, draw, first=None: weighted.total(u, rows),
+    )
+    return step_program(read, shared, change, every_row, numbers.step)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _prepare(
+    model: Callable[[jax.Array, jax.Array], RowModel],
+    shared: Schedule,
+    numbers: PathNumbers,
+    columns: Columns,
+    weights: jax.Array,
+) -> Any:
+    return _program(model, shared, numbers).prepare(columns, weights)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(
+    model: Callable[[jax.Array, jax.Array], RowModel],
+    shared: Schedule,
+    numbers: PathNumbers,
+    rows: Any,
+    key: jax.Array,
+    u: jax.Array,
+    first: jax.Array,
+    count: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    program = _program(model, shared, numbers)
+    advance = pieces(program, shared, None)(program.step)
+    gaps = jnp.ones(buffer_size(shared), int)
+    u, states, _ = advance(u, first, gaps, count, jnp.zeros((1, 0)), StepKeys(key), rows)
+    return u, states

@@ -1,0 +1,276 @@
+"""How a row's influence on the gradient is bounded, and what the bound costs.
+
+Clipping a slope ``ψ'(η, y)`` at ``c`` makes its expectation under the model differ from zero, and the
+posterior's mode drifts by many posterior sds when rows are many; where gradients grow with the parameters,
+as in networks and products of latents, the chain runs away. A factor ``min(1, c/max_y|ψ'(η, y)|)`` bounds
+the slope too, and does not depend on the outcome: at the true parameter the expectation stays zero
+(conditionally unbiased bounded influence: Künsch, Stefanski, Carroll 1989).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.typing import ArrayLike
+
+from private_mcmc.model import Predictor, RowModel
+from private_mcmc.planning.estimates import NOISE
+from private_mcmc.planning.stages import Array, Row
+from private_mcmc.release import Counts
+
+Bound: TypeAlias = Literal["weights", "clip"]
+
+# The derived column that carries the largest slope of a row, ``c = C/‖Aᵀx‖``, to its loss.
+SLOPE_CAP = "_slope_cap"
+_FEW = 8
+
+
+def weighted_model(
+    reading: RowModel, outcomes: Mapping[str, jax.Array], root: ArrayLike, clip: float | jax.Array
+) -> RowModel:
+    """The model whose rows have the gradient ``min(1, C / max_y ‖Aᵀ∇v(θ, x, y)‖) ∇v``.
+
+    The maximum is over ``outcomes``, shape ``(values, …)`` by name; ``root`` is ``A``, ``clip`` is ``C``. The
+    loss's value means nothing, and rows are no longer functions of an affine predictor.
+    """
+    score = jax.grad(reading.row_loss)
+
+    def weighted(theta: jax.Array, row: Row) -> jax.Array:
+        fixed = jax.lax.stop_gradient(theta)
+        gradients = jax.vmap(lambda outcome: score(fixed, {**row, **outcome}))(dict(outcomes))
+        largest = jnp.max(jnp.linalg.norm(gradients @ jnp.asarray(root, dtype=gradients.dtype), axis=-1))
+        weight = jnp.minimum(1.0, clip / jnp.maximum(largest, 1e-30))
+        return jax.lax.stop_gradient(weight) * reading.row_loss(theta, row)
+
+    return replace(reading, row_loss=weighted, predictor=None, predictors=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """The influence of rows with one affine predictor ``η = x·θ + o``: ``|ψ'(η, y)|·‖Aᵀx‖``.
+
+    Attributes:
+        model: the model as it was read.
+        predictor: its one predictor.
+        outcomes: possible values of the outcome column, by name.
+    """
+
+    model: RowModel
+    predictor: Predictor
+    outcomes: Mapping[str, npt.NDArray[Any]]
+
+    @cached_property
+    def bounds(self) -> tuple[Bound, ...]:
+        """How the influence may be bounded, the way to begin with first.
+
+        By weights where outcomes are few, by a clip where residuals are symmetric. Else by whatever is
+        predicted to err less: weights do no harm but count rows by the worst outcome that was declared.
+        """
+        if len(self._values) <= _FEW:
+            return ("weights",)
+        return ("clip",) if self.symmetric else ("clip", "weights")
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether ``ψ'(η, η + d) = −ψ'(η, η − d)``, as for a location: what clips take then cancels."""
+        if not np.issubdtype(self._values.dtype, np.floating):
+            return False
+        span = float(np.ptp(self._values)) or 1.0
+        shift = np.linspace(0.01, 0.5, 16) * span
+        eta = np.linspace(-0.5, 0.5, 5)[:, None] * span + float(np.mean(self._values))
+        up, down = (self._slopes(eta, eta + sign * shift) for sign in (1.0, -1.0))
+        return bool(np.allclose(up, -down, rtol=1e-6, atol=1e-9 * max(1.0, float(np.abs(up).max()))))
+
+    @property
+    def _name(self) -> str:
+        return next(iter(self.outcomes))
+
+    @property
+    def _values(self) -> npt.NDArray[Any]:
+        return self.outcomes[self._name]
+
+    @cached_property
+    def _extreme(self) -> npt.NDArray[Any]:
+        """Outcomes among which the largest slope is found: the two ends, wherever it is at one of them."""
+        if len(self._values) <= _FEW:
+            return self._values
+        ends = self._values[[0, -1]]
+        eta = np.linspace(-8.0, 8.0, 33)[:, None]
+        every, two = (np.abs(self._slopes(eta, some)).max(axis=-1) for some in (self._values, ends))
+        return ends if np.all(two >= every * (1 - 1e-9)) else self._values
+
+    def _slopes(self, eta: Array, outcomes: npt.NDArray[Any]) -> Array:
+        """``ψ'`` of one synthetic row with other predictors and outcomes: ``(…, outcomes)``."""
+        # The first one who asks may be tracing a step.
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            rows = self.model.rows
+            row = jax.tree.map(lambda leaf: leaf[0], rows.project(rows.synthetic(jax.random.key(0), 1)))
+            dtype = row[self._name].dtype
+
+            def slope(eta: jax.Array, outcome: jax.Array) -> jax.Array:
+                return jnp.asarray(
+                    jax.grad(self.predictor.loss)(eta, {**row, self._name: outcome.astype(dtype)})
+                )
+
+            each = jnp.vectorize(slope)(*map(jnp.asarray, np.broadcast_arrays(eta, outcomes)))
+            return np.nan_to_num(np.asarray(each, dtype=np.float64))
+
+    def largest_slope(self, eta: jax.Array, row: Row, bound: Bound = "weights") -> jax.Array:
+        """``max_y |ψ'(η, y)|`` over the possible outcomes for weights, the row's own ``|ψ'|`` for a clip."""
+        slope = jax.grad(self.predictor.loss)
+        if bound == "clip":
+            return jnp.abs(slope(eta, row))
+        choices = jnp.asarray(self._extreme)
+        each = jnp.abs(jax.vmap(lambda choice: slope(eta, {**row, self._name: choice}))(choices))
+        # An outcome at which the model has no slope leaves rows no weight.
+        return jnp.max(jnp.where(jnp.isnan(each), jnp.inf, each))
+
+    @cached_property
+    def weighted(self) -> RowModel:
+        """The model of weighted slopes: its rows carry ``SLOPE_CAP``, and its loss's value means nothing."""
+
+        def loss(eta: ArrayLike, row: Row) -> jax.Array:
+            eta = jnp.asarray(eta)
+            slope = jax.grad(self.predictor.loss)(eta, row)
+            largest = jnp.maximum(self.largest_slope(eta, row), 1e-300)
+            weight = jnp.minimum(1.0, row[SLOPE_CAP] / largest)
+            return jnp.asarray(jax.lax.stop_gradient(weight * slope) * eta)
+
+        return replace(self.model, predictor=replace(self.predictor, loss=loss))
+
+    def slope_cap(self, root: Array, clip: float) -> Callable[[Row], dict[str, jax.Array]]:
+        """``row ↦ C/‖Aᵀx‖``, the largest slope that keeps the row's gradient within the clip."""
+
+        def derived(row: Row) -> dict[str, jax.Array]:
+            norm = jnp.linalg.norm(self.predictor.design(row) @ jnp.asarray(root))
+            return {SLOPE_CAP: clip / jnp.maximum(norm, 1e-300)}
+
+        return derived
+
+    def design(self, root: ArrayLike, row: Row) -> jax.Array:
+        """``Aᵀx``, shape ``(p,)``."""
+        return jnp.asarray(self.predictor.design(row) @ jnp.asarray(root))
+
+    def curvature(self, temper: ArrayLike, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
+        """``√(w ψ''(η)) Aᵀx`` at ``θ``: second moments of such vectors are the data's Hessian."""
+        design, second = self.predictor.design(row), jax.grad(jax.grad(self.predictor.loss))
+        eta = design @ jnp.asarray(theta) + self.predictor.offset(row)
+        weight = jnp.sqrt(temper * jnp.maximum(second(eta, row), 0.0))
+        return jnp.asarray(weight * (design @ jnp.asarray(root)))
+
+    def size(self, bound: Bound, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
+        """``‖Aᵀx‖`` times the largest slope at ``θ``: what the row's gradient is bounded from."""
+        design = self.predictor.design(row)
+        eta = design @ jnp.asarray(theta) + self.predictor.offset(row)
+        norm = jnp.linalg.norm(design @ jnp.asarray(root))
+        return jnp.asarray(norm * self.largest_slope(eta, row, bound))
+
+
+# Cells are geometric in a row's influence over the typical norm; the first and the last are open.
+_LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 32
+_MIDDLES = _LEAST * _RATIO ** (np.arange(CELLS) - 0.5)
+CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 60.0, 40))
+# Counts below so many noise sds are taken for noise: fewer next to a cell that is not. One false row in a
+# hundred, in an outer cell, would count for most of the curvature.
+_ALONE, _BESIDE = 5.5, 2.5
+_LEAST_SHARE = 1e-3
+_TIE = 1.001
+# So many rows are taken to move a posterior by a standard deviation from what a slightly wrong model misses.
+_ROWS_THAT_SHOW_MISFIT = 100_000
+
+
+def cell_of(influence: jax.Array) -> jax.Array:
+    """The cell of a row's influence: an integer from 0 to ``CELLS − 1``."""
+    position = jnp.log(jnp.maximum(influence, 1e-300) / _LEAST) / math.log(_RATIO)
+    return jnp.clip(jnp.floor(jnp.nan_to_num(position)) + 1, 0, CELLS - 1).astype(int)
+
+
+@dataclass(frozen=True, eq=False)
+class InfluenceCounts:
+    """Released counts of rows by influence, of ``num_rows`` rows: what a clip keeps, and what it costs.
+
+    ``unbiased``: rows beyond the clip lose weight, not symmetry. ``dispersion``: how much larger the squared
+    slopes are than the model says.
+    """
+
+    counts: Counts
+    num_rows: int
+    unbiased: bool
+    dispersion: float = 1.0
+
+    @cached_property
+    def _significant(self) -> Array:
+        kept, significant = np.zeros(CELLS), False
+        for cell, count in enumerate(self.counts.values):
+            significant = bool(count > (_BESIDE if significant else _ALONE) * self.counts.noise_sd)
+            kept[cell] = count if significant else 0.0
+        return kept
+
+    @property
+    def mean_square(self) -> float:
+        """Of the influence: 1 where it is that of slopes, and the model right."""
+        return float((self._significant * _MIDDLES**2).sum()) / max(float(self._significant.sum()), 1.0)
+
+    def curvature_share(self, clip: float) -> float:
+        """``E[ω]``: the share of the curvature that rows of weight ``ω = min(1, clip/influence)`` keep."""
+        return max(self._moment(clip, 1), _LEAST_SHARE)
+
+    def bias(self, clip: float) -> float:
+        """Error that the clip adds to the mean, in posterior sds.
+
+        With weights ``ω`` the estimate has variance ``A^{-1}BA^{-1}``, ``A = Σωψ''xxᵀ``, ``B = Σω²ψ''xxᵀ``.
+        With all of them 1 it is efficient, so that the two differ by the difference of their variances: about
+        ``E[ω²]/E[ω]² − 1``. A model that is a little wrong moves with the weights as much as that, more so
+        the more rows there are. Slopes that are clipped on one side lose at most their excess.
+        """
+        weighting = self._inequality(clip)
+        weighting *= self.dispersion * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
+        if self.unbiased:
+            return math.sqrt(weighting)
+        excess = float((self._significant * np.maximum(_MIDDLES - clip, 0.0)).sum())
+        return math.sqrt(weighting + excess**2 / self.num_rows)
+
+    def _inequality(self, clip: float) -> float:
+        """``E[ω²]/E[ω]² − 1``: zero where all rows lose the same share of their weight."""
+        return max(self._moment(clip, 2) / self.curvature_share(clip) ** 2 - 1, 0.0)
+
+    def _moment(self, clip: float, power: int) -> float:
+        """``E[ω^power]`` over the curvature."""
+        information = self._significant * _MIDDLES**2
+        total = float(information.sum())
+        weights = np.minimum(1.0, clip / _MIDDLES) ** power
+        return float((information * weights).sum()) / total if total > 0 else 1.0
+
+    def error(self, clip: float, time: float, distance: float = 0.0) -> float:
+        """Predicted error of the means, in posterior sds, of a run of ``time`` from ``distance`` sds away."""
+        monte_carlo = math.sqrt(2 / time) / self.curvature_share(clip)
+        return math.hypot(self.bias(clip), monte_carlo, self.drift(clip, time, distance))
+
+    def drift(self, clip: float, time: float, distance: float) -> float:
+        """What correcting a mean for the start may be off by, over ``r`` relaxation times.
+
+        The correction is ``(1 − e^{−r})/r`` of the distance, and as uncertain as the curvature.
+        """
+        relaxations = self.curvature_share(clip) * time
+        return self.curvature_uncertainty(clip) * distance * -math.expm1(-relaxations) / relaxations
+
+    def curvature_uncertainty(self, clip: float, caution: float = 1.0) -> float:
+        """About the share of the curvature that is not known, once the clip has changed it unevenly."""
+        uneven = caution * math.sqrt(self._inequality(clip))
+        return min(1 - self.curvature_share(clip), uneven) + NOISE
+
+    def best_clip(self, time: Callable[[float], float], distance: float = 0.0) -> float:
+        """The largest clip with the smallest predicted error; ``time`` is what each buys.
+
+        While all rows lose weight, a smaller clip buys as much more time as it makes the path slower.
+        """
+        errors = [self.error(clip, time(clip), distance) for clip in CLIPS]
+        return max(clip for clip, error in zip(CLIPS, errors, strict=True) if error <= _TIE * min(errors))
