@@ -1,6 +1,7 @@
 from . import accounting
 from .accounting import Statement
 from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
+from .data import Answers, Field, Level, Schema, Study
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .errors import (
     BudgetExceeded,
@@ -16,7 +17,7 @@ from .errors import (
     ReleaseError,
     UnsupportedModel,
 )
-from .inference import Checkpoint, PrivateMCMC
+from .inference import Checkpoint, PrivateMCMC, fit
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .planning import Plan, plan
 from .preflight import PreflightReport, preflight
@@ -34,6 +35,7 @@ from .target import Target
 
 __all__ = [
     "AnisotropicLangevin",
+    "Answers",
     "Arrow",
     "Ball",
     "Binary",
@@ -46,8 +48,10 @@ __all__ = [
     "DeclarationError",
     "DoThisInstead",
     "Expectations",
+    "Field",
     "Ledger",
     "LedgerError",
+    "Level",
     "Mechanism",
     "NeverPrivate",
     "NotPrivate",
@@ -69,12 +73,15 @@ __all__ = [
     "ReleaseError",
     "Rows",
     "Schedule",
+    "Schema",
     "Statement",
+    "Study",
     "Target",
     "UnsupportedModel",
     "accounting",
     "audit",
     "audit_one_run",
+    "fit",
     "plan",
     "preflight",
     "refutation_pair",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -16,6 +16,9 @@ from private_mcmc.errors import PrivateMCMCError
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
+    "init": "private_mcmc.cli.init:init",
+    "fit": "private_mcmc.cli.fit:fit",
+    "summary": "private_mcmc.cli.summary:summary",
     "demo": "private_mcmc.cli.adult_demo:demo",
     "preflight": "private_mcmc.cli.preflight:preflight",
     "plan": "private_mcmc.cli.plan:plan",
@@ -51,8 +54,20 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"private-mcmc {version('private-mcmc')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
     """Differentially private Bayesian inference for NumPyro models."""
 
 

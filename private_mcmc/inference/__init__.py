@@ -2,5 +2,6 @@
 
 from private_mcmc.inference.checkpoint import Checkpoint
 from private_mcmc.inference.driver import PrivateMCMC
+from private_mcmc.inference.fit import fit
 
-__all__ = ["Checkpoint", "PrivateMCMC"]
+__all__ = ["Checkpoint", "PrivateMCMC", "fit"]
