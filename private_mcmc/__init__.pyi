@@ -1,6 +1,7 @@
 from . import accounting
 from .accounting import AverageByConvergence, Statement
 from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
+from .data import Answers, Field, Level, Schema, Study
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
 from .errors import (
     BudgetExceeded,
@@ -16,7 +17,7 @@ from .errors import (
     ReleaseError,
     UnsupportedModel,
 )
-from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC
+from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, fit
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .planning import Plan, Prediction, plan
 from .preflight import PreflightReport, preflight
@@ -35,6 +36,7 @@ from .target import Target
 
 __all__ = [
     "AnisotropicLangevin",
+    "Answers",
     "Arrow",
     "AverageByConvergence",
     "Ball",
@@ -50,8 +52,10 @@ __all__ = [
     "DoThisInstead",
     "Execution",
     "Expectations",
+    "Field",
     "Ledger",
     "LedgerError",
+    "Level",
     "Mechanism",
     "NeverPrivate",
     "NotPrivate",
@@ -75,12 +79,15 @@ __all__ = [
     "ReleasedStates",
     "Rows",
     "Schedule",
+    "Schema",
     "Statement",
+    "Study",
     "Target",
     "UnsupportedModel",
     "accounting",
     "audit",
     "audit_one_run",
+    "fit",
     "plan",
     "preflight",
     "refutation_pair",

@@ -133,6 +133,20 @@ def near_private_rows() -> Iterator[None]:
         ) from None
 
 
+def ask(words: str) -> str:
+    """A line from standard input, asked for on standard error: standard output is for results.
+
+    Raises:
+        EOFError: if there is nobody to answer.
+    """
+    sys.stderr.write(f"{words} ")
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError("there is nobody to answer.")
+    return line.strip()
+
+
 def quiet_end() -> None:
     """Leave nothing for Python to write to a standard output that is closed or full."""
     with contextlib.suppress(OSError, ValueError):

@@ -17,6 +17,9 @@ from private_mcmc.errors import PrivateMCMCError
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
+    "init": "private_mcmc.cli.init:init",
+    "fit": "private_mcmc.cli.fit:fit",
+    "summary": "private_mcmc.cli.summary:summary",
     "demo": "private_mcmc.cli.main:demo",
     "preflight": "private_mcmc.cli.preflight:preflight",
     "plan": "private_mcmc.cli.plan:plan",

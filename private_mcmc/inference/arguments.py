@@ -33,6 +33,10 @@ class Execution:
         curator: keep what only the curator may look at (``.curator``), in this process's memory.
         generator: ``"chacha20"``, or ``"threefry2x32"``, which is faster and not cryptographic.
         unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
+
+    Example:
+        >>> pmc.Execution(chain_method="sequential", devices=1).generator
+        'chacha20'
     """
 
     chain_method: ChainMethod = "vectorized"

@@ -50,15 +50,22 @@ class Bookkeeping:
         dataset: the ledger's name for the data set.
         purpose: the owner's words for the ledger's history.
         checkpoint: save the run as it goes, in a secret file from which ``resume`` goes on.
+        known_by: private columns by which the ledger recognises the data set, where runs use parts of it;
+            the run's own if left out.
 
     Raises:
         DeclarationError: for a ledger without a data set, or a data set without a ledger.
+
+    Example:
+        >>> pmc.Bookkeeping(checkpoint=pmc.Checkpoint("run.ckpt")).ledger is None
+        True
     """
 
     ledger: Ledger | None = None
     dataset: str | None = None
     purpose: str = ""
     checkpoint: Checkpoint | None = None
+    known_by: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (self.ledger is None) != (self.dataset is None):
@@ -216,7 +223,8 @@ class ChargedRun:
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
         words = f"{name} on rows {self.declared.rows.fingerprint[:16]}"
         # One of several processes sees a part of the rows only: the data set is known by its name then.
-        data = dict(self.columns) if jax.process_count() == 1 else None
+        known = self.columns if books.known_by is None else books.known_by
+        data = dict(known) if jax.process_count() == 1 else None
         return how(books.ledger, books.dataset, self.price, purpose=books.purpose, model=words, data=data)
 
 

@@ -333,7 +333,7 @@ def affine_policy(
         raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
     precision = np.asarray(hessian, dtype=np.float64)
     precision = np.diag(precision) if precision.ndim == 1 else precision
-    influence = Influence(reading, predictor, possible_outcomes(reading.rows))
+    influence = Influence(reading, predictor, possible_outcomes(reading))
     return AffinePolicy(reading, predictor, influence, precision, n, adjacency, budget, temper)
 
 

@@ -116,19 +116,19 @@ def outcome_columns(reading: RowModel) -> tuple[str, ...]:
     return tuple(sorted(program.reads(observed) - {"theta"}))
 
 
-def possible_outcomes(rows: Rows) -> dict[str, npt.NDArray[Any]]:
+def possible_outcomes(reading: RowModel) -> dict[str, npt.NDArray[Any]]:
     """Every value of the outcome, or up to 257 evenly spaced ones, by the name of its column.
 
     Raises:
-        NotYetSupported: if the rows do not have exactly one scalar column, or it is unbounded.
+        NotYetSupported: if what is observed is not one scalar column, or it is unbounded.
     """
-    scalar = [name for name, domain in rows.items if domain.event_shape == ()]
-    if len(scalar) != 1:
-        raise NotYetSupported(f"plans need rows with one scalar column, the outcome; these have {scalar}.")
-    values = _values(rows.columns[scalar[0]], _MOST_VALUES)
+    names, columns = outcome_columns(reading), reading.rows.columns
+    if len(names) != 1 or columns[names[0]].event_shape != ():
+        raise NotYetSupported(f"plans need an outcome of one scalar column; the model observes {names}.")
+    values = _values(columns[names[0]], _MOST_VALUES)
     if values is None:
-        raise NotYetSupported(f"column {scalar[0]!r} is unbounded: declare Box(lo, hi) to plan for it.")
-    return {scalar[0]: values}
+        raise NotYetSupported(f"column {names[0]!r} is unbounded: declare Box(lo, hi) to plan for it.")
+    return {names[0]: values}
 
 
 def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:

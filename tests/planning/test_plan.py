@@ -12,6 +12,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
+from private_mcmc.model import read
 from private_mcmc.planning.synthetic import possible_outcomes
 from tests.examples_of_models import flat_prior, logistic
 
@@ -151,13 +152,28 @@ def test_what_cannot_be_planned_is_refused_with_a_way_out(model, rows, target, e
         pmc.plan(model, rows, target, n=N, guarantee="run")
 
 
-def test_outcomes_are_the_declared_values():
-    assert possible_outcomes(ROWS)["y"].tolist() == [0, 1]
-    counts = possible_outcomes(pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Counts(10_000)))["y"]
+def two_outcomes(y=None, z=None):
+    w = numpyro.sample("w", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=w), obs=y)
+        numpyro.sample("z", dist.Bernoulli(logits=w), obs=z)
+
+
+def in_fields(age, sex, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", age.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(w[0] * age + w[1] * sex)), obs=y)
+
+
+def test_outcomes_are_the_declared_values_of_what_the_model_observes():
+    rows = pmc.Rows(age=pmc.Box(-1, 1), sex=pmc.Binary(), y=pmc.Counts(10_000))
+    outcomes = possible_outcomes(read(in_fields, rows, n=N))
+    assert outcomes.keys() == {"y"}
+    counts = outcomes["y"]
     assert counts[0] == 0 and counts[-1] == 10_000 and len(counts) == 257
-    assert possible_outcomes(ROWS).keys() == {"y"}
+    several = read(two_outcomes, pmc.Rows(y=pmc.Binary(), z=pmc.Binary()), n=N)
     with pytest.raises(pmc.NotYetSupported, match="one scalar column"):
-        possible_outcomes(pmc.Rows(y=pmc.Binary(), z=pmc.Binary()))
+        possible_outcomes(several)
 
 
 def line(X, y=None):

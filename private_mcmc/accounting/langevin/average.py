@@ -80,6 +80,10 @@ class AverageByConvergence:
             for every ``D`` (Assumption 3.8).
         failure: ``δ̃``.
         posterior_change: ``γ_f ≥ |π_D(f) − π_{D'}(f)|`` for adjacent ``D, D'`` (Assumption 3.9).
+
+    Example:
+        >>> pmc.AverageByConvergence(accuracy=0.01, failure=1e-8, posterior_change=0.02).sensitivity
+        0.04
     """
 
     accuracy: float

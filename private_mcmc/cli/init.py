@@ -1,0 +1,145 @@
+"""``private-mcmc init people.csv --codebook codebook.json > schema.yaml``: declare a table, unread."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from private_mcmc.cli.common import ask
+from private_mcmc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from private_mcmc.data.fields import Field
+
+_KINDS = "number, integer, boolean, category, date, person or ignored"
+
+
+def init(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file; only its header is read")],
+    codebook: Annotated[
+        Path | None,
+        typer.Option(help="Table Schema (JSON, YAML), DDI (XML), or a Stata or SPSS file with labels"),
+    ] = None,
+    asking: Annotated[
+        bool | None, typer.Option("--ask/--no-ask", help="ask about every column that no codebook declares")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="write the schema here, in place of printing it")
+    ] = None,
+) -> None:
+    """Write a schema of public declarations: from a codebook, or by asking. No value is ever read.
+
+    What the program suggests is marked `suggested: true` until a person has confirmed it, and nothing runs
+    on a suggestion.
+    """
+    from private_mcmc.data.codebook import read_codebook
+    from private_mcmc.data.schema import Schema
+    from private_mcmc.data.suggest import suggestion
+    from private_mcmc.data.table import read_header
+    from private_mcmc.files import write_whole
+
+    header = [name for name in read_header(table) if name]
+    declared = {} if codebook is None else read_codebook(codebook)
+    _say(
+        f"{table}: read the header only ({len(header)} columns), no row. Bounds and levels are public facts: "
+    )
+    _say("take them from a codebook or from what anybody knows, never from the table.")
+    if absent := sorted(set(declared) - set(header)):
+        _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
+    questions = sys.stdin.isatty() if asking is None else asking
+    fields = [_field(declared.get(name), suggestion(name), questions) for name in header]
+    if open_ones := [field.name for field in fields if field.suggested]:
+        _say(f"To be confirmed before use: {open_ones}. Check each and remove `suggested: true`.")
+    people = [field.name for field in fields if field.role == "person"]
+    schema = Schema(tuple(fields), person=people[0] if people else "")
+    if output is not None:
+        write_whole(output, schema.to_yaml())
+        _say(f"Wrote {output}.")
+    else:
+        typer.echo(schema.to_yaml(), nl=False)
+
+
+def _field(declared: Field | None, suggested: Field, asking: bool) -> Field:
+    from dataclasses import replace
+
+    if declared is None:
+        return _asked(suggested) if asking else suggested
+    lacks_range = declared.is_used and not declared.is_category and declared.maximum is None
+    if not lacks_range:
+        return declared
+    open_one = declared
+    if suggested.minimum is not None and not suggested.is_category:
+        open_one = replace(
+            declared,
+            minimum=suggested.minimum,
+            maximum=suggested.maximum,
+            unit=declared.unit or suggested.unit,
+            bounds_from=suggested.bounds_from,
+        )
+    open_one = replace(open_one, suggested=True)
+    return _asked(open_one) if asking else open_one
+
+
+def _asked(suggested: Field) -> Field:
+    """The field as a person declares it; what is suggested is taken by confirming it."""
+    from private_mcmc.data.descriptors import field_from_dict
+
+    _say("")
+    while True:
+        answers = _answers(suggested)
+        try:
+            return field_from_dict(answers)
+        except DeclarationError as error:
+            _say(str(error))
+
+
+def _answers(suggested: Field) -> dict[str, Any]:
+    name = suggested.name
+    usual: str = "category" if suggested.type == "string" else suggested.type
+    record: dict[str, Any] = {"name": name, "title": _prompt(f"{name}: title", suggested.title or name)}
+    kind = _prompt(f"{name}: what is it ({_KINDS})", usual if suggested.is_used else suggested.role)
+    if kind in ("person", "ignored"):
+        return {**record, "type": "string", "private_mcmc": {"role": kind}}
+    record["type"] = "string" if kind == "category" else kind
+    if kind == "category":
+        given = ",".join(f"{level.value}={level.label}" for level in suggested.levels)
+        words = _prompt(f"{name}: its values, as m=male,f=female (the first is the reference)", given)
+        record["categories"] = [_level(word) for word in words.split(",") if word.strip()]
+    elif kind != "boolean":
+        record["unit"] = _prompt(f"{name}: unit", suggested.unit)
+        limits = {}
+        for word, bound in (("minimum", suggested.minimum), ("maximum", suggested.maximum)):
+            limits[word] = _prompt(
+                f"{name}: {word} that anybody could have", "" if bound is None else f"{bound:g}"
+            )
+        record["constraints"] = limits
+    marks = _prompt(f"{name}: cells that mean missing, besides empty ones, as NA,999", "")
+    record["missingValues"] = ["", *(mark.strip() for mark in marks.split(",") if mark.strip())]
+    ours = {"bounds_from": "confirmed in private-mcmc init"}
+    ours["missing"] = _prompt(
+        f"{name}: a missing value is (refuse, indicator, or the value it counts as)", "refuse"
+    )
+    other = "other" if kind in ("category", "boolean") else "missing"
+    ours["otherwise"] = _prompt(
+        f"{name}: any other cell is (refuse, missing{', other' * (other == 'other')})", "refuse"
+    )
+    return {**record, "private_mcmc": ours}
+
+
+def _level(word: str) -> dict[str, str]:
+    value, equals, label = word.strip().partition("=")
+    return {"value": value.strip(), "label": label.strip() if equals else value.strip()}
+
+
+def _prompt(words: str, default: str) -> str:
+    try:
+        return ask(f"{words} [{default}]:" if default else f"{words}:") or default
+    except EOFError:
+        raise DeclarationError("not all questions were answered: nothing was written.") from None
+
+
+def _say(words: str) -> None:
+    typer.echo(words, err=True)

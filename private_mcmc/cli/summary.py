@@ -1,0 +1,25 @@
+"""``private-mcmc summary study/``: a study's answers in the table's units, all from released draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from private_mcmc.cli.common import JsonOption
+from private_mcmc.cli.fit import ProfileOption
+
+
+def summary(
+    study: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit wrote")],
+    profile: ProfileOption = None,
+    prob: Annotated[float, typer.Option(help="of the intervals")] = 0.9,
+    forest: Annotated[Path | None, typer.Option(help="draw the forest plot to this PNG file")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
+    from private_mcmc.cli.fit import read_profile, show
+    from private_mcmc.data.study import Study
+
+    show(Study.load(study), [read_profile(text) for text in profile or []], forest, prob, as_json)

@@ -1,0 +1,158 @@
+"""Codebooks: Table Schema (JSON, YAML), DDI (XML), and the labels of Stata and SPSS files.
+
+Only declarations are read, never a value: of a Stata or SPSS file its dictionary of variables and labels.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as Xml
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from private_mcmc.data.descriptors import field_from_dict
+from private_mcmc.data.fields import Field
+from private_mcmc.data.schema import Schema, read_declaration
+from private_mcmc.errors import DeclarationError
+
+
+def read_codebook(path: str | Path) -> dict[str, Field]:
+    """Fields by name, from a codebook.
+
+    Raises:
+        DeclarationError: if it cannot be read, or needs a package that is not installed.
+    """
+    ending = Path(path).suffix.lower()
+    if not Path(path).is_file():
+        raise DeclarationError(f"{path}: there is no such codebook.")
+    if ending == ".xml":
+        records = _ddi(path)
+    elif ending == ".dta":
+        records = _stata(path)
+    elif ending in (".sav", ".zsav", ".por"):
+        records = _spss(path)
+    else:
+        return dict(_table_schema(read_declaration(path)).by_name)
+    origin = f"codebook {Path(path).name}"
+    return {str(record["name"]): _field(record, origin) for record in records}
+
+
+def _table_schema(record: Any) -> Schema:
+    """A schema, or that of the first resource of a data package."""
+    if isinstance(record, Mapping) and "resources" in record:
+        resources = record["resources"]
+        first = resources[0] if isinstance(resources, list) and resources else {}
+        record = first.get("schema", {}) if isinstance(first, Mapping) else {}
+    if isinstance(record, Mapping) and isinstance(fields := record.get("fields"), list):
+        record = {**record, "fields": [_completed(field) for field in fields]}
+    return Schema.from_dict(record)
+
+
+def _completed(field: Any) -> Any:
+    """A codebook's free text and identifiers, which have no levels, are no part of models."""
+    if not isinstance(field, Mapping) or "private_mcmc" in field:
+        return field
+    limits = field.get("constraints", {})
+    levels = field.get("categories") or (isinstance(limits, Mapping) and limits.get("enum"))
+    kind = field.get("type", "string")
+    ignored = kind not in ("number", "integer", "boolean", "date", "year", "datetime") and not levels
+    if ignored:
+        return {**field, "type": "string", "private_mcmc": {"role": "ignored"}}
+    return {**field, "private_mcmc": {"bounds_from": "the codebook"}}
+
+
+def _field(record: dict[str, Any], origin: str) -> Field:
+    ours: dict[str, str] = {"bounds_from": origin}
+    if record["type"] == "string" and len(record.get("categories", [])) < 2:
+        ours = {"role": "ignored"}
+        record.pop("categories", None)
+    return field_from_dict({**record, "private_mcmc": ours})
+
+
+def _ddi(path: str | Path) -> list[dict[str, Any]]:
+    try:
+        text = Path(path).read_bytes()
+        # Entities may expand without end.
+        if b"<!ENTITY" in text or b"<!DOCTYPE" in text:
+            raise DeclarationError(f"{path}: a codebook with a DOCTYPE is not read; remove it.")
+        root = Xml.fromstring(text)
+    except (OSError, Xml.ParseError):
+        raise DeclarationError(f"{path}: is not a DDI codebook in XML.") from None
+    found = [_ddi_variable(each) for each in root.iter() if _tag(each) == "var"]
+    if not found:
+        raise DeclarationError(f"{path}: has no variables (`var`); DDI Codebook 2.x is read.")
+    return found
+
+
+def _ddi_variable(variable: Xml.Element) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": variable.get("name", ""), "title": _text(variable, "labl")}
+    categories, marks = [], [""]
+    for each in variable:
+        if _tag(each) != "catgry":
+            continue
+        value = _text(each, "catValu")
+        if each.get("missing") == "Y":
+            marks.append(value)
+        else:
+            categories.append({"value": value, "label": _text(each, "labl") or value})
+    ends = [each for part in variable if _tag(part) == "valrng" for each in part if _tag(each) == "range"]
+    numeric = variable.get("intrvl") == "contin" or bool(ends and not categories)
+    record["type"] = "number" if numeric else "string"
+    if ends and numeric:
+        limits = {"minimum": ends[0].get("min"), "maximum": ends[0].get("max")}
+        record["constraints"] = {word: value for word, value in limits.items() if value is not None}
+        record["unit"] = ends[0].get("UNITS", "")
+    elif not numeric:
+        record["categories"] = categories
+    marks += [item.get("VALUE", "") for part in variable if _tag(part) == "invalrng" for item in part]
+    return {**record, "missingValues": list(dict.fromkeys(marks))}
+
+
+def _tag(element: Xml.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _text(element: Xml.Element, tag: str) -> str:
+    found = next((each for each in element if _tag(each) == tag), None)
+    return "" if found is None or found.text is None else " ".join(found.text.split())
+
+
+def _stata(path: str | Path) -> list[dict[str, Any]]:
+    try:
+        from pandas.io.stata import StataReader
+    except ImportError:
+        raise DeclarationError(f"{path}: labels of Stata files need pandas.") from None
+    try:
+        with StataReader(path) as reader:
+            titles, labels = reader.variable_labels(), reader.value_labels()
+            sets = dict(zip(titles, reader._lbllist, strict=True))
+    except (OSError, ValueError, AttributeError):
+        raise DeclarationError(f"{path}: is not a Stata file whose labels can be read.") from None
+    return [_labelled(name, title, labels.get(sets[name], {})) for name, title in titles.items()]
+
+
+def _spss(path: str | Path) -> list[dict[str, Any]]:
+    try:
+        import pyreadstat
+    except ImportError:
+        raise DeclarationError(
+            f"{path}: labels of SPSS files need pyreadstat: pip install pyreadstat."
+        ) from None
+    read = pyreadstat.read_por if str(path).lower().endswith(".por") else pyreadstat.read_sav
+    try:
+        _, facts = read(str(path), metadataonly=True)
+    except (OSError, ValueError, pyreadstat.ReadstatError):
+        raise DeclarationError(f"{path}: is not an SPSS file whose labels can be read.") from None
+    labels = facts.variable_value_labels
+    titles = facts.column_names_to_labels
+    return [_labelled(name, titles.get(name) or "", labels.get(name, {})) for name in facts.column_names]
+
+
+def _labelled(name: str, title: str, labels: Mapping[Any, str]) -> dict[str, Any]:
+    """A variable with labelled values is a category; one without has a range that is not known yet."""
+    values = [
+        {"value": f"{value:g}" if isinstance(value, int | float) else str(value), "label": str(label)}
+        for value, label in labels.items()
+    ]
+    kind = "string" if len(values) >= 2 else "number"
+    return {"name": name, "title": title, "type": kind, "categories": values if kind == "string" else []}

@@ -1,0 +1,157 @@
+"""A field as a descriptor of Table Schema, in both directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from private_mcmc.data.fields import (
+    KEY,
+    Field,
+    Level,
+    boolean_levels,
+    days,
+    plain_number,
+    truth_of,
+)
+from private_mcmc.errors import DeclarationError
+
+_OURS = {"bounds_from", "missing", "otherwise", "transform", "role", "suggested"}
+
+
+def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = ("",)) -> Field:
+    """A field of a Table Schema descriptor whose scalars are texts; ``missing_values`` are the table's.
+
+    Raises:
+        DeclarationError: for a descriptor that is none, or has a word of ours that is unknown.
+    """
+    name = record.get("name") if isinstance(record, Mapping) else None
+    if not isinstance(name, str) or not name.strip():
+        raise DeclarationError("schema: every field needs a name.")
+    ours = _mapping(name, record, KEY)
+    limits = _mapping(name, record, "constraints")
+    if unknown := sorted(set(ours) - _OURS):
+        raise DeclarationError(
+            f"field {name!r}: {KEY} has unknown words {unknown}; it takes {sorted(_OURS)}."
+        )
+    if stray := sorted({"minimum", "maximum", "enum"} & set(record)):
+        raise DeclarationError(f"field {name!r}: {stray} belong under constraints, as Table Schema has it.")
+    kind = {"year": "integer", "datetime": "date", "any": "string"}.get(
+        text := str(record.get("type", "string")), text
+    )
+    levels = _levels(name, kind, record, limits)
+    ends = [_limit(name, kind, record, word, limits.get(word)) for word in ("minimum", "maximum")]
+    return Field(
+        name=name,
+        type=kind,  # type: ignore[arg-type]
+        title=str(record.get("title", "")),
+        unit=str(record.get("unit", "")),
+        minimum=ends[0],
+        maximum=ends[1],
+        levels=levels,
+        missing_values=tuple(_marks(name, record.get("missingValues", missing_values))),
+        missing=str(ours.get("missing", "refuse")),
+        otherwise=str(ours.get("otherwise", "refuse")),  # type: ignore[arg-type]
+        bounds_from=str(ours.get("bounds_from", "")),
+        transform=str(ours.get("transform", "")),  # type: ignore[arg-type]
+        role=str(ours.get("role", "")),  # type: ignore[arg-type]
+        suggested=_truth(name, "suggested", ours.get("suggested", "false")),
+        bare=_truth(name, "bareNumber", record.get("bareNumber", "true")),
+        decimal=str(record.get("decimalChar", ".")),
+        thousands=str(record.get("groupChar", "")),
+        format="" if (form := str(record.get("format", ""))) in ("default", "any") else form,
+    )
+
+
+def field_to_dict(field: Field) -> dict[str, Any]:
+    """The descriptor of a field; what is as usual is left out."""
+    limits: dict[str, Any] = {}
+    if not field.is_category:
+        limits = {word: _shown(field, getattr(field, word)) for word in ("minimum", "maximum")}
+        limits = {word: value for word, value in limits.items() if value is not None}
+    elif field.type != "boolean" and field.levels:
+        limits = {"enum": [level.value for level in field.levels]}
+    labelled = any(level.label != level.value for level in field.levels) and field.type != "boolean"
+    ours = {word: getattr(field, word) for word in ("bounds_from", "transform", "role")}
+    if field.is_used:
+        ours |= {"missing": field.missing, "otherwise": field.otherwise}
+    suggested = {"suggested": True} if field.suggested else {}
+    record: dict[str, Any] = {
+        "name": field.name,
+        "title": field.title,
+        "type": field.type,
+        "unit": field.unit,
+        "format": field.format,
+        "constraints": limits,
+        "categories": [{"value": level.value, "label": level.label} for level in field.levels]
+        if labelled
+        else [],
+        "missingValues": list(field.missing_values),
+        "bareNumber": None if field.bare else False,
+        "decimalChar": "" if field.decimal == "." else field.decimal,
+        "groupChar": field.thousands,
+        KEY: {word: value for word, value in ours.items() if value} | suggested,
+    }
+    return {word: value for word, value in record.items() if value not in ("", None, [], {})}
+
+
+def _levels(name: str, kind: str, record: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Level, ...]:
+    if kind == "boolean":
+        return boolean_levels()
+    labels: dict[str, str] = {}
+    for item in _list(name, "categories", record.get("categories", [])):
+        value = item.get("value") if isinstance(item, Mapping) else item
+        if value is None:
+            raise DeclarationError(f"field {name!r}: each of its categories needs a value.")
+        labels[str(value)] = str(item.get("label", value)) if isinstance(item, Mapping) else str(value)
+    values = [str(value) for value in _list(name, "constraints.enum", limits.get("enum", []))]
+    if labels and values and (unknown := sorted(set(labels) - set(values))):
+        raise DeclarationError(f"field {name!r}: categories {unknown} are not in constraints.enum.")
+    return tuple(Level(value, labels.get(value, value)) for value in (values or list(labels)))
+
+
+def _limit(name: str, kind: str, record: Mapping[str, Any], word: str, text: Any) -> float | None:
+    if text is None or kind in ("string", "boolean"):
+        return None
+    value = days(str(text), str(record.get("format", ""))) if kind == "date" else plain_number(str(text))
+    if math.isnan(value):
+        raise DeclarationError(f"field {name!r}: constraints.{word} {text!r} is not a {kind}.")
+    return value
+
+
+def _shown(field: Field, bound: float | None) -> float | int | str | None:
+    if bound is None:
+        return None
+    if field.type == "date":
+        day = date.fromordinal(date(1970, 1, 1).toordinal() + int(bound))
+        return day.strftime(field.format) if field.format else day.isoformat()
+    return int(bound) if bound == int(bound) else bound
+
+
+def _mapping(name: str, record: Mapping[str, Any], word: str) -> Mapping[str, Any]:
+    found = record.get(word, {})
+    if not isinstance(found, Mapping):
+        raise DeclarationError(f"field {name!r}: {word} takes names and values.")
+    return found
+
+
+def _list(name: str, word: str, found: Any) -> Sequence[Any]:
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise DeclarationError(f"field {name!r}: {word} takes a list.")
+    return found
+
+
+def _marks(name: str, found: Any) -> list[str]:
+    marks = [
+        item["value"] if isinstance(item, Mapping) else item for item in _list(name, "missingValues", found)
+    ]
+    return [str(mark) for mark in marks]
+
+
+def _truth(name: str, word: str, value: Any) -> bool:
+    found = truth_of(str(value))
+    if found is None:
+        raise DeclarationError(f"field {name!r}: {word} is true or false.")
+    return found == "true"

@@ -1,0 +1,234 @@
+"""One field of a table: what its cells may be, and what becomes of every cell that is something else.
+
+A field is read from and written as a field descriptor of Table Schema
+(specs.frictionlessdata.io/table-schema): ``name``, ``type``, ``title``, ``format``, ``constraints``
+(``minimum``, ``maximum``, ``enum``), ``categories`` (values with labels), ``missingValues``. ``unit`` stands
+beside them; what Table Schema has no word for stands under the key ``private_mcmc``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Literal, TypeAlias, get_args
+
+from private_mcmc.errors import DeclarationError
+
+Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
+Otherwise: TypeAlias = Literal["refuse", "missing", "other"]
+Transform: TypeAlias = Literal["", "log", "log1p", "sqrt"]
+Role: TypeAlias = Literal["", "outcome", "covariate", "group", "person", "ignored"]
+
+KEY = "private_mcmc"
+MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
+_TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
+_MOST_LEVELS = 10_000
+
+
+@dataclass(frozen=True)
+class Level:
+    """A declared value of a category and the words it is shown with."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """What the cells of one column may be.
+
+    Attributes:
+        name: the header's word.
+        type: ``number``, ``integer``, ``boolean``, ``string`` or ``date``.
+        title: words for tables and figures.
+        unit: of numbers, for example ``years``.
+        minimum: public bound; of a date, days since 1970-01-01. Numbers below count as the bound.
+        maximum: public bound; numbers above count as the bound.
+        levels: of a category, in order; the first is what others are compared with.
+        missing_values: cells that say that the value is missing.
+        missing: what such a cell counts as: ``refuse`` (the table is refused), ``indicator`` (the middle of
+            the range and a column ``NAME_missing``, or a level of its own), ``middle``, a number, or the
+            value of a level.
+        otherwise: what any other cell counts as, that is no declared value: ``refuse``, ``missing``, or
+            ``other`` (a level of its own).
+        bounds_from: where the bounds are known from, other than the data.
+        transform: how a formula that names the field takes it.
+        role: ``outcome``, ``covariate``, ``group``, ``person`` (an identifier, never read) or ``ignored``.
+        suggested: proposed by the program and not yet confirmed by anyone.
+        bare: whether cells are numbers without units or signs around them (Table Schema ``bareNumber``).
+        decimal: the sign before decimals.
+        thousands: the sign between groups of digits.
+        format: of dates, as ``strptime`` has it; ISO 8601 if empty.
+
+    Raises:
+        DeclarationError: for a declaration that leaves a cell without a fate; the message names the field.
+    """
+
+    name: str
+    type: Type
+    title: str = ""
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    levels: tuple[Level, ...] = ()
+    missing_values: tuple[str, ...] = ("",)
+    missing: str = "refuse"
+    otherwise: Otherwise = "refuse"
+    bounds_from: str = ""
+    transform: Transform = ""
+    role: Role = ""
+    suggested: bool = False
+    bare: bool = True
+    decimal: str = "."
+    thousands: str = ""
+    format: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type not in get_args(Type):
+            raise self._wrong(f"type {self.type!r} is not one of {', '.join(get_args(Type))}")
+        for word, allowed in (("otherwise", Otherwise), ("transform", Transform), ("role", Role)):
+            if getattr(self, word) not in get_args(allowed):
+                choices = ", ".join(choice for choice in get_args(allowed) if choice)
+                raise self._wrong(f"{word} {getattr(self, word)!r} is not one of {choices}")
+        if not self.is_used:
+            return
+        if self.is_category:
+            self._check_category()
+        else:
+            self._check_number()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the field may be part of a model."""
+        return self.role not in ("person", "ignored")
+
+    @property
+    def is_category(self) -> bool:
+        """Whether the field has levels rather than a range."""
+        return self.type in ("string", "boolean") or bool(self.levels)
+
+    @property
+    def all_levels(self) -> tuple[Level, ...]:
+        """The declared levels, and those that stand for other and missing cells."""
+        extra = [Level(OTHER_LEVEL, "other")] if self.otherwise == "other" else []
+        extra += [Level(MISSING_LEVEL, "missing")] if self.missing == "indicator" else []
+        return (*self.levels, *extra)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The public bounds of a number.
+
+        Raises:
+            DeclarationError: if there are none.
+        """
+        if self.minimum is None or self.maximum is None:
+            raise self._wrong("has no range: declare constraints.minimum and constraints.maximum")
+        return self.minimum, self.maximum
+
+    @property
+    def stand_in(self) -> float:
+        """The number that a missing cell counts as."""
+        low, high = self.range
+        if self.missing in ("indicator", "middle"):
+            middle = (low + high) / 2
+            return float(round(middle)) if self.type == "integer" else middle
+        return min(max(float(self.missing), low), high)
+
+    @property
+    def indicator(self) -> str | None:
+        """Name of the column that says that a number is missing, if there is one."""
+        return f"{self.name}_missing" if self.missing == "indicator" and not self.is_category else None
+
+    @property
+    def words(self) -> str:
+        """Title, or name, with the unit."""
+        return (self.title or self.name) + (f" ({self.unit})" if self.unit else "")
+
+    def check_confirmed(self) -> None:
+        """Raise unless a person has confirmed what the program suggested.
+
+        Raises:
+            DeclarationError: otherwise.
+        """
+        if self.suggested:
+            raise self._wrong(
+                f"was only suggested: check its bounds and levels and remove `suggested` under {KEY}, or "
+                "answer the questions of private-mcmc init"
+            )
+
+    def _check_number(self) -> None:
+        if self.otherwise == "other":
+            raise self._wrong("otherwise 'other' is for categories; a number's is 'refuse' or 'missing'")
+        if self.minimum is not None and self.maximum is not None:
+            if not -math.inf < self.minimum < self.maximum < math.inf:
+                raise self._wrong("constraints.minimum must be below constraints.maximum")
+        elif self.transform:
+            raise self._wrong("a transform needs constraints.minimum and constraints.maximum")
+        if self.transform in ("log", "sqrt") and not (self.minimum or 0) > 0:
+            raise self._wrong(f"transform {self.transform!r} needs a minimum above 0, or take log1p")
+        if self.missing not in ("refuse", "indicator", "middle") and not is_number(self.missing):
+            raise self._wrong(
+                f"missing {self.missing!r} is not refuse, indicator, middle, or the number it counts as"
+            )
+        if self.decimal == self.thousands:
+            raise self._wrong("decimalChar and groupChar must differ")
+
+    def _check_category(self) -> None:
+        values = [level.value for level in self.levels]
+        if len(set(values)) < len(values) or {OTHER_LEVEL, MISSING_LEVEL} & set(values):
+            raise self._wrong("has a level twice, or one with a name of the library's own")
+        if not len(self.all_levels) >= 2 or len(values) > _MOST_LEVELS:
+            raise self._wrong(
+                "declare its values, at least two, as constraints.enum or categories; a field of free text "
+                "is given role: ignored"
+            )
+        if self.transform:
+            raise self._wrong("a transform is for numbers")
+        if self.missing not in ("refuse", "indicator", *values):
+            raise self._wrong(f"missing {self.missing!r} is not refuse, indicator, or one of its levels")
+        if clash := sorted(set(values) & set(self.missing_values)):
+            raise self._wrong(f"{clash} are levels and missing values")
+
+    def _wrong(self, words: str) -> DeclarationError:
+        return DeclarationError(f"field {self.name!r}: {words}.")
+
+
+def is_number(text: str) -> bool:
+    """Whether ``text`` is a finite number."""
+    return not math.isnan(plain_number(text))
+
+
+def plain_number(text: str) -> float:
+    """A finite number, or NaN. Python's own underscores are no part of a number in a file."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) and "_" not in text else math.nan
+
+
+def days(text: str, form: str) -> float:
+    """A date as days since 1970-01-01, or NaN."""
+    try:
+        day = datetime.strptime(text, form).date() if form else date.fromisoformat(text[:10])
+    except ValueError:
+        return math.nan
+    return float((day - date(1970, 1, 1)).days)
+
+
+def boolean_levels() -> tuple[Level, ...]:
+    """The two values of a boolean, false first."""
+    return (Level("false", "false"), Level("true", "true"))
+
+
+def truth_of(cell: str) -> str | None:
+    """``true`` or ``false`` for Table Schema's spellings of a boolean."""
+    return "true" if cell in _TRUE else "false" if cell in _FALSE else None
+
+
+def identifier(name: str) -> str:
+    """``name`` as a Python name, for arguments of a model."""
+    word = re.sub(r"\W", "_", name)
+    return word if word and not word[0].isdigit() else f"_{word}"

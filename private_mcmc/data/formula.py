@@ -1,0 +1,196 @@
+"""``death ~ age + sex + log(kappa) + (1 | region)``: read with formulaic, against a schema.
+
+Formulaic expands the operators (``+ - * : ** 0``); what terms mean comes from the schema's declarations and
+never from data, so there is no formula whose columns depend on which rows a table has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from private_mcmc.data.expressions import Expression
+from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.schema import Schema
+from private_mcmc.errors import DeclarationError
+
+_GROUP = re.compile(r"\(([^()|]+)\|{1,2}([^()|]+)\)")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product of categories and numbers.
+
+    Attributes:
+        name: as results show it, for example ``sex:age`` or ``1 | region``.
+        categories: fields with levels, and whether their first level is the reference, with effect zero.
+        number: what the levels' effects are multiplied by.
+        group: the field of a group-level term, or empty.
+    """
+
+    name: str
+    categories: tuple[tuple[str, bool], ...]
+    number: Expression | None
+    group: str = ""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields that the term reads."""
+        numbers = () if self.number is None else tuple(self.number.fields.values())
+        return (*(name for name, _ in self.categories), *numbers)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula whose every name is declared.
+
+    Attributes:
+        text: as the user wrote it.
+        outcome: name of the outcome's field.
+        intercept: whether there is one.
+        terms: in the order of the formula; indicators of missing numbers follow their fields.
+    """
+
+    text: str
+    outcome: str
+    intercept: bool
+    terms: tuple[Term, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of all fields that are read, the outcome last."""
+        names = dict.fromkeys(name for term in self.terms for name in term.fields)
+        return (*(name for name in names if name != self.outcome), self.outcome)
+
+
+def read_formula(text: str, schema: Schema) -> Formula:
+    """Read ``text`` against ``schema``.
+
+    Raises:
+        DeclarationError: for what is no formula, a name that is not declared, or a term that would have to
+            be estimated from the data.
+    """
+    groups = [(match[1].strip(), match[2].strip()) for match in _GROUP.finditer(text)]
+    plain = re.sub(r"\+\s*(?=$|\+)", "", _GROUP.sub("", text)).strip()
+    if "|" in plain:
+        raise DeclarationError(f"formula {text!r}: group effects are written (1 | field) or (x | field).")
+    sides = plain.split("~")
+    if len(sides) != 2 or not sides[0].strip():
+        raise DeclarationError(f"formula {text!r}: OUTCOME ~ TERMS, as in death ~ age + sex.")
+    outcome = sides[0].strip().strip("`")
+    schema[outcome]
+    factors = _expand(text, sides[1].strip() or "1")
+    intercept = [] in factors
+    terms: list[Term] = []
+    for words in factors:
+        if words:
+            terms.append(_term(words, factors, schema))
+    for effects, field in groups:
+        terms.extend(_group_terms(text, effects, field.strip("`"), schema))
+    if not terms and not intercept:
+        raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
+    used = {name for term in terms for name in term.fields}
+    if outcome in used:
+        raise DeclarationError(f"formula {text!r}: the outcome {outcome!r} is also a term.")
+    for name in dict.fromkeys(name for term in terms for name in term.fields):
+        if schema[name].indicator:
+            word = f"{name}_missing"
+            shown = Expression(f"{name} missing", Expression.of_field(word).tree, {identifier(word): name})
+            terms.append(Term(f"{name} missing", (), shown))
+    return Formula(text, outcome, intercept, tuple(terms))
+
+
+def ranges(schema: Schema, expression: Expression) -> dict[str, tuple[float, float]]:
+    """Public ranges of the fields of an expression, by Python name."""
+    found = {}
+    for word, name in expression.fields.items():
+        found[word] = (0.0, 1.0) if word != identifier(name) else schema[name].range
+    return found
+
+
+def _expand(text: str, right: str) -> list[list[str]]:
+    """The factors of every term; the intercept has none."""
+    import formulaic
+    from formulaic.errors import FormulaicError
+
+    try:
+        terms = list(formulaic.Formula(f"~ {right}"))
+        return [[factor.expr for factor in term.factors if factor.expr != "1"] for term in terms]
+    except (FormulaicError, AttributeError, TypeError, ValueError):
+        raise DeclarationError(
+            f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + (1 | region)."
+        ) from None
+
+
+def _term(words: list[str], every: list[list[str]], schema: Schema) -> Term:
+    categories: list[tuple[str, bool]] = []
+    number: Expression | None = None
+    for word in words:
+        if (field := _category(word, schema)) is not None:
+            rest = [other for other in words if other != word]
+            # A level's effect is a difference to the first one's where the term without the field is there.
+            # Without an intercept the first category takes its place.
+            reduced = any(sorted(rest) == sorted(each) for each in every) or (
+                not rest and any(_alone(each, schema) for each in every[: every.index(words)])
+            )
+            categories.append((field.name, reduced))
+        else:
+            found = _number(word, schema)
+            number = found if number is None else number.times(found)
+    name = ":".join(word if _category(word, schema) is None else _bare(word) for word in words)
+    if len(words) == 1 and number is not None:
+        name = number.text
+    return Term(name, tuple(categories), number)
+
+
+def _alone(words: list[str], schema: Schema) -> bool:
+    return len(words) == 1 and _category(words[0], schema) is not None
+
+
+def _group_terms(text: str, effects: str, field: str, schema: Schema) -> list[Term]:
+    if not schema[field].is_category:
+        raise DeclarationError(
+            f"formula {text!r}: {field!r} is no category; groups need declared levels (constraints.enum)."
+        )
+    found = []
+    for words in _expand(text, effects):
+        if not words:
+            found.append(Term(f"1 | {field}", ((field, False),), None, field))
+            continue
+        term = _term(words, [words], schema)
+        found.append(Term(f"{term.name} | {field}", (*term.categories, (field, False)), term.number, field))
+    return found
+
+
+def _bare(word: str) -> str:
+    inner = word[2:-1].strip() if word.startswith("C(") and word.endswith(")") else word
+    return inner.strip("`")
+
+
+def _category(word: str, schema: Schema) -> Field | None:
+    name = _bare(word)
+    field = schema.by_name.get(name)
+    if field is None or not field.is_category:
+        if word.startswith("C("):
+            schema[name]
+            raise DeclarationError(
+                f"formula: {word!r}: {name!r} has no declared levels; list them in the schema, as "
+                "constraints.enum."
+            )
+        return None
+    return schema[name]
+
+
+def _number(word: str, schema: Schema) -> Expression:
+    bare = word.strip("`")
+    if bare in schema.by_name:
+        field = schema[bare]
+        return Expression.of_field(field.name, field.transform)
+    plain = re.sub(r"`([^`]+)`", lambda match: identifier(match[1]), word)
+    return Expression.parse(plain, _numbers(schema))
+
+
+def _numbers(schema: Schema) -> Mapping[str, str]:
+    used = (field for field in schema.fields if field.is_used and not field.is_category)
+    return {identifier(field.name): field.name for field in used}

@@ -1,0 +1,171 @@
+"""The schema of a table: public declarations, from which every row domain is made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import keyword
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from private_mcmc.data.descriptors import field_from_dict, field_to_dict
+from private_mcmc.data.fields import KEY, Field, identifier
+from private_mcmc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from private_mcmc.domains import Domain, Rows
+
+_STANDARD = "https://datapackage.org/profiles/2.0/tableschema.json"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A Table Schema with public bounds: ``Schema.load("schema.yaml").rows()``.
+
+    Nothing in it may have been chosen by looking at the private table.
+
+    Attributes:
+        fields: the columns that are declared; other columns of a table are never read.
+        person: the field that identifies a person, or empty if every row is another person.
+        at_most: rows that one person may have.
+
+    Raises:
+        DeclarationError: for names that are given twice.
+    """
+
+    fields: tuple[Field, ...]
+    person: str = ""
+    at_most: int = 1
+
+    def __post_init__(self) -> None:
+        names = [identifier(name) for field in self.fields for name in (field.name, field.indicator) if name]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise DeclarationError(f"schema: names {twice} are given twice (or are equal as Python names).")
+        if words := sorted(name for name in names if keyword.iskeyword(name)):
+            raise DeclarationError(f"schema: {words} are Python's own words; rename these columns.")
+        if self.person and self.person not in self.by_name:
+            raise DeclarationError(f"schema: person {self.person!r} is not among the fields.")
+        if not self.at_most >= 1:
+            raise DeclarationError(f"schema: at_most={self.at_most}: must be at least 1.")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from YAML or JSON.
+
+        Raises:
+            DeclarationError: for a file that is no schema. The message never quotes the file: a table may
+                have been named by mistake.
+        """
+        return cls.from_dict(read_declaration(path))
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Schema:
+        """From a Table Schema descriptor.
+
+        Raises:
+            DeclarationError: if it is none.
+        """
+        fields = record.get("fields") if isinstance(record, Mapping) else None
+        if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
+            raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
+        marks = record.get("missingValues", [""])
+        ours = record.get(KEY, {})
+        person = ours.get("person", {}) if isinstance(ours, Mapping) else None
+        if not isinstance(person, Mapping):
+            raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}.")
+        read = tuple(field_from_dict(field, marks) for field in fields)
+        count = str(person.get("at_most", "1"))
+        if not count.isdigit():
+            raise DeclarationError("schema: person.at_most must be a whole number.")
+        return cls(read, str(person.get("field", "")), int(count))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The descriptor; ``from_dict`` reads it again."""
+        record: dict[str, Any] = {
+            "$schema": _STANDARD,
+            "fields": [field_to_dict(each) for each in self.fields],
+        }
+        if self.person:
+            record[KEY] = {"person": {"field": self.person, "at_most": self.at_most}}
+        return record
+
+    def to_yaml(self) -> str:
+        """The text of ``schema.yaml``."""
+        import yaml
+
+        return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the declaration."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Field]:
+        """Fields by their names."""
+        return {field.name: field for field in self.fields}
+
+    def __getitem__(self, name: str) -> Field:
+        field = self.by_name.get(name)
+        if field is None:
+            raise DeclarationError(f"{name!r} is not a field of the schema; it has {list(self.by_name)}.")
+        if not field.is_used:
+            raise DeclarationError(f"field {name!r} has role {field.role!r}: it is not part of any model.")
+        return field
+
+    def rows(self, names: Sequence[str] | None = None) -> Rows:
+        """What one row can be: a domain for every field, and for every indicator of missing numbers.
+
+        Column names are those of the fields, with signs that Python does not take in names replaced by
+        ``_``. ``names`` are the fields wanted; all that may be part of a model if left out.
+
+        Raises:
+            DeclarationError: for a name that is no field, a field without range, or one that was only
+                suggested.
+        """
+        from private_mcmc.domains import Binary, Rows
+
+        wanted = [field.name for field in self.fields if field.is_used] if names is None else names
+        columns: dict[str, Domain] = {}
+        for name in wanted:
+            field = self[name]
+            field.check_confirmed()
+            columns[identifier(name)] = domain(field)
+            if field.indicator:
+                columns[identifier(field.indicator)] = Binary()
+        return Rows(**columns)
+
+
+def domain(field: Field) -> Domain:
+    """The row domain of a field: ``Binary`` for two values, ``Categories``, ``Counts`` or ``Box``."""
+    from private_mcmc.domains import Binary, Box, Categories, Counts
+
+    if field.is_category:
+        count = len(field.all_levels)
+        return Binary() if count == 2 else Categories(count)
+    low, high = field.range
+    if field.type == "integer" and low == 0:
+        return Binary() if high == 1 else Counts(int(high))
+    return Box(low, high)
+
+
+def read_declaration(path: str | Path) -> Any:
+    """A YAML or JSON file whose scalars are kept as texts: ``no`` is a word and ``01`` has two digits.
+
+    Raises:
+        DeclarationError: if it cannot be read; the message does not quote it.
+    """
+    import yaml
+
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        return yaml.load(text, yaml.BaseLoader)
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read ({error.strerror}).") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark is not None else ""
+        raise DeclarationError(f"{path}: not a YAML or JSON file in UTF-8{where}.") from None

@@ -1,0 +1,226 @@
+"""``fit``: from a table, a schema and a formula to a study, in one call."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.data.schema import Schema
+from private_mcmc.data.study import Study
+from private_mcmc.data.table import read_table
+from private_mcmc.errors import DeclarationError
+from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.decision import Guarantee
+from private_mcmc.inference.driver import PrivateMCMC
+from private_mcmc.inference.question import Model, Question, question
+from private_mcmc.planning import Plan, plan
+from private_mcmc.release import Ledger
+from private_mcmc.target import Adjacency, Target
+
+_LARGE_EPSILON = 10.0
+
+
+def small_delta(n: int) -> float:
+    """A power of ten of at most ``1e-6`` and a tenth of ``1/n``: well below one person in all."""
+    return float(10.0 ** min(-6, -math.ceil(math.log10(10 * n))))
+
+
+def warnings_of(target: Target, n: int, ledger: object | None) -> tuple[str, ...]:
+    """What to know of a target before anything is spent, in plain words; from public facts only."""
+    found = []
+    if target.delta * n >= 1:
+        found.append(
+            f"δ = {target.delta:g} is not below 1/n = {1 / n:.2g}: publishing one whole row at random would "
+            f"meet such a target. Choose δ of at most {small_delta(n):g}."
+        )
+    if target.epsilon > _LARGE_EPSILON:
+        found.append(
+            f"ε = {target.epsilon:g} promises next to nothing: what is published may be e^{target.epsilon:g} "
+            "times as likely with a person's row as with another in its place. ε = 1 is strong, 3 usual."
+        )
+    if ledger is None:
+        found.append(
+            "Nothing keeps count of this run: what several runs tell about the same people adds up. "
+            "Keep a ledger (ledger=…, or --ledger and --dataset)."
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Planned:
+    """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
+
+    Attributes:
+        asked: the question.
+        plan: what would be run, and the error to expect of it.
+        table: the table's name.
+        columns: private.
+        known_by: what a ledger knows the table by; private.
+    """
+
+    asked: Question
+    plan: Plan
+    table: str
+    columns: Mapping[str, Any]
+    known_by: Mapping[str, Any] | None
+
+    def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
+        """What to know before this is spent."""
+        return warnings_of(self.plan.target, self.plan.n, ledger)
+
+    def run(
+        self,
+        *,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
+        progress_bar: bool = True,
+    ) -> Study:
+        """Charge, run and release."""
+        driver = PrivateMCMC.from_plan(
+            self.plan,
+            bookkeeping=Bookkeeping(ledger, dataset, purpose, known_by=self.known_by),
+            progress_bar=progress_bar,
+        )
+        driver.run(**self.columns)
+        books = None
+        if ledger is not None:
+            books = {"file": str(ledger.path), "dataset": dataset or "", "purpose": purpose}
+        return _study(self.asked, self.plan, driver, self.table, books, self.warnings(ledger))
+
+
+def plan_fit(
+    table: Any,
+    asked: Question,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    adjacency: Adjacency = "replace_one",
+    n: int | None = None,
+    guarantee: Guarantee = "run",
+    max_error: float | None = None,
+) -> Planned:
+    """Read a table and plan: see :func:`fit`."""
+    target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
+    if adjacency != "replace_one" and n is None:
+        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a bound, n=….")
+    columns = read_table(table, asked.schema, asked.fields)
+    rows = len(next(iter(columns.values()))) if n is None else n
+    if delta is None:
+        target = replace(target, delta=small_delta(rows))
+    made = plan(asked.model, asked.rows, target, n=rows, guarantee=guarantee, max_error=max_error)
+    if not isinstance(table, str | Path):
+        return Planned(asked, made, "a table in memory", columns, None)
+    # By the file's bytes: formulas read different fields of one table.
+    known_by = {"file": np.memmap(table, np.uint8, "r")}
+    return Planned(asked, made, Path(table).name, columns, known_by)
+
+
+def fit(
+    table: Any,
+    schema: Schema,
+    formula: str | None = None,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    adjacency: Adjacency = "replace_one",
+    family: str = "bernoulli",
+    priors: Sequence[str] = (),
+    model: Model | None = None,
+    guarantee: Guarantee = "run",
+    max_error: float | None = None,
+    n: int | None = None,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    purpose: str = "",
+    progress_bar: bool = True,
+) -> Study:
+    """Plan, run and release: ``fit("people.csv", schema, "death ~ age + sex", epsilon=1.0)``.
+
+    **Guarantee**: what ``Study.statement`` says of the release, for the adjacency. ``schema``, ``formula``,
+    ``priors`` and every option are public and were not chosen by looking at the table.
+    **Cost**: (ε, δ), once. What is computed from the study is free; another fit is charged again.
+
+    Args:
+        table: path of a CSV or Parquet file, a data frame, or a dict of columns.
+        schema: what its cells may be.
+        formula: such as ``"death ~ age + log(kappa) + (1 | region)"``.
+        epsilon: of the target.
+        delta: of the target; a power of ten of at most ``1e-6`` and ``1/(10 n)`` if left out.
+        adjacency: of the target.
+        family: ``"bernoulli"``, ``"poisson"`` or ``"gaussian"``.
+        priors: such as ``"age ~ normal(0, 0.1)"``, on the user's scale.
+        model: a NumPyro model in place of a formula; its arguments are fields of the schema.
+        guarantee: what meets the target: the run alone, or the posterior as well.
+        max_error: refuse a larger predicted error of posterior means, in posterior sds.
+        n: public bound on the number of rows, where the adjacency hides it.
+        ledger: charged before the run.
+        dataset: the ledger's name for the table.
+        purpose: the owner's words for the ledger's history.
+        progress_bar: show steps done.
+
+    Raises:
+        DeclarationError: for declarations that do not fit one another.
+        DataSchemaError: for a table that does not fit its schema; fields are named, nothing else.
+        NotPrivate: for a predicted error above ``max_error``.
+        BudgetExceeded: if the ledger has too little left.
+    """
+    asked = question(schema, formula, family=family, priors=priors, model=model)
+    planned = plan_fit(
+        table,
+        asked,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        n=n,
+        guarantee=guarantee,
+        max_error=max_error,
+    )
+    for words in planned.warnings(ledger):
+        warnings.warn(words, stacklevel=2)
+    return planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+
+
+def _study(
+    asked: Question,
+    made: Plan,
+    driver: PrivateMCMC,
+    table: str,
+    books: dict[str, str] | None,
+    said: tuple[str, ...],
+) -> Study:
+    concluded = driver.conclusion
+    return Study(
+        version=1,
+        library=version("private-mcmc"),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        table=table,
+        schema=asked.schema.to_dict(),
+        rows=asked.rows.to_dict(),
+        formula=asked.formula,
+        family=asked.family,
+        priors=asked.priors,
+        model=asked.source,
+        norm=asked.norm,
+        epsilon=made.target.epsilon,
+        delta=made.target.delta,
+        adjacency=made.target.adjacency,
+        n=made.n,
+        guarantee=made.guarantee,
+        temper=made.temper,
+        predicted=made.prediction._asdict(),
+        expected=None if concluded is None else concluded.prediction._asdict(),
+        statement=driver.statement.to_dict(),
+        certificate=None if made.certificate is None else made.certificate.to_dict(),
+        ledger=books,
+        warnings=said,
+        draws={name: np.asarray(values).tolist() for name, values in driver.get_samples().items()},
+    )

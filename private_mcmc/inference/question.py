@@ -1,0 +1,102 @@
+"""What is asked of a table, before it is looked at: a formula or a model, against a schema."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from private_mcmc.data.design import design
+from private_mcmc.data.families import family as family_of
+from private_mcmc.data.fields import identifier
+from private_mcmc.data.formula import read_formula
+from private_mcmc.data.schema import Schema
+from private_mcmc.data.source import compile_model, model_source
+from private_mcmc.domains import Rows
+from private_mcmc.errors import DeclarationError, NotYetSupported
+
+Model = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a table, before it is looked at.
+
+    Attributes:
+        schema: of the table.
+        fields: those that the model reads.
+        rows: their domains.
+        model: the NumPyro model.
+        source: its text, as it runs.
+        formula: as stated, or empty.
+        family: its family's name, or empty.
+        priors: as stated.
+        norm: bound of the norm of a row's design, or ``None``.
+    """
+
+    schema: Schema
+    fields: tuple[str, ...]
+    rows: Rows
+    model: Model
+    source: str
+    formula: str = ""
+    family: str = ""
+    priors: tuple[str, ...] = ()
+    norm: float | None = None
+
+
+def question(
+    schema: Schema,
+    formula: str | None = None,
+    *,
+    family: str = "bernoulli",
+    priors: Sequence[str] = (),
+    model: Model | None = None,
+) -> Question:
+    """The model of a formula, or one whose arguments are fields of the schema.
+
+    Raises:
+        DeclarationError: for a formula, a family, a prior or a field that does not fit the schema.
+    """
+    if (formula is None) == (model is None):
+        raise DeclarationError("give a formula or a model, one of them.")
+    if schema.at_most > 1:
+        raise NotYetSupported(
+            f"person: at_most: {schema.at_most}: persons with several rows are not supported yet. Keep one "
+            "row for each person, chosen from that person's rows alone, and declare at_most: 1."
+        )
+    if formula is not None:
+        made = design(read_formula(formula, schema), schema, family_of(family), priors)
+        source, fields = model_source(made), made.formula.fields
+        return Question(
+            schema,
+            fields,
+            schema.rows(fields),
+            compile_model(source),
+            source,
+            formula,
+            made.family.name,
+            tuple(priors),
+            made.norm,
+        )
+    if model is None:
+        raise DeclarationError("give a formula or a model.")
+    if priors:
+        raise DeclarationError("priors are those of the model: change them in its source.")
+    names = {identifier(field.name): field.name for field in schema.fields if field.is_used}
+    extra = {identifier(field.indicator): field.name for field in schema.fields if field.indicator}
+    wanted = list(inspect.signature(model).parameters)
+    if unknown := [name for name in wanted if name not in names and name not in extra]:
+        raise DeclarationError(
+            f"model: arguments {unknown} are no fields of the schema; it has {sorted(names)}."
+        )
+    fields = tuple(dict.fromkeys(names.get(name) or extra[name] for name in wanted))
+    every = schema.rows(fields)
+    if ignored := sorted(set(every.columns) - set(wanted)):
+        raise DeclarationError(f"model: take {ignored} as arguments too: they say which numbers are missing.")
+    try:
+        source = inspect.getsource(inspect.unwrap(model))
+    except (OSError, TypeError):
+        source = ""
+    return Question(schema, fields, every, model, source)

@@ -1,0 +1,257 @@
+"""From a codebook and a table to answers in the table's units: commands only, and the same in Python."""
+
+import gzip
+import io
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.cli.fit import confirm
+from private_mcmc.cli.main import main
+from private_mcmc.data.source import compile_model
+from private_mcmc.data.study import Study
+from private_mcmc.inference.fit import plan_fit, small_delta, warnings_of
+from private_mcmc.inference.question import question
+
+CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
+FORMULA = "income ~ age + education_num + hours_per_week + sex"
+PEOPLE = (
+    gzip.decompress(resources.files("private_mcmc.data").joinpath("adult.csv.gz").read_bytes())
+    .decode()
+    .splitlines()
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """All 48,842 people with the codebook; a copy with 2,000 of them."""
+    place = tmp_path_factory.mktemp("adult")
+    (place / "codebook.json").write_text(CODEBOOK.read_text())
+    (place / "people.csv").write_text("\n".join(PEOPLE))
+    (place / "few.csv").write_text("\n".join(PEOPLE[:2001]))
+    return place
+
+
+def command(folder, *arguments, told="", code=0):
+    """Run ``private-mcmc`` in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from private_mcmc.cli import main; main()", *arguments],
+        cwd=folder,
+        input=told,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == code, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def schema(folder):
+    command(folder, "init", "people.csv", "--codebook", "codebook.json", "--output", "schema.yaml")
+    return pmc.Schema.load(folder / "schema.yaml")
+
+
+@pytest.fixture(scope="module")
+def study(folder, schema):
+    """Commands two and three: a ledger, and the fit that it is charged with."""
+    budget = ("--dataset", "adult", "--epsilon", "1.01", "--delta", "1e-6")
+    command(folder, "ledger", "init", "ledger.db", *budget)
+    books = ("--ledger", "ledger.db", "--dataset", "adult", "--purpose", "a test")
+    command(
+        folder,
+        "fit",
+        "people.csv",
+        *("--schema", "schema.yaml", "--formula", FORMULA, "--epsilon", "1"),
+        *("--out", "study", *books),
+        told="y\n",
+    )
+    return Study.load(folder / "study")
+
+
+def without_privacy():
+    """Maximum likelihood in the users' units, by Newton's method: coefficients and standard errors."""
+    header = PEOPLE[0].split(",")
+    table = [dict(zip(header, line.split(","), strict=True)) for line in PEOPLE[1:]]
+    numbers = [
+        [float(person[name]) for name in ("age", "education_num", "hours_per_week")] for person in table
+    ]
+    male = [[float(person["sex"] == "Male")] for person in table]
+    X = np.hstack([np.ones((len(table), 1)), numbers, male])
+    y = np.array([person["income"].startswith(">50K") for person in table], float)
+    w = np.zeros(5)
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-X @ w))
+        hessian = (X.T * (p * (1 - p))) @ X
+        w = w + np.linalg.solve(hessian, X.T @ (y - p))
+    return w, np.sqrt(np.diag(np.linalg.inv(hessian)))
+
+
+def test_five_commands_lead_from_a_codebook_to_odds_ratios_in_the_tables_units(folder, study):
+    asked = ("--profile", "age=40,education_num=13,hours_per_week=40,sex=female", "--json")
+    found = json.loads(command(folder, "summary", "study", *asked).stdout)
+    exact, errors = without_privacy()
+    by_name = {one["name"]: one for one in found["coefficients"]}
+    names = ["Intercept", "age", "education_num", "hours_per_week", "sex[male]"]
+    assert list(by_name) == names
+    assert by_name["hours_per_week"]["per"] == "hours a week" and by_name["sex[male]"]["per"] == "vs female"
+    for name, value, error in zip(names, exact, errors, strict=True):
+        # Four of the private posterior's own sds, which are wider than the errors of maximum likelihood.
+        assert abs(by_name[name]["mean"] - value) < 4 * by_name[name]["sd"] + error, name
+        assert by_name[name]["sd"] < 0.25 * abs(value), name
+    assert by_name["age"]["ratio"] == pytest.approx(np.exp(exact[1]), rel=0.03)
+    assert by_name["sex[male]"]["ratio"] == pytest.approx(np.exp(exact[4]), rel=0.35)
+    rate = 1 / (1 + np.exp(-np.array([1, 40, 13, 40, 0]) @ exact))
+    assert found["predictions"][0]["mean"] == pytest.approx(rate, abs=0.06)
+    assert found["warnings"] == []
+
+
+def test_the_study_keeps_everything_that_a_reader_needs(folder, study, schema):
+    assert (study.n, study.epsilon, study.delta, study.adjacency) == (48_842, 1.0, 1e-6, "replace_one")
+    statement = pmc.Statement.from_dict(study.statement)
+    assert statement.verify() and statement.delta(1.0) <= 1e-6
+    assert pmc.Schema.load(folder / "study" / "schema.yaml") == schema
+    assert (folder / "study" / "model.py").read_text() == study.model
+    assert (folder / "study" / "forest.png").read_bytes().startswith(b"\x89PNG")
+    assert study.ledger["purpose"] == "a test" and study.predicted["rms"] > 0
+    assert len(study.answers().to_arviz().posterior["age"].values[0]) > 500
+
+
+def test_what_is_shown_is_what_ran_and_is_a_model_of_ones_own(folder, schema, study):
+    asked = ("--schema", "schema.yaml", "--show-model")
+    shown = command(folder, "fit", "people.csv", *asked, "--formula", FORMULA).stdout
+    assert shown == study.model
+    (folder / "mine.py").write_text(shown)
+    assert command(folder, "fit", "people.csv", *asked, "--model", "mine.py:model").stdout == shown
+    own = question(schema, model=compile_model(shown))
+    assert own.rows == question(schema, FORMULA).rows
+
+
+def call(monkeypatch, folder, *arguments):
+    """The command in this process; its exit code."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["private-mcmc", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--adjacency", "replace-one"), "choose one of replace_one"),
+        (("--adjacency", "add_remove"), "hides the number of rows"),
+        (("--family", "logistic"), "Did you mean 'bernoulli'"),
+        (("--formula", "income ~ occupation"), "'occupation'"),
+        (("--formula", "income ~ native_country"), "is no field|role 'ignored'|not a field"),
+        (("--prior", "age ~ flat"), "TERM ~ normal"),
+        (("--profile", "wealth=1"), "are not in the model"),
+        (("--profile", "age=16"), "'age'.*not declared"),
+        (("--delta", "2"), "delta=2"),
+        (("--ledger", "nowhere.db", "--dataset", "people"), "nowhere.db"),
+    ],
+)
+def test_a_natural_mistake_gets_a_sentence_and_costs_nothing(
+    folder, schema, monkeypatch, capsys, options, message
+):
+    common = ("few.csv", "--schema", "schema.yaml", "--formula", "income ~ age", "--epsilon", "1", "--yes")
+    assert call(monkeypatch, folder, "fit", *common, "--out", "bad", *options) == 3
+    said = capsys.readouterr().err
+    assert len(said.strip().splitlines()) == 1
+    assert re.search(message, said), said
+    assert not (folder / "bad").exists()
+
+
+@pytest.fixture(scope="module")
+def planned(folder, schema):
+    asked = question(schema, "income ~ 1")
+    return plan_fit(folder / "few.csv", asked, epsilon=1.0)
+
+
+def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, planned):
+    ledger = pmc.Ledger.create(folder / "small.db")
+    ledger.declare("few", pmc.Target(1.01, 1e-6))
+    books = {"ledger": ledger, "dataset": "few", "progress_bar": False}
+    assert planned.run(**books).ledger["dataset"] == "few"
+    with pytest.raises(pmc.BudgetExceeded):
+        planned.run(**books)
+    other = replace(planned, known_by={"file": np.fromfile(folder / "people.csv", np.uint8)})
+    with pytest.raises(pmc.LedgerError, match="not the data"):
+        other.run(**books)
+
+
+def test_nothing_is_spent_before_it_is_confirmed(planned, monkeypatch, capsys):
+    for answer in ("", "n\n", "perhaps\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        with pytest.raises(pmc.DeclarationError, match="nothing was spent"):
+            confirm(planned.plan, planned.warnings(None), False, False)
+        shown = capsys.readouterr()
+        assert "predicted error" in shown.out and "Nothing keeps count" in shown.err
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    confirm(planned.plan, (), False, False)
+
+
+def test_weak_targets_are_named_in_plain_words():
+    said = " ".join(warnings_of(pmc.Target(100.0, 0.5), 2000, None))
+    for words in ("not below 1/n", "next to nothing", "Nothing keeps count"):
+        assert words in said
+    assert len(warnings_of(pmc.Target(3.0, 1e-6), 2000, None)) == 1
+
+
+@pytest.mark.parametrize("n", [1, 10, 99_999, 100_001, 10**9])
+def test_the_usual_delta_is_far_below_one_person_in_all(n):
+    assert 0 < small_delta(n) <= min(1e-6, 1 / (10 * n)) * (1 + 1e-9)
+
+
+def test_twelve_lines_of_python_do_the_same(folder, schema):
+    with pytest.warns(UserWarning, match="Nothing keeps count"):
+        study = pmc.fit(
+            folder / "few.csv",
+            schema,
+            "hours_per_week ~ age + sex",
+            family="gaussian",
+            priors=["sigma = 12"],
+            epsilon=3.0,
+            progress_bar=False,
+        )
+    answers = study.answers(prob=0.9)
+    by_name = {one.name: one for one in answers.summary()}
+    assert 3 < by_name["sex[male]"].mean < 9  # men work about six hours a week more, in hours a week
+    assert by_name["sex[male]"].ratio is None
+    assert 33 < answers.predict({"age": 40, "sex": "female"}).mean < 41
+    assert study.delta == 1e-6 and "answers" not in study.to_json()
+
+
+def test_init_asks_about_what_no_codebook_declares_and_reads_no_row(tmp_path):
+    (tmp_path / "t.csv").write_text("age,sex,ssn\nsecret-word,x,y\n")
+    answers = ["", "number", "years", "0", "120", "NA", "indicator", ""]  # age
+    answers += ["Sex", "category", "m=male,f=female", "", "", "other"]  # sex
+    answers += ["", "ignored"]
+    done = command(tmp_path, "init", "t.csv", "--ask", told="\n".join(answers) + "\n")
+    (tmp_path / "s.yaml").write_text(done.stdout)
+    found = pmc.Schema.load(tmp_path / "s.yaml")
+    assert found.rows() == pmc.Rows(age=pmc.Box(0, 120), age_missing=pmc.Binary(), sex=pmc.Categories(3))
+    assert "secret-word" not in done.stdout + done.stderr and "no row" in done.stderr
+
+
+def test_init_without_a_person_to_ask_marks_what_it_suggests(tmp_path):
+    (tmp_path / "t.csv").write_text("age,wealth\n1,2\n")
+    done = command(tmp_path, "init", "t.csv")
+    (tmp_path / "s.yaml").write_text(done.stdout)
+    assert "To be confirmed before use: ['age', 'wealth']" in done.stderr
+    with pytest.raises(pmc.DeclarationError, match="only suggested"):
+        pmc.Schema.load(tmp_path / "s.yaml").rows()
+
+
+def test_the_version_is_shown(monkeypatch, tmp_path, capsys):
+    assert call(monkeypatch, tmp_path, "--version") == 0
+    assert capsys.readouterr().out.startswith("private-mcmc 0.")

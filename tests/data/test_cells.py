@@ -1,0 +1,131 @@
+"""Every cell has a declared fate, and none is silently 0."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from private_mcmc import DeclarationError
+from private_mcmc.data.cells import Encoder
+from private_mcmc.data.descriptors import field_from_dict, field_to_dict
+from private_mcmc.data.fields import Field, Level
+from private_mcmc.data.study import texts
+
+AGE = Field("age", "number", minimum=20.0, maximum=60.0, missing_values=("", "NA", "999"))
+SEX = Field("sex", "string", levels=(Level("m", "male"), Level("f", "female")), missing_values=("", "?"))
+
+
+def fate(field, cell):
+    """What one cell counts as, by column; ``None`` where the table is refused."""
+    columns, whole = Encoder(field).columns([cell])
+    return {name: float(values[0]) for name, values in columns.items()} if whole else None
+
+
+def changed(field, **words):
+    return field_from_dict(texts({**field_to_dict(field), "private_mcmc": words}))
+
+
+@pytest.mark.parametrize(
+    ("field", "cell", "expected"),
+    [
+        (AGE, "25", {"age": 25.0}),
+        (AGE, " 25.5 ", {"age": 25.5}),
+        (AGE, "19", {"age": 20.0}),
+        (AGE, "1e9", {"age": 60.0}),
+        (AGE, "NA", None),
+        (AGE, "999", None),
+        (AGE, "forty", None),
+        (AGE, "nan", None),
+        (AGE, "inf", None),
+        (AGE, "4_0", None),
+        (AGE, None, None),
+        (changed(AGE, missing="indicator"), "999", {"age": 40.0, "age_missing": 1.0}),
+        (changed(AGE, missing="indicator"), "30", {"age": 30.0, "age_missing": 0.0}),
+        (changed(AGE, missing="indicator"), "forty", None),
+        (changed(AGE, missing="indicator", otherwise="missing"), "forty", {"age": 40.0, "age_missing": 1.0}),
+        (changed(AGE, missing="middle"), "", {"age": 40.0}),
+        (changed(AGE, missing="35"), "", {"age": 35.0}),
+        (SEX, "m", {"sex": 0.0}),
+        (SEX, "f", {"sex": 1.0}),
+        (SEX, "male", None),
+        (SEX, "?", None),
+        (changed(SEX, otherwise="other"), "x", {"sex": 2.0}),
+        (changed(SEX, otherwise="other", missing="indicator"), "?", {"sex": 3.0}),
+        (changed(SEX, missing="f"), "?", {"sex": 1.0}),
+        (Field("n", "integer", minimum=0.0, maximum=9.0), "2.5", None),
+        (Field("n", "integer", minimum=0.0, maximum=9.0), "3.0", {"n": 3.0}),
+        (Field("w", "number", minimum=0.0, maximum=99.0, bare=False), "72 kg", {"w": 72.0}),
+        (Field("w", "number", minimum=0.0, maximum=99.0), "72 kg", None),
+        (
+            Field("w", "number", minimum=0.0, maximum=2e3, decimal=",", thousands="."),
+            "1.234,5",
+            {"w": 1234.5},
+        ),
+        (Field("w", "number", minimum=0.0, maximum=2e3, decimal=","), "1.5", None),
+        (field_from_dict({"name": "ok", "type": "boolean"}), "TRUE", {"ok": 1.0}),
+        (field_from_dict({"name": "ok", "type": "boolean"}), "0", {"ok": 0.0}),
+        (field_from_dict({"name": "ok", "type": "boolean"}), "2", None),
+        (
+            field_from_dict(
+                {
+                    "name": "d",
+                    "type": "date",
+                    "constraints": {"minimum": "1970-01-01", "maximum": "1970-12-31"},
+                }
+            ),
+            "1970-01-11",
+            {"d": 10.0},
+        ),
+        (
+            Field("code", "string", levels=(Level("1", "one"), Level("2", "two"))),
+            "2.0",
+            {"code": 1.0},
+        ),
+    ],
+)
+def test_the_fate_of_a_cell_is_the_declared_one(field, cell, expected):
+    assert fate(field, cell) == expected
+
+
+@given(st.one_of(st.none(), st.text(max_size=12), st.floats().map(str), st.integers().map(str)))
+def test_with_a_fate_for_everything_no_cell_refuses_a_table_and_none_leaves_the_domain(cell):
+    number = fate(changed(AGE, missing="indicator", otherwise="missing"), cell)
+    assert 20 <= number["age"] <= 60 and number["age_missing"] in (0, 1)
+    assert fate(changed(SEX, missing="indicator", otherwise="other"), cell)["sex"] in (0, 1, 2, 3)
+
+
+@given(st.lists(st.one_of(st.text(max_size=4), st.integers(0, 99).map(str)), min_size=1, max_size=8))
+def test_a_cells_fate_does_not_depend_on_other_rows(cells):
+    together = Encoder(AGE).columns(cells)[0]["age"]
+    alone = [Encoder(AGE).columns([cell])[0]["age"][0] for cell in cells]
+    np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"type": "colour"}, "is not one of"),
+        ({"type": "number", "constraints": {"minimum": "3", "maximum": "2"}}, "below"),
+        ({"type": "number", "minimum": "3"}, "belong under constraints"),
+        ({"type": "number", "constraints": {"minimum": "low"}}, "is not a number"),
+        ({"type": "string", "constraints": {"enum": ["a"]}}, "at least two"),
+        ({"type": "string", "constraints": {"enum": ["a", "a"]}}, "twice"),
+        ({"type": "string", "constraints": {"enum": ["a", ""]}}, "levels and missing values"),
+        ({"type": "number", "private_mcmc": {"misssing": "middle"}}, "unknown words"),
+        ({"type": "number", "private_mcmc": {"missing": "often"}}, "refuse, indicator, middle"),
+        ({"type": "number", "private_mcmc": {"otherwise": "other"}}, "is for categories"),
+        ({"type": "string"}, "free text"),
+    ],
+)
+def test_a_field_that_leaves_a_cell_without_fate_is_refused_by_name(words, message):
+    with pytest.raises(DeclarationError, match=rf"(?s)'age'.*{message}"):
+        field_from_dict({"name": "age", **words})
+
+
+@pytest.mark.parametrize("missing", ["refuse", "indicator", "middle", "41"])
+def test_a_field_survives_being_written(missing):
+    field = changed(AGE, missing=missing, bounds_from="a textbook", transform="sqrt")
+    assert field_from_dict(texts(field_to_dict(field))) == field
+    assert not math.isnan(field.stand_in) if missing != "refuse" else True

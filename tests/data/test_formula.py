@@ -1,0 +1,249 @@
+"""A formula's model is what formulaic's own columns and the coefficients in the users' units say it is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.data.answers import Answers
+from private_mcmc.data.design import design
+from private_mcmc.data.families import family
+from private_mcmc.data.formula import read_formula
+from private_mcmc.data.source import compile_model, model_source
+from private_mcmc.model import read
+
+SCHEMA = pmc.Schema.from_dict(
+    {
+        "fields": [
+            {"name": "died", "type": "boolean"},
+            {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "20"}},
+            {"name": "score", "type": "number", "constraints": {"minimum": "-50", "maximum": "150"}},
+            {
+                "name": "age",
+                "type": "number",
+                "unit": "years",
+                "constraints": {"minimum": "0", "maximum": "120"},
+            },
+            {"name": "dose", "type": "number", "constraints": {"minimum": "0.5", "maximum": "8"}},
+            {"name": "sex", "constraints": {"enum": ["m", "f"]}},
+            {"name": "region", "constraints": {"enum": ["n", "s", "e"]}},
+            {
+                "name": "bmi",
+                "type": "number",
+                "constraints": {"minimum": "10", "maximum": "60"},
+                "private_mcmc": {"missing": "indicator"},
+            },
+        ]
+    }
+)
+FORMULAS = [
+    ("died ~ age + sex + log(dose)", "bernoulli"),
+    ("died ~ sex * region + I(age ** 2)", "bernoulli"),
+    ("died ~ 0 + region + age:sex + dose", "bernoulli"),
+    ("died ~ age * dose", "bernoulli"),
+    ("died ~ 1", "bernoulli"),
+    ("visits ~ age + region:dose + region", "poisson"),
+    ("score ~ age * sex + exp(dose)", "gaussian"),
+]
+
+
+def made(formula, kind, priors=()):
+    return design(read_formula(formula, SCHEMA), SCHEMA, family(kind), priors)
+
+
+def people(n=40):
+    rng = np.random.default_rng(0)
+    return {
+        "age": rng.uniform(0, 120, n),
+        "dose": rng.uniform(0.5, 8, n),
+        "bmi": rng.uniform(10, 60, n),
+        "bmi_missing": rng.integers(0, 2, n),
+        "sex": rng.integers(0, 2, n),
+        "region": rng.integers(0, 3, n),
+        "died": rng.integers(0, 2, n),
+        "visits": rng.integers(0, 20, n),
+        "score": rng.uniform(-50, 150, n),
+    }
+
+
+def predictor(model, columns, sites):
+    """The predictor of every row that the model states at given values of its sites."""
+    used = {name: columns[name] for name in model.__code__.co_varnames[: model.__code__.co_argcount]}
+    with jax.enable_x64(True):
+        messages = numpyro.handlers.trace(numpyro.handlers.substitute(model, sites)).get_trace(**used)
+        law = next(each["fn"] for each in messages.values() if each.get("is_observed"))
+        law = getattr(law, "base_dist", law)
+        if isinstance(law, dist.Normal):
+            return np.asarray(law.loc)
+        return np.asarray(law.logits if isinstance(law, dist.BernoulliLogits) else jnp.log(law.rate))
+
+
+def draws_of(shown, count=3):
+    rng = np.random.default_rng(1)
+    found = {
+        effect.name: rng.normal(size=(count, *((int(np.prod(effect.shape)),) if effect.shape else ())))
+        for effect in shown.effects
+    }
+    return found | ({"Intercept": rng.normal(size=count)} if shown.intercept else {})
+
+
+@pytest.mark.parametrize(("formula", "kind"), FORMULAS)
+def test_coefficients_in_the_users_units_times_formulaics_columns_are_the_models_predictor(formula, kind):
+    formulaic, pandas = pytest.importorskip("formulaic"), pytest.importorskip("pandas")
+    shown, columns = made(formula, kind), people()
+    table = pandas.DataFrame(columns)
+    for name in ("sex", "region"):
+        levels = [level.value for level in SCHEMA[name].levels]
+        table[name] = pandas.Categorical.from_codes(columns[name], levels)
+    matrix = formulaic.model_matrix(formula.split("~")[1], table)
+    draws = draws_of(shown)
+    flat = {}
+    for name, values in shown.to_user(draws).items():
+        effect = next((each for each in shown.effects if each.name == name), None)
+        labels = [name] if effect is None else effect.coordinates()
+        flat |= dict(zip(labels, values.reshape(len(values), -1).T, strict=True))
+    expected = sum(
+        np.outer(flat[_ours(column)], np.asarray(matrix[column], float)) for column in matrix.columns
+    )
+    assert len(flat) == len(matrix.columns)
+    model = compile_model(model_source(shown))
+    for k in range(3):
+        stated = predictor(model, columns, {name: values[k] for name, values in draws.items()})
+        np.testing.assert_allclose(stated * np.ones(40), expected[k], rtol=1e-9, atol=1e-9)
+
+
+def _ours(column):
+    """Formulaic's name of a column as ours: ``sex[T.f]:age`` is ``sex:age[f]``."""
+    names, levels = [], []
+    for factor in column.split(":"):
+        name, _, level = factor.partition("[")
+        names.append(name)
+        levels += [level.rstrip("]").removeprefix("T.")] if level else []
+    return ":".join(names) + (f"[{', '.join(levels)}]" if levels else "")
+
+
+@pytest.mark.parametrize("formula", [formula for formula, kind in FORMULAS if kind == "bernoulli"])
+def test_the_declared_norm_is_the_one_that_preflight_proves(formula):
+    shown = made(formula, "bernoulli")
+    reading = read(compile_model(model_source(shown)), SCHEMA.rows(shown.formula.fields), n=100)
+    assert reading.predictor is not None
+    assert reading.predictor.radius == pytest.approx(shown.norm, rel=1e-9)
+
+
+def test_groups_get_an_effect_for_every_level_and_missing_numbers_one_of_their_own():
+    shown = made("died ~ bmi + (1 | region) + (0 + age | sex)", "bernoulli")
+    assert [(effect.name, effect.shape) for effect in shown.effects] == [
+        ("bmi", ()),
+        ("1 | region", (3,)),
+        ("age | sex", (2,)),
+        ("bmi missing", ()),
+    ]
+    columns, draws = people(), draws_of(shown)
+    stated = predictor(
+        compile_model(model_source(shown)), columns, {name: each[0] for name, each in draws.items()}
+    )
+    user = {name: values[0] for name, values in shown.to_user(draws).items()}
+    expected = (
+        user["Intercept"]
+        + user["bmi"] * columns["bmi"]
+        + user["1 | region"][columns["region"]]
+        + user["age | sex"][columns["sex"]] * columns["age"]
+        + user["bmi missing"] * columns["bmi_missing"]
+    )
+    np.testing.assert_allclose(stated, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_prior_is_stated_on_the_users_scale():
+    shown = made("died ~ age + sex", "bernoulli", ["age ~ normal(0.1, 0.05)", "b ~ normal(0, 2)"])
+    model = compile_model(model_source(shown))
+    trace = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(
+        **{name: people()[name] for name in ("age", "sex", "died")}
+    )
+    assert (float(trace["age"]["fn"].loc), float(trace["age"]["fn"].scale)) == pytest.approx((6.0, 3.0))
+    assert float(trace["sex"]["fn"].base_dist.variance[0]) == pytest.approx(4.0)
+
+
+def test_a_prediction_is_the_models_mean_for_the_profile():
+    shown = made("died ~ age + sex + log(dose) + (1 | region)", "bernoulli")
+    draws = draws_of(shown, 40)
+    answers = Answers(shown, draws, prob=0.8)
+    found = answers.predict({"age": "70", "sex": "f", "dose": 2, "region": "e"})
+    columns = {
+        "age": np.array([70.0]),
+        "sex": np.array([1]),
+        "dose": np.array([2.0]),
+        "region": np.array([2]),
+    }
+    model = compile_model(model_source(shown))
+    means = []
+    for k in range(40):
+        sites = {name: each[k] for name, each in draws.items()}
+        eta = predictor(model, columns | {"died": np.array([0])}, sites)
+        means.append(1 / (1 + np.exp(-float(eta[0]))))
+    assert found.mean == pytest.approx(np.mean(means))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [0.1, 0.9])))
+
+
+def test_ratios_are_exponentials_of_coefficients_and_arviz_knows_the_levels():
+    shown = made("died ~ age + region", "bernoulli")
+    answers = Answers(shown, draws_of(shown, 500))
+    by_name = {one.name: one for one in answers.summary()}
+    assert by_name["region[e]"].ratio_low == pytest.approx(np.exp(by_name["region[e]"].low))
+    assert by_name["age"].per == "years" and by_name["region[s]"].per == "vs n"
+    assert by_name["Intercept"].ratio is None
+    posterior = answers.to_arviz().posterior
+    assert list(posterior["region"].coords["region (vs n)"].values) == ["s", "e"]
+    np.testing.assert_allclose(posterior["age"].values[0], answers.coefficients["age"])
+    assert len(answers.forest().y_ticks) == 3
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        ("died ~ wealth", "'wealth'"),
+        ("died ~ log(age)", "no finite value"),
+        ("died ~ bs(age)", "estimated from the private rows"),
+        ("died ~ scale(age)", "estimated from the private rows"),
+        ("died ~ C(age)", "no declared levels"),
+        ("died ~ age + (1 | age)", "no category"),
+        ("died ~ age | sex", "group effects"),
+        ("died ~ died", "also a term"),
+        ("age + sex", "OUTCOME ~ TERMS"),
+        ("died ~ age + (", "cannot be read"),
+        ("died ~ I(__import__('os').getcwd())", "not|functions"),
+        ("died ~ I(age.real)", "not taken"),
+        ("died ~ I(age ** dose)", "powers"),
+        ("died ~ log(sex)", "'sex'"),
+    ],
+)
+def test_what_is_not_declared_or_would_be_learnt_from_rows_is_refused(formula, message):
+    with pytest.raises(pmc.DeclarationError, match=message):
+        made(formula, "bernoulli")
+
+
+@pytest.mark.parametrize(
+    ("formula", "kind", "message"),
+    [
+        ("region ~ age", "bernoulli", "two levels"),
+        ("age ~ sex", "bernoulli", "two levels"),
+        ("age ~ sex", "poisson", "type integer"),
+        ("sex ~ age", "gaussian", "type number"),
+        ("bmi ~ age", "gaussian", "indicator"),
+        ("died ~ age", "binomial", "Did you mean 'bernoulli'"),
+    ],
+)
+def test_an_outcome_that_does_not_fit_its_family_is_refused_with_what_would(formula, kind, message):
+    with pytest.raises(pmc.DeclarationError, match=message):
+        made(formula, kind)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    ["age ~ cauchy(0, 1)", "wealth ~ normal(0, 1)", "age ~ normal(0, 0)", "sd(region) ~ normal(0, 1)"],
+)
+def test_a_prior_that_is_not_stated_for_a_term_is_refused(prior):
+    with pytest.raises(pmc.DeclarationError, match="prior"):
+        made("died ~ age", "bernoulli", [prior])

@@ -1,0 +1,123 @@
+"""A schema is Table Schema, and every row domain is made from it."""
+
+import json
+
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.data.codebook import read_codebook
+from private_mcmc.data.suggest import suggestion
+
+YAML = """
+missingValues: ["", NA]
+fields:
+- {name: id, type: string, private_mcmc: {role: person}}
+- {name: age, title: Age, type: number, unit: years, constraints: {minimum: 0, maximum: 120},
+   private_mcmc: {missing: indicator}}
+- {name: smokes, type: string, constraints: {enum: [no, yes]}}
+- {name: region, type: string, categories: [{value: "01", label: North}, {value: "02", label: South},
+   {value: "03", label: East}]}
+- {name: visits, type: integer, constraints: {minimum: 0, maximum: 20}}
+- {name: dead at last, type: boolean}
+"""
+
+
+@pytest.fixture
+def schema(tmp_path):
+    (tmp_path / "schema.yaml").write_text(YAML)
+    return pmc.Schema.load(tmp_path / "schema.yaml")
+
+
+def test_every_domain_is_made_from_the_schema(schema):
+    assert schema.rows() == pmc.Rows(
+        age=pmc.Box(0, 120),
+        age_missing=pmc.Binary(),
+        smokes=pmc.Binary(),
+        region=pmc.Categories(3),
+        visits=pmc.Counts(20),
+        dead_at_last=pmc.Binary(),
+    )
+
+
+def test_words_of_yaml_that_look_like_truth_values_and_numbers_stay_words(schema):
+    assert [level.value for level in schema["smokes"].levels] == ["no", "yes"]
+    assert [level.value for level in schema["region"].levels] == ["01", "02", "03"]
+
+
+def test_a_schema_survives_being_written_as_yaml_and_as_json(schema, tmp_path):
+    (tmp_path / "again.yaml").write_text(schema.to_yaml())
+    (tmp_path / "again.json").write_text(json.dumps(schema.to_dict()))
+    assert pmc.Schema.load(tmp_path / "again.yaml") == schema == pmc.Schema.load(tmp_path / "again.json")
+
+
+def test_an_identifier_is_part_of_no_model(schema):
+    with pytest.raises(pmc.DeclarationError, match="role 'person'"):
+        schema.rows(["id"])
+
+
+def test_nothing_runs_on_a_suggestion():
+    field = suggestion("age")
+    assert (field.minimum, field.maximum, field.unit) == (0, 120, "years")
+    with pytest.raises(pmc.DeclarationError, match="only suggested"):
+        pmc.Schema((field,)).rows()
+
+
+@pytest.mark.parametrize(
+    "text", ["age,sex\n1,secret-word\n", "fields: [", "- a", "fields: {}", "fields: [{name: [1]}]"]
+)
+def test_what_is_no_schema_is_refused_and_never_quoted(tmp_path, text):
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(pmc.DeclarationError) as refusal:
+        pmc.Schema.load(tmp_path / "s.yaml")
+    assert "secret-word" not in str(refusal.value)
+
+
+def test_names_that_are_equal_in_a_model_are_refused():
+    fields = [{"name": name, "type": "boolean"} for name in ("a b", "a-b")]
+    with pytest.raises(pmc.DeclarationError, match="given twice"):
+        pmc.Schema.from_dict({"fields": fields})
+
+
+DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr>
+<var name="age" intrvl="contin"><labl>Age in years</labl>
+ <valrng><range min="0" max="120" UNITS="years"/></valrng>
+ <invalrng><item VALUE="999"/></invalrng></var>
+<var name="sex"><labl>Sex</labl><catgry><catValu>1</catValu><labl>male</labl></catgry>
+ <catgry><catValu>2</catValu><labl>female</labl></catgry>
+ <catgry missing="Y"><catValu>9</catValu><labl>unknown</labl></catgry></var>
+<var name="note"/></dataDscr></codeBook>"""
+
+
+def test_a_ddi_codebook_gives_ranges_labels_and_missing_codes(tmp_path):
+    (tmp_path / "c.xml").write_text(DDI)
+    fields = read_codebook(tmp_path / "c.xml")
+    assert (fields["age"].minimum, fields["age"].maximum, fields["age"].unit) == (0, 120, "years")
+    assert fields["age"].missing_values == ("", "999")
+    assert [level.label for level in fields["sex"].levels] == ["male", "female"]
+    assert fields["sex"].missing_values == ("", "9")
+    assert fields["note"].role == "ignored"
+
+
+def test_a_codebook_with_entities_is_refused(tmp_path):
+    (tmp_path / "c.xml").write_text('<!DOCTYPE a [<!ENTITY b "b">]>' + DDI)
+    with pytest.raises(pmc.DeclarationError, match="DOCTYPE"):
+        read_codebook(tmp_path / "c.xml")
+
+
+def test_labels_of_a_stata_file_are_read(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"sex": pandas.Categorical(["male", "female"]), "age": [30.0, 40.0]})
+    table.to_stata(tmp_path / "c.dta", write_index=False, variable_labels={"age": "Age in years"})
+    fields = read_codebook(tmp_path / "c.dta")
+    assert {level.label for level in fields["sex"].levels} == {"male", "female"}
+    assert fields["age"].title == "Age in years" and fields["age"].maximum is None
+
+
+def test_a_data_packages_first_schema_is_a_codebook(tmp_path):
+    fields = [
+        {"name": "age", "type": "number", "constraints": {"maximum": 90, "minimum": 18}},
+        {"name": "note"},
+    ]
+    (tmp_path / "p.json").write_text(json.dumps({"resources": [{"schema": {"fields": fields}}]}))
+    found = read_codebook(tmp_path / "p.json")
+    assert found["age"].range == (18, 90) and found["note"].role == "ignored"
