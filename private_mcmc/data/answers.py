@@ -67,6 +67,19 @@ class Answers:
         design: the formula with its public scaling.
         draws: of the model's sites, ``(draws, …)``.
         prob: of the central intervals.
+
+    Example:
+        >>> from private_mcmc.data.design import design
+        >>> from private_mcmc.data.families import family
+        >>> from private_mcmc.data.formula import read_formula
+        >>> schema = pmc.Schema.from_dict({"fields": [
+        ...     {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+        ...     {"name": "died", "type": "boolean"},
+        ... ]})
+        >>> scaled = design(read_formula("died ~ age", schema), schema, family("bernoulli"))
+        >>> draws = {"Intercept": np.zeros(100), "age": np.full(100, 6.0)}
+        >>> pmc.Answers(scaled, draws).coefficients["age"][0]  # per year: 120 years are 2 units
+        np.float64(0.1)
     """
 
     design: Design

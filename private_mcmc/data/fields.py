@@ -29,7 +29,12 @@ _MOST_LEVELS = 10_000
 
 @dataclass(frozen=True)
 class Level:
-    """A declared value of a category and the words it is shown with."""
+    """A declared value of a category and the words it is shown with.
+
+    Example:
+        >>> pmc.Level("f", "female").label
+        'female'
+    """
 
     value: str
     label: str
@@ -64,6 +69,11 @@ class Field:
 
     Raises:
         DeclarationError: for a declaration that leaves a cell without a fate; the message names the field.
+
+    Example:
+        >>> age = pmc.Field("age", "number", unit="years", minimum=0.0, maximum=120.0)
+        >>> pmc.Schema((age,)).rows()
+        Rows(age=Box(lo=0.0, hi=120.0))
     """
 
     name: str

@@ -34,6 +34,14 @@ class Schema:
 
     Raises:
         DeclarationError: for names that are given twice.
+
+    Example:
+        >>> schema = pmc.Schema.from_dict({"fields": [
+        ...     {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+        ...     {"name": "died", "type": "boolean"},
+        ... ]})
+        >>> schema.rows()
+        Rows(age=Box(lo=0.0, hi=120.0), died=Binary())
     """
 
     fields: tuple[Field, ...]

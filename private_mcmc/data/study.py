@@ -52,6 +52,12 @@ class Study:
         ledger: file, data set and purpose; ``None`` where nothing kept count.
         warnings: what was said before the run.
         draws: of the model's sites.
+
+    Example:
+        >>> pmc.Study.load("no such folder")
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.DeclarationError: no such folder: cannot be read (No such file or directory).
     """
 
     version: int

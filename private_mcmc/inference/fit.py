@@ -172,6 +172,21 @@ def fit(
         DataSchemaError: for a table that does not fit its schema; fields are named, nothing else.
         NotPrivate: for a predicted error above ``max_error``.
         BudgetExceeded: if the ledger has too little left.
+
+    Example:
+        >>> schema = pmc.Schema.from_dict({"fields": [
+        ...     {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+        ...     {"name": "died", "type": "boolean"},
+        ... ]})
+        >>> rng = np.random.default_rng(0)
+        >>> table = {"age": rng.uniform(20, 90, 400), "died": rng.random(400) < 0.3}
+        >>> books = pmc.Ledger.create("books.db")
+        >>> _ = books.declare("people", pmc.Target(epsilon=5.0, delta=1e-6))
+        >>> study = pmc.fit(
+        ...     table, schema, "died ~ age", epsilon=3.0, ledger=books, dataset="people", progress_bar=False
+        ... )
+        >>> [coefficient.name for coefficient in study.answers().summary()]
+        ['Intercept', 'age']
     """
     asked = question(schema, formula, family=family, priors=priors, model=model)
     planned = plan_fit(

@@ -184,7 +184,7 @@ def plan(
     Example:
         >>> from private_mcmc.models import logistic, logistic_rows
         >>> target = pmc.Target(epsilon=3.0, delta=1e-6)
-        >>> chosen = pmc.plan(logistic, logistic_rows(2), target, n=1000, guarantee="run")
+        >>> chosen = pmc.plan(logistic, logistic_rows(2), target, n=30_000, guarantee="run")
         >>> chosen.statement.epsilon(1e-6) <= 3.0
         True
         >>> chosen.prediction.rms < 1  # in posterior sds

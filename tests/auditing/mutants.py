@@ -110,8 +110,8 @@ PRIOR_INSIDE_THE_CLIP = (
 )
 START_FROM_THE_DATA = Change(
     chain,
-    "jnp.asarray(theta, dtype=jnp.float64)",
-    'jnp.asarray(theta, dtype=jnp.float64) + columns["y"].mean()',
+    "                state = self._first(theta)",
+    '                state = self._first(jnp.asarray(theta) + columns["y"].mean())',
 )
 TEMPER_FORGOTTEN = Change(langevin, "numbers.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(
