@@ -201,8 +201,8 @@ def step_program(
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
         return project(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
 
-    def ahead(key: jax.Array | StepKeys, first: jax.Array, count: int) -> Keys:
-        keys, batches = _keys(key), None
+    def ahead(key: jax.Array | StepKeys, first: jax.Array | int, count: int) -> Keys:
+        keys, batches, first = _keys(key), None, jnp.asarray(first)
         if schedule.batch is not None:
             together, alone = keys.batch_streams()
             draws = data_gradient.draws
