@@ -356,3 +356,15 @@ def test_synthetic_rows_lie_in_their_domains_and_reach_the_ends():
     for name in ("b", "c", "k", "y"):
         low, high = rows.columns[name].interval()
         assert np.all(made[name].min(0) == low) and np.all(made[name].max(0) == high), name
+
+
+def test_a_value_counts_as_often_as_its_distribution_repeats_it():
+    def nine_times(y=None):
+        p = numpyro.sample("p", dist.Beta(30, 30))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(p).expand([y.shape[0], 9]).to_event(1), obs=y[:, None])
+
+    model = read(nine_times, Rows(y=Binary()), n=20)
+    with jax.enable_x64(True):
+        at_zero, at_one = (float(model.row_loss(jnp.array([u]), {"y": jnp.asarray(1)})) for u in (0.0, 1.0))
+    assert at_zero - at_one == pytest.approx(9 * (np.log(2) - np.log1p(np.exp(-1.0))))

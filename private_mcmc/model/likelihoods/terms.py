@@ -227,7 +227,8 @@ def evaluate(
         others["sign"] = jnp.asarray(-1.0 if term.link == "exp_neg" else 1.0, eta.dtype)
     weights = rest[len(entry.needs) :]
     eta, shape = eta.reshape(program.shape(parameter)), _summed_shape(site)
-    if shape == site.shape and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):
+    one = math.prod(shape) == 1 and shape == site.shape
+    if one and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):
         # A single observation is a scalar: axes of length one slow a chain's step down.
         shape = ()
         eta, observed, others, weights = jax.tree.map(_scalar, (eta, observed, others, weights))
