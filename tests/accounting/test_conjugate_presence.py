@@ -85,6 +85,7 @@ def test_gamma_poisson_covers_every_data_set(shape, rate, n, largest, temper, ep
             assert on_grid(*laws, HALF_LINE, epsilon) <= worst + 1e-12
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     data=st.data(), precision=st.floats(0.01, 100), step=st.floats(0.01, 5), slope=st.floats(0.2, 3),

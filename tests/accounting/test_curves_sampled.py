@@ -81,6 +81,7 @@ def test_delta_lies_in_an_independent_bracket(name, q, r, steps, epsilon):
     assert found <= high * (1 + 1e-3) + 1e-11
 
 
+@pytest.mark.slow
 def test_poisson_under_replacement_vector():
     case = TRAPS["poisson_replace_one"]
     ratio, steps, delta = 1 / case["sigma_over_r"], case["T"], case["delta"]

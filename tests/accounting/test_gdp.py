@@ -39,6 +39,7 @@ def test_epsilon_to_high_precision(m, delta, epsilon):
     assert gdp.epsilon(m, delta) == pytest.approx(epsilon, rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.floats(1e-9, 60.0), st.floats(0.0, 1000.0))
 def test_delta_is_rounded_up_and_close(m, epsilon):

@@ -161,6 +161,7 @@ SIZES = st.floats(1e-3, 0.3)
 CURVES = st.floats(0.01, 5.0)
 
 
+@pytest.mark.slow
 @given(SIZES, CURVES, st.floats(1.0, 20.0), st.integers(1, 200), st.floats(0.1, 3.0))
 def test_monotone_in_steps_sensitivity_and_smoothness(step, mu, condition, steps, clip):
     smooth = mu * condition
@@ -197,6 +198,7 @@ def test_rescaling_the_parameter_changes_nothing(step, mu, factor, steps):
     assert there.gdp == pytest.approx(here.gdp, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6, unique=True))
 def test_releasing_more_states_costs_more_and_never_more_than_the_path(times):
     times = tuple(sorted(times))

@@ -288,6 +288,7 @@ def test_average_over_cyclic_batches_takes_the_worst_position():
     assert worst <= found <= worst * (1 + 1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_a_smooth_prior_keeps_the_amplified_bound_of_the_last_state(adjacency):
     """Every line of a minimum is a modulus: what is known of the prior takes nothing away."""

@@ -21,6 +21,7 @@ def test_smooth_threshold_is_the_nonexpansive_one():
     assert lipschitz == pytest.approx(1.3**2 * max(16 * math.log(10 * 1.3 * math.e), 27))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0, 1), st.floats(0.1, 5), st.floats(0.3, 20), st.floats(1, 10))
 def test_at_the_mixing_time_the_shift_bound_gives_half(exponent, constant, diameter, slack):

@@ -96,6 +96,7 @@ def logistic_map(x, rows, step, mu):
     return x - step * (mu * x + np.sum(rows / (1 + np.exp(-rows * x))))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.floats(-1, 1), min_size=2, max_size=6),

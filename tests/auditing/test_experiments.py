@@ -173,6 +173,7 @@ def test_shapes_of_noise_are_compared_and_called_a_heuristic():
     assert "heuristic" in found.to_dict()
 
 
+@pytest.mark.slow
 def test_noise_follows_the_gradient_or_its_layers_largest():
     gradient = jnp.array([0.0, -2.0, 3.0])
     np.testing.assert_allclose(proportional(gradient, 0.5), [0.0, 1.0, 1.5])

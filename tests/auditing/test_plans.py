@@ -7,7 +7,7 @@ from private_mcmc.auditing import Pair, audit, plan_mechanism
 from tests.soundness.front_door.plans import stages_of
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_plan_is_attacked_by_what_all_its_stages_release():
     plan = stages_of((1.0, 2.0), budget=8.0)
     pair = Pair({"y": np.array([50.0, 0.0])}, {"y": np.array([-50.0, 0.0])})

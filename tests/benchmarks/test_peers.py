@@ -90,6 +90,7 @@ def test_one_sample_is_tempered_to_the_budget(dataset: Dataset, cache: Path) -> 
     assert 0.9 * largest <= float(made.facts["temper"]) <= largest
 
 
+@pytest.mark.slow
 def test_objective_perturbation_finds_the_mode_when_its_budget_is_plenty(
     dataset: Dataset, exact: Reference
 ) -> None:

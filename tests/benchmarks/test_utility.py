@@ -47,6 +47,7 @@ def test_results_survive_the_disk_and_are_not_measured_twice(measured: Store) ->
     assert again.missing(("made_up", "mode", 1000.0), runs=9) == 0
 
 
+@pytest.mark.long
 def test_later_runs_join_earlier_ones(measured: Store) -> None:
     store = Store(None, measured.delta, dict(measured.results))
     more = measured.results["made_up", "mode", 1.0]

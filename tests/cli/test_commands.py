@@ -46,6 +46,7 @@ COMMON = ("model.py:model", "--rows", "rows.toml", "--epsilon", "2", "--delta", 
 DATA = ("--data", "people.csv", "--column", "X=age,income")
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself(monkeypatch, capsys):
     for name in COMMANDS:
         assert call(monkeypatch, name, "--help") == 0
@@ -57,6 +58,7 @@ def test_the_version_is_that_of_the_installed_package(monkeypatch, capsys):
     assert capsys.readouterr().out.strip() == version("private-mcmc")
 
 
+@pytest.mark.slow
 def test_help_waits_for_no_numerical_library():
     code = (
         "import sys\nfrom private_mcmc.cli import main\nsys.argv[1:] = ['--help']\n"
@@ -132,6 +134,7 @@ def test_bad_input_is_one_line_and_exit_code_3(folder, monkeypatch, capsys, argu
 HOLES = ("--adjacency", "zero_out", "--n", "800", "--present", "there")
 
 
+@pytest.mark.slow
 def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, capsys):
     people = (folder / "people.csv").read_text().splitlines()
     flags = ["there", *(str(i % 3) for i in range(800))]
@@ -145,6 +148,7 @@ def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, 
     np.testing.assert_array_equal(columns["present"][:7], [0, 1, 2, 0, 1, 2, 0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

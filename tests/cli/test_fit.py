@@ -96,6 +96,7 @@ def without_privacy():
     return w, np.sqrt(np.diag(np.linalg.inv(hessian)))
 
 
+@pytest.mark.long
 def test_five_commands_lead_from_a_codebook_to_odds_ratios_in_the_tables_units(folder, study):
     asked = ("--profile", "age=40,education_num=13,hours_per_week=40,sex=female", "--json")
     found = json.loads(command(folder, "summary", "study", *asked).stdout)
@@ -126,6 +127,7 @@ def test_the_study_keeps_everything_that_a_reader_needs(folder, study, schema):
     assert len(study.answers().to_arviz().posterior["age"].values[0]) > 500
 
 
+@pytest.mark.long
 def test_what_is_shown_is_what_ran_and_is_a_model_of_ones_own(folder, schema, study):
     asked = ("--schema", "schema.yaml", "--show-model")
     shown = command(folder, "fit", "people.csv", *asked, "--formula", FORMULA).stdout
@@ -177,6 +179,7 @@ def planned(folder, schema):
     return plan_fit(folder / "few.csv", asked, epsilon=1.0)
 
 
+@pytest.mark.long
 def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, planned):
     ledger = pmc.Ledger.create(folder / "small.db")
     ledger.declare("few", pmc.Target(1.01, 1e-6))
@@ -212,6 +215,7 @@ def test_the_usual_delta_is_far_below_one_person_in_all(n):
     assert 0 < small_delta(n) <= min(1e-6, 1 / (10 * n)) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_twelve_lines_of_python_do_the_same(folder, schema):
     with pytest.warns(UserWarning, match="Nothing keeps count"):
         study = pmc.fit(
@@ -231,6 +235,7 @@ def test_twelve_lines_of_python_do_the_same(folder, schema):
     assert study.delta == 1e-6 and "answers" not in study.to_json()
 
 
+@pytest.mark.slow
 def test_init_asks_about_what_no_codebook_declares_and_reads_no_row(tmp_path):
     (tmp_path / "t.csv").write_text("age,sex,ssn\nsecret-word,x,y\n")
     answers = ["", "number", "years", "0", "120", "NA", "indicator", ""]  # age
@@ -243,6 +248,7 @@ def test_init_asks_about_what_no_codebook_declares_and_reads_no_row(tmp_path):
     assert "secret-word" not in done.stdout + done.stderr and "no row" in done.stderr
 
 
+@pytest.mark.slow
 def test_init_without_a_person_to_ask_marks_what_it_suggests(tmp_path):
     (tmp_path / "t.csv").write_text("age,wealth\n1,2\n")
     done = command(tmp_path, "init", "t.csv")
@@ -250,8 +256,3 @@ def test_init_without_a_person_to_ask_marks_what_it_suggests(tmp_path):
     assert "To be confirmed before use: ['age', 'wealth']" in done.stderr
     with pytest.raises(pmc.DeclarationError, match="only suggested"):
         pmc.Schema.load(tmp_path / "s.yaml").rows()
-
-
-def test_the_version_is_shown(monkeypatch, tmp_path, capsys):
-    assert call(monkeypatch, tmp_path, "--version") == 0
-    assert capsys.readouterr().out.startswith("private-mcmc 0.")

@@ -185,6 +185,7 @@ def test_random_ledgers(tmp_path_factory, content):
         Ledger(path).state()
 
 
+@pytest.mark.slow
 @given(content=st.one_of(st.binary(max_size=60), JSON.map(str).map(str.encode)))
 def test_random_files_of_experiments(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("fuzz")

@@ -73,6 +73,7 @@ def test_a_declared_number_takes_the_place_of_what_is_none(tmp_path):
     assert "['y']" in refusal(tmp_path, content, Missing({"a": 0.5}))
 
 
+@pytest.mark.slow
 @given(cells=st.lists(st.tuples(*[st.text(alphabet='12.,"\n ae', max_size=4)] * 3), min_size=1, max_size=5))
 def test_with_a_number_for_every_field_no_cell_decides_what_happens(tmp_path_factory, cells):
     folder = tmp_path_factory.mktemp("total")

@@ -89,6 +89,7 @@ def test_the_fate_of_a_cell_is_the_declared_one(field, cell, expected):
     assert fate(field, cell) == expected
 
 
+@pytest.mark.slow
 @given(st.one_of(st.none(), st.text(max_size=12), st.floats().map(str), st.integers().map(str)))
 def test_with_a_fate_for_everything_no_cell_refuses_a_table_and_none_leaves_the_domain(cell):
     number = fate(changed(AGE, missing="indicator", otherwise="missing"), cell)

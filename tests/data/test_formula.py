@@ -90,6 +90,7 @@ def draws_of(shown, count=3):
     return found | ({"Intercept": rng.normal(size=count)} if shown.intercept else {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("formula", "kind"), FORMULAS)
 def test_coefficients_in_the_users_units_times_formulaics_columns_are_the_models_predictor(formula, kind):
     formulaic, pandas = pytest.importorskip("formulaic"), pytest.importorskip("pandas")
@@ -125,6 +126,7 @@ def _ours(column):
     return ":".join(names) + (f"[{', '.join(levels)}]" if levels else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", [formula for formula, kind in FORMULAS if kind == "bernoulli"])
 def test_the_declared_norm_is_the_one_that_preflight_proves(formula):
     shown = made(formula, "bernoulli")
@@ -156,6 +158,7 @@ def test_groups_get_an_effect_for_every_level_and_missing_numbers_one_of_their_o
     np.testing.assert_allclose(stated, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_prior_is_stated_on_the_users_scale():
     shown = made("died ~ age + sex", "bernoulli", ["age ~ normal(0.1, 0.05)", "b ~ normal(0, 2)"])
     model = compile_model(model_source(shown))
@@ -166,6 +169,7 @@ def test_a_prior_is_stated_on_the_users_scale():
     assert float(trace["sex"]["fn"].base_dist.variance[0]) == pytest.approx(4.0)
 
 
+@pytest.mark.slow
 def test_a_prediction_is_the_models_mean_for_the_profile():
     shown = made("died ~ age + sex + log(dose) + (1 | region)", "bernoulli")
     draws = draws_of(shown, 40)

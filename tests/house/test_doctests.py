@@ -30,6 +30,7 @@ SLOW = {"Plan", "fit", "plan"}
 EACH = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in NAMES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_a_public_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -78,7 +78,7 @@ def test_a_name_that_is_not_there_is_seen(text, names):
     assert unreachable(text) == names
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_functions_named_like_their_packages_stay_functions():
     # A package that is imported becomes an attribute of its parent, where it would hide the function.
     code = (

@@ -5,9 +5,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_folder_of_the_package_and_no_other():
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
     code = f"from setuptools import find_packages; print(*find_packages(**{included!r}))"

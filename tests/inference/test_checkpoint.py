@@ -96,7 +96,7 @@ def test_a_released_run_leaves_no_secret_and_is_never_released_again(data, tmp_p
             again(**data)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_does_not_match_is_refused(data, monkeypatch, tmp_path):
     path = tmp_path / "run"
     interrupted(driver(path), monkeypatch, 2, rng_key=3, **data)
@@ -152,7 +152,7 @@ def test_a_model_whose_derivative_is_its_own_is_known_by_it():
     assert len(marks) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_charge_pays_for_the_run_and_its_end(data, monkeypatch, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
@@ -267,6 +267,7 @@ def key_words_in(folder):
     return found
 
 
+@pytest.mark.slow
 def test_a_kill_while_writing_leaves_nothing_that_survives_resume_and_release(data, monkeypatch, tmp_path):
     folder = tmp_path / "saved"
     folder.mkdir()
@@ -288,6 +289,7 @@ def test_a_kill_while_writing_leaves_nothing_that_survives_resume_and_release(da
     assert key_words_in(folder) == [] and sorted(folder.iterdir()) == [path, other]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypatch, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
@@ -305,6 +307,7 @@ def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypa
     assert key_words_in(tmp_path) == []
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_cannot_be_written_is_found_out_before_the_charge(data, tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
@@ -318,6 +321,7 @@ def test_a_checkpoint_that_cannot_be_written_is_found_out_before_the_charge(data
     assert ledger.history() == ()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_no_run_and_keeps_no_keys(data, monkeypatch, tmp_path):
     path = tmp_path / "run"
     mcmc, written = driver(path), []
@@ -340,6 +344,7 @@ def test_a_disk_that_fills_up_ends_no_run_and_keeps_no_keys(data, monkeypatch, t
             again(**data)
 
 
+@pytest.mark.slow
 def test_a_disk_without_the_space_is_refused_before_the_charge(data, monkeypatch, tmp_path):
     usage = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(checkpoint_module.shutil, "disk_usage", lambda _: usage)
@@ -358,6 +363,7 @@ def test_what_holds_the_keys_does_not_print_them():
         assert "key<" not in repr(thing) and "streams" not in repr(thing) and "array" not in repr(thing)
 
 
+@pytest.mark.slow
 def test_whatever_happened_to_the_bytes_of_a_checkpoint_is_said_in_words(tmp_path):
     path, keys = tmp_path / "run", run_keys(1)
     checkpoint, state = (

@@ -40,7 +40,7 @@ def driver(curvature: pmc.ProposedCurvature | None, **changes) -> pmc.PrivateMCM
     return pmc.PrivateMCMC(KERNEL, **(settings | changes))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_last_state_is_private_with_the_data_s_curvature_and_not_with_the_prior_s(record_property):
     with pytest.raises(pmc.NotPrivate):
         driver(None).decide(N)
@@ -79,6 +79,7 @@ def test_nothing_runs_where_the_curvature_is_not_there():
         _ = mcmc.released
 
 
+@pytest.mark.slow
 def test_the_test_is_compiled_before_the_charge_on_nobody(tmp_path, monkeypatch):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(100.0, 1e-3), filter="basic")

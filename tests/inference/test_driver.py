@@ -68,7 +68,7 @@ WRONG = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failed_run_leaves_nothing_of_the_run_before():
     mcmc = driver(execution=KEPT)
     for wrong in WRONG:
@@ -149,6 +149,7 @@ def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
     assert mcmc.get_samples()["mu"].shape == (2,)
 
 
+@pytest.mark.slow
 def test_a_result_outlives_the_curators_side(ledger, monkeypatch):
     """What fails there may quote a row, so only its kind is said."""
 

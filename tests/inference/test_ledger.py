@@ -50,7 +50,7 @@ def test_a_run_is_recorded_with_its_statement(ledger, data):
     assert float(entry.cost) == pytest.approx(mcmc.statement.gdp**2, rel=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_budget_ends(ledger, data):
     runs = 0
     with pytest.raises(pmc.BudgetExceeded):

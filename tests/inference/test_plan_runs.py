@@ -65,7 +65,7 @@ def run(planned, people, *stages):
     return mcmc
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
     mcmc = run(planned, people, moments(0.2), counts(0.3), path())
     stages = [completed.stage for completed in mcmc.history]
@@ -162,6 +162,7 @@ def test_a_ledger_is_charged_the_budget_and_keeps_it(planned, people, tmp_path):
     assert float(entry.cost) == pytest.approx(planned.budget**2, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_every_stage_leaves_holes_out_whatever_lies_in_them(planned, people):
     """So little noise that one row would show."""
     stages = moments(1e3, "zero_out"), counts(1e3, "zero_out"), path(adjacency="zero_out")

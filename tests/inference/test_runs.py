@@ -43,6 +43,7 @@ def test_samples_have_numpyros_shapes(done):
     assert done.get_samples(group_by_chain=True)["w"].shape == (2, 15, 2)
 
 
+@pytest.mark.slow
 def test_the_statement_is_the_accountants_for_the_schedule_that_ran(done):
     # Path: m² = chains · T γ Δ²/2 with Δ = 2C.
     assert done.statement.gdp == pytest.approx(np.sqrt(2 * 20 * 0.02 * 4 / 2), rel=1e-6)

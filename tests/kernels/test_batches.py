@@ -149,6 +149,7 @@ def test_distinct_draws_are_uniform_ordered_choices():
     assert chi_square(codes, orders) > LEVEL
 
 
+@pytest.mark.slow
 def test_a_shuffle_puts_present_rows_first():
     with jax.enable_x64(True):
         orders = np.stack([shuffled(jax.random.key(seed), 7, jnp.asarray(4)) for seed in range(20)])

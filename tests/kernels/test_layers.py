@@ -189,6 +189,7 @@ def test_equal_clipped_rows_stay_within_the_accountants_bound_of_the_gradient(ro
     assert n * (1 + 5e-11) < np.linalg.norm(total) <= min(bounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
 def test_a_state_that_is_not_a_number_moves_nothing_past_the_clip(one_row, bad):
     norm, dim = one_row

@@ -35,6 +35,7 @@ SETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 @given(
     point=st.tuples(*[st.floats(allow_nan=True, allow_infinity=True)] * 2),

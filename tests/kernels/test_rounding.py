@@ -36,7 +36,7 @@ def moved(model, schedule, start):
     with jax.enable_x64(True):
         program = langevin_program(reading, schedule)
         rows = program.prepare({"y": jnp.zeros(9)}, jnp.ones(9, bool))
-        after = program.step(jnp.full((1, 1), start), 0, jax.random.key(0), rows)
+        after = program.step(jnp.full((1, 1), start), jnp.asarray(0), jax.random.key(0), rows)
     return abs(float(after[0, 0]) - start)
 
 

@@ -56,6 +56,7 @@ def example(request):
     return reading, columns, SyntheticChain(lambda root, clip: reading)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{}, {"clip": 0.4, "step_size": 0.1, "num_steps": 70, "temper": 1.0}])
 def test_a_row_of_weight_w_moves_the_chain_as_w_rows_do(example, changes):
     """The same key gives the same noise: paths agree but for the order in which rows are added."""
@@ -97,6 +98,7 @@ def test_only_the_paths_of_plans_are_simulated(example, changes):
         )
 
 
+@pytest.mark.slow
 def test_rows_of_a_run_have_no_weights(example):
     """Weights are neither a field of a declaration nor a value of its arguments."""
     reading, columns, _ = example
@@ -115,6 +117,7 @@ def test_rows_of_a_run_have_no_weights(example):
         assert not [name for name in inspect.signature(entry).parameters if "weight" in name]
 
 
+@pytest.mark.slow
 def test_presence_that_is_no_truth_value_weighs_no_row(example):
     """Numbers in place of presence, by mistake: a row adds at most the clip."""
     reading, columns, _ = example

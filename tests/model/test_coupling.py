@@ -26,6 +26,7 @@ def test_masks_and_weights_do_not_hide_that_rows_are_coupled(weights):
         read(model, Rows(x=Box(-1, 1), y=Box(-1, 1), **flags), n=4)
 
 
+@pytest.mark.slow
 def test_a_latent_repeated_for_every_row_leaves_its_prior_free_of_their_number():
     def model(y):
         means = jnp.array([-1.0, 1.0])

@@ -176,6 +176,7 @@ def test_a_declaration_that_makes_no_sense_is_refused(declare):
         declare()
 
 
+@pytest.mark.slow
 def test_a_box_without_a_float32_inside_is_refused_for_that_storage():
     with jax.enable_x64(True):
         assert Box(0.1, 0.1).project(jnp.zeros(1))[0] == 0.1

@@ -8,6 +8,7 @@ from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.model import read
 
 
+@pytest.mark.slow
 def test_an_ordered_vector_of_one_number_is_read():
     def model(x, y):
         fn = dist.TransformedDistribution(

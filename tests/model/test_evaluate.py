@@ -33,6 +33,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numpy_gives_the_values_of_jax(name):
     function = FUNCTIONS[name]

@@ -108,6 +108,7 @@ def test_no_row_and_no_predictor_exceeds_the_constants(name):
 
 
 # Families whose constants are attained: a bound that is loose by mistake would go unnoticed otherwise.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "what", "value"),
     [

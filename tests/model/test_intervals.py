@@ -258,6 +258,7 @@ def test_a_bound_that_is_not_a_number_is_no_bound():
     assert value.norm == np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [lambda k: ~k, lambda k: jnp.minimum(jax.lax.div(5 + 0 * k, k), 0)])
 def test_complements_of_integers_and_division_by_zero_stay_inside_their_bounds(function):
     found = analyse(lambda x, k: function(k), Box(0.0, 1.0))

@@ -140,6 +140,7 @@ def test_the_curvature_stays_within_its_bounds_and_approaches_them(name, row_mod
     assert np.max(np.abs(outside)) <= 1e-9
 
 
+@pytest.mark.long
 def test_what_is_not_recognised_is_not_claimed(row_model):
     for site in row_model.prior.sites:
         if site.name in UNKNOWN:
@@ -249,6 +250,7 @@ def test_a_hierarchy_is_not_strongly_convex():
     assert apart.convex and apart.strong_convexity == 0 and apart.factorised
 
 
+@pytest.mark.slow
 def test_an_improper_prior_is_named():
     found = of(lambda: numpyro.sample("flat", dist.ImproperUniform(dist.constraints.real, (), (2,))))
     assert found.improper == ("flat",) and not found.proper and found.strong_convexity == 0

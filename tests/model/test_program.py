@@ -47,6 +47,7 @@ def test_it_reads_only_what_a_result_depends_on():
     assert reads == {"xy": {"x", "y"}, "x": {"x"}, "none": frozenset()}
 
 
+@pytest.mark.slow
 def test_a_cut_hides_what_lies_behind_it():
     with jax.enable_x64(True):
         program = trace(lambda x, y: {"eta": x @ y, "out": jnp.exp(x @ y) + y[0]}, x=vector(), y=vector())

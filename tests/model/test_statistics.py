@@ -299,6 +299,7 @@ def test_no_design_is_longer_than_the_radius(name):
     assert 0.5 * row_model.predictors.radius <= longest <= row_model.predictors.radius * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [

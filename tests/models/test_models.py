@@ -56,6 +56,7 @@ def test_the_verdict_and_the_certificate_are_those_of_the_paragraph(case: Case) 
         assert report.certificates[0].gdp == pytest.approx(case.gdp, rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_model_gives_rows_of_its_domain_a_finite_density(case: Case) -> None:
     columns = case.rows.synthetic(jax.random.key(0), 5)

@@ -13,6 +13,7 @@ def symmetric_noise(generator: np.random.Generator, dim: int) -> np.ndarray:
     return upper + np.triu(upper, 1).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_sd", [0.03, 0.05])
 def test_variances_of_a_noisy_precision_are_right_on_average(noise_sd: float) -> None:
     """Of 2,000 draws; uncorrected, the variances are too large by 5 % and more."""

@@ -138,7 +138,7 @@ def test_a_direction_without_information_keeps_the_prior_s_width():
     assert metric.trace == pytest.approx(0.99)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_stage_looks_at_more_than_the_history():
     plan = planned("multinomial")
     first, again = plan.policy.next(()), plan.policy.next(())
@@ -197,6 +197,7 @@ def test_weights_bound_a_row_and_leave_its_expected_score_at_zero():
     assert np.max(np.linalg.norm(scores @ root, axis=1)) == pytest.approx(clip, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_an_improper_prior_is_refused():
     def flat(X, y=None):
         w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real, (), (2,)))

@@ -120,6 +120,7 @@ def test_each_stage_is_charged_under_the_targets_adjacency(people, adjacency):
     assert mcmc.statement.delta(3.0) <= 1e-6
 
 
+@pytest.mark.long
 def test_a_plan_checks_the_number_of_rows(planned, people):
     mcmc = pmc.PrivateMCMC.from_plan(planned, progress_bar=False)
     with pytest.raises(pmc.DataSchemaError, match="rows"):
@@ -165,6 +166,7 @@ def in_fields(age, sex, y=None):
         numpyro.sample("y", dist.Poisson(jnp.exp(w[0] * age + w[1] * sex)), obs=y)
 
 
+@pytest.mark.slow
 def test_outcomes_are_the_declared_values_of_what_the_model_observes():
     rows = pmc.Rows(age=pmc.Box(-1, 1), sex=pmc.Binary(), y=pmc.Counts(10_000))
     outcomes = possible_outcomes(read(in_fields, rows, n=N))

@@ -172,6 +172,7 @@ def test_more_budget_than_steps_can_use_leaves_the_run_stable():
     assert np.sqrt(np.mean(error**2)) < 0.3
 
 
+@pytest.mark.slow
 def test_a_posterior_without_information_is_the_prior():
     """Its mean too: a prior that is not centred at zero is simulated as the run samples it."""
 

@@ -42,7 +42,7 @@ def call(files, *extra: str, model: str = "coin", epsilon: str = "0.5", delta: s
     return CliRunner().invoke(app, [*arguments, "--epsilon", epsilon, "--delta", delta, *extra])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_exit_code_is_the_verdict(files) -> None:
     assert call(files, "--args", f"{files}/strong.toml").exit_code == 0
     assert call(files).exit_code == 1

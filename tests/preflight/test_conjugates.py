@@ -98,6 +98,7 @@ def test_dirichlet_categorical_gets_its_exact_divergence() -> None:
     assert found.delta(0.5) == exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exposure", [1.0, 3.0])
 def test_gamma_poisson_gets_its_exact_divergence_whatever_the_common_exposure(exposure: float) -> None:
     (found,) = certificates(rate, Rows(y=Counts(4)), exposure=exposure)
@@ -105,6 +106,7 @@ def test_gamma_poisson_gets_its_exact_divergence_whatever_the_common_exposure(ex
     assert found.delta(0.5) == exact
 
 
+@pytest.mark.slow
 def test_normal_mean_is_gaussian_with_the_precision_of_every_posterior() -> None:
     (found,) = certificates(mean, Rows(y=Box(0, 3)))
     # Slope 2, noise precision 4, temper ½: sensitivity ½·2·4·3, precision 1 + ½·30·4·4.
@@ -153,6 +155,7 @@ def test_other_adjacencies_have_statements_of_their_own(name: str, adjacency: st
     assert found.verify()
 
 
+@pytest.mark.slow
 def test_the_posteriors_rate_is_counted_in_exposures() -> None:
     (found,) = certificates(rate, Rows(y=Counts(4)), Target(0.5, 1e-3, "zero_out"), exposure=4.0)
     assert found.argument.constants["rate"] == pytest.approx(2.0 / 4.0)
@@ -164,6 +167,7 @@ def flat_mean(y=None):
         numpyro.sample("y", dist.Normal(mu, 0.5), obs=y)
 
 
+@pytest.mark.slow
 def test_rows_alone_certify_a_normal_mean_under_a_flat_prior() -> None:
     (found,) = certificates(flat_mean, Rows(y=Box(0, 3)))
     # Noise precision 4, temper ½: sensitivity ½·4·3, precision ½·30·4.

@@ -39,7 +39,7 @@ def adult():
     return preflight(small.logistic, small.ADULT_ROWS, TARGET, **ADULT)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_designs_example_is_four_gdp_and_refuted(adult) -> None:
     assert adult.verdict == "not private"
     assert adult.certificates[0].gdp == pytest.approx(4.0)
@@ -167,7 +167,7 @@ def test_rows_that_meet_an_intercept_are_refuted_along_it() -> None:
     assert "b" in report.refutation.coordinate
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_certified_is_never_refuted() -> None:
     model = read(small.logistic, small.LOGISTIC_ROWS, n=50)
     for temper in (0.05, 0.1, 0.16):
@@ -298,6 +298,7 @@ def test_a_bounded_likelihood_certifies_nothing_under_an_improper_prior() -> Non
     assert report.refutation.kind == "no posterior"
 
 
+@pytest.mark.slow
 def test_clipped_rows_without_a_posterior_are_told_that_only_their_run_has_a_statement() -> None:
     (network,) = (entry for entry in ZOO if entry.name == "network")
     schedule = replace(RUN, num_rows=network.n, dim=9, step_size=1e-4, num_steps=200)

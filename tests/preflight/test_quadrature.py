@@ -22,6 +22,7 @@ def laplace(mean: float, scale: float):
     return lambda x: -np.abs(x - mean) / scale
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     m=st.floats(0.05, 6.0),

@@ -77,7 +77,7 @@ def test_the_lower_bound_is_that_of_simulated_recursions() -> None:
     assert interim_lower_bound(model, run, TARGET) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_lower_bound_lies_above_the_statement_of_the_run(data) -> None:

@@ -101,7 +101,7 @@ def test_the_clipped_potential_is_as_convex_on_the_set_as_its_rows_certify(name,
     assert clip < 9 or max(found) > 0  # an idle clip leaves curvature to certify
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_row_whose_slope_the_kernel_holds_below_its_bound_certifies_nothing():
     # C = R: clipping is idle but for its slack, and the slopes of far predictors lie within it.
     reading = reading_of("logistic")
@@ -248,6 +248,7 @@ def test_prices_of_the_run_rest_on_the_curvature_that_was_found():
     assert _price(0.8, rich, public) < 0.5 * _price(0.8, poor, public)
 
 
+@pytest.mark.slow
 def test_statement_of_the_test_names_its_sensitivity_and_verifies():
     reading, test = planned("logistic", "ball")
     rows = drawn(reading.rows, 1)

@@ -248,12 +248,14 @@ def test_burn_in_must_leave_a_step():
         Expectations("w", burn_in=10).average(10)
 
 
+@pytest.mark.slow
 def test_what_was_not_declared_is_not_for_sale_afterwards():
     released = planned(Expectations("w")).release(np.zeros(3), SECRET)
     with pytest.raises(ReleaseError, match="another run"):
         released["p"]
 
 
+@pytest.mark.slow
 def test_what_is_released_carries_its_statement_and_its_seed_everywhere():
     plan = planned(Expectations("w"))
     released = plan.release(np.zeros(3), SECRET)

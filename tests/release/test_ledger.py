@@ -72,6 +72,7 @@ def test_what_does_not_fit_is_refused_and_the_message_says_what_would(ledger):
         ledger.reserve("people", normal(0.05), purpose="third")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 2**32 - 1))
 def test_an_adversary_who_reads_every_answer_never_gets_more_than_the_budget(tmp_path_factory, seed):

@@ -31,6 +31,7 @@ def concentrated(rho):
     return Statement("replace_one", (Concentrated(rho),), Argument("zCDP", (), {}, "none"))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(targets, st.sampled_from(["gdp", "rdp"]))
 def test_the_whole_limit_is_worth_the_budget_and_no_more(target, kind):
@@ -87,6 +88,7 @@ def test_what_proves_nothing_in_the_currency_is_refused():
     assert filter_for(Target(1.0, 0.0)).cost(pure(0.25)) == Fraction(0.25)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.floats(0.01, 2), st.floats(0.1, 5), st.floats(1e-9, 0.01))
 def test_a_basic_filter_takes_any_statement_at_a_share_that_it_meets(m, epsilon, delta):

@@ -26,6 +26,7 @@ def coordinates(rows, radius):
     return gram[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 5]), st.floats(0.1, 10.0))
 def test_one_row_moves_the_sum_by_at_most_the_charge(seed, dim, radius):

@@ -202,6 +202,7 @@ LEVELS, BOUNDS = ("epsilon", "delta", "x_low", "x_high"), ("prior_precision", "n
 FIELDS = (*LEVELS, *BOUNDS, "rho1", "rho2", "gamma1")
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     changes=st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(NUMBERS), min_size=1, max_size=3),

@@ -41,6 +41,7 @@ def planned(epsilon):
     return plan_expectations(expectations, reading, schedule, curvature, Target(1.0, 0.0))
 
 
+@pytest.mark.slow
 def test_the_square_costs_the_width_times_the_site():
     units = planned(1.0).units
     np.testing.assert_allclose(units[2:], 8.0 * units[:2], rtol=1e-6)
@@ -56,6 +57,7 @@ def test_with_little_noise_it_is_the_variance_of_the_draws():
     np.testing.assert_allclose(found, np.clip(draws, *BOUNDS).var(axis=0), rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_noise_never_makes_it_negative():
     plan = planned(1.0)
     given = (np.asarray([2.0, 2.0, 0.5, 0.5]) - plan.observable.centres) / plan.units

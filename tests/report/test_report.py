@@ -90,6 +90,7 @@ def test_no_text_is_read_as_markup(text: str) -> None:
     assert "[/red]" in shown(report.Report("", (report.Text("[/red]" + text.replace("`", "")),)))
 
 
+@pytest.mark.slow
 def test_svg_is_well_formed_and_follows_the_theme() -> None:
     text = drawing.svg(PLOT)
     ElementTree.fromstring(text)

@@ -134,6 +134,7 @@ def test_shift_bounds_from_a_diameter(distance, offset, gap, noise, steps):
     assert above(value, exact)
 
 
+@pytest.mark.slow
 @given(magnitudes(-3, 3), st.one_of(WIDE, st.just(0.0)), WIDE, WIDE, st.integers(1, 60))
 def test_shift_bounds_of_one_map_from_two_starts(c, h, noise, diameter, steps):
     constant = shifts.two_starts_constant(c, h, noise, diameter, steps, restart=False)
@@ -173,6 +174,7 @@ def schedule(**changes) -> Schedule:
     return Schedule(**(options | changes))
 
 
+@pytest.mark.slow
 @given(WIDE, WIDE, WIDE, st.integers(1, 50), st.sampled_from(["replace_one", "add_remove", "zero_out"]))
 @example(1e-200, 1e-150, 1e300, 5, "replace_one")
 def test_paths_and_last_states_of_runs(step, clip, temper, steps, adjacency):
@@ -193,6 +195,7 @@ def test_paths_and_last_states_of_runs(step, clip, temper, steps, adjacency):
     assert above(known, mpmath.sqrt(square))
 
 
+@pytest.mark.slow
 @given(magnitudes(-300, 0), magnitudes(-300, 150), st.integers(1, 40), st.integers(1, 40))
 def test_sensitivities_of_averages(step, clip, steps, first):
     assume(first <= steps)
@@ -206,6 +209,7 @@ def test_sensitivities_of_averages(step, clip, steps, first):
     assert above(found, total / (steps - first + 1))
 
 
+@pytest.mark.slow
 @given(WIDE, WIDE, magnitudes(-300, 150))
 def test_moduli_at_zero_and_at_a_distance(step, size, far):
     assume(mpf(step) * mpf(size) < 1e300)
@@ -223,6 +227,7 @@ def test_moduli_at_zero_and_at_a_distance(step, size, far):
     )
 
 
+@pytest.mark.slow
 @given(WIDE, st.floats(1.0000001, 1e6))
 def test_renyi_divergences_and_concentration_of_simple_curves(size, alpha):
     square = mpf(size) ** 2
@@ -251,6 +256,7 @@ def test_deltas_of_pure_and_laplace_curves(level, share):
         )
 
 
+@pytest.mark.slow
 @given(magnitudes(-300, 2.5), st.floats(0, 45.0))
 @example(1e-9, 1e-3)
 def test_gaussian_deltas(m, far):
@@ -328,6 +334,7 @@ def test_composition_of_like_and_unlike_curves(sizes, alpha):
     assert above(pure.epsilon(0.0), mpf(sizes[0]) + mpf(sizes[1]))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(0.0, 6.0), min_size=2, max_size=4),
     st.one_of(st.floats(0.0, 1.2), st.sampled_from([1.0, 1 - 2.0**-53])),
@@ -345,6 +352,7 @@ def test_composed_pure_levels_at_every_epsilon(levels, share):
         assert above(combine(tuple(map(Pure, levels))).delta(at), exact)
 
 
+@pytest.mark.slow
 @given(magnitudes(-300, 0.5), magnitudes(-6, -0.01), st.integers(2, 6))
 @example(1e-9, 0.5, 2)
 @example(1e-170, 0.5, 2)
@@ -372,6 +380,7 @@ def test_conversion_from_renyi_divergences(alpha, divergence, epsilon):
     assert above(rdp.delta_at_order(alpha, divergence, epsilon), min(mpf(1), exact))
 
 
+@pytest.mark.slow
 @given(magnitudes(-323, 0), magnitudes(-323, 0), st.floats(0, 50), WIDE, WIDE)
 def test_privacy_carried_by_convergence(delta, distance, epsilon, accuracy, change):
     assume(delta <= 1 and distance <= 1)
@@ -397,6 +406,7 @@ def test_the_smallest_sensitivity_of_all_is_not_free():
 SIZES = (5e-324, 1e-308, 1e-200, 1e-30, 0.3, 1.0, 7.0, 1e30, 1e200, 1e308)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @settings(max_examples=150, deadline=None)
 @given(st.data())

@@ -92,6 +92,7 @@ def test_no_certificate_is_below_the_witness(entry: Entry, factor: float) -> Non
         assert divergence(entry.name, epsilon) <= statement.delta(epsilon) * (1 + 1e-6) + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", [entry for entry in ZOO if entry.same_as], ids=lambda entry: entry.name)
 def test_the_same_model_written_differently_gets_the_same_answer(entry: Entry) -> None:
     own, other = answer(entry.name), answer(entry.same_as)
