@@ -14,7 +14,7 @@ from private_mcmc.data.cells import Encoder
 from private_mcmc.data.design import INTERCEPT, Array, Design, Draws, Effect
 from private_mcmc.data.fields import Field, is_number, plain_number
 from private_mcmc.errors import DeclarationError
-from private_mcmc.report import Interval, Plot, Rule, Table, floats, png
+from private_mcmc.report import Interval, Plot, Rule, Table, floats, number, png
 
 if TYPE_CHECKING:
     import arviz
@@ -249,7 +249,7 @@ class Answers:
 
 
 def _between(low: float, high: float) -> str:
-    return f"{low:.3g} to {high:.3g}"
+    return f"{number(low)} to {number(high)}"
 
 
 def _tick(one: Coefficient) -> str:

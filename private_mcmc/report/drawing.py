@@ -74,6 +74,8 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
     _prepare_axes(axes, plot, palette)
     for drawn in plot.drawn:
         _draw(axes, drawn, palette)
+    if plot.x_log and not plot.x_ticks:
+        _readable_within_a_decade(axes)
     _finish_axes(axes, plot, palette)
     return result
 
@@ -203,3 +205,14 @@ def _columns(names: list[str]) -> int:
     """Two columns of names where a narrow chart has room for both."""
     half = -(-len(names) // 2)
     return 2 if max(map(len, names[:half])) + max(map(len, names[half:])) <= _LEGEND_LETTERS else 1
+
+
+def _readable_within_a_decade(axes: Axes) -> None:
+    """Ratios between 1 and 3 would show the single tick 10⁰: such an axis gets plain numbers in between."""
+    from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
+
+    low, high = axes.get_xlim()
+    if low > 0 and high / low < 20:
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,8 @@ from rich.console import Console
 
 from private_mcmc import report
 from private_mcmc.errors import DeclarationError
-from private_mcmc.report import drawing, html
+from private_mcmc.report import Interval, Plot, drawing, html
+from private_mcmc.report.drawing import LIGHT, figure
 
 PLOT = report.Plot(
     "Curve & target",
@@ -145,3 +147,13 @@ def test_matplotlib_and_rich_are_not_imported_until_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"
+
+
+@pytest.mark.parametrize(("high", "plain"), [(3.0, True), (1e6, False)])
+def test_ratios_within_a_decade_have_numbers_on_their_axis_and_others_have_decades(high, plain):
+    interval = Interval((0.0, 1.0), (1.0, high / 1.1), (1.1, high), (1.2, high * 1.1))
+    (axes,) = figure(Plot("ratios", "ratio", "", (interval,), x_log=True), LIGHT).axes
+    low, largest = axes.get_xlim()
+    shown = [tick for tick in axes.get_xticks() if low <= tick <= largest]
+    assert len(shown) >= 3
+    assert all(abs(np.log10(tick) % 1) < 1e-9 for tick in shown) != plain
