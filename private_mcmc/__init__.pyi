@@ -15,6 +15,7 @@ from .errors import (
     OutputError,
     PrivateMCMCError,
     ReleaseError,
+    Unprotected,
     UnsupportedModel,
 )
 from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, fit
@@ -83,6 +84,7 @@ __all__ = [
     "Statement",
     "Study",
     "Target",
+    "Unprotected",
     "UnsupportedModel",
     "accounting",
     "audit",

@@ -102,6 +102,15 @@ class DoThisInstead(UnsupportedModel):
     """
 
 
+class Unprotected(UserWarning):
+    """A private kernel runs outside ``PrivateMCMC``: its draws are as private as the data.
+
+    Example:
+        >>> issubclass(pmc.Unprotected, UserWarning)
+        True
+    """
+
+
 class NotPrivate(PrivateMCMCError):
     """A run or release was refused because it does not meet its privacy target.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.domains import Binary, Domain, Real, Rows
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, Unprotected
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
@@ -155,6 +156,12 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         model_kwargs: Mapping[str, object] | None,
     ) -> LangevinState:
         """Start at ``init_params`` (flat, unconstrained) or at zero, which depends on no data."""
+        warnings.warn(
+            "numpyro.infer.MCMC runs this kernel without a statement, a ledger or a release: its draws are "
+            "as private as the data, and not to be shown. PrivateMCMC(kernel, …) runs it with them.",
+            Unprotected,
+            stacklevel=2,
+        )
         model, _, _ = self._read(model_args, model_kwargs)
         batch = rng_key.shape if jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key) else rng_key.shape[:-1]
         z = jnp.zeros((*batch, model.dim)) if init_params is None else jnp.asarray(init_params)

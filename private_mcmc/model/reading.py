@@ -157,11 +157,13 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
     check_arguments(model, rows, public, n)
     with ONE_AT_A_TIME, jax.enable_x64(True):
         one = discover(model, _abstract(rows, 1), public)
-        refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
+        # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
+        refuse_growing_latents(one, discover(model, _abstract(rows, COUNT), public))
         program = _program(model, rows, public, one, 1)
         refuse_prior_on_data(program, one)
-        refuse_prior_on_count(program, _program(model, rows, public, one, max(n, 2)), one)
         refuse_coupled_rows(program, _program(model, rows, public, one, COUNT), rows, one)
+        refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
+        refuse_prior_on_count(program, _program(model, rows, public, one, max(n, 2)), one)
         found = find_structure(program, rows, one.observations)
         structure, bases = found if found is not None else (None, ())
         narrow = _narrow_view(model, rows, public, one, structure)

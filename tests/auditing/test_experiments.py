@@ -193,6 +193,7 @@ def test_noise_that_depends_on_the_gradient_is_refused_by_name():
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected")
 def test_noise_that_depends_on_the_gradient_runs_under_numpyros_own_driver():
     """At a stationary point of a single state the step stays put: noise vanishes with the gradient."""
     kernel = GradientNoiseLangevin(normal_mean, step_size=0.1, clip=10.0)

@@ -121,3 +121,12 @@ def test_nothing_is_given_twice(tmp_path):
         driver(devices=1, execution=Execution())
     with pytest.raises(pmc.DeclarationError, match="ledger"):
         pmc.Bookkeeping(dataset="rows")
+
+
+@pytest.mark.parametrize(
+    "habit", ["get_extra_fields", "last_state", "post_warmup_state", "warmup", "sampler"]
+)
+def test_what_numpyros_driver_has_and_this_one_cannot_is_answered_in_words(habit):
+    with pytest.raises(AttributeError, match=f"no attribute '{habit}': .{{30,}}"):
+        getattr(driver(), habit)
+    assert not hasattr(driver(), habit)

@@ -9,9 +9,11 @@ import pytest
 from numpyro.infer import MCMC
 
 from private_mcmc.domains import Ball, Binary, Rows
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, Unprotected
 from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import logistic, normal_mean
+
+pytestmark = pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected")
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 
@@ -80,3 +82,10 @@ def test_columns_that_cannot_be_told_from_other_arrays_are_asked_for(data):
     mcmc = MCMC(dataclasses.replace(kernel, rows=ROWS), num_warmup=1, num_samples=2, progress_bar=False)
     mcmc.run(jax.random.key(0), prior_scale=jnp.ones(2), **data)
     assert mcmc.get_samples()["w"].shape == (2, 2)
+
+
+@pytest.mark.filterwarnings("default::private_mcmc.errors.Unprotected")
+def test_says_that_nothing_is_protected(data):
+    kernel = PrivateULA(logistic, step_size=0.05, clip=1.0)
+    with pytest.warns(Unprotected, match="as private as the data"):
+        kernel.init(jax.random.key(0), 0, None, (), data)

@@ -36,3 +36,18 @@ def test_a_latent_repeated_for_every_row_leaves_its_prior_free_of_their_number()
             numpyro.sample("y", dist.Normal(jnp.broadcast_to(t, y.shape), 1.0), obs=y)
 
     assert read(model, Rows(y=Box(-1, 1)), n=5).names == ("t",)
+
+
+def test_what_a_few_rows_refuse_is_never_run_on_all_of_them():
+    """The covariance of all rows of a Gaussian process would not fit into memory."""
+    counts = []
+
+    def process(x, y):
+        counts.append(x.shape[0])
+        scale = numpyro.sample("scale", dist.LogNormal(0, 1))
+        near = jnp.exp(-((x[:, None] - x[None, :]) ** 2) / scale) + jnp.eye(x.shape[0])
+        numpyro.sample("y", dist.MultivariateNormal(jnp.zeros(x.shape[0]), near), obs=y)
+
+    with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
+        read(process, Rows(x=Box(0, 1), y=Box(-1, 1)), n=1_000_000)
+    assert max(counts) < 100
