@@ -163,12 +163,12 @@ def _plates(message: Message) -> tuple[str, ...]:
 
 
 def _observation(name: str, message: Message) -> Observation:
-    if message["infer"].get("is_auxiliary", False):
-        raise DoThisInstead(
-            f"site {name!r} is a numpyro.factor: it can hold any function of all rows, so no row has a term "
-            "of its own; write it as an observed site inside the plate, or as a prior."
-        )
     fn = unwrap(message["fn"])
+    if isinstance(fn, dist.Unit) and not message["cond_indep_stack"]:
+        raise DoThisInstead(
+            f"site {name!r} is a numpyro.factor outside every plate: it may hold any function of all rows, "
+            "so that no row has a term of its own; put each row's term in the plate of the rows."
+        )
     return Observation(
         name=name,
         family=family_name(fn),

@@ -16,6 +16,7 @@ from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, fr
 from private_mcmc.planning.simulate import predict
 from private_mcmc.planning.simulate_general import general_policy
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.planning.synthetic import outcome_columns
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.report import Facts, Note, Report, number
@@ -250,9 +251,9 @@ def _maker(
 
 
 def _is_affine(reading: RowModel) -> bool:
-    """One affine predictor under a prior of constant precision."""
-    prior = reading.prior
-    return reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0
+    """One affine predictor of one outcome, under a prior of constant precision."""
+    prior, one = reading.prior, reading.predictor is not None and len(outcome_columns(reading)) == 1
+    return one and prior.hessian is not None and prior.strong_convexity > 0
 
 
 def _too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: float) -> str:

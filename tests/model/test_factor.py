@@ -1,0 +1,94 @@
+"""A ``numpyro.factor`` in the plate of the rows is a term of each row; anywhere else it is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.errors import DoThisInstead
+from private_mcmc.model import read
+from private_mcmc.models import survival, survival_rows
+from private_mcmc.planning.synthetic import outcome_columns
+
+ROWS = survival_rows(2)
+
+
+def model_of(term, plated=True):
+    def model(X, time, event):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        if not plated:
+            numpyro.factor("term", term(X @ w, time, event))
+            return
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.factor("term", term(X @ w, time, event))
+
+    return model
+
+
+def exponential(log_hazard, time, event):
+    """Event times the log hazard, less the cumulative hazard."""
+    return event * log_hazard - time * jnp.exp(log_hazard)
+
+
+@pytest.fixture(scope="module")
+def reading():
+    return read(model_of(exponential), ROWS, n=50)
+
+
+def test_rows_have_the_slope_of_the_same_model_written_with_a_distribution(reading):
+    """Right-censored exponential times have the likelihood of Poisson events, up to a constant of the row."""
+    other = read(survival, ROWS, n=50)
+    rows = ROWS.project(ROWS.synthetic(jax.random.key(3), 8))
+    theta = jnp.array([0.7, -1.3])
+    slopes = [
+        np.asarray(jax.vmap(jax.grad(one.row_loss), in_axes=(None, 0))(theta, rows))
+        for one in (reading, other)
+    ]
+    np.testing.assert_allclose(*slopes, rtol=1e-5)
+
+
+def test_nothing_is_proved_of_it_but_its_predictor(reading):
+    assert reading.predictor is not None and reading.predictor.radius == pytest.approx(1.0)
+    assert reading.constants.gradient_bound == np.inf
+    report = pmc.preflight(model_of(exponential), ROWS, pmc.Target(3.0, 1e-6), n=50, clip=0.1)
+    assert report.verdict != "private"
+
+
+def test_its_outcomes_are_what_its_predictor_does_not_read(reading):
+    assert outcome_columns(reading) == ("event", "time")
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (model_of(lambda eta, t, d: exponential(eta, t, d).sum(), plated=False), "outside every plate"),
+        (model_of(exponential, plated=False), "outside every plate"),
+        (model_of(lambda eta, t, d: exponential(eta, t, d).sum()), "differs from that of the whole"),
+        (model_of(lambda eta, t, d: d * (eta - jnp.log(jnp.cumsum(jnp.exp(eta))))), "mixes rows"),
+    ],
+    ids=["sum outside", "terms outside", "sum inside", "partial likelihood"],
+)
+def test_a_term_of_several_rows_is_refused(model, why):
+    with pytest.raises(DoThisInstead, match=why):
+        read(model, ROWS, n=50)
+
+
+@pytest.mark.long
+def test_a_censored_time_is_sampled_as_numpyro_samples_it():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2000, 2)) / 3
+    died, left = random.exponential(np.exp(-X @ [1.0, -1.0])), random.exponential(2.0, size=2000)
+    data = {"X": X, "time": np.clip(np.minimum(died, left), 0.01, 10), "event": (died < left).astype(int)}
+    plan = pmc.plan(model_of(exponential), ROWS, pmc.Target(10.0, 1e-6), n=2000, guarantee="run")
+    driver = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    driver.run(**data)
+    nuts = numpyro.infer.MCMC(
+        numpyro.infer.NUTS(survival), num_warmup=300, num_samples=1000, progress_bar=False
+    )
+    nuts.run(jax.random.key(0), **data)
+    exact = nuts.get_samples()["w"]
+    off = (driver.get_samples()["w"].mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
+    assert np.abs(off).max() < 2.5
