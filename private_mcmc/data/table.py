@@ -107,7 +107,7 @@ def _chunks(table: Any, names: list[str]) -> Iterator[Chunk]:
         return
     columns = {str(name) for name in (table.keys() if hasattr(table, "keys") else ())}
     _check_names("the table", names, columns)
-    cells = {}
+    cells: Chunk = {}
     for name in names:
         column = np.asarray(table[name], dtype=object)
         if column.ndim != 1 or np.ma.isMaskedArray(table[name]):
