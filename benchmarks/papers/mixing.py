@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.accounting.langevin.steps import contraction_gap
-from private_mcmc.accounting.rounding import up
+from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 
 
@@ -78,7 +78,15 @@ def forgotten(
     gap = contraction_gap(step_size, strong_convexity, smoothness)
     if not (gap > 0 and distance >= 0 and steps >= 0):
         raise DeclarationError("forgotten: needs μ > 0, γ < 2/L and a non-negative distance.")
-    return up(distance * math.exp(steps * math.log1p(-gap))) if gap < 1 else (distance if steps == 0 else 0.0)
+    return product_up(distance, _power(gap, steps))
+
+
+def _power(gap: float, steps: int) -> float:
+    """``(1 − gap)^steps``, rounded up: the error of an exponential grows with its argument."""
+    if gap == 1:
+        return float(steps == 0)
+    exponent = steps * math.log1p(-gap)
+    return up(math.exp(exponent) * (1 - exponent * 2.0**-51)) + TINY
 
 
 def bias(step_size: float, strong_convexity: float, smoothness: float, dim: int) -> float:
@@ -94,7 +102,8 @@ def bias(step_size: float, strong_convexity: float, smoothness: float, dim: int)
     largest = 2 / (strong_convexity + smoothness)
     if not 0 < step_size <= largest:
         raise DeclarationError(f"step_size={step_size}: the bound needs at most 2/(μ+L) = {largest:.6g}.")
-    return up(1.65 * smoothness / strong_convexity * math.sqrt(step_size * dim))
+    root = root_up(product_up(step_size, float(dim)))
+    return product_up(1.65, smoothness, root, over=(strong_convexity,))
 
 
 def concentration(step_size: float, gap: float, lipschitz: float, kept: int, failure: float) -> float:
@@ -104,8 +113,9 @@ def concentration(step_size: float, gap: float, lipschitz: float, kept: int, fai
     """
     if not (step_size > 0 and 0 < gap <= 1 and lipschitz >= 0 and kept >= 1 and 0 < failure < 1):
         raise DeclarationError("concentration: needs a contracting step, N ≥ 1 and 0 < failure < 1.")
-    scale = math.sqrt(2 * step_size) * lipschitz / (gap * math.sqrt(kept))
-    return up(scale * math.sqrt(2 * math.log(2 / failure)))
+    unlikely = root_up(up(2 * (math.log(2) - math.log(failure))))
+    noise = root_up(product_up(2.0, step_size, over=(float(kept),)))
+    return product_up(noise, lipschitz, unlikely, over=(gap,))
 
 
 def by_convergence(
@@ -141,11 +151,11 @@ def by_convergence(
     gap = contraction_gap(step_size, strong_convexity, smoothness)
     spread = concentration(step_size, gap, lipschitz, kept, failure)
     rate = math.inf if gap == 1 else -math.log1p(-gap)
-    left = math.exp(-rate * (burn_in + 1)) * -math.expm1(-rate * kept) / gap / kept * start_distance
-    accuracy = spread + lipschitz * (left + bias(step_size, strong_convexity, smoothness, dim))
-    return AverageByConvergence(
-        up(accuracy), failure, posterior_change(lipschitz, sensitivity, strong_convexity)
-    )
+    share = up(-math.expm1(-rate * kept))
+    left = product_up(_power(gap, burn_in + 1), share, start_distance, over=(gap, float(kept)))
+    away = sum_up((left, bias(step_size, strong_convexity, smoothness, dim)))
+    accuracy = sum_up((spread, product_up(lipschitz, away)))
+    return AverageByConvergence(accuracy, failure, posterior_change(lipschitz, sensitivity, strong_convexity))
 
 
 def posterior_change(lipschitz: float, sensitivity: float, strong_convexity: float) -> float:
@@ -157,4 +167,4 @@ def posterior_change(lipschitz: float, sensitivity: float, strong_convexity: flo
     """
     if not (lipschitz >= 0 and sensitivity >= 0 and strong_convexity > 0):
         raise DeclarationError("posterior_change: ℓ, Δ ≥ 0 and μ > 0 are needed.")
-    return up(lipschitz * sensitivity / strong_convexity)
+    return product_up(lipschitz, sensitivity, over=(strong_convexity,))

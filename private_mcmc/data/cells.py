@@ -80,8 +80,8 @@ class Encoder:
         def of_category(text: str) -> float:
             value = truth_of(text) if field.type == "boolean" else text
             found = declared.get(value or "")
-            if found is None and not math.isnan(number := plain_number(text)):
-                found = declared.get(f"{number:g}")  # 1.0 for 1, as other programs write whole numbers
+            if found is None and float(short := f"{plain_number(text):g}") == plain_number(text):
+                found = declared.get(short)  # 1.0 for 1, as other programs write whole numbers
             return fate if found is None else found
 
         def of_number(text: str) -> float:

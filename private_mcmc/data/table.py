@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ import numpy as np
 from private_mcmc.data.cells import Array, Encoder
 from private_mcmc.data.fields import Field, is_number
 from private_mcmc.data.schema import Schema
-from private_mcmc.errors import DataSchemaError
+from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 
 Cells: TypeAlias = Sequence[str | None]
 Chunk: TypeAlias = dict[str, Cells]
@@ -42,13 +43,14 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
     where = str(table) if isinstance(table, str | Path) else "the table"
     parts: dict[str, list[Array]] = {}
     refused: set[str] = set()
-    for chunk in _chunks(table, list(names)):
-        for field in fields:
-            columns, whole = Encoder(field).columns(chunk[field.name])
-            if not whole:
-                refused.add(field.name)
-            for name, values in columns.items():
-                parts.setdefault(name, []).append(values)
+    with _in_words(where):
+        for chunk in _chunks(table, list(names)):
+            for field in fields:
+                columns, whole = Encoder(field).columns(chunk[field.name])
+                if not whole:
+                    refused.add(field.name)
+                for name, values in columns.items():
+                    parts.setdefault(name, []).append(values)
     if refused:
         raise DataSchemaError(_refusal(where, [field for field in fields if field.name in refused]))
     found = {name: np.concatenate(values) for name, values in parts.items()}
@@ -77,6 +79,17 @@ def read_header(path: str | Path) -> list[str]:
     return names
 
 
+@contextmanager
+def _in_words(where: str) -> Iterator[None]:
+    """Errors of what reads cells without what they quote: a date that no calendar has, a broken object."""
+    try:
+        yield
+    except PrivateMCMCError:
+        raise
+    except Exception as error:
+        raise DataSchemaError(f"{where}: a cell cannot be read ({type(error).__name__}).") from None
+
+
 def _refusal(where: str, fields: Sequence[Field]) -> str:
     names = [field.name for field in fields]
     first = fields[0]
@@ -94,7 +107,18 @@ def _chunks(table: Any, names: list[str]) -> Iterator[Chunk]:
         return
     columns = {str(name) for name in (table.keys() if hasattr(table, "keys") else ())}
     _check_names("the table", names, columns)
-    yield {name: [_text(value) for value in np.asarray(table[name], dtype=object).tolist()] for name in names}
+    cells: Chunk = {}
+    for name in names:
+        column = np.asarray(table[name], dtype=object)
+        if column.ndim != 1 or np.ma.isMaskedArray(table[name]):
+            raise DataSchemaError(
+                f"the table: field {name!r} is no column of single cells; fill a masked array (.filled(…)) "
+                "with a code of missing values."
+            )
+        cells[name] = [_text(value) for value in column.tolist()]
+    if len(set(map(len, cells.values()))) > 1:
+        raise DataSchemaError(f"the table: fields {names} differ in their number of rows.")
+    yield cells
 
 
 def _of_csv(path: Path, names: list[str]) -> Iterator[Chunk]:
@@ -130,7 +154,13 @@ def _check_names(where: str, wanted: Sequence[str], given: Iterable[str]) -> Non
 
 def _text(value: Any) -> str | None:
     """A value of a typed column as the text of a cell; nothing for an absent one."""
-    if value is None or value != value:
+    # pandas' NA differs from nothing: what is asked of it is NA again.
+    differs = value != value
+    if value is None or differs is value:
+        return ""
+    if not isinstance(differs, bool | np.bool_):
+        return None
+    if differs:
         return ""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"

@@ -100,3 +100,51 @@ def test_a_file_that_is_no_table_with_a_header_is_refused_and_never_quoted(tmp_p
 def test_a_missing_file_is_said_to_be_missing(tmp_path):
     with pytest.raises(pmc.DataSchemaError, match="cannot be read"):
         read_header(tmp_path / "t.csv")
+
+
+class Broken:
+    def __str__(self):
+        raise ValueError("secret-word")
+
+
+BROKEN = {
+    "masked": np.ma.array([1.0, 2.0], mask=[0, 1]),
+    "a matrix": np.ones((2, 2)),
+    "no list": 3.0,
+    "a broken object": [Broken(), 1.0],
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_is_no_column_of_cells_is_refused_in_words_that_quote_nothing(kind):
+    with pytest.raises(pmc.DataSchemaError) as caught:
+        read_table({"age": BROKEN[kind], "sex": ["m", "f"]}, SCHEMA, ["age"])
+    assert "secret" not in str(caught.value) and caught.value.__cause__ is None
+
+
+def test_a_column_in_memory_is_as_long_as_the_others():
+    with pytest.raises(pmc.DataSchemaError, match="number of rows"):
+        read_table({"age": [1, 2, 3], "sex": ["m", "f"]}, SCHEMA, ["age", "sex"])
+
+
+def test_a_missing_value_of_pandas_is_a_missing_cell():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"age": pandas.array([30, None], dtype="Int64")})
+    np.testing.assert_array_equal(read_table(table, SCHEMA, ["age"])["age_missing"], [0, 1])
+
+
+def test_a_date_that_no_calendar_has_is_refused_in_words(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(
+        pyarrow.table({"age": pyarrow.array([10**7], pyarrow.date32())}), tmp_path / "t.parquet"
+    )
+    with pytest.raises(pmc.DataSchemaError, match="cell cannot be read"):
+        read_table(tmp_path / "t.parquet", SCHEMA, ["age"])
+
+
+def test_a_level_is_not_read_from_a_number_next_to_it():
+    schema = pmc.Schema.from_dict({"fields": [{"name": "code", "constraints": {"enum": ["1", "2"]}}]})
+    np.testing.assert_array_equal(read_table({"code": ["1.0", "2"]}, schema, ["code"])["code"], [0, 1])
+    with pytest.raises(pmc.DataSchemaError, match="fate"):
+        read_table({"code": ["1.0000001", "2"]}, schema, ["code"])

@@ -11,9 +11,11 @@ import numpy as np
 
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import RowModel, read
+from private_mcmc.model.row_sum import COUNT
 from tests.soundness.grammar import Written, write
 from tests.soundness.oracle import compare, draw_rows
 
+# Of the data sets.
 _ROWS = 4
 _SPREADS = np.array([[0.3], [1.0], [2.5], [0.7]])
 
@@ -40,18 +42,18 @@ class Tally:
         return seen / max(seen + len(self.refused), 1)
 
 
-def fuzz(seeds: Iterable[int]) -> Tally:
-    """Read the model of every seed and compare it."""
+def fuzz(seeds: Iterable[int], *, compiled: bool = False) -> Tally:
+    """Read the model of every seed and compare it, with compiled programs or in NumPy."""
     tally = Tally()
     for seed in seeds:
         written = write(seed)
         with jax.enable_x64(True):
             try:
-                row_model = read(written.model, written.rows, n=_ROWS)
+                row_model = read(written.model, written.rows, n=COUNT)
             except UnsupportedModel as error:
                 tally.refused[seed] = str(error)
                 continue
-            fault = fault_of(row_model, written)
+            fault = fault_of(row_model, written, compiled=compiled)
         tally.productions.update(set(written.productions))
         if fault is None:
             tally.read.append(seed)
@@ -60,12 +62,12 @@ def fuzz(seeds: Iterable[int]) -> Tally:
     return tally
 
 
-def fault_of(row_model: RowModel, written: Written) -> str | None:
+def fault_of(row_model: RowModel, written: Written, *, compiled: bool = False) -> str | None:
     """What is wrong with what was read, in words, or ``None``."""
     rng = np.random.default_rng(written.seed)
     data = draw_rows(written.rows, _ROWS, rng)
     thetas = rng.normal(size=(len(_SPREADS), row_model.dim)) * _SPREADS
-    found = compare(row_model, written.whole, data, thetas, int(rng.integers(_ROWS)))
+    found = compare(row_model, written.whole, data, thetas, int(rng.integers(_ROWS)), compiled=compiled)
     if not found.agrees(single=written.single):
         return f"not NumPyro's density: {found}"
     if row_model.prior.proper and not (found.integrates and found.points):

@@ -8,6 +8,7 @@ import pytest
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import read
 from private_mcmc.model.ir.program import Output
+from private_mcmc.model.row_sum import COUNT
 from private_mcmc.preflight import verdict as decision
 from tests.soundness.certified import judge, small
 from tests.soundness.fuzz import fault_of
@@ -50,13 +51,13 @@ def test_a_model_that_is_read_as_another_is_found(fault):
 
     def tamper(written):
         other = replace(written, source=written.source.replace(true, false))
-        return read(other.model, other.rows, n=4)
+        return read(other.model, other.rows, n=COUNT)
 
     assert any(found(written, tamper) for written in models_with(true))
 
 
 def changed(written, **change):
-    row_model = read(written.model, written.rows, n=4)
+    row_model = read(written.model, written.rows, n=COUNT)
     return replace(row_model, **{name: make(row_model) for name, make in change.items()})
 
 

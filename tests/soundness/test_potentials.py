@@ -6,14 +6,15 @@ import pytest
 from tests.soundness.fuzz import fuzz
 from tests.soundness.grammar import PRODUCTIONS, write
 
-MODELS, CHUNK = 48, 24
+# Reading takes a fifth of a second, nearly all of it JAX tracing the model: so many in the default tier.
+MODELS = 96
 
 
 def test_the_grammar_is_rich_and_its_seeds_go_through_all_of_it():
     taken = {name for seed in range(1000) for name in write(seed).productions}
     assert len(PRODUCTIONS) >= 200 and taken == PRODUCTIONS
     soon = {name for seed in range(MODELS) for name in write(seed).productions}
-    assert len(soon) >= 120
+    assert len(soon) >= 150
 
 
 def test_a_seed_gives_the_same_model_again():
@@ -21,21 +22,21 @@ def test_a_seed_gives_the_same_model_again():
         assert write(seed) == write(seed) != write(seed + 1)
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("start", range(0, MODELS, CHUNK))
-def test_every_model_that_is_read_is_the_one_numpyro_runs(start):
-    check(range(start, start + CHUNK))
+@pytest.mark.slow
+def test_every_model_that_is_read_is_the_one_numpyro_runs():
+    check(range(MODELS))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("start", range(MODELS, 10_000, 200))
 def test_each_of_ten_thousand_models_that_is_read_is_the_one_numpyro_runs(start):
-    check(range(start, min(start + 200, 10_000)))
+    # NumPyro's density is computed by our own evaluator but in every fifth part, by XLA.
+    check(range(start, min(start + 200, 10_000)), compiled=start // 200 % 5 == 0)
     jax.clear_caches()
 
 
-def check(seeds: range) -> None:
-    tally = fuzz(seeds)
+def check(seeds: range, *, compiled: bool = False) -> None:
+    tally = fuzz(seeds, compiled=compiled)
     assert not tally.wrong, "\n\n".join(tally.wrong.values())
     # A fuzzer whose models are refused says nothing.
     assert tally.share_read >= 0.5, tally.refused

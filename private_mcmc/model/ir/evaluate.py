@@ -6,6 +6,7 @@ are not listed here are left to JAX, one at a time.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeAlias
@@ -29,7 +30,6 @@ _OF_FLOATS: Mapping[str, Callable[..., Array]] = {
     "atan2": np.arctan2,
     "div": np.divide,
     "pow": np.power,
-    "rem": np.fmod,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "logistic": special.expit,
     "lgamma": special.gammaln,
@@ -45,6 +45,7 @@ _OF_NUMBERS: Mapping[str, Callable[..., Array]] = {
     "mul": np.multiply,
     "neg": np.negative,
     "abs": np.abs,
+    "rem": np.fmod,
     "sign": np.sign,
     "square": np.square,
     "max": np.maximum,
@@ -184,6 +185,31 @@ def _gather(operands: Sequence[Array], params: Params, shape: Shape) -> Array | 
     return np.broadcast_to(array[places], shape) if np.all(inside) else None
 
 
+def _scatter(operands: Sequence[Array], params: Params, shape: Shape, *, add: bool) -> Array | None:
+    """A gather's inverse; windows that reach outside the array are left to JAX."""
+    array, indices, updates = operands
+    numbers, mode = params["dimension_numbers"], params["mode"]
+    windows = iter(updates.shape[axis] for axis in numbers.update_window_dims)
+    single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    sizes = [1 if axis in single else next(windows) for axis in range(array.ndim)]
+    gathered = jax.lax.GatherDimensionNumbers(
+        offset_dims=numbers.update_window_dims,
+        collapsed_slice_dims=numbers.inserted_window_dims,
+        start_index_map=numbers.scatter_dims_to_operand_dims,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+    )
+    places, inside = positions(indices, array.shape, gathered, sizes, mode)
+    if not np.all(inside):
+        return None
+    result = array.copy()
+    if add:
+        np.add.at(result, places, updates)
+    else:
+        result[places] = updates
+    return result
+
+
 FUNCTIONS: Mapping[str, Function] = {
     **{name: _reduction(function) for name, function in _REDUCTIONS.items()},
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda x, params, shape: x[0].reshape(shape)),
@@ -199,6 +225,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "dynamic_slice": _dynamic_slice,
     "pad": _pad,
     "cumsum": _cumsum,
+    "scatter": functools.partial(_scatter, add=False),
+    "scatter-add": functools.partial(_scatter, add=True),
     "dot_general": _dot_general,
     "gather": _gather,
 }
@@ -236,13 +264,24 @@ def evaluate(program: Program, outputs: Sequence[Hashable], **inputs: ArrayLike)
     return values(program, [program.outputs[name] for name in outputs], given)
 
 
+def _called(equation: Equation, operands: list[Any]) -> tuple[Any, list[Any]] | None:
+    """The closed jaxpr that the equation calls, and with what."""
+    if equation.name in _CALLS:
+        return equation.params[_CALLS[equation.name]], operands
+    if equation.name == "cond":
+        branches = equation.params["branches"]
+        return branches[int(np.clip(operands[0], 0, len(branches) - 1))], operands[1:]
+    return None
+
+
 def _apply(program: Program, equation: Equation, operands: list[Any]) -> Sequence[Any]:
     avals = [program.avals[output] for output in equation.outputs]
-    if equation.name in _CALLS:
-        names = [str(position) for position in range(len(operands))]
+    called = _called(equation, operands)
+    if called is not None:
+        body, arguments = called
+        names = [str(position) for position in range(len(arguments))]
         results = [str(position) for position in range(len(avals))]
-        inner = flatten(equation.params[_CALLS[equation.name]], names, results)
-        return evaluate(inner, results, **dict(zip(names, operands, strict=True)))
+        return evaluate(flatten(body, names, results), results, **dict(zip(names, arguments, strict=True)))
     if equation.name == "split":
         return np.split(operands[0], np.cumsum(equation.params["sizes"])[:-1], equation.params["axis"])
     result = None

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.model.ir.evaluate import values
 from private_mcmc.model.ir.interval import Interval, anything, between, constant, spread
 from private_mcmc.model.ir.program import Equation, Program, Variable, flatten
 from private_mcmc.model.ir.rules_arithmetic import ARITHMETIC, Rule, integer_division
@@ -111,11 +112,11 @@ def _of_constants(equation: Equation, program: Program) -> list[Interval | None]
     if program.reads(equation.outputs) or not all(_kind(program, output) for output in equation.outputs):
         return [None] * len(equation.outputs)
     with jax.enable_x64(True):
-        values = [np.asarray(value, np.float64) for value in program.run(equation.outputs, {})]
-    if not all(np.all(np.isfinite(value)) for value in values):
-        return [None] * len(values)
-    slack = [_ROUNDING * float(np.max(np.abs(value), initial=0.0)) for value in values]
-    return [between(value - gap, value + gap) for value, gap in zip(values, slack, strict=True)]
+        results = [np.asarray(value, np.float64) for value in values(program, equation.outputs, {})]
+    if not all(np.all(np.isfinite(value)) for value in results):
+        return [None] * len(results)
+    slack = [_ROUNDING * float(np.max(np.abs(value), initial=0.0)) for value in results]
+    return [between(value - gap, value + gap) for value, gap in zip(results, slack, strict=True)]
 
 
 def _bounded(equation: Equation, operands: list[Interval], program: Program) -> Interval | None:

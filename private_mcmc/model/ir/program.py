@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -91,7 +92,7 @@ class Equation:
     inputs: tuple[Variable, ...]
     outputs: tuple[Variable, ...]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of the primitive."""
         return str(self.primitive.name)
@@ -128,7 +129,7 @@ class Program:
         known, wanted = set(given), set(targets)
         chosen = []
         for equation in reversed(self.equations):
-            if any(output in wanted and output not in known for output in equation.outputs):
+            if not wanted.intersection(equation.outputs) <= known:
                 chosen.append(equation)
                 wanted.update(equation.inputs)
         return chosen[::-1]

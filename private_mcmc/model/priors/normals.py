@@ -13,6 +13,7 @@ import numpy as np
 from jax.nn import sigmoid, softplus
 from jax.scipy.special import logsumexp
 
+from private_mcmc.model.ir.evaluate import values
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import Site
 
@@ -38,7 +39,7 @@ def parameter(program: Program, site: Site, name: str, shape: tuple[int, ...] | 
     variable = program.outputs.get(Output("given", site.name, name))
     if variable is None or program.reads([variable]):
         return np.full(target, np.nan)
-    return np.broadcast_to(np.asarray(program.run([variable], {})[0], np.float64), target)
+    return np.broadcast_to(np.asarray(values(program, [variable], {})[0], np.float64), target)
 
 
 def bounded(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model.ir.affinity import Level, affinity
-from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.evaluate import evaluate, values
 from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Equation, Output, Program, Variable, abstract, trace
@@ -197,17 +197,17 @@ def is_normalised(program: Program, site: Site) -> bool:
     given = program.parts("given", site.name)
     if not family or not family.keys() <= given.keys():
         return False
-    values = bounds(program, {}, [given[name] for name in family])
+    ranges = bounds(program, {}, [given[name] for name in family])
     parameters = {
-        name: _Parameter(program, given[name], value, _public(program, given[name]))
-        for name, value in zip(family, values, strict=True)
+        name: _Parameter(program, given[name], interval, _public(program, given[name]))
+        for name, interval in zip(family, ranges, strict=True)
     }
     within = all(check(parameters[name]) for name, check in family.items())
     return within and _ordered(parameters) and _enough_degrees(site, parameters)
 
 
 def _public(program: Program, variable: Variable) -> np.ndarray | None:
-    return None if program.reads([variable]) else np.asarray(program.run([variable], {})[0], np.float64)
+    return None if program.reads([variable]) else np.asarray(values(program, [variable], {})[0], np.float64)
 
 
 def _ordered(parameters: Mapping[str, _Parameter]) -> bool:
@@ -347,9 +347,9 @@ def neg_log_prior(
     """``K(θ)``: the proved forms where there are any, NumPyro's for the other sites."""
     rest = [site for site in sites if site.name not in prior.potentials]
     keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in rest]
-    values = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
+    found = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
     proved = [prior.potentials[site.name](theta[site.slice]) for site in sites if site not in rest]
-    return jnp.sum(jnp.stack([*(-value for value in values), *proved]))
+    return jnp.sum(jnp.stack([*(-value for value in found), *proved]))
 
 
 def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float, float]:
@@ -439,7 +439,10 @@ def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
         theta = jnp.zeros(dim, part.dtype).at[where].set(part)
         return -jnp.sum(jnp.stack(program.run(targets, {program.inputs["theta"]: theta})))
 
-    block = np.asarray(jax.jit(jax.hessian(potential))(jnp.zeros(len(where))))
+    second = trace(
+        lambda part: {"hessian": jax.hessian(potential)(part)}, part=abstract((len(where),), np.float64)
+    )
+    block = evaluate(second, ["hessian"], part=np.zeros(len(where)))[0]
     return (block + block.T) / 2 if np.all(np.isfinite(block)) else None
 
 

@@ -1,0 +1,158 @@
+"""Exact divergences of conjugate posteriors and bounds of convergence are not below the truth (mpmath)."""
+
+from __future__ import annotations
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+
+from benchmarks.papers import mixing
+from private_mcmc.accounting.posterior import certificates
+from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from tests.soundness.test_rounding import above, magnitudes
+
+ROWS, TEMPERS = st.integers(1, 4), st.one_of(st.just(1.0), magnitudes(-4, 0))
+EPSILONS = st.one_of(st.sampled_from([0.0, 0.1, 1.0, 3.0]), magnitudes(-3, 1))
+few = settings(max_examples=60)
+
+
+def beta_cdf(a: mpf, b: mpf, x: mpf) -> mpf:
+    return mpmath.betainc(a, b, 0, x, regularized=True)
+
+
+def moved(a: mpf, b: mpf, move: mpf, epsilon: mpf) -> mpf:
+    """``δ(ε)`` of ``Beta(a + move, b)`` from ``Beta(a, b + move)``; its event is ``logit x > t``."""
+    t = (epsilon + mpmath.log(mpmath.beta(a + move, b)) - mpmath.log(mpmath.beta(a, b + move))) / move
+    x = 1 / (1 + mpmath.exp(t))
+    return beta_cdf(b, a + move, x) - mpmath.exp(epsilon) * beta_cdf(b + move, a, x)
+
+
+def present(a: mpf, b: mpf, move: mpf, epsilon: mpf) -> mpf:
+    """``δ(ε)`` of ``Beta(a + move, b)`` and ``Beta(a, b)``, the larger of both orders."""
+    gap = mpmath.log(mpmath.beta(a + move, b)) - mpmath.log(mpmath.beta(a, b))
+    top, low = (min(mpf(1), mpmath.exp((sign * epsilon + gap) / move)) for sign in (1, -1))
+    own, other = (a + move, b), (a, b)
+    factor = mpmath.exp(epsilon)
+    more = 1 - beta_cdf(*own, top) - factor * (1 - beta_cdf(*other, top))
+    return max(more, beta_cdf(*other, low) - factor * beta_cdf(*own, low))
+
+
+def counted(shape: mpf, move: mpf, epsilon: mpf) -> mpf:
+    """``δ(ε)`` of ``Gamma(shape + move)`` and ``Gamma(shape)``, the larger of both orders."""
+    gap = mpmath.loggamma(shape + move) - mpmath.loggamma(shape)
+    top, low = (mpmath.exp((sign * epsilon + gap) / move) for sign in (1, -1))
+
+    def mass(shape: mpf, first: mpf, last: mpf) -> mpf:
+        return mpmath.gammainc(shape, first, last, regularized=True)
+
+    factor = mpmath.exp(epsilon)
+    more = mass(shape + move, top, mpmath.inf) - factor * mass(shape, top, mpmath.inf)
+    return max(more, mass(shape, 0, low) - factor * mass(shape + move, 0, low))
+
+
+def normals(shift: mpf, ratio: mpf, epsilon: mpf) -> mpf:
+    """``δ(ε)`` of ``N(shift, 1/ratio)`` and ``N(0, 1)``, ``ratio > 1``, the larger of both orders."""
+    found = mpf(0)
+    for sign in (1, -1):
+        square = ratio * (shift / (ratio - 1)) ** 2
+        square += (mpmath.log(ratio) - sign * 2 * epsilon) / (ratio - 1)
+        if sign > 0 and square <= 0:
+            continue
+        half, centre = mpmath.sqrt(max(square, mpf(0))), ratio * shift / (ratio - 1)
+        ends = centre - half, centre + half
+        root = mpmath.sqrt(ratio)
+        narrow, wide = (
+            mpmath.ncdf(last) - mpmath.ncdf(first)
+            for first, last in ([(end - shift) * root for end in ends], ends)
+        )
+        factor = mpmath.exp(epsilon)
+        found = max(found, narrow - factor * wide if sign > 0 else 1 - wide - factor * (1 - narrow))
+    return found
+
+
+@pytest.mark.slow
+@few
+@given(magnitudes(-3, 4), magnitudes(-3, 4), ROWS, TEMPERS, EPSILONS, st.integers(1, 30))
+def test_conjugate_posteriors_of_whole_numbers(a, b, n, temper, epsilon, largest):
+    facts = {"n": n, "temper": temper, "epsilons": (epsilon,)}
+    one, two, w, e = mpf(a), mpf(b), mpf(temper), mpf(epsilon)
+    won = [(one + w * k, two + w * (n - 1 - k)) for k in range(n)]
+    exact = max(max(moved(*shapes, w, e), moved(*shapes[::-1], w, e)) for shapes in won)
+    bound = certificates.posterior_beta_binomial(a, b, trials=1, **facts)
+    assert above(bound.delta(epsilon), exact)
+    others = [(one + w * k, two + w * (m - k)) for m in range(n) for k in range(m + 1)]
+    exact = max(max(present(*shapes, w, e), present(*shapes[::-1], w, e)) for shapes in others)
+    bound = certificates.posterior_beta_binomial(a, b, trials=1, adjacency="zero_out", **facts)
+    assert above(bound.delta(epsilon), exact)
+    bound = certificates.posterior_gamma_poisson(a, b, largest=largest, **facts)
+    assert above(bound.delta(epsilon), counted(one, w * largest, e))
+
+
+@pytest.mark.slow
+@few
+@given(magnitudes(-3, 6), magnitudes(-3, 3), magnitudes(-2, 2), magnitudes(-2, 2), ROWS, EPSILONS)
+def test_normal_posteriors(precision, step, low, slope, n, epsilon):
+    facts = {"n": n, "epsilons": (epsilon,)}
+    ends, e = (-low, 2 * low), mpf(epsilon)
+    item = {"low": ends[0], "high": ends[1], "center": 0.3, "slope": slope}
+    bound = posterior_normal_mean(precision, step, adjacency="zero_out", **item, **facts)
+    for others in range(n):
+        before = mpf(precision) + mpf(step) * others
+        share = mpf(step) * others / before
+        far = max(abs(mpf(y) - (1 - share) * mpf(0.3) - share * mpf(mean)) for y in ends for mean in ends)
+        shift = mpf(step) * far / (mpf(slope) * (before + step)) * mpmath.sqrt(before)
+        assert above(bound.delta(epsilon), normals(shift, 1 + mpf(step) / before, e))
+    # A row at the ends of both ranges, beside rows that are the same or zero.
+    held = {"radius": slope, "response": low, "adjacency": "zero_out"}
+    bound = posterior_normal_regression(precision, step, **held, **facts)
+    for others in range(n):
+        before = mpf(precision) + others * mpf(step) * mpf(slope) ** 2
+        after = before + mpf(step) * mpf(slope) ** 2
+        sums = [sign * mpf(step) * mpf(slope) * mpf(low) for sign in (1, -1)]
+        for mine in sums:
+            shift = abs((others * sums[0] + mine) / after - others * sums[0] / before) * mpmath.sqrt(before)
+            assert above(bound.delta(epsilon), normals(shift, after / before, e))
+
+
+SIZES = magnitudes(-9, 9)
+
+
+@pytest.mark.slow
+@given(SIZES, SIZES, SIZES, st.integers(1, 10**7), SIZES, magnitudes(-300, -1))
+def test_bounds_of_convergence(step, curvature, wide, steps, distance, failure):
+    ratio = min(1.0, curvature * step)
+    smooth, low = 1 / step, ratio / step
+    low = min(low, smooth)
+    gap = mixing.contraction_gap(step, low, smooth)
+    rate = -mpmath.log1p(-mpf(gap)) if gap < 1 else mpmath.inf
+    if gap > 0:
+        exact = mpf(distance) * mpmath.exp(-steps * rate) if gap < 1 else mpf(0)
+        assert above(mixing.forgotten(step, low, smooth, steps, distance), exact)
+        spread = mpmath.sqrt(2 * mpf(step)) * wide / (mpf(gap) * mpmath.sqrt(steps))
+        exact = spread * mpmath.sqrt(2 * mpmath.log(2 / mpf(failure)))
+        assert above(mixing.concentration(step, gap, wide, steps, failure), exact)
+    if step <= 2 / (low + smooth):
+        exact = mpf(1.65) * mpf(smooth) / mpf(low) * mpmath.sqrt(mpf(step) * 3)
+        assert above(mixing.bias(step, low, smooth, 3), exact)
+        if gap > 0:
+            left = mpmath.exp(-rate * 6) * -mpmath.expm1(-rate * steps) / mpf(gap) / steps * distance
+            if gap == 1:
+                left = mpf(0)
+            found = mixing.by_convergence(
+                step_size=step, strong_convexity=low, smoothness=smooth, dim=3, lipschitz=wide, kept=steps,
+                burn_in=5, start_distance=distance, sensitivity=distance, failure=failure,
+            )  # fmt: skip
+            whole = spread * mpmath.sqrt(2 * mpmath.log(2 / mpf(failure))) + mpf(wide) * (left + exact)
+            assert above(found.accuracy, whole)
+            assert above(found.posterior_change, mpf(wide) * mpf(distance) / mpf(low))
+
+
+@given(st.floats(0, 1), SIZES, SIZES)
+def test_the_largest_step_of_projected_chains(exponent, constant, diameter):
+    half, p = mpf(constant) / 2, mpf(exponent)
+    share = (1 - p) / (1 + p)
+    inner = max(16 * mpmath.log(mpf(diameter) * half ** (1 / (1 + p)) * mpmath.e), mpf(27))
+    exact = half ** (2 / (1 + p)) * (share * inner) ** share
+    assert above(mixing.step_threshold(exponent, constant, diameter), exact)
