@@ -136,16 +136,7 @@ class Page:
         return Report(self.title, (verdict, facts, *self._tables(), *self.blocks))
 
     def _tables(self) -> tuple[Block, ...]:
-        numbers = tuple(
-            (
-                c.name,
-                c.what,
-                number(c.printed),
-                "—" if c.ours is None else f"{number(c.ours)} ({c.by})",
-                c.words,
-            )
-            for c in self.claims
-        )
+        numbers = tuple((c.name, c.what, _cell(c.printed), _cell(c.ours, c.by), c.words) for c in self.claims)
         reasons = tuple((c.name, c.states, c.why) for c in self.claims)
         return (
             Heading("What the paper states, and what we get"),
