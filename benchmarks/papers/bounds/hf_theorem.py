@@ -1,4 +1,4 @@
-"""Heller, Fetaya: Claim D.28 and the numbers of Theorem IV.1's proof, as printed, and a certificate of ours."""
+"""Heller, Fetaya: Claim D.28 and the numbers of Theorem IV.1's proof, as printed; a certificate of ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def order(epsilon: float, delta: float) -> float:
 
 
 def claim_d28(domain: RatioDomain, gamma2: float, epsilon: float, delta: float) -> tuple[float, ...]:
-    """The five lower bounds on ``n`` under which the posterior is ``(ε, δ)``-DP for ``c = n^{γ2}``, as printed."""
+    """Five lower bounds on ``n``, as printed: the posterior is ``(ε, δ)``-DP for ``c = n^{γ2}``."""
     a, b, low, high = domain.prior_precision, domain.noise_precision, domain.x_low, domain.x_high
     nu, g = order(epsilon, delta), domain.gamma1
     spread = high**2 / low**2

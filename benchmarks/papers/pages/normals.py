@@ -13,7 +13,7 @@ Normal = tuple[float, float]
 
 
 def masses(laws: tuple[Normal, Normal], cells: int = 200_000) -> tuple[Array, Array]:
-    """Both laws, as (mean, standard deviation), as masses of cells of one grid over 12 standard deviations."""
+    """Both laws, as (mean, standard deviation), as masses on one grid over 12 standard deviations."""
     low = min(mean - 12 * sd for mean, sd in laws)
     high = max(mean + 12 * sd for mean, sd in laws)
     at = np.linspace(low, high, cells)

@@ -21,12 +21,12 @@ class Claim:
         name: as the paper numbers it.
         states: what it says, in words.
         what: the quantity compared, at the settings of the page.
-        relation: what the paper says of the true value: it is ``at most``, ``at least``, ``equals`` its number, or
-            is ``above`` it, where how far does not matter.
-        printed: the paper's number, computed as printed (or read from its text).
+        relation: what the paper says of the true value: it is ``at most``, ``at least`` or ``equals`` its
+            number, or is ``above`` it, where how far does not matter.
+        printed: the paper's number, computed as printed (or read from its text), or ``None``.
         ours: our number; ``None`` where the setting of this run does not compute it.
-        by: ``exact``: the true value (or, of a claim that is refuted, a value that is reached); ``certified``:
-            a bound of ours on the same side; ``measured``: a simulation, its error in ``why``.
+        by: ``exact``: the true value (or, of a claim that is refuted, a value that is reached);
+            ``certified``: a bound of ours on the same side; ``measured``: a simulation.
         why: why they differ.
         code, test: where ours is computed and tested.
         proved: whether the paper's proof holds; a number without one is no bound, however small.
@@ -48,7 +48,7 @@ class Claim:
 
     @property
     def factor(self) -> float | None:
-        """How many times further from the true value than ours the paper's number is; below 1: on the wrong side."""
+        """How many times as far as ours the paper's number is; below 1: on the wrong side of ours."""
         if self.ours is None or self.printed is None or self.relation in ("equals", "above"):
             return None
         far, near = (self.printed, self.ours) if self.relation == "at most" else (self.ours, self.printed)
@@ -104,6 +104,7 @@ class Page:
         claims: in the paper's order.
         blocks: sections and plots.
         seconds: run time.
+        lead: the first line, in place of how many claims have which status.
     """
 
     key: str
@@ -113,6 +114,7 @@ class Page:
     blocks: tuple[Block, ...]
     seconds: float = 0.0
     full: bool = False
+    lead: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -132,7 +134,7 @@ class Page:
                 ("run time", f"{self.seconds:.1f} s"),
             )
         )
-        verdict = Verdict(f"{len(self.claims)} claims", counted, "plain")
+        verdict = Verdict(f"{len(self.claims)} claims", self.lead or counted, "plain")
         return Report(self.title, (verdict, facts, *self._tables(), *self.blocks))
 
     def _tables(self) -> tuple[Block, ...]:

@@ -44,7 +44,8 @@ def mixing_time(cells: int) -> Section:
         float(bound),
         float(measured),
         "exact",
-        "the worst potential is nearly flat, and Pinsker's inequality loses the rest; transition matrix on a grid",
+        "the worst potential is nearly flat, and Pinsker's inequality loses the rest; transition "
+        "matrix on a grid",
         "benchmarks/papers/mixing.py `mixing_time`",
         "tests/accounting/test_mixing.py",
     )
@@ -65,7 +66,8 @@ def mixing_time(cells: int) -> Section:
                 y_log=True,
             ),
             Note(
-                "It is the distance to the chain's *own* law: it may not be passed as a distance to the posterior."
+                "It is the distance to the chain's *own* law: it may not be passed as a distance to "
+                "the posterior."
             ),
         ),
     )
@@ -108,7 +110,8 @@ def sampled(full: bool) -> Section:
                 printed.epsilon(DELTA),
                 best.curve.epsilon(DELTA),
                 "certified",
-                f"the proof conditions on all of Z, which fixes later maps; ours by a recursion (path: {number(path)})",
+                "the proof conditions on all of Z, which fixes later maps; ours by a recursion (path: "
+                f"{number(path)})",
                 f"{_FORMULA} `theorem_5_2`; `poisson_last_state.tightest`",
                 "tests/accounting/test_sampled.py",
                 proved=False,
@@ -119,9 +122,12 @@ def sampled(full: bool) -> Section:
         (
             Heading("Theorem 5.2: the last state of noisy SGD"),
             Text(
-                "The step from (15) to (17) conditions on the whole of `Z`, the share of the noise that hides the "
-                "differing row, and then treats the maps of later steps as fixed. Our bound shares the noise in the "
-                "same way and proves it step by step (adaptive composition); it is never above the path's price."
+                "The step from (15) to (17) conditions on the whole of `Z`, the share of the noise "
+                "that hides the "
+                "differing row, and then treats the maps of later steps as fixed. Our bound shares "
+                "the noise in the "
+                "same way and proves it step by step (adaptive composition); it is never above the "
+                "path's price."
             ),
         ),
     )
@@ -163,7 +169,8 @@ def nonconvex(full: bool) -> Section:
             printed(eta),
             min(ours_at, key=lambda at: abs(at[0] - eta))[1],
             "certified",
-            "conditions on all of Z; writes σ_j = ησ/2 for σ_j² = η²σ²/2; ours, Poisson, is the path's, the same for every η",
+            "conditions on all of Z; writes σ_j = ησ/2 for σ_j² = η²σ²/2; ours, Poisson, is the "
+            "path's, the same for every η",
             f"{_FORMULA} `theorem_5_4`; `poisson_last_state.tightest`",
             "tests/accounting/test_papers.py::test_nonconvex_bound_and_its_comparison",
             proved=False,
@@ -195,7 +202,8 @@ def nonconvex(full: bool) -> Section:
                     Line(floats(etas), floats(map(other, etas)), "Asoodeh, Diaz (24)", 2),
                     Line(floats(xs), floats(ys), f"ours, Poisson, T = {steps:,}", 0, marker=True),
                 ),
-                "ε against the step size: Theorem 5.4 as printed, Asoodeh and Diaz as quoted, and our sampled bound.",
+                "ε against the step size: Theorem 5.4 as printed, Asoodeh and Diaz as quoted, and our "
+                "sampled bound.",
                 x_log=True,
                 y_log=True,
             ),

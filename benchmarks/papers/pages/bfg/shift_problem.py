@@ -75,15 +75,21 @@ def table_1(steps: int, cells: int) -> Section:
         (
             Heading("Table 1: six moduli"),
             Text(
-                "Every row is computed as printed, by Theorem 3.4 (the optimum of the shift problem), and for one "
-                "chain of its kind in one dimension. Linear chains on the whole line reach the rows with `h = 0` "
-                "(their laws are exact; 200,000 simulated states agree). The rows with `h > 0` are computed on the set, "
-                "with its projection, where one dimension is a mild case: two states that have met stay together."
+                "Every row is computed as printed, by Theorem 3.4 (the optimum of the shift problem), "
+                "and for one "
+                "chain of its kind in one dimension. Linear chains on the whole line reach the rows "
+                "with `h = 0` "
+                "(their laws are exact; 200,000 simulated states agree). The rows with `h > 0` are "
+                "computed on the set, "
+                "with its projection, where one dimension is a mild case: two states that have met "
+                "stay together."
             ),
             Table(columns, tuple(lines), "Rényi divergence, one line for each row of Table 1"),
             Note(
-                "The dissipative row bounds Σ 1/(1 + c + … + c^{t−1}) by a logarithm; Theorem 3.4 keeps the sum. "
-                "Its h must hold for every pair of points: the dissipativity constant is computed, not fitted."
+                "The dissipative row bounds Σ 1/(1 + c + … + c^{t−1}) by a logarithm; Theorem 3.4 "
+                "keeps the sum. "
+                "Its h must hold for every pair of points: the dissipativity constant is computed, "
+                "not fitted."
             ),
         ),
     )
@@ -166,12 +172,14 @@ def figure_1() -> Section:
                 "η",
                 "2T̄ + V",
                 drawn,
-                "Six Hölder exponents from 0 (Lipschitz) to 1 (smooth); p = 0.7 leaves the smooth curve at large steps.",
+                "Six Hölder exponents from 0 (Lipschitz) to 1 (smooth); p = 0.7 leaves the smooth "
+                "curve at large steps.",
                 x_log=True,
                 y_log=True,
             ),
             Text(
-                f"At `p = 0.7` the bound is up to {worst[0.7] - 1:.0%} above that of `p = 1`, at the largest steps of the "
+                f"At `p = 0.7` the bound is up to {worst[0.7] - 1:.0%} above that of `p = 1`, at the "
+                "largest steps of the "
                 "figure; on its logarithmic axis over many decades that cannot be seen."
             ),
         ),
@@ -223,7 +231,8 @@ def figure_2(cells: int) -> Section:
                 "u₁",
                 "E(u₁, 2.5)",
                 (Line(floats(line), floats(along), "E", 0),),
-                f"Not convex: the least second difference is {bend:.3g} < 0. D = 5, η = L = 1, σ = (1, 0.01, 0.4).",
+                f"Not convex: the least second difference is {bend:.3g} < 0. D = 5, η = L = 1, σ = (1, "
+                "0.01, 0.4).",
             ),
         ),
     )

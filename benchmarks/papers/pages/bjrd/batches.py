@@ -19,7 +19,7 @@ C, MU, SMOOTH, STEP, BETA, ROWS, STEPS = 1.0, 1.0, 2.0, 0.1, 1.0, 100, 10_000
 
 
 def _last(batch: int, *, linear: bool, steps: int = STEPS) -> float:
-    """ε of the last state: one row moves a step of the mean form by at most ``2cγ/s``, whichever are drawn."""
+    """ε of the last state: one row moves a step of the mean form by at most ``2cγ/s``, if it is drawn."""
     form = to_sum(MeanForm(step_size=STEP, inverse_temperature=BETA, num_rows=ROWS))
     sensitivity, noise = 2 * BETA * C / batch, math.sqrt(2 * form.step_size)
     if linear:
@@ -65,7 +65,8 @@ def batch_sizes() -> Section:
             plain.epsilon(DELTA),
             _last(ROWS, linear=False, steps=100),
             "certified",
-            "the shift bound takes the smaller of two moduli: early, a row moves a step by 2γc/s; late, the prior contracts",
+            "the shift bound takes the smaller of two moduli: early, a row moves a step by 2γc/s; "
+            "late, the prior contracts",
             f"{_FORMULA} `theorem_5_6`; `accounting.langevin.last_state`",
             _TESTS,
         ),
@@ -118,10 +119,14 @@ def batch_sizes() -> Section:
         (
             Heading("Theorems 5.6 to 5.8: what the batch size buys"),
             Text(
-                f"c = {C:g}, μ = {MU:g}, L = {SMOOTH:g}, γ = {STEP:g}, β = {BETA:g}, m = {ROWS}. The paper leaves open "
-                "how the batch size s affects the last state when the loss is not convex. One row moves a step by "
-                "at most 2γc/s, so a run of T steps costs at most its path, which falls as 1/s; and never more "
-                "than the prior's contraction allows, which does not depend on s. The least shift uses both: for "
+                f"c = {C:g}, μ = {MU:g}, L = {SMOOTH:g}, γ = {STEP:g}, β = {BETA:g}, m = {ROWS}. The "
+                "paper leaves open "
+                "how the batch size s affects the last state when the loss is not convex. One row "
+                "moves a step by "
+                "at most 2γc/s, so a run of T steps costs at most its path, which falls as 1/s; and "
+                "never more "
+                "than the prior's contraction allows, which does not depend on s. The least shift "
+                "uses both: for "
                 "moderate T larger batches cost less, in the limit of many steps they do not matter."
             ),
             Plot(

@@ -49,7 +49,8 @@ def from_posterior() -> Section:
         bounds[-1],
         exact[-1],
         "exact",
-        "the distance of one law to its posterior is charged to the pair; the step's bias alone costs so much",
+        "the distance of one law to its posterior is charged to the pair; the step's bias alone costs "
+        "so much",
         f"{_TRANSFER} `delta_of_run`",
         "tests/accounting/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
     )
@@ -108,8 +109,10 @@ def not_private(chains: int) -> Section:
         (
             Heading("Proposition 3.4: a posterior that is not private"),
             Text(
-                f"The same model, a row without bounds. The run clips every row's gradient at {clip:g} and its path is "
-                f"({EPSILON:g}, {number(delta_run, 3)})-private whatever the rows are; the posterior follows the row."
+                f"The same model, a row without bounds. The run clips every row's gradient at {clip:g} "
+                "and its path is "
+                f"({EPSILON:g}, {number(delta_run, 3)})-private whatever the rows are; the posterior "
+                "follows the row."
             ),
             Plot("What privacy costs here", "the row", "total variation", drawn, words, x_log=True),
         ),
@@ -178,7 +181,8 @@ def averages(chains: int) -> Section:
             EPSILON,
             abs(logs[1] - logs[0]),
             "exact",
-            f"reached in the tail; with equal noise the averages differ by η surely: δ̃ = 0 (audit: ε ≥ {audited:.3g})",
+            "reached in the tail; with equal noise the averages differ by η surely: δ̃ = 0 (audit: ε "
+            f"≥ {audited:.3g})",
             **shared,
         ),
         Claim(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.pages.bkpp import entropy, networks, noise
+from benchmarks.papers.pages.bkpp import entropy, networks, noise, quadratics
 from benchmarks.papers.pages.page import Page, assemble
 
 
@@ -11,9 +11,9 @@ def page(full: bool) -> Page:
     sections = (
         entropy.entropy(),
         entropy.concentration(),
-        noise.errors(),
+        quadratics.errors(),
         noise.figures_1_and_2(),
-        noise.figure_3(),
+        quadratics.figure_3(),
         noise.usable(),
         networks.algorithm_1(),
         networks.tables(),

@@ -75,7 +75,8 @@ def entropy() -> Section:
             2 * 5.0**2,
             5.0**2 / 2,
             "exact",
-            f"the law is exp(−2f/σ²): variance σ²/2 (simulated: {seen:.3g}); Props 1, 2, Remark 2.5 rest on it",
+            f"the law is exp(−2f/σ²): variance σ²/2 (simulated: {seen:.3g}); Props 1, 2, Remark 2.5 "
+            "rest on it",
             f"{_EXACT} `law`",
             f"{_TEST}::test_stationary_law_solves_the_lyapunov_equation",
         ),
@@ -110,7 +111,8 @@ def entropy() -> Section:
         (
             Heading("Relative entropy of two processes"),
             Text(
-                "Every law here is normal, in closed form: `dx = −x dt + σ dW` against `dx = −(x − s) dt + σ dW`."
+                "Every law here is normal, in closed form: `dx = −x dt + σ dW` against `dx = −(x − s) "
+                "dt + σ dW`."
             ),
             Plot(
                 "Corollary 2.3 (s = 1, σ = 1)",
@@ -120,7 +122,8 @@ def entropy() -> Section:
                     Line(xs, floats(bound), "Corollary 2.3", 1, "dashed"),
                     Line(xs, floats(exact), "exact", 0),
                 ),
-                "The bound grows in proportion to time; the exact relative entropy of the state settles at 1.",
+                "The bound grows in proportion to time; the exact relative entropy of the state "
+                "settles at 1.",
                 x_log=True,
                 y_log=True,
             ),
@@ -236,7 +239,8 @@ def concentration() -> Section:
                 "δ",
                 "ε",
                 drawn,
-                "Exact ε, Corollary 2.4 with the right constant above it, with the printed constant below it.",
+                "Exact ε, Corollary 2.4 with the right constant above it, with the printed constant "
+                "below it.",
                 x_log=True,
             ),
             Note(

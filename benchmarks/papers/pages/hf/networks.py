@@ -57,7 +57,8 @@ def propose_test_sample() -> Section:
         5.0,
         proved,
         "exact",
-        f"with the exponents of (34), γ₁ = 0.49, (33) asks for 10^{third:.0f} rows before anything is released; "
+        f"with the exponents of (34), γ₁ = 0.49, (33) asks for 10^{third:.0f} rows before anything is "
+        "released; "
         f"with ρ₂ = 0.25, γ₁ = 0.3 it asks for {number(needed)}, and 10^10 rows show it",
         "`pmc.ProposeTestSample`; benchmarks/papers/bounds/hf.py `lower_bound`",
     )
@@ -75,8 +76,10 @@ def propose_test_sample() -> Section:
         (
             Heading("Algorithm 1, propose–test–sample, and Claim IV.9"),
             Text(
-                "The library's `ProposeTestSample` is Algorithm 1 with `n₂^(ρ₂/γ₁)` in (33), as its proof has it (the "
-                "printed `n₁` is private), and a slope floored at 0. Line 25 draws the posterior exactly. With SGLD "
+                "The library's `ProposeTestSample` is Algorithm 1 with `n₂^(ρ₂/γ₁)` in (33), as its "
+                "proof has it (the "
+                "printed `n₁` is private), and a slope floored at 0. Line 25 draws the posterior "
+                "exactly. With SGLD "
                 "in its place the data sets D₃ and D₄ pass every test and are then told apart."
             ),
             Table(
@@ -173,7 +176,7 @@ def attacks(full: bool) -> Section:
         (
             Heading("Figures 2 and 3"),
             Table(
-                ("networks on each data set", "largest ε that no error proves"),
+                ("networks on each data set", "largest ε that so many can prove"),
                 tuple((each, most(each)) for each in counts),
                 "At 90 % confidence for both error rates, δ = 1e-5",
             ),

@@ -1,13 +1,10 @@
-"""Section IV: the regression whose posterior is private while SGLD is not; Figure 1 and Theorem IV.1."""
+"""Section IV: the regression whose posterior is private while SGLD is not; Figure 1."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from benchmarks.papers.bounds import hf, hf_theorem
-from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.report import Heading, Line, Mark, Plot, Rule, Table, Text, Verdict, floats, number
 
@@ -20,7 +17,7 @@ _FIGURE = "benchmarks/papers/bounds/hf.py `lower_bound`"
 _TEST = "tests/accounting/test_papers.py::test_figure_1_peaks_where_its_step_size_says"
 
 
-def _problem(rows: int, slope: float, share: float) -> hf.Regression:
+def problem(rows: int, slope: float, share: float) -> hf.Regression:
     """``share`` of the printed step ``2/(α + n x_h² β)²``; Claim IV.9 has ``share = 1/2``."""
     a, b, high = DOMAIN.prior_precision, DOMAIN.noise_precision, DOMAIN.x_high
     return hf.Regression(rows, a, b, high, slope, share * hf.step_of_theorem(rows, a, b, high))
@@ -28,8 +25,8 @@ def _problem(rows: int, slope: float, share: float) -> hf.Regression:
 
 def _curve(slope: float, share: float, epochs: tuple[int, ...], every: int) -> list[float]:
     """Figure 1; the mean over positions is smooth, every ``every``-th is enough, ``1`` is exact."""
-    problem = _problem(ROWS, slope, share)
-    return [hf.lower_bound(problem, epoch, DELTA, every=every) for epoch in epochs]
+    at = problem(ROWS, slope, share)
+    return [hf.lower_bound(at, epoch, DELTA, every=every) for epoch in epochs]
 
 
 def figure_1(every: int) -> Section:
@@ -69,7 +66,8 @@ def figure_1(every: int) -> Section:
             float(ROWS),
             conditions[4],
             "exact",
-            "at γ₂ = 1.22 the paper's own fifth condition fails; the posterior is private all the same (next line)",
+            "at γ₂ = 1.22 the paper's own fifth condition fails; the posterior is private all the "
+            "same (next line)",
             f"{_THEOREM} `claim_d28`",
         ),
         Claim(
@@ -103,7 +101,8 @@ def figure_1(every: int) -> Section:
             EPSILON_RUN,
             peaks[slope, 1.0][2],
             "exact",
-            f"with this step the curve peaks at epoch {peaks[slope, 1.0][0]} and is over by 48: the figure has half of it",
+            f"with this step the curve peaks at epoch {peaks[slope, 1.0][0]} and is over by 48: the "
+            "figure has half of it",
             _FIGURE,
             _TEST,
         ),
@@ -132,17 +131,22 @@ def figure_1(every: int) -> Section:
         (
             Verdict(
                 "posterior certified, run refuted",
-                f"one model, one domain: a posterior draw has ε ≤ {posterior:.3g}, 48 epochs of SGLD ε ≥ {at_epoch:,.0f}",
+                f"one model, one domain: a posterior draw has ε ≤ {posterior:.3g}, 48 epochs of SGLD ε "
+                f"≥ {at_epoch:,.0f}",
                 "bad",
                 (
-                    f"both at δ = {DELTA:g}, n = {ROWS:,}, c = n^{GAMMA2:g}; step 1/(α + nx_h²β)², start from the prior",
+                    f"both at δ = {DELTA:g}, n = {ROWS:,}, c = n^{GAMMA2:g}; step 1/(α + nx_h²β)², "
+                    "start from the prior",
                 ),
             ),
             Heading("Figure 1"),
             Text(
-                "The paper gives `n` and no slope `c`. Claim D.28's fourth condition at `γ₂ = 1.22` is `n`; its rule "
-                "`c = n^γ₂` then gives a slope with which the figure's claim holds a thousandfold. The figure's "
-                "height of 38 belongs to a slope 34 times smaller, its place near epoch 50 to half the printed step."
+                "The paper gives `n` and no slope `c`. Claim D.28's fourth condition at `γ₂ = 1.22` "
+                "is `n`; its rule "
+                "`c = n^γ₂` then gives a slope with which the figure's claim holds a thousandfold. "
+                "The figure's "
+                "height of 38 belongs to a slope 34 times smaller, its place near epoch 50 to half "
+                "the printed step."
             ),
             Plot(
                 "Lower bound on ε while SGLD runs",
@@ -175,80 +179,3 @@ def _largest_by_claim() -> float:
         fits = hf_theorem.claim_d28(DOMAIN, middle, EPSILON, DELTA)[4] <= ROWS
         low, high = (middle, high) if fits else (low, middle)
     return float(ROWS**low)
-
-
-def theorem_iv_1() -> Section:
-    """A calculator: the rows of the proof, and rows that are enough."""
-    rows, claims = [], []
-    for epsilon, run in ((1.0, 1.0), (0.5, 38.0), (0.1, 100.0)):
-        printed = min(
-            (
-                hf_theorem.theorem_iv_1(DOMAIN, g, epsilon, run, DELTA)
-                for g in np.arange(1.11, 1.45, 0.01).tolist()
-            ),
-            key=lambda pair: pair[0],
-        )
-        enough, slope, found = _enough(epsilon, run)
-        rows.append(
-            (epsilon, run, number(printed[0]), number(printed[1]), enough, number(slope), number(found))
-        )
-        claims.append(
-            Claim(
-                f"Theorem IV.1, ε = {epsilon:g}, ε′ = {run:g}",
-                "for every ε, ε′ there is a problem with a private posterior and an SGLD step that is not",
-                "rows needed at δ = 0.001 (best γ₂)",
-                "at most",
-                printed[0],
-                float(enough),
-                "exact",
-                "the proof bounds term by term; ours certifies the posterior and evaluates the lower bound at this n",
-                f"{_THEOREM} `theorem_iv_1`; `posterior_epsilon`",
-            )
-        )
-    columns = (
-        "ε of the posterior",
-        "ε′ of SGLD",
-        "n, by the proof",
-        "c, by the proof",
-        "n enough",
-        "its c",
-        "SGLD: ε ≥",
-    )
-    first, second = (0.0, 1.0), (0.5, 1.2)
-    misprint = math.log(1 / 1.2) + 0.5 * math.log(1.44 / 1.88) + 0.25 / 1.88
-    claims.append(
-        Claim(
-            "Section IV-A, Rényi divergence",
-            "closed form of the divergence of two normals",
-            "order 2, N(0, 1) against N(0.5, 1.44)",
-            "equals",
-            misprint,
-            normals.renyi(first, second, 2.0),
-            "exact",
-            "printed with log σ/σ̂ for log σ̂/σ and (ν − 1) for 1/(ν − 1)",
-            "benchmarks/papers/pages/normals.py `renyi`",
-        )
-    )
-    return Section(
-        tuple(claims),
-        (
-            Heading("Theorem IV.1 as a calculator"),
-            Text(
-                "α = 2, β = 1, x_h = 1.8, x_l = 0.9, γ₁ = 0.1. Right: the largest slope that our certificate allows."
-            ),
-            Table(columns, tuple(rows), "Rows needed"),
-        ),
-    )
-
-
-def _enough(epsilon: float, run: float) -> tuple[int, float, float]:
-    """The first power of two for which the largest certified slope makes SGLD worse than ``run``."""
-    rows = 64
-    while True:
-        slope = hf_theorem.largest_slope(DOMAIN, rows, epsilon, DELTA)
-        if slope > 0:
-            problem, every = _problem(rows, slope, 0.5), -(-rows // 2000)
-            best = max(hf.lower_bound(problem, epoch, DELTA, every=every) for epoch in range(20, 60, 3))
-            if best >= run:
-                return rows, slope, best
-        rows *= 2
