@@ -75,6 +75,7 @@ def noise(
     batch_size: Annotated[int, typer.Option(help="rows of a batch")] = 50,
     pairs: Annotated[int, typer.Option(help="adjacent pairs of data sets")] = 4,
     repeats: Annotated[int, typer.Option(help="trainings on each")] = 10,
+    deviation: Annotated[bool, typer.Option(help="the noise's entries are standard deviations")] = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     html: HtmlOption = None,
@@ -85,7 +86,7 @@ def noise(
     The paper's size: --images DIR --num-rows 1000 --steps 10000 --batch-size 100 --pairs 10.
     """
     experiment = _experiment(num_rows, hidden, steps, batch_size, pairs, repeats, seed)
-    _compared(experiment, images, None, as_json, html)
+    _compared(replace(experiment, deviation=deviation), images, None, as_json, html)
 
 
 def batch_size(

@@ -108,7 +108,8 @@ def _pair(
                 variance = per_layer(gradient, network.layers, network.num_layers, experiment.noise)
             elif shape == "proportional":
                 variance = proportional(gradient, experiment.noise)
-            moved: jax.Array = theta - experiment.learning_rate * gradient + jnp.sqrt(variance) * normal
+            spread = variance if experiment.deviation else jnp.sqrt(variance)
+            moved: jax.Array = theta - experiment.learning_rate * gradient + spread * normal
             return moved
 
         weights = jnp.stack([jnp.ones(batch_size), (index != left_out).astype(jnp.float32)])

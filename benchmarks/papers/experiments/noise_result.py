@@ -30,6 +30,7 @@ class NoiseSettings:
         pairs: ``T_1`` adjacent pairs of data sets.
         repeats: ``T_2`` trainings on each of them.
         noise: ``σ²``; the paper has 0.01.
+        deviation: take the entries of ``Σ`` as standard deviations, which programs ask for, not as variances.
         epsilons: where Algorithm 1 reads its ``δ``.
 
     Source: Sections 6.2, 6.3, 6.4 and Appendix C.
@@ -41,6 +42,7 @@ class NoiseSettings:
     batch_size: int = 50
     learning_rate: float = 0.1
     noise: float = 0.01
+    deviation: bool = False
     pairs: int = 4
     repeats: int = 10
     epsilons: tuple[float, ...] = (0.001, 0.01, 0.1)

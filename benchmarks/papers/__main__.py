@@ -1,0 +1,86 @@
+"""``python -m benchmarks.papers [000|001|002|004|beyond|docs]``: the papers' claims beside our numbers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.papers import docs
+from benchmarks.papers.pages.page import Page
+from private_mcmc.cli.main import main
+from private_mcmc.errors import DeclarationError
+from private_mcmc.files import check_writable, write_whole
+
+PAGES = {
+    "000": ("bjrd", "Bertazzi, Johnston, Roberts, Durmus: privacy of Markov chain Monte Carlo"),
+    "001": ("hf", "Heller, Fetaya: SGLD is not private although its posterior is"),
+    "002": ("bfg", "Bravo, Flores-Mella, Guzmán: privacy curves beyond nonexpansive iterations"),
+    "004": ("bkpp", "Borovykh, Kantas, Parpas, Pavliotis: anisotropic Langevin dynamics"),
+    "beyond": ("beyond", "What we know that the papers do not"),
+}
+_DOCS = Path(__file__).parents[2] / "docs"
+app = typer.Typer(add_completion=False)
+
+
+def make(key: str, full: bool = False) -> Page:
+    """The page of one paper, with its run time.
+
+    Raises:
+        DeclarationError: for a name that is not in ``PAGES``.
+    """
+    if key not in PAGES:
+        raise DeclarationError(f"{key!r}: choose one of {', '.join(PAGES)}, or docs.")
+    began = time.perf_counter()
+    page: Page = importlib.import_module(f"benchmarks.papers.pages.{PAGES[key][0]}").page(full)
+    return replace(page, seconds=time.perf_counter() - began)
+
+
+def written() -> dict[str, str]:
+    """The two pages of the documentation, from the fast settings."""
+    records: list[dict[str, Any]] = [make(key).to_dict() for key in PAGES]
+    return {
+        "papers.md": docs.papers_page(records[:-1]),
+        "beyond-the-papers.md": docs.beyond_page(records[-1]),
+    }
+
+
+def _writable(path: Path | None) -> Path | None:
+    if path is not None:
+        check_writable(path)
+    return path
+
+
+@app.command()
+def papers(
+    paper: Annotated[str, typer.Argument(help="000, 001, 002, 004, beyond, or docs")] = "",
+    full: Annotated[bool, typer.Option("--full", help="the paper's sizes: minutes")] = False,
+    html: Annotated[Path | None, typer.Option(help="write the page to this file", callback=_writable)] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", help="write every number to this file", callback=_writable)
+    ] = None,
+) -> None:
+    """A paper's claims beside our numbers: status, plots, why they differ. Without a paper: the list."""
+    if not paper:
+        for key, (_, title) in PAGES.items():
+            typer.echo(f"{key:8}{title}")
+        return
+    if paper == "docs":
+        for name, text in written().items():
+            write_whole(_DOCS / name, text)
+        return
+    page = make(paper, full)
+    page.report.show()
+    if as_json is not None:
+        write_whole(as_json, json.dumps(page.to_dict(), indent=1, ensure_ascii=False, allow_nan=False))
+    if html is not None:
+        page.report.to_html(html)
+
+
+if __name__ == "__main__":
+    main(app)

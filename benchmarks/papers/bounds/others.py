@@ -1,0 +1,24 @@
+"""Bounds of other authors that the papers compare themselves with."""
+
+from __future__ import annotations
+
+import math
+
+from benchmarks.papers.bounds.printed import Printed
+from private_mcmc.accounting.curves import gdp
+
+
+def chourasia(step: float, mu: float, sensitivity: float, steps: int) -> Printed:
+    """Chourasia, Ye, Shokri 2021, Theorem 2, as a sum: ``ε_α = αΔ²/μ (1 − e^{−μγT/2})``, ``γ < 1/L``."""
+    return Printed(
+        "Chourasia et al., Theorem 2", "", sensitivity**2 / mu * -math.expm1(-mu * step * steps / 2)
+    )
+
+
+def kairouz(ratio: float, steps: int, delta: float) -> float:
+    """ε of ``steps`` Gaussian steps by Kairouz, Oh, Viswanath 2015, Theorem 3.4; half of δ for each part."""
+    one = gdp.epsilon(ratio, delta / (2 * steps))
+    linear = steps * one * math.tanh(one / 2)
+    size = math.sqrt(steps) * one
+    spread = one * math.sqrt(2 * steps * math.log(min(math.e + 2 * size / delta, 2 / delta)))
+    return min(steps * one, linear + spread)

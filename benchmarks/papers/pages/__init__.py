@@ -1,0 +1,1 @@
+"""One thin file for each paper: its claims, beside our numbers, from public functions."""
