@@ -20,13 +20,15 @@ COMMANDS = {
     "init": "private_mcmc.cli.init:init",
     "fit": "private_mcmc.cli.fit:fit",
     "summary": "private_mcmc.cli.summary:summary",
-    "demo": "private_mcmc.cli.main:demo",
+    "verify": "private_mcmc.cli.verify:verify",
+    "report": "private_mcmc.cli.report:report",
     "preflight": "private_mcmc.cli.preflight:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
     "account": "private_mcmc.cli.account:app",
     "audit": "private_mcmc.cli.audit:app",
     "ledger": "private_mcmc.cli.ledger:app",
+    "demo": "private_mcmc.cli.main:demo",
 }
 
 

@@ -17,7 +17,7 @@ import private_mcmc as pmc
 from private_mcmc.cli.fit import confirm
 from private_mcmc.cli.main import main
 from private_mcmc.data.source import compile_model
-from private_mcmc.data.study import Study
+from private_mcmc.dossier.study import Study
 from private_mcmc.inference.fit import plan_fit, small_delta, warnings_of
 from private_mcmc.inference.question import question
 
