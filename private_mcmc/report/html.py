@@ -85,7 +85,8 @@ margin:2.6rem 0 1rem}
 .pm .sign div{border-top:1.5px solid var(--soft);padding-top:.25rem;font-size:.84rem;color:var(--soft)}
 @media (max-width:34rem){.pm{padding:1.1rem .9rem 2rem}.pm .facts{width:100%}
 .pm .facts th,.pm .facts td{display:block;border:0;padding:0;white-space:normal}
-.pm .facts td{border-bottom:1px solid var(--faint);padding-bottom:.35rem;margin-bottom:.35rem}}
+.pm .facts td{border-bottom:1px solid var(--faint);padding-bottom:.35rem;margin-bottom:.35rem}
+.pm figure{overflow-x:auto}.pm figure>svg{min-width:27rem}}
 @page{size:A4;margin:15mm 14mm}
 @media print{.pm{--ink:#000;--soft:#444;--faint:#bbb;--ground:#fff;--card:#fff;--c0:#0067a5;--c1:#c8500a;
 --c2:#00805c;--c3:#9a4a86;--c4:#7a6a00;--good:#166b3f;--bad:#a3231b;--unsure:#7d5700;--good-bg:#e7f4ec;
