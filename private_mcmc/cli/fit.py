@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,15 +12,24 @@ import typer
 from private_mcmc.cli.common import AdjacencyOption, JsonOption, near_private_rows
 from private_mcmc.cli.study import (
     DatasetOption,
+    FamilyOption,
+    FormulaOption,
     GuaranteeOption,
     LedgerOption,
     MaxErrorOption,
+    OptionalDelta,
+    OptionalEpsilon,
+    PlanOption,
+    PriorOption,
     ProfileOption,
     PurposeOption,
     YesOption,
+    as_guarantee,
     confirm,
     opened,
+    planned_elsewhere,
     read_profile,
+    read_question,
     show,
 )
 from private_mcmc.errors import DeclarationError
@@ -34,28 +42,22 @@ if TYPE_CHECKING:
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file of private rows")],
     schema: Annotated[Path, typer.Option(help="what its cells may be: see private-mcmc init")],
-    epsilon: Annotated[float | None, typer.Option(help="ε of the target")] = None,
+    epsilon: OptionalEpsilon = None,
     out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None,
-    formula: Annotated[
-        str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")
-    ] = None,
+    formula: FormulaOption = None,
     model: Annotated[
         str | None, typer.Option(help="a NumPyro model in its place, FILE.py:FUNCTION; arguments are fields")
     ] = None,
-    family: Annotated[str, typer.Option(help="bernoulli, poisson or gaussian")] = "bernoulli",
-    prior: Annotated[
-        list[str] | None,
-        typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="δ of the target; by default 1e-6, or less where rows are many")
-    ] = None,
+    family: FamilyOption = "bernoulli",
+    prior: PriorOption = None,
+    delta: OptionalDelta = None,
     adjacency: AdjacencyOption = "replace_one",
     n: Annotated[
         int | None, typer.Option("--n", help="public bound on the number of rows (add_remove, zero_out)")
     ] = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,
+    saved: PlanOption = None,
     profile: ProfileOption = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
@@ -66,46 +68,43 @@ def fit(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a model privately and answer in the table's own units.
+    """Fit a model privately, answer in the table's own units, and write the dossier.
 
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
-    from private_mcmc.data.schema import Schema
     from private_mcmc.dossier import new_dossier
-    from private_mcmc.inference.fit import plan_fit
-    from private_mcmc.inference.question import question
+    from private_mcmc.inference.fit import plan_fit, with_plan
+    from private_mcmc.planning import Plan
 
-    declared, priors = Schema.load(schema), prior or []
-    function = None
-    if model is not None:
-        from private_mcmc.cli.common import load_model
-
-        function = load_model(model)
-    asked = question(declared, formula, family=family, priors=priors, model=function)
-    if model is not None:
-        asked = replace(asked, source=Path(model.rpartition(":")[0]).read_text(encoding="utf-8"))
+    asked = read_question(schema, formula, model, family, prior or [])
     if show_model:
         typer.echo(asked.source, nl=False)
         return
-    if epsilon is None or out is None:
-        raise DeclarationError("give --epsilon and --out, or --show-model.")
-    if guarantee not in ("run", "posterior"):
-        raise DeclarationError(f"--guarantee {guarantee!r}: 'run' or 'posterior'.")
+    if out is None or (epsilon is None) == (saved is None):
+        raise DeclarationError("give --out and one of --epsilon and --plan, or --show-model.")
+    relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
     profiles = [read_profile(text) for text in profile or []]
-    _check_profiles(declared, asked.fields, profiles)
+    _check_profiles(asked.schema, asked.fields, profiles)
+    made: Plan | None = None
+    if saved is not None:
+        planned_elsewhere(delta=delta, n=n, max_error=max_error)
+        made = Plan.load(saved, asked.model)
     books = opened(ledger, dataset)
     with new_dossier(out) as place:
         with near_private_rows():
-            planned = plan_fit(
-                table,
-                asked,
-                epsilon=epsilon,
-                delta=delta,
-                adjacency=check_adjacency(adjacency),
-                n=n,
-                guarantee="posterior" if guarantee == "posterior" else "run",
-                max_error=max_error,
-            )
+            if made is not None:
+                planned = with_plan(table, asked, made)
+            elif epsilon is not None:
+                planned = plan_fit(
+                    table,
+                    asked,
+                    epsilon=epsilon,
+                    delta=delta,
+                    adjacency=relation,
+                    n=n,
+                    guarantee=wanted,
+                    max_error=max_error,
+                )
         confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)
         bar = not as_json and sys.stderr.isatty()
         with near_private_rows():

@@ -52,8 +52,13 @@ class _Lazy(TyperGroup):
         return command
 
 
+_CODES = (
+    "Exit codes: 0 done; 1 a claim fails (preflight: not private, audit: refuted, verify: not verified); "
+    "2 preflight: unknown; 3 error, in one line; 130 interrupted."
+)
+
 app = typer.Typer(
-    name="private-mcmc", cls=_Lazy, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+    name="private-mcmc", cls=_Lazy, no_args_is_help=True, pretty_exceptions_enable=False, epilog=_CODES
 )
 
 
@@ -91,7 +96,7 @@ def demo(
 def main(group: typer.Typer = app) -> None:
     """Run a command of ``group``; what stops it is one readable message and an exit code that is not 0."""
     try:
-        code = group(standalone_mode=False)
+        code = group(standalone_mode=False, prog_name="private-mcmc" if group is app else None)
     except UsageError as error:
         error.show()
         sys.exit(ERROR)

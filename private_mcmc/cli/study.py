@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +16,7 @@ from private_mcmc.errors import DeclarationError
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
     from private_mcmc.dossier import Study
+    from private_mcmc.inference.question import Question
     from private_mcmc.planning import Plan
     from private_mcmc.release import Ledger
 
@@ -23,6 +25,21 @@ MaxErrorOption = Annotated[
     float | None, typer.Option(help="refuse a larger predicted error, in posterior sds")
 ]
 GuaranteeOption = Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")]
+FormulaOption = Annotated[str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")]
+FamilyOption = Annotated[str, typer.Option(help="bernoulli, poisson or gaussian")]
+PriorOption = Annotated[
+    list[str] | None,
+    typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),
+]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", help="a plan that private-mcmc plan --save wrote, in place of a target"),
+]
+OptionalEpsilon = Annotated[float | None, typer.Option("--epsilon", help="ε of the target")]
+OptionalDelta = Annotated[
+    float | None,
+    typer.Option("--delta", help="δ of the target; by default 1e-6, or less where rows are many"),
+]
 LedgerOption = Annotated[Path | None, typer.Option(help="ledger file to charge")]
 DatasetOption = Annotated[str | None, typer.Option(help="the ledger's name for the table")]
 PurposeOption = Annotated[str, typer.Option(help="the owner's words for the ledger's history")]
@@ -48,6 +65,34 @@ def opened(ledger: Path | None, dataset: str | None) -> Ledger | None:
     books = Ledger(ledger)
     books.balance(dataset)
     return books
+
+
+def read_question(
+    schema: Path, formula: str | None, model: str | None, family: str, priors: Sequence[str]
+) -> Question:
+    """The question that a schema and a formula, or a model file, ask."""
+    from private_mcmc.cli.common import load_model
+    from private_mcmc.data.schema import Schema
+    from private_mcmc.inference.question import question
+
+    function = None if model is None else load_model(model)
+    asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
+    if model is None:
+        return asked
+    return replace(asked, source=Path(model.rpartition(":")[0]).read_text(encoding="utf-8"))
+
+
+def as_guarantee(word: str) -> Literal["run", "posterior"]:
+    """Raises ``DeclarationError`` for another word."""
+    if word not in ("run", "posterior"):
+        raise DeclarationError(f"--guarantee {word!r}: 'run' or 'posterior'.")
+    return "posterior" if word == "posterior" else "run"
+
+
+def planned_elsewhere(**options: object) -> None:
+    """Raise ``DeclarationError`` for an option that a saved plan has decided already."""
+    if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
+        raise DeclarationError(f"--plan: the plan has decided {', '.join(given)}; leave it out.")
 
 
 def confirm(

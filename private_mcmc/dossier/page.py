@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Statement, group
 from private_mcmc.accounting.risk import WHOM, argument, curve, in_words, picture
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.record import StudyRecord, texts
+from private_mcmc.errors import DeclarationError
 from private_mcmc.report import (
     Block,
     Code,
@@ -253,12 +254,20 @@ def _limits(study: StudyRecord) -> list[str]:
             "not be private: publish nothing that was computed from the table without noise."
         )
     found += [
-        f"A group of k people together is protected at about k·ε: two at ε = {number(2 * study.epsilon)}.",
+        f"One row is protected; what is true of two people together is protected at ε = {_of_two(study)}.",
         "Intervals assume that the model is about right and hold the noise that was added; errors are "
         "estimates, no theorem covers them.",
         "The chain's noise is floating point, idealised as exact.",
     ]
     return found
+
+
+def _of_two(study: StudyRecord) -> str:
+    try:
+        found = group(study.price, 2).epsilon(study.delta)
+    except DeclarationError:
+        return "more than twice this"
+    return f"{number(found)} (same δ)"
 
 
 def _versions(study: StudyRecord) -> tuple[tuple[str, Cell], ...]:

@@ -95,6 +95,21 @@ def plan_fit(
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     made = plan(asked.model, asked.rows, target, n=rows, guarantee=guarantee, max_error=max_error)
+    return _ready(table, asked, made, columns)
+
+
+def with_plan(table: Any, asked: Question, made: Plan) -> Planned:
+    """Read a table for a plan that was made for the question before.
+
+    Raises:
+        DeclarationError: for a plan of other rows.
+    """
+    if made.rows != asked.rows:
+        raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
+    return _ready(table, asked, made, read_table(table, asked.schema, asked.fields))
+
+
+def _ready(table: Any, asked: Question, made: Plan, columns: Mapping[str, Any]) -> Planned:
     if not isinstance(table, str | Path):
         return Planned(asked, made, "a table in memory", columns, None)
     # By the file's bytes: formulas read different fields of one table.

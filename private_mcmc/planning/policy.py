@@ -177,6 +177,9 @@ class Plan:
             )
         return Report("A plan", (Facts(tuple(items)), *notes))
 
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
     def show(self, console: Any = None) -> None:
         """Print the plan."""
         self.report().show(console)

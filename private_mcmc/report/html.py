@@ -91,10 +91,11 @@ margin:2.6rem 0 1rem}
 @media print{.pm{--ink:#000;--soft:#444;--faint:#bbb;--ground:#fff;--card:#fff;--c0:#0067a5;--c1:#c8500a;
 --c2:#00805c;--c3:#9a4a86;--c4:#7a6a00;--good:#166b3f;--bad:#a3231b;--unsure:#7d5700;--good-bg:#e7f4ec;
 --bad-bg:#fbeae8;--unsure-bg:#fbf3df;--plain-bg:#eef1f5;--code:#eef1f5;max-width:none;padding:0;
-font-size:9.5pt;line-height:1.4;print-color-adjust:exact;-webkit-print-color-adjust:exact}
-.pm details{display:none}.pm p,.pm .note,.pm .confirm{max-width:none}
+font-size:12px;line-height:1.4;print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.pm details{display:none}.pm th,.pm td{padding-top:.25rem;padding-bottom:.25rem}
+.pm p,.pm .note,.pm .confirm{max-width:none}
 .pm h2{margin-top:1.1rem;padding-top:.5rem;break-after:avoid}
-.pm figure,.pm tr,.pm .verdict,.pm .note,.pm .sign{break-inside:avoid}
+.pm figure,.pm tr,.pm .verdict,.pm .note,.pm .form{break-inside:avoid}
 .pm figure svg{max-height:6.6cm}.pm pre{white-space:pre-wrap}}
 """
 
@@ -103,7 +104,7 @@ PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>{title}</title><style>html{{color-scheme:light dark}}body{{margin:0;background:#f5f6f8}}
 @media (prefers-color-scheme:dark){{body{{background:#14181d}}}}
-@media print{{html{{color-scheme:light}}body{{background:#fff}}}}</style></head>
+@media print{{html{{color-scheme:light;font-size:12px}}body{{background:#fff}}}}</style></head>
 <body><main>{body}</main></body></html>
 """
 
@@ -173,7 +174,7 @@ def _facts(block: Facts) -> str:
 def _form(block: Form) -> str:
     sentences = "".join(f"<li>{_inline(sentence)}</li>" for sentence in block.sentences)
     lines = "".join(f"<div>{_inline(line)}</div>" for line in block.lines)
-    return f'<ul class="confirm">{sentences}</ul><div class="sign">{lines}</div>'
+    return f'<div class="form"><ul class="confirm">{sentences}</ul><div class="sign">{lines}</div></div>'
 
 
 def _table(block: Table) -> str:
