@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,21 +45,21 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
         OutputError: if there is a dossier already, or the folder cannot be written.
     """
     place = Path(folder)
-    made = not place.exists()
+    made = [folder for folder in (place, *place.parents) if not os.path.lexists(folder)]
     try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{place}: the folder cannot be made ({error.strerror}).") from None
-    try:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{place}: the folder cannot be made ({error.strerror}).") from None
         for name in FILES:
             if (place / name).exists():
                 raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
         with new_file(place / RECORD) as record:
             yield NewDossier(place, record)
     finally:
-        if made:
-            with contextlib.suppress(OSError):  # it is not empty
-                place.rmdir()
+        for one in made:
+            with contextlib.suppress(OSError):  # it is not empty, or was never made
+                one.rmdir()
 
 
 def finish(folder: Path, study: StudyRecord) -> None:
