@@ -1,8 +1,9 @@
 from . import accounting
 from .accounting import AverageByConvergence, Statement
 from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
-from .data import Answers, Field, Level, Schema, Study
+from .data import Answers, Field, Level, Schema
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Real, Rows
+from .dossier import Study
 from .errors import (
     BudgetExceeded,
     DataSchemaError,

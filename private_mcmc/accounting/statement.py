@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from private_mcmc.accounting.curves.curve import (
     Concentrated,
@@ -22,6 +23,9 @@ from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.accounting.records import Constants, Record, plain, taken, unplain
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
+
+if TYPE_CHECKING:
+    from private_mcmc.report import Report
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,15 @@ class Statement:
     def summary(self, delta: float = 1e-6) -> str:
         """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
         return "\n".join(self._lines(delta))
+
+    def report(self, delta: float | None = None) -> Report:
+        """What it means to one person, in words and as a picture; the argument folded away."""
+        from private_mcmc.accounting import risk
+
+        return risk.report(self, risk.shown_delta(self) if delta is None else delta)
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
 
     def _lines(self, delta: float) -> list[str]:
         gdp = "" if self.gdp is None else f", {self.gdp:.6g}-GDP"

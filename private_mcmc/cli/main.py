@@ -20,13 +20,15 @@ COMMANDS = {
     "init": "private_mcmc.cli.init:init",
     "fit": "private_mcmc.cli.fit:fit",
     "summary": "private_mcmc.cli.summary:summary",
-    "demo": "private_mcmc.cli.main:demo",
+    "verify": "private_mcmc.cli.verify:verify",
+    "report": "private_mcmc.cli.report:report",
     "preflight": "private_mcmc.cli.preflight:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
     "account": "private_mcmc.cli.account:app",
     "audit": "private_mcmc.cli.audit:app",
     "ledger": "private_mcmc.cli.ledger:app",
+    "demo": "private_mcmc.cli.main:demo",
 }
 
 
@@ -50,8 +52,13 @@ class _Lazy(TyperGroup):
         return command
 
 
+_CODES = (
+    "Exit codes: 0 done; 1 a claim fails (preflight: not private, audit: refuted, verify: not verified); "
+    "2 preflight: unknown; 3 error, in one line; 130 interrupted."
+)
+
 app = typer.Typer(
-    name="private-mcmc", cls=_Lazy, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+    name="private-mcmc", cls=_Lazy, no_args_is_help=True, pretty_exceptions_enable=False, epilog=_CODES
 )
 
 
@@ -89,7 +96,7 @@ def demo(
 def main(group: typer.Typer = app) -> None:
     """Run a command of ``group``; what stops it is one readable message and an exit code that is not 0."""
     try:
-        code = group(standalone_mode=False)
+        code = group(standalone_mode=False, prog_name="private-mcmc" if group is app else None)
     except UsageError as error:
         error.show()
         sys.exit(ERROR)

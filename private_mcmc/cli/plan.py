@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
-    Delta,
     Epsilon,
     JsonOption,
-    ModelArgument,
     NumRows,
-    RowsOption,
     load_model,
     read_arguments,
     read_rows,
 )
+from private_mcmc.cli.study import (
+    FamilyOption,
+    FormulaOption,
+    MaxErrorOption,
+    OptionalDelta,
+    PriorOption,
+    as_guarantee,
+    read_question,
+)
 from private_mcmc.errors import DeclarationError
+from private_mcmc.files import check_writable
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
@@ -28,43 +36,65 @@ if TYPE_CHECKING:
 
 
 def plan(
-    model: ModelArgument,
-    rows: RowsOption,
     n: NumRows,
     epsilon: Epsilon,
-    delta: Delta,
-    adjacency: AdjacencyOption = "replace_one",
-    guarantee: Annotated[str, typer.Option(help="'posterior' or 'run'")] = "posterior",
-    max_error: Annotated[
-        float | None, typer.Option(help="refuse a larger predicted error, in posterior sds")
+    model: Annotated[
+        str | None, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION, with --rows or --schema")
     ] = None,
+    rows: Annotated[
+        Path | None, typer.Option("--rows", help="TOML file: a domain for every column of a row")
+    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="in place of --rows: see private-mcmc init")] = None,
+    formula: FormulaOption = None,
+    family: FamilyOption = "bernoulli",
+    prior: PriorOption = None,
+    delta: OptionalDelta = None,
+    adjacency: AdjacencyOption = "replace_one",
+    guarantee: Annotated[
+        str | None, typer.Option(help="'posterior' or 'run'; with a schema 'run', as fit has it")
+    ] = None,
+    max_error: MaxErrorOption = None,
     frontier: Annotated[bool, typer.Option(help="also predict errors at other ε and n")] = False,
+    save: Annotated[Path | None, typer.Option(help="write the plan here, for --plan of run or fit")] = None,
     args: ArgsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
+    from private_mcmc.inference.remarks import small_delta
     from private_mcmc.planning import plan as make
 
-    target = Target(epsilon, delta, check_adjacency(adjacency))
-    if guarantee not in ("posterior", "run"):
-        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
-    wanted: Literal["posterior", "run"] = "posterior" if guarantee == "posterior" else "run"
+    wanted = as_guarantee(guarantee or ("posterior" if schema is None else "run"))
+    relation = check_adjacency(adjacency)
+    Target(epsilon, 1e-6 if delta is None else delta, relation)
+    if save is not None:
+        check_writable(save)
+    if schema is not None:
+        if rows is not None or args is not None:
+            raise DeclarationError("--schema declares the rows: leave out --rows and --args.")
+        asked = read_question(schema, formula, model, family, prior or [])
+        program, declared = asked.model, asked.rows
+    elif model is None or rows is None or formula is not None:
+        raise DeclarationError("give MODEL.py:model with --rows, or --schema with --formula or a model.")
+    else:
+        program, declared = load_model(model), read_rows(rows)
     made = make(
-        load_model(model),
-        read_rows(rows),
-        target,
+        program,
+        declared,
+        Target(epsilon, small_delta(n) if delta is None else delta, relation),
         n=n,
         guarantee=wanted,
         model_args=read_arguments(args),
         max_error=max_error,
     )
+    if save is not None:
+        made.save(save)
     elsewhere = made.frontier() if frontier else None
     if as_json:
         extra = {} if elsewhere is None else {"frontier": elsewhere.to_dict()["points"]}
         typer.echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
         return
     made.show()
-    typer.echo(str(made.statement.summary(delta)))
+    typer.echo(str(made.statement.summary(made.target.delta)))
     if elsewhere is not None:
         elsewhere.show()
 

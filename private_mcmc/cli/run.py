@@ -1,8 +1,8 @@
-"""``private-mcmc run MODEL.py:model --rows rows.toml --data people.csv …``: plan, run, release."""
+"""``private-mcmc run MODEL.py:model --rows rows.toml --data people.csv --out study/``: plan and run."""
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,27 +11,44 @@ import typer
 from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
-    Delta,
-    Epsilon,
+    JsonOption,
     ModelArgument,
-    RowsOption,
     load_model,
     near_private_rows,
     read_arguments,
     read_rows,
 )
+from private_mcmc.cli.study import (
+    DatasetOption,
+    GuaranteeOption,
+    LedgerOption,
+    MaxErrorOption,
+    OptionalDelta,
+    OptionalEpsilon,
+    OutOption,
+    PlanOption,
+    PurposeOption,
+    YesOption,
+    as_guarantee,
+    confirm,
+    opened,
+    planned_elsewhere,
+    show,
+)
 from private_mcmc.errors import DeclarationError
-from private_mcmc.files import new_file
 from private_mcmc.target import Target, check_adjacency
 
 
 def run(
     model: ModelArgument,
-    rows: RowsOption,
     data: Annotated[Path, typer.Option(help="CSV file of private rows, with a header")],
-    epsilon: Epsilon,
-    delta: Delta,
-    output: Annotated[Path, typer.Option(help="write the released draws and their statement here (JSON)")],
+    out: OutOption,
+    rows: Annotated[
+        Path | None, typer.Option("--rows", help="TOML file: a domain for every column of a row")
+    ] = None,
+    epsilon: OptionalEpsilon = None,
+    delta: OptionalDelta = None,
+    saved: PlanOption = None,
     column: Annotated[
         list[str] | None,
         typer.Option(help="fields of a vector column, as NAME=field,field,…; may be repeated"),
@@ -56,32 +73,63 @@ def run(
     ] = None,
     adjacency: AdjacencyOption = "replace_one",
     args: ArgsOption = None,
-    ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None,
-    dataset: Annotated[str | None, typer.Option(help="the ledger's name for these rows")] = None,
-    purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = "",
+    guarantee: GuaranteeOption = "run",
+    max_error: MaxErrorOption = None,
+    ledger: LedgerOption = None,
+    dataset: DatasetOption = None,
+    purpose: PurposeOption = "",
+    yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Run a planned private path on a CSV file and save what was released (guarantee='run')."""
-    from private_mcmc.cli.table import Missing, read_columns
-    from private_mcmc.inference import Bookkeeping, PrivateMCMC
-    from private_mcmc.planning import plan
-    from private_mcmc.release import Ledger
+    """Run a planned private path on a CSV file and write its dossier.
 
-    target = Target(epsilon, delta, check_adjacency(adjacency))
-    if target.adjacency != "replace_one" and n is None:
-        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a public one, --n.")
-    if target.adjacency != "zero_out" and present is not None:
-        raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
-    declared, public = read_rows(rows), read_arguments(args)
+    The predicted error is shown, and nothing is spent before it is confirmed.
+    """
+    from private_mcmc.cli.table import Missing, read_columns
+    from private_mcmc.dossier import new_dossier
+    from private_mcmc.inference import Bookkeeping, PrivateMCMC
+    from private_mcmc.inference.record import About
+    from private_mcmc.inference.remarks import small_delta, warnings_of
+    from private_mcmc.planning import Plan, plan
+
+    relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
     program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
-    with new_file(output) as release:
+    made: Plan | None = None
+    if saved is not None:
+        planned_elsewhere(epsilon=epsilon, delta=delta, rows=rows, n=n, args=args, max_error=max_error)
+        made = Plan.load(saved, program)
+        declared, relation = made.rows, made.target.adjacency
+    elif rows is None or epsilon is None:
+        raise DeclarationError("give --rows and --epsilon, or --plan.")
+    else:
+        Target(epsilon, 1e-6 if delta is None else delta, relation)
+        declared = read_rows(rows)
+        if relation != "replace_one" and n is None:
+            raise DeclarationError(
+                f"adjacency={adjacency!r} hides the number of rows: give a public one, --n."
+            )
+    if relation != "zero_out" and present is not None:
+        raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
+    public, books = read_arguments(args), opened(ledger, dataset)
+    with new_dossier(out) as place:
         with near_private_rows():
             columns = read_columns(data, declared, column or [], fate, present)
-        count = len(next(iter(columns.values()))) if n is None else n
-        made = plan(program, declared, target, n=count, guarantee="run", model_args=public)
-        books = Bookkeeping(None if ledger is None else Ledger(ledger), dataset, purpose)
-        driver = PrivateMCMC.from_plan(made, bookkeeping=books)
+        if made is None and epsilon is not None:
+            count = len(next(iter(columns.values()))) if n is None else n
+            target = Target(epsilon, small_delta(count) if delta is None else delta, relation)
+            made = plan(
+                program, declared, target, n=count, guarantee=wanted, model_args=public, max_error=max_error
+            )
+        if made is None:
+            raise DeclarationError("there is no plan.")
+        confirm(made, warnings_of(made.target, made.n, books), yes, as_json, books, dataset)
+        bar = not as_json and sys.stderr.isatty()
+        driver = PrivateMCMC.from_plan(
+            made, progress_bar=bar, bookkeeping=Bookkeeping(books, dataset, purpose)
+        )
         with near_private_rows():
             driver.run(**columns)
-        draws = {name: value.tolist() for name, value in driver.get_samples().items()}
-        release.write(json.dumps({"draws": draws, "statement": driver.statement.to_dict()}))
-    driver.print_summary()
+        source = Path(model.rpartition(":")[0]).read_text(encoding="utf-8")
+        study = driver.study(About(table=data.name, model=source))
+        place.write(study)
+    show(study, [], 0.9, as_json, out)

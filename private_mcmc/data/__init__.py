@@ -4,6 +4,5 @@ from private_mcmc.data.adult import ADULT_COLUMNS, load_adult
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.fields import Field, Level
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.study import Study
 
-__all__ = ["ADULT_COLUMNS", "Answers", "Field", "Level", "Schema", "Study", "load_adult"]
+__all__ = ["ADULT_COLUMNS", "Answers", "Field", "Level", "Schema", "load_adult"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, TypeVar
 
@@ -80,13 +80,17 @@ class Bookkeeping:
 
 @dataclass(frozen=True, eq=False)
 class RunKeysAndState:
-    """The randomness of one run; ``finish`` is called once, before anything is released."""
+    """The randomness of one run; ``finish`` is called once, before anything is released.
+
+    ``charge`` is what the ledger calls the run, where it was charged by this process.
+    """
 
     streams: Streams = field(repr=False)
     provenance: Provenance
     saver: Saver | None = None
     state: ChainState | None = field(default=None, repr=False)
     finish: Callable[[], None] = lambda: None
+    charge: str | None = None
 
     @classmethod
     def of(cls, keys: RunKeys) -> Self:
@@ -139,8 +143,8 @@ class ChargedRun:
         """
         new = RunKeysAndState.of(keys)
         if self.books.checkpoint is None:
-            with charged_once(self._reserved(Ledger.charge) or nullcontext()):
-                yield new
+            with charged_once(self._reserved(Ledger.charge) or nullcontext()) as charge:
+                yield replace(new, charge=None if charge is None else charge.identity)
         else:
             about = header(self._to_save.identity, self.columns, keys.provenance)
             about["reservation"] = (
@@ -196,7 +200,9 @@ class ChargedRun:
                 self.books.ledger.settle(reservation)
             saver.released()
 
-        return RunKeysAndState(streams, provenance, saver, state, finish)
+        charged = about["reservation"]
+        named = None if charged is None else str(charged)
+        return RunKeysAndState(streams, provenance, saver, state, finish, named)
 
     def _open(self, identity: object) -> Reservation | None:
         """The open reservation of a run, ``None`` for one that was charged to no ledger.
@@ -250,27 +256,27 @@ def _shared_key(key: jax.Array) -> jax.Array:
 
 
 @contextmanager
-def charged_once(charge: AbstractContextManager[object]) -> Iterator[None]:
+def charged_once(charge: AbstractContextManager[Reservation | None]) -> Iterator[Reservation | None]:
     """Enter ``charge`` in the first process alone; the others go on only if that succeeds.
 
     Raises:
         ReleaseError: in the others, if the first process was refused.
     """
     if jax.process_count() == 1:
-        with charge:
-            yield
+        with charge as made:
+            yield made
         return
     if not releases():
         if not _agreed(False):
             raise ReleaseError("the first process could not charge this run; its own error says why.")
-        yield
+        yield None
         return
     entered = False
     try:
-        with charge:
+        with charge as made:
             entered = True
             _agreed(True)
-            yield
+            yield made
     finally:
         if not entered:
             _agreed(False)

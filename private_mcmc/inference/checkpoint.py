@@ -12,7 +12,6 @@ before the release, refuses the second copy, and a checkpoint without a ledger i
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import io
 import json
@@ -26,7 +25,7 @@ import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -239,26 +238,6 @@ def header(identity: Mapping[str, Any], columns: Mapping[str, Any], provenance: 
         "data": data_mark(key, columns),
         "provenance": provenance.to_dict(),
     }
-
-
-def program_mark(function: Callable[..., Any], *shapes: Any) -> str:
-    """A hash of a traced function: its operations and every constant in them."""
-    with jax.enable_x64(True):
-        program = jax.make_jaxpr(function)(*shapes)
-    # Functions print with their address in this process.
-    mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
-    for constant in _constants(program):
-        mark.update(np.asarray(constant).tobytes())
-    return mark.hexdigest()
-
-
-def _constants(program: Any) -> Iterator[Any]:
-    """The constants of a closed jaxpr and of those inside it, which do not print them."""
-    yield from getattr(program, "consts", ())
-    for equation in getattr(program, "jaxpr", program).eqns:
-        for inner in jax.tree.leaves(tuple(equation.params.values())):
-            if hasattr(inner, "eqns"):
-                yield from _constants(inner)
 
 
 def _key(words: npt.NDArray[np.uint32], generator: str) -> jax.Array | None:

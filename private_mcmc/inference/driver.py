@@ -7,23 +7,27 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
+from private_mcmc.dossier import Study
 from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked
 from private_mcmc.inference.arguments import Execution, records, refuse_key, steps_of
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun, releases
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee
 from private_mcmc.inference.execute import DeclaredRun, Outcome, Runnable, no_value_checks
 from private_mcmc.inference.execute_plan import PlannedRun
+from private_mcmc.inference.record import About, study_of
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.release import Curator, Expectations, ReleasedExpectations, ReleasedStates
 from private_mcmc.release.curvature import ProposedCurvature
+from private_mcmc.report import Report
 from private_mcmc.schedule import Release
 from private_mcmc.target import Target, check_count
 
@@ -133,6 +137,8 @@ class PrivateMCMC:
             raise DeclarationError(f"checkpoint=…: {run.never_saved}.")
         self._run, self._execution, self._books = run, execution, books
         self._outcome: Outcome | None = None
+        self._charge: str | None = None
+        self._n = 0
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -195,6 +201,7 @@ class PrivateMCMC:
             charged.check_new()
             steps = self._run.ready(checked, n, keys.provenance.generator)
             with charged.begun(keys) as job:
+                self._charge = job.charge
                 steps(job, self._keep)
 
     def resume(self, *args: object, present: Any = None, **columns: Any) -> None:
@@ -211,6 +218,7 @@ class PrivateMCMC:
         with no_value_checks():
             job = self._charged(checked, n).resumed(self._books.checkpoint)
             job.provenance.check_releasable(self._execution.unsafe_seed)
+            self._charge = job.charge
             self._run.ready(checked, n, job.provenance.generator)(job, self._keep)
 
     def _begin(self) -> None:
@@ -225,6 +233,7 @@ class PrivateMCMC:
         self._outcome = None
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
+        self._n = n
         price, saved = self._run.price(n), partial(self._run.to_save, n)
         return ChargedRun(self._books, self._run.declared, price, columns, saved)
 
@@ -294,6 +303,37 @@ class PrivateMCMC:
         else:
             print(self.released)
         print(self.statement.summary(self._run.declared.target.delta))
+
+    def study(self, about: About | None = None) -> Study:
+        """The record of the last run: all that a reader or a reviewer needs, and nothing private.
+
+        Raises:
+            ReleaseError: if nothing was released.
+        """
+        if self._outcome is None:
+            raise ReleaseError("nothing was released yet: run first.")
+        declared = self._run.declared
+        return study_of(declared, self._n, self._outcome, self._books, self._charge, about or About())
+
+    def report(self) -> Report:
+        """The dossier of the last run as a page; of a plan that was not run yet, the plan."""
+        declared = self._run.declared
+        if self._outcome is None and isinstance(declared, Plan):
+            return declared.report()
+        return self.study().report()
+
+    def _repr_html_(self) -> str | None:
+        waiting = self._outcome is None or self._outcome.released is None
+        return None if waiting else self.report()._repr_html_()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the dossier of the last run into a folder: record, page, draws, model.
+
+        Raises:
+            ReleaseError: if nothing was released.
+            OutputError: if there is a dossier already, or a file cannot be written.
+        """
+        return self.study().save(folder)
 
     def expectation(self, what: Any) -> Any:
         """A released expectation by its declared name, or a mean over released draws (free).

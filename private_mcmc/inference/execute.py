@@ -23,7 +23,6 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, releases
-from private_mcmc.inference.checkpoint import program_mark
 from private_mcmc.inference.columns import (
     Columns,
     HostColumns,
@@ -41,6 +40,7 @@ from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel
+from private_mcmc.model.mark import model_marks, program_mark
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.release import (
     Curator,
@@ -377,14 +377,9 @@ def run_name() -> str:
 def identity(decision: Decision, start: Array, rows_on_device: int | None) -> dict[str, str]:
     """What must be the same for the same run; hashes only."""
     reading, expectations = decision.reading, decision.expectations
-    with jax.enable_x64(True):
-        theta = jnp.zeros(reading.dim)
-        row = {name: jnp.zeros(domain.event_shape, domain.dtype) for name, domain in reading.rows.items}
-    # With their gradients, since a function may come with a derivative of its own.
-    prior, loss = jax.value_and_grad(reading.neg_log_prior), jax.value_and_grad(reading.row_loss)
-    marks = [program_mark(prior, theta), program_mark(loss, theta, row)]
+    marks = model_marks(reading)
     if expectations is not None:
-        marks.append(program_mark(expectations.observable, theta))
+        marks.append(program_mark(expectations.observable, np.zeros(reading.dim)))
     # What noise drawn at the release is drawn for; states pay as they go.
     price = None if expectations is None else expectations.statement.to_dict()
     layout = decision.layout

@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.study import Study
 from private_mcmc.data.table import read_table
+from private_mcmc.dossier.study import Study
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.question import Model, Question, question
+from private_mcmc.inference.record import About
+from private_mcmc.inference.remarks import small_delta, warnings_of
 from private_mcmc.planning import Plan, plan
 from private_mcmc.release import Ledger
 from private_mcmc.target import Adjacency, Target
-
-_LARGE_EPSILON = 10.0
-
-
-def small_delta(n: int) -> float:
-    """A power of ten of at most ``1e-6`` and a tenth of ``1/n``: well below one person in all."""
-    return float(10.0 ** min(-6, -math.ceil(math.log10(10 * n))))
-
-
-def warnings_of(target: Target, n: int, ledger: object | None) -> tuple[str, ...]:
-    """What to know of a target before anything is spent, in plain words; from public facts only."""
-    found = []
-    if target.delta * n >= 1:
-        found.append(
-            f"δ = {target.delta:g} is not below 1/n = {1 / n:.2g}: publishing one whole row at random would "
-            f"meet such a target. Choose δ of at most {small_delta(n):g}."
-        )
-    if target.epsilon > _LARGE_EPSILON:
-        found.append(
-            f"ε = {target.epsilon:g} promises next to nothing: what is published may be e^{target.epsilon:g} "
-            "times as likely with a person's row as with another in its place. ε = 1 is strong, 3 usual."
-        )
-    if ledger is None:
-        found.append(
-            "Nothing keeps count of this run: what several runs tell about the same people adds up. "
-            "Keep a ledger (ledger=…, or --ledger and --dataset)."
-        )
-    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,10 +62,17 @@ class Planned:
             progress_bar=progress_bar,
         )
         driver.run(**self.columns)
-        books = None
-        if ledger is not None:
-            books = {"file": str(ledger.path), "dataset": dataset or "", "purpose": purpose}
-        return _study(self.asked, self.plan, driver, self.table, books, self.warnings(ledger))
+        asked = self.asked
+        about = About(
+            table=self.table,
+            model=asked.source,
+            schema=asked.schema.to_dict(),
+            formula=asked.formula,
+            family=asked.family,
+            priors=asked.priors,
+            norm=asked.norm,
+        )
+        return driver.study(about)
 
 
 def plan_fit(
@@ -117,6 +95,21 @@ def plan_fit(
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     made = plan(asked.model, asked.rows, target, n=rows, guarantee=guarantee, max_error=max_error)
+    return _ready(table, asked, made, columns)
+
+
+def with_plan(table: Any, asked: Question, made: Plan) -> Planned:
+    """Read a table for a plan that was made for the question before.
+
+    Raises:
+        DeclarationError: for a plan of other rows.
+    """
+    if made.rows != asked.rows:
+        raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
+    return _ready(table, asked, made, read_table(table, asked.schema, asked.fields))
+
+
+def _ready(table: Any, asked: Question, made: Plan, columns: Mapping[str, Any]) -> Planned:
     if not isinstance(table, str | Path):
         return Planned(asked, made, "a table in memory", columns, None)
     # By the file's bytes: formulas read different fields of one table.
@@ -202,40 +195,3 @@ def fit(
     for words in planned.warnings(ledger):
         warnings.warn(words, stacklevel=2)
     return planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
-
-
-def _study(
-    asked: Question,
-    made: Plan,
-    driver: PrivateMCMC,
-    table: str,
-    books: dict[str, str] | None,
-    said: tuple[str, ...],
-) -> Study:
-    concluded = driver.conclusion
-    return Study(
-        version=1,
-        library=version("private-mcmc"),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        table=table,
-        schema=asked.schema.to_dict(),
-        rows=asked.rows.to_dict(),
-        formula=asked.formula,
-        family=asked.family,
-        priors=asked.priors,
-        model=asked.source,
-        norm=asked.norm,
-        epsilon=made.target.epsilon,
-        delta=made.target.delta,
-        adjacency=made.target.adjacency,
-        n=made.n,
-        guarantee=made.guarantee,
-        temper=made.temper,
-        predicted=made.prediction._asdict(),
-        expected=None if concluded is None else concluded.prediction._asdict(),
-        statement=driver.statement.to_dict(),
-        certificate=None if made.certificate is None else made.certificate.to_dict(),
-        ledger=books,
-        warnings=said,
-        draws={name: np.asarray(values).tolist() for name, values in driver.get_samples().items()},
-    )

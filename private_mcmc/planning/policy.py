@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -10,42 +11,16 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
+from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
-from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
-from private_mcmc.planning.simulate import predict
-from private_mcmc.planning.simulate_general import general_policy
+from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
+from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
-from private_mcmc.planning.synthetic import outcome_columns
-from private_mcmc.preflight.advice import largest_temper
-from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.report import Facts, Note, Report, number
 from private_mcmc.target import Target, check_positive
 
-
-def certified_temper(reading: RowModel, target: Target, n: int) -> tuple[float, Statement]:
-    """A weight ``w ≤ 1`` and the certificate that one exact draw of ``exp(−K − wΣv)`` meets the target.
-
-    Raises:
-        NotPrivate: if no weight is certified.
-    """
-    known = constants(reading, None, None)
-
-    def certify(temper: float) -> tuple[Statement, ...]:
-        found = certificates(reading, known, n=n, temper=temper, target=target)
-        return tuple(statement for statement in found if meets(statement, target))
-
-    temper = 1.0 if certify(1.0) else largest_temper(certify, 1.0, target)
-    if temper is None:
-        raise NotPrivate(
-            "guarantee='posterior': no weight of the likelihood makes the posterior private by a certificate "
-            "that this library knows; see preflight for why. guarantee='run' rests on the run's noise alone."
-        )
-    return temper, certify(temper)[0]
-
-
 Guarantee = Literal["posterior", "run"]
-Make = Callable[[float, int, float], tuple[Policy, Prediction]]
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _ROWS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -68,6 +43,8 @@ class Plan:
         statement: the whole policy's statement, known before anything is spent.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
         prediction: the error to expect, from synthetic rows of the declared domain.
+        planner: makes the policies of this model.
+        choices: the numbers of the policy that were chosen.
 
     Example:
         >>> from private_mcmc.models import logistic, logistic_rows
@@ -89,7 +66,8 @@ class Plan:
     statement: Statement
     certificate: Statement | None
     prediction: Prediction
-    make: Make
+    planner: Planner
+    choices: Choices
 
     @property
     def budget(self) -> float:
@@ -98,12 +76,78 @@ class Plan:
 
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
-        return _prediction(self.reading, self.make, replace(self.target, epsilon=epsilon), n, self.guarantee)
+        return _prediction(
+            self.reading, self.planner, replace(self.target, epsilon=epsilon), n, self.guarantee
+        )
 
     def frontier(self, epsilons: Sequence[float] = _EPSILONS, ns: Sequence[int] | None = None) -> Frontier:
         """Predicted accuracy against ε at this ``n``, and against ``n`` at this ε: tens of simulations."""
         rows = [max(1, round(self.n * share)) for share in _ROWS] if ns is None else ns
         return frontier(self.predict, self.target.epsilon, self.n, epsilons, rows)
+
+    def save(self, path: PathLike) -> None:
+        """Write the plan to a file that :meth:`load` makes it from again: public facts alone.
+
+        Raises:
+            DeclarationError: for public arguments of the model that are no numbers, texts or arrays.
+            OutputError: if the file cannot be written.
+        """
+        chosen = {
+            "guarantee": self.guarantee,
+            "temper": self.temper,
+            "choices": dict(self.choices),
+            "prediction": self.prediction._asdict(),
+            "statement": self.statement.to_dict(),
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+        }
+        record = record_of(self.reading, self.target, self.n, self.model_args, chosen)
+        write_whole(path, json.dumps(record, indent=1, ensure_ascii=False))
+
+    @classmethod
+    def load(cls, path: PathLike, model: Callable[..., Any]) -> Plan:
+        """The plan that :meth:`save` wrote, for the same ``model``; what was chosen is not searched again.
+
+        **Guarantee**: statement and certificate are made anew from the target and the model; the file can
+        name other numbers of the policy, whose stages the budget still has to admit.
+
+        Raises:
+            DeclarationError: for a file that is no plan, or of another model, statement or certificate.
+            NotPrivate: as in :func:`plan`.
+
+        Example:
+            >>> from private_mcmc.models import logistic, logistic_rows
+            >>> target = pmc.Target(epsilon=3.0, delta=1e-6)
+            >>> pmc.plan(logistic, logistic_rows(2), target, n=1000, guarantee="run").save("plan.json")
+            >>> pmc.Plan.load("plan.json", logistic).n
+            1000
+        """
+        saved = SavedPlan(path)
+        reading = read(model, saved.rows, n=saved.n, model_args=saved.model_args)
+        saved.check(model=mark_of(reading))
+        guarantee = _checked(saved.guarantee)
+        temper, certificate = _weight(reading, saved.target, saved.n, guarantee)
+        statement = _statement(saved.target, saved.n)
+        saved.check(
+            statement=statement.to_dict(), certificate=None if certificate is None else certificate.to_dict()
+        )
+        makes = planner(model, reading, saved.target, saved.model_args)
+        budget, expected = gdp_budget(saved.target), saved.prediction
+        return cls(
+            model=model,
+            reading=reading,
+            rows=saved.rows,
+            target=saved.target,
+            n=saved.n,
+            model_args=saved.model_args,
+            guarantee=guarantee,
+            temper=temper,
+            policy=makes.policy(budget, saved.n, temper, saved.choices, expected),
+            statement=statement,
+            certificate=certificate,
+            prediction=expected,
+            planner=makes,
+            choices=saved.choices,
+        )
 
     def report(self) -> Report:
         """The plan in words and numbers."""
@@ -133,20 +177,12 @@ class Plan:
             )
         return Report("A plan", (Facts(tuple(items)), *notes))
 
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
     def show(self, console: Any = None) -> None:
         """Print the plan."""
         self.report().show(console)
-
-
-def gdp_budget(target: Target) -> float:
-    """The largest ``m`` for which ``m``-GDP meets the target.
-
-    Raises:
-        DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets.
-    """
-    if not target.delta > 0:
-        raise DeclarationError("delta=0: a path carries Gaussian noise; choose delta > 0 or Expectations.")
-    return accounting.gdp.budget(target.epsilon, target.delta)
 
 
 @arguments_checked
@@ -191,20 +227,19 @@ def plan(
         >>> chosen.prediction.rms < 1  # in posterior sds
         True
     """
-    if guarantee not in ("posterior", "run"):
-        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
+    _checked(guarantee)
     if max_error is not None:
         check_positive("max_error", max_error)
     check_kind("target", target, Target)
-    budget = gdp_budget(target)
-    reading = read(model, rows, n=n, model_args=model_args)
-    temper, certificate = certified_temper(reading, target, n) if guarantee == "posterior" else (1.0, None)
-    make = _maker(model, reading, target, model_args or {})
-    policy, prediction = make(budget, n, temper)
+    budget, public = gdp_budget(target), dict(model_args or {})
+    reading = read(model, rows, n=n, model_args=public)
+    temper, certificate = _weight(reading, target, n, guarantee)
+    makes = planner(model, reading, target, public)
+    choices, prediction = makes.choose(budget, n, temper)
     if max_error is not None and not prediction.rms <= max_error:
 
         def elsewhere(epsilon: float, rows: int) -> Prediction:
-            return _prediction(reading, make, replace(target, epsilon=epsilon), rows, guarantee)
+            return _prediction(reading, makes, replace(target, epsilon=epsilon), rows, guarantee)
 
         raise NotPrivate(_too_little(elsewhere, target, n, prediction, max_error))
     return Plan(
@@ -213,47 +248,40 @@ def plan(
         rows=rows,
         target=target,
         n=n,
-        model_args=dict(model_args or {}),
+        model_args=public,
         guarantee=guarantee,
         temper=temper,
-        policy=policy,
-        statement=accounting.capped(accounting.adaptive(budget, target.adjacency, ()), n),
+        policy=makes.policy(budget, n, temper, choices, prediction),
+        statement=_statement(target, n),
         certificate=certificate,
         prediction=prediction,
-        make=make,
+        planner=makes,
+        choices=choices,
     )
 
 
-def _prediction(reading: RowModel, make: Make, target: Target, n: int, guarantee: Guarantee) -> Prediction:
-    temper = certified_temper(reading, target, n)[0] if guarantee == "posterior" else 1.0
-    return make(gdp_budget(target), n, temper)[1]
+def _checked(guarantee: str) -> Guarantee:
+    if guarantee not in ("posterior", "run"):
+        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
+    return "posterior" if guarantee == "posterior" else "run"
 
 
-def _maker(
-    model: Callable[..., Any], reading: RowModel, target: Target, model_args: Mapping[str, Any]
-) -> Make:
-    """``(budget, n, temper) ↦`` the policy for this model, and the error to expect of it."""
-    if _is_affine(reading):
-        # Made once: what a simulation compiles is kept for every budget and number of rows.
-        base = affine_policy(reading, 1, target.adjacency, 1.0)
-
-        def affine(budget: float, n: int, temper: float) -> tuple[Policy, Prediction]:
-            policy = replace(base, budget=budget, num_rows=n, temper=temper)
-            return policy, predict(policy)
-
-        return affine
-
-    def general(budget: float, n: int, temper: float) -> tuple[Policy, Prediction]:
-        policy = general_policy(model, reading, n, target.adjacency, budget, model_args, temper)
-        return policy, policy.prediction
-
-    return general
+def _statement(target: Target, n: int) -> Statement:
+    """Of the whole policy: what its stages may cost together."""
+    return accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, ()), n)
 
 
-def _is_affine(reading: RowModel) -> bool:
-    """One affine predictor of one outcome, under a prior of constant precision."""
-    prior, one = reading.prior, reading.predictor is not None and len(outcome_columns(reading)) == 1
-    return one and prior.hessian is not None and prior.strong_convexity > 0
+def _weight(
+    reading: RowModel, target: Target, n: int, guarantee: Guarantee
+) -> tuple[float, Statement | None]:
+    return certified_temper(reading, target, n) if guarantee == "posterior" else (1.0, None)
+
+
+def _prediction(
+    reading: RowModel, makes: Planner, target: Target, n: int, guarantee: Guarantee
+) -> Prediction:
+    temper = _weight(reading, target, n, guarantee)[0]
+    return makes.choose(gdp_budget(target), n, temper)[1]
 
 
 def _too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: float) -> str:

@@ -2,7 +2,10 @@
 
 from private_mcmc.report.blocks import Band as Band
 from private_mcmc.report.blocks import Block as Block
+from private_mcmc.report.blocks import Code as Code
+from private_mcmc.report.blocks import Details as Details
 from private_mcmc.report.blocks import Facts as Facts
+from private_mcmc.report.blocks import Form as Form
 from private_mcmc.report.blocks import Heading as Heading
 from private_mcmc.report.blocks import Interval as Interval
 from private_mcmc.report.blocks import Line as Line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from private_mcmc.errors import DeclarationError
 
@@ -166,7 +166,30 @@ class Plots:
     plots: tuple[Plot, ...]
 
 
-Block = Heading | Text | Verdict | Note | Facts | Table | Plot | Plots
+@dataclass(frozen=True)
+class Code:
+    """Lines of a program or a command, as they are."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """Sentences for a person to confirm, and lines to fill in by hand."""
+
+    sentences: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that are folded away under a line of words: not shown on a terminal nor on paper."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+
+
+Block: TypeAlias = "Heading | Text | Verdict | Note | Facts | Table | Plot | Plots | Code | Form | Details"
 
 
 def number(value: float, digits: int = 4) -> str:

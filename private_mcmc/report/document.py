@@ -14,7 +14,10 @@ from private_mcmc.files import write_whole
 from private_mcmc.report import html
 from private_mcmc.report.blocks import (
     Block,
+    Code,
+    Details,
     Facts,
+    Form,
     Heading,
     Note,
     Plot,
@@ -138,6 +141,12 @@ def _block(block: Block) -> list[RenderableType]:
             return [_plot(block)]
         case Plots(plots):
             return [_plot(plot) for plot in plots]
+        case Code(text):
+            return [Padding(_text(text.replace("`", "'"), "bold cyan"), (0, 0, 0, 2))]
+        case Form(sentences):
+            return [_text(f"☐ {sentence}") for sentence in sentences]
+        case Details(summary):
+            return [_text(f"▸ {summary} (in the HTML report)", "bright_black")]
 
 
 def _verdict(block: Verdict) -> Panel:

@@ -7,7 +7,10 @@ from html import escape
 
 from private_mcmc.report.blocks import (
     Block,
+    Code,
+    Details,
     Facts,
+    Form,
     Heading,
     Note,
     Plot,
@@ -26,7 +29,8 @@ STYLE = """
 --bad-bg:#fbeae8;--unsure-bg:#fbf3df;--plain-bg:#eef1f5;--code:#eef1f5;color:var(--ink);
 font:15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:50rem;
 margin:0 auto;padding:2rem 1.25rem 3rem;text-align:left}
-@media (prefers-color-scheme:dark){.pm{--ink:#e3e7ec;--soft:#a3adb9;--faint:#3a424d;--ground:#14181d;
+@media screen and (prefers-color-scheme:dark){
+.pm{--ink:#e3e7ec;--soft:#a3adb9;--faint:#3a424d;--ground:#14181d;
 --card:#1b2027;--c0:#58b0e8;--c1:#f2935c;--c2:#4cc59b;--c3:#d693c4;--c4:#d1c04d;--good:#7fd6a5;
 --bad:#ff9d94;--unsure:#eac36b;--good-bg:#15301f;--bad-bg:#3a1a18;--unsure-bg:#332811;--plain-bg:#232a33;
 --code:#262d36}}
@@ -66,13 +70,41 @@ border-radius:8px}
 .pm figure small{display:block;color:var(--soft);font-size:.84rem;line-height:1.45;margin-top:.4rem}
 .pm .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.8rem;margin:1rem 0}
 .pm .grid figure{margin:0}
+.pm pre{font:.84rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--code);
+padding:.6rem .8rem;border-radius:6px;overflow-x:auto;margin:.6rem 0}
+.pm code{overflow-wrap:anywhere}
+.pm details{border:1px solid var(--faint);border-radius:8px;padding:.1rem .9rem;margin:.6rem 0;
+background:var(--card)}
+.pm summary{cursor:pointer;padding:.5rem 0;font-weight:600}
+.pm .confirm{list-style:none;padding:0;margin:.6rem 0;max-width:44rem}
+.pm .confirm li{padding:.15rem 0 .15rem 1.7rem;position:relative}
+.pm .confirm li:before{content:"";position:absolute;left:.1rem;top:.42rem;width:.85rem;height:.85rem;
+border:1.5px solid var(--soft);border-radius:3px}
+.pm .sign{display:grid;grid-template-columns:repeat(auto-fit,minmax(12rem,1fr));gap:2.6rem 1.5rem;
+margin:2.6rem 0 1rem}
+.pm .sign div{border-top:1.5px solid var(--soft);padding-top:.25rem;font-size:.84rem;color:var(--soft)}
+@media (max-width:34rem){.pm{padding:1.1rem .9rem 2rem}.pm .facts{width:100%}
+.pm .facts th,.pm .facts td{display:block;border:0;padding:0;white-space:normal}
+.pm .facts td{border-bottom:1px solid var(--faint);padding-bottom:.35rem;margin-bottom:.35rem}
+.pm figure{overflow-x:auto}.pm figure>svg{min-width:27rem}}
+@page{size:A4;margin:15mm 14mm}
+@media print{.pm{--ink:#000;--soft:#444;--faint:#bbb;--ground:#fff;--card:#fff;--c0:#0067a5;--c1:#c8500a;
+--c2:#00805c;--c3:#9a4a86;--c4:#7a6a00;--good:#166b3f;--bad:#a3231b;--unsure:#7d5700;--good-bg:#e7f4ec;
+--bad-bg:#fbeae8;--unsure-bg:#fbf3df;--plain-bg:#eef1f5;--code:#eef1f5;max-width:none;padding:0;
+font-size:12px;line-height:1.4;print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.pm details{display:none}.pm th,.pm td{padding-top:.25rem;padding-bottom:.25rem}
+.pm p,.pm .note,.pm .confirm{max-width:none}
+.pm h2{margin-top:1.1rem;padding-top:.5rem;break-after:avoid}
+.pm figure,.pm tr,.pm .verdict,.pm .note,.pm .form{break-inside:avoid}
+.pm figure svg{max-height:6.6cm}.pm pre{white-space:pre-wrap}}
 """
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <title>{title}</title><style>html{{color-scheme:light dark}}body{{margin:0;background:#f5f6f8}}
-@media (prefers-color-scheme:dark){{body{{background:#14181d}}}}</style></head>
+@media (prefers-color-scheme:dark){{body{{background:#14181d}}}}
+@media print{{html{{color-scheme:light;font-size:12px}}body{{background:#fff}}}}</style></head>
 <body><main>{body}</main></body></html>
 """
 
@@ -112,6 +144,13 @@ def _block(block: Block) -> str:
             return _figure(block, (6.4, 3.7))
         case Plots(plots):
             return '<div class="grid">' + "".join(_figure(plot, (3.6, 2.7)) for plot in plots) + "</div>"
+        case Code(text):
+            return f"<pre>{escape(text)}</pre>"
+        case Form():
+            return _form(block)
+        case Details(summary, blocks):
+            inner = "\n".join(_block(each) for each in blocks)
+            return f"<details><summary>{_inline(summary)}</summary>{inner}</details>"
 
 
 def _verdict(block: Verdict) -> str:
@@ -130,6 +169,12 @@ def _facts(block: Facts) -> str:
         for name, value in block.items
     )
     return f'<div class="wide"><table class="facts">{caption}<tbody>{rows}</tbody></table></div>'
+
+
+def _form(block: Form) -> str:
+    sentences = "".join(f"<li>{_inline(sentence)}</li>" for sentence in block.sentences)
+    lines = "".join(f"<div>{_inline(line)}</div>" for line in block.lines)
+    return f'<div class="form"><ul class="confirm">{sentences}</ul><div class="sign">{lines}</div></div>'
 
 
 def _table(block: Table) -> str:

@@ -95,21 +95,22 @@ def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
         == 0
     )
     charged = ("--ledger", "l.db", "--dataset", "people")
-    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--output", "out.json") == 0
-    released = json.loads((folder / "out.json").read_text())
-    assert not list(folder.glob("*.part"))
+    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--yes", "--out", "out") == 0
+    released = json.loads((folder / "out" / "study.json").read_text())
+    assert not list(folder.rglob("*.part"))
     assert np.shape(released["draws"]["w"])[1] == 2
     assert Statement.from_dict(released["statement"]).verify()
     capsys.readouterr()
-    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--output", "again.json") == 3
+    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--yes", "--out", "again") == 3
     assert "BudgetExceeded" in capsys.readouterr().err
-    assert not (folder / "again.json").exists()
+    assert not (folder / "again").exists()
 
 
 def test_a_release_is_never_overwritten(folder, monkeypatch, capsys):
-    (folder / "out.json").write_text("mine")
-    assert call(monkeypatch, "run", *COMMON, *DATA, "--output", "out.json") == 3
-    assert (folder / "out.json").read_text() == "mine"
+    (folder / "out").mkdir()
+    (folder / "out" / "study.json").write_text("mine")
+    assert call(monkeypatch, "run", *COMMON, *DATA, "--out", "out") == 3
+    assert (folder / "out" / "study.json").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -120,9 +121,9 @@ def test_a_release_is_never_overwritten(folder, monkeypatch, capsys):
         (("plan", "nowhere.py:model", *COMMON[1:], "--n", "800"), "nowhere.py"),
         (("plan", *COMMON, "--n", "0"), "n=0"),
         (("plan", "model.py:model", "--rows", "no.toml", *COMMON[3:], "--n", "8"), "no.toml"),
-        (("run", *COMMON, "--data", "no.csv", "--output", "o.json"), "X"),
-        (("run", *COMMON, *DATA, "--output", "nowhere/o.json"), "folder"),
-        (("run", *COMMON, "--data", "no.csv", *DATA[2:], "--output", "o.json"), "no.csv"),
+        (("run", *COMMON, "--data", "no.csv", "--out", "o"), "X"),
+        (("run", *COMMON, *DATA, "--out", "model.py/o"), "folder"),
+        (("run", *COMMON, "--data", "no.csv", *DATA[2:], "--out", "o"), "no.csv"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_3(folder, monkeypatch, capsys, arguments, words):
@@ -140,8 +141,8 @@ def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, 
     flags = ["there", *(str(i % 3) for i in range(800))]
     people[3] = "missing,,"
     (folder / "people.csv").write_text("\n".join(map(",".join, zip(people, flags, strict=True))))
-    assert call(monkeypatch, "run", *COMMON, *DATA, *HOLES, "--output", "out.json") == 0
-    statement = Statement.from_dict(json.loads((folder / "out.json").read_text())["statement"])
+    assert call(monkeypatch, "run", *COMMON, *DATA, *HOLES, "--yes", "--out", "out") == 0
+    statement = Statement.from_dict(json.loads((folder / "out" / "study.json").read_text())["statement"])
     assert statement.adjacency == "zero_out" and statement.delta(2.0) <= 1e-6
     declared = Rows.from_toml(folder / "rows.toml")
     columns = read_columns(folder / "people.csv", declared, ["X=age,income"], present="there")
@@ -158,5 +159,5 @@ def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, 
     ],
 )
 def test_holes_that_make_no_sense_are_refused(folder, monkeypatch, capsys, changes, words):
-    assert call(monkeypatch, "run", *COMMON, *DATA, *changes, "--output", "out.json") == 3
+    assert call(monkeypatch, "run", *COMMON, *DATA, *changes, "--yes", "--out", "out") == 3
     assert words in capsys.readouterr().err.replace("\n", " ")

@@ -24,7 +24,9 @@ def model(y):
 """
 # Takes away the place of the result while the run goes on.
 THIEF = "import os\n" + MODEL.replace(
-    "    mu =", "    if not os.path.isdir('out'):\n        os.unlink('out'); os.mkdir('out')\n    mu ="
+    "    mu =",
+    "    if not os.path.isdir('out/study.json'):\n        os.unlink('out/study.json')\n"
+    "        os.mkdir('out/study.json')\n    mu =",
 )
 ROWS = "y = {box = {lo = -1.0, hi = 1.0}}\n"
 # A person in a file without a header.
@@ -33,7 +35,7 @@ PERSON = "Rosalind,73501,8.125\nAda,1,2\n"
 
 TARGET = ("--epsilon", "2", "--delta", "1e-6")
 COMMON = ("model.py:model", "--rows", "rows.toml", *TARGET)
-RUN = ("run", *COMMON, "--data", "people.csv", "--ledger", "l.db", "--dataset", "people", "--output")
+RUN = ("run", *COMMON, "--yes", "--data", "people.csv", "--ledger", "l.db", "--dataset", "people", "--out")
 AUDIT = ("audit", "run", "model.py:model", "--rows", "rows.toml", "--n", "60", "--clip", "1")
 AUDITED = (*AUDIT, "--step-size", "0.1", "--num-steps", "2")
 
@@ -70,9 +72,11 @@ def told(monkeypatch, capsys, *arguments):
 def test_the_place_of_the_result_is_tried_before_anything_is_charged(folder, monkeypatch, capsys):
     (folder / "old").write_text("mine")
     assert call(monkeypatch, "ledger", "init", "l.db", "--dataset", "people", *TARGET) == 0
-    for output in ("nowhere/out", "n" * 300, "folder", "old/out", "old"):
+    (folder / "folder" / "dossier.html").write_text("mine")
+    for output in ("n" * 300, "new/" + "n" * 300, "folder", "old/out", "old"):
         assert output[:100] in told(monkeypatch, capsys, *RUN, output).replace("\n", "")
-    assert (folder / "old").read_text() == "mine"
+    assert (folder / "old").read_text() == (folder / "folder" / "dossier.html").read_text() == "mine"
+    assert not (folder / "new").exists()
     assert Ledger(folder / "l.db").history() == ()
 
 
@@ -88,8 +92,8 @@ def test_a_charged_release_that_loses_its_place_is_not_lost(folder, monkeypatch,
 @pytest.mark.parametrize(
     "arguments",
     [
-        (*RUN[:7], "person.csv", "--output", "out"),
-        ("run", *COMMON, "--data", "person.csv", "--column", "y=Ada", "--output", "out"),
+        ("run", *COMMON, "--data", "person.csv", "--out", "out"),
+        ("run", *COMMON, "--data", "person.csv", "--column", "y=Ada", "--out", "out"),
         ("preflight", "model.py:model", "--rows", "person.csv", "--n", "60", *TARGET),
         ("plan", *COMMON, "--n", "60", "--args", "person.csv"),
         ("plan", "person.csv:model", *COMMON[1:], "--n", "60"),

@@ -15,10 +15,10 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference import checkpoint as checkpoint_module
 from private_mcmc.inference.bookkeeping import RunKeysAndState
-from private_mcmc.inference.checkpoint import program_mark
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
+from private_mcmc.model.mark import program_mark
 from tests.examples_of_models import logistic, normal_mean
 
 N = 30

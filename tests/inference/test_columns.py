@@ -151,7 +151,8 @@ def plan():
     budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
     return Plan(
         normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(),
-        accounting.adaptive(budget, "replace_one", ()), None, Prediction(1.0, 0.0, 1.0, 0.0), make=None,
+        accounting.adaptive(budget, "replace_one", ()), None, Prediction(1.0, 0.0, 1.0, 0.0),
+        planner=None, choices={},
     )  # fmt: skip
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from private_mcmc.accounting import Statement, verify
 from private_mcmc.errors import LedgerError, PrivateMCMCError
-from private_mcmc.release.ledger.state import DataSet, LedgerState, Reservation
+from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
+from private_mcmc.report import Block, Heading, Report, Table, number
+from private_mcmc.report.blocks import Cell
 
 _COLUMNS = (
     "time",
@@ -62,6 +64,71 @@ def record(state: LedgerState, reservation: Reservation) -> dict[str, Any]:
         "model": reservation.model,
         "statement": dict(reservation.statement),
     }
+
+
+def standing(state: LedgerState, identity: str) -> dict[str, Any]:
+    """What was spent before a charge and is left after it, as plain JSON types."""
+    names = list(state.reservations)
+    charge, first = state.reservations[identity], names.index(identity)
+    dataset = state.dataset(charge.dataset)
+
+    def at(count: int) -> Balance:
+        earlier = {name: state.reservations[name] for name in names[:count]}
+        return LedgerState(state.datasets, earlier).balance(dataset)
+
+    before, after, kept = at(first), at(first + 1), dataset.filter
+    return {
+        "charge": identity,
+        "dataset": charge.dataset,
+        "purpose": charge.purpose,
+        "epsilon": kept.epsilon,
+        "delta": kept.delta,
+        "budget": kept.describe(kept.limit),
+        "before": kept.describe(before.spent),
+        "epsilon_before": before.spent_epsilon,
+        "cost": kept.describe(charge.cost),
+        "after": kept.describe(after.spent),
+        "epsilon_after": after.spent_epsilon,
+        "left": kept.describe(after.remaining),
+    }
+
+
+def report(state: LedgerState) -> Report:
+    """Balances and charges as a page."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset in state.datasets.values():
+        found, kept = state.balance(dataset), dataset.filter
+        budget = f"ε = {kept.epsilon:g} at δ = {kept.delta:g}"
+        spent = f"ε = {number(found.spent_epsilon)} ({kept.describe(found.spent)})"
+        left = kept.describe(max(found.remaining, Fraction(0)))
+        rows.append(
+            (
+                dataset.name,
+                budget,
+                dataset.adjacency,
+                spent,
+                left,
+                f"{found.reservations} ({found.open} open)",
+            )
+        )
+    charges: list[tuple[Cell, ...]] = [
+        (
+            one.time,
+            one.dataset,
+            one.outcome,
+            state.dataset(one.dataset).filter.describe(one.cost),
+            one.purpose,
+        )
+        for one in state.reservations.values()
+    ]
+    columns = ("data set", "budget", "adjacency", "spent", "left", "charges")
+    blocks: list[Block] = [Table(columns, tuple(rows))]
+    if charges:
+        blocks += [
+            Heading("Charges"),
+            Table(("time", "data set", "outcome", "cost", "purpose"), tuple(charges)),
+        ]
+    return Report("What has been spent, and what is left", tuple(blocks))
 
 
 def export_json(state: LedgerState) -> str:

@@ -14,10 +14,11 @@ from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
-from private_mcmc.release.ledger.export import export_csv, export_json, recheck, refusal
+from private_mcmc.release.ledger.export import export_csv, export_json, recheck, refusal, report
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import FilterKind, filter_for
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
+from private_mcmc.report import Report
 from private_mcmc.target import Target
 
 
@@ -245,6 +246,13 @@ class Ledger:
         if form not in ("json", "csv"):
             raise DeclarationError(f"form={form!r}: 'json' or 'csv'.")
         return export_json(self.state()) if form == "json" else export_csv(self.state())
+
+    def report(self) -> Report:
+        """What was spent on every data set and what is left, and every charge."""
+        return report(self.state())
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
 
     def verify(self, head: str | None = None) -> Head:
         """Check the file, every charge against its statement, and that nothing after ``head`` is missing.

@@ -1,0 +1,194 @@
+"""What a statement means to one person: what somebody who knows every other row can come to believe."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.report import Block, Code, Details, Facts, Line, Mark, Plot, Report, Text, Verdict, number
+from private_mcmc.target import Adjacency
+
+OFTEN = 0.05
+# Shares of a probability that are tried as the δ of the bound.
+_SHARES = (0.9, 0.75, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)
+
+WHOM = {
+    "replace_one": "one person's row is replaced by any other; the number of rows is public",
+    "add_remove": "one person's row is there or not; the number of rows is private",
+    "zero_out": "one person's slot holds a row or is empty; the number of slots is public",
+}
+_SECRET = {
+    "replace_one": "that your row is the true one, rather than one other that they have in mind",
+    "add_remove": "that you are among the people in the data",
+    "zero_out": "that your slot is not empty",
+}
+
+
+class Priced(Protocol):
+    """What of a statement is read here."""
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The relation between data sets."""
+
+    @property
+    def gdp(self) -> float | None:
+        """Its Gaussian bound."""
+
+    def delta(self, epsilon: float) -> float:
+        """δ at ε."""
+
+    def epsilon(self, delta: float) -> float:
+        """ε at δ."""
+
+    def summary(self, delta: float) -> str:
+        """Theorem, assumptions, constants."""
+
+    def verify(self) -> bool:
+        """Whether it follows from its constants."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What is learnt, at most, of one row by somebody who knows all others: upper bounds.
+
+    With ``L`` the log likelihood ratio of the truth to its alternative, ``P(L > t) ≤ δ(s)/(1 − e^{s−t})``
+    for every ``s < t``, since ``P(L > t)(1 − e^{s−t}) ≤ P(L > t) − e^s P'(L > t) ≤ δ(s)``.
+
+    Attributes:
+        right: probability of a right guess between two equally likely cases: ``(1 + δ(0))/2``.
+        usual: what ``L`` exceeds in at most one release of twenty.
+        rare: what ``L`` exceeds with probability at most ``chance``.
+        chance: the target's δ; 0 if ``rare`` is never exceeded.
+    """
+
+    right: float
+    usual: float
+    rare: float
+    chance: float
+
+    def belief(self, before: float, usually: bool = False) -> float:
+        """The belief in the truth that ``before``, in (0, 1), becomes at most: usually, or nearly always."""
+        odds = math.log(before / (1 - before)) + (self.usual if usually else self.rare)
+        return 1 / (1 + math.exp(-min(odds, 700.0)))
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain numbers."""
+        return asdict(self)
+
+
+def risk(statement: Priced, delta: float) -> Risk:
+    """The risk that a statement leaves, with ``delta`` the chance that is called rare."""
+    rare = _exceeded(statement, delta)
+    chance = delta if rare < statement.epsilon(0.0) else 0.0
+    return Risk((1 + statement.delta(0.0)) / 2, _exceeded(statement, OFTEN), rare, chance)
+
+
+def _exceeded(statement: Priced, chance: float) -> float:
+    """A ``t`` with ``P(L > t) ≤ chance``: the least of ``ε(c·chance) − log(1 − c)``, or the pure ``ε``."""
+    found = statement.epsilon(0.0)
+    if chance > 0:
+        shares = (statement.epsilon(share * chance) - math.log1p(-share) for share in _SHARES)
+        found = min(found, *shares)
+    return found * (1 + 1e-12)
+
+
+def in_words(found: Risk, adjacency: Adjacency) -> str:
+    """The risk in a few sentences that need no mathematics."""
+    after = (
+        "whatever is released"
+        if found.chance == 0
+        else f"in all but one of {round(1 / found.chance):,} releases"
+    )
+    return (
+        f"Suppose somebody knows every row but yours, and finds it as likely as not (50 %) "
+        f"{_SECRET[adjacency]}. From everything released here they guess right at most "
+        f"{_percent(found.right)} of the time. Their belief in the truth rises to at most "
+        f"{_percent(found.belief(0.5, usually=True))} in 19 of 20 releases, and to at most "
+        f"{_percent(found.belief(0.5))} {after}. What such data tell about people in general is not "
+        "hidden: that is what the analysis is for."
+    )
+
+
+def picture(found: Risk) -> Plot:
+    """Belief before against belief after."""
+    before = [0.005] + [step / 100 for step in range(1, 100)] + [0.995]
+    x = tuple(100 * each for each in before)
+    rare = "whatever is released" if found.chance == 0 else f"all but 1 in {round(1 / found.chance):,}"
+    usual, most = (tuple(100 * found.belief(each, usually) for each in before) for usually in (True, False))
+    return Plot(
+        title="What can be learnt about one person: belief before and after",
+        x_label="belief in the truth before (%)",
+        y_label="at most after (%)",
+        drawn=(
+            Line(x, x, "nothing released", 3, "dotted"),
+            Line(x, usual, "in 19 of 20 releases", 0),
+            Line(x, most, rare, 1, "dashed"),
+            Mark(50.0, 100 * found.belief(0.5, usually=True), _percent(found.belief(0.5, usually=True))),
+            Mark(50.0, 100 * found.belief(0.5), _percent(found.belief(0.5))),
+        ),
+        description="The closer the curves are to the dotted diagonal, the less is learnt. Upper bounds, "
+        "for somebody who knows every other row.",
+        x_range=(0.0, 100.0),
+        y_range=(0.0, 104.0),
+    )
+
+
+def curve(statement: Priced, target: tuple[float, float]) -> Plot:
+    """δ at every ε, and the target."""
+    epsilon, delta = target
+    shown = max(delta, 1e-12)
+    top = min(1.4 * max(statement.epsilon(shown), epsilon), 250.0)
+    epsilons = [top * step / 60 for step in range(61)]
+    points = [(at, found) for at in epsilons if (found := statement.delta(at)) >= shown / 1000]
+    return Plot(
+        title="Privacy curve: δ at every ε",
+        x_label="ε",
+        y_label="δ",
+        drawn=(
+            Line(tuple(at for at, _ in points), tuple(found for _, found in points), "certified"),
+            Mark(epsilon, shown, "target", "good"),
+        ),
+        description="An upper bound. The curve passes the target's mark below or through it.",
+        y_log=True,
+        y_range=(shown / 100, 1.5),
+        x_range=(0.0, top),
+    )
+
+
+def report(statement: Priced, delta: float) -> Report:
+    """A statement as a page: the price, the risk in words and as a picture, and the argument folded away."""
+    found = risk(statement, delta)
+    price = f"ε = {number(statement.epsilon(delta))} at δ = {number(delta)}"
+    if math.isfinite(pure := statement.epsilon(0.0)):
+        price = f"ε = {number(pure)}, pure"
+    items: list[tuple[str, str | float | None]] = [("who is protected", WHOM[statement.adjacency])]
+    if statement.gdp is not None:
+        items.append(("Gaussian differential privacy", f"{number(statement.gdp)}-GDP"))
+    items.append(("recomputed from its constants", "yes" if statement.verify() else "no: NOT VERIFIED"))
+    blocks: tuple[Block, ...] = (
+        Verdict("What this release costs", price, "plain"),
+        Text(in_words(found, statement.adjacency)),
+        picture(found),
+        Facts(tuple(items)),
+        argument(statement, delta),
+    )
+    return Report("Privacy statement", blocks)
+
+
+def argument(statement: Priced, delta: float) -> Details:
+    """Theorem, assumptions and constants, of the parts too."""
+    return Details("Why: theorems, assumptions, constants", (Code(statement.summary(delta)),))
+
+
+def shown_delta(statement: Priced) -> float:
+    """The δ that a page speaks of where no target is known."""
+    return 0.0 if math.isfinite(statement.epsilon(0.0)) else gdp.check_delta(1e-6)
+
+
+def _percent(share: float) -> str:
+    """Rounded up to a tenth of a per cent; never 100 % for what is less."""
+    shown = math.ceil(1000 * share - 1e-9) / 10
+    return f"{shown:g} %" if shown < 100 else "nearly 100 %"

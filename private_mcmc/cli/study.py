@@ -1,0 +1,196 @@
+"""What ``fit``, ``run`` and ``summary`` share: a question before the budget is spent, answers after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from private_mcmc.cli.common import ask
+from private_mcmc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from private_mcmc.data import Answers
+    from private_mcmc.dossier import Study
+    from private_mcmc.inference.question import Question
+    from private_mcmc.planning import Plan
+    from private_mcmc.release import Ledger
+
+OutOption = Annotated[Path, typer.Option(help="folder for the dossier; made if there is none")]
+MaxErrorOption = Annotated[
+    float | None, typer.Option(help="refuse a larger predicted error, in posterior sds")
+]
+GuaranteeOption = Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")]
+FormulaOption = Annotated[str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")]
+FamilyOption = Annotated[str, typer.Option(help="bernoulli, poisson or gaussian")]
+PriorOption = Annotated[
+    list[str] | None,
+    typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),
+]
+PlanOption = Annotated[
+    Path | None,
+    typer.Option("--plan", help="a plan that private-mcmc plan --save wrote, in place of a target"),
+]
+OptionalEpsilon = Annotated[float | None, typer.Option("--epsilon", help="ε of the target")]
+OptionalDelta = Annotated[
+    float | None,
+    typer.Option("--delta", help="δ of the target; by default 1e-6, or less where rows are many"),
+]
+LedgerOption = Annotated[Path | None, typer.Option(help="ledger file to charge")]
+DatasetOption = Annotated[str | None, typer.Option(help="the ledger's name for the table")]
+PurposeOption = Annotated[str, typer.Option(help="the owner's words for the ledger's history")]
+YesOption = Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")]
+ProfileOption = Annotated[
+    list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")
+]
+
+
+def opened(ledger: Path | None, dataset: str | None) -> Ledger | None:
+    """The ledger, before any work; it must know the data set.
+
+    Raises:
+        DeclarationError: for one without the other.
+        LedgerError: for a file that is no ledger, or another data set.
+    """
+    if (ledger is None) != (dataset is None):
+        raise DeclarationError("give --ledger and --dataset, both or neither.")
+    if ledger is None or dataset is None:
+        return None
+    from private_mcmc.release import Ledger
+
+    books = Ledger(ledger)
+    books.balance(dataset)
+    return books
+
+
+def read_question(
+    schema: Path, formula: str | None, model: str | None, family: str, priors: Sequence[str]
+) -> Question:
+    """The question that a schema and a formula, or a model file, ask."""
+    from private_mcmc.cli.common import load_model
+    from private_mcmc.data.schema import Schema
+    from private_mcmc.inference.question import question
+
+    function = None if model is None else load_model(model)
+    asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
+    if model is None:
+        return asked
+    return replace(asked, source=Path(model.rpartition(":")[0]).read_text(encoding="utf-8"))
+
+
+def as_guarantee(word: str) -> Literal["run", "posterior"]:
+    """Raises ``DeclarationError`` for another word."""
+    if word not in ("run", "posterior"):
+        raise DeclarationError(f"--guarantee {word!r}: 'run' or 'posterior'.")
+    return "posterior" if word == "posterior" else "run"
+
+
+def planned_elsewhere(**options: object) -> None:
+    """Raise ``DeclarationError`` for an option that a saved plan has decided already."""
+    if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
+        raise DeclarationError(f"--plan: the plan has decided {', '.join(given)}; leave it out.")
+
+
+def confirm(
+    made: Plan,
+    said: Sequence[str],
+    yes: bool,
+    as_json: bool,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+) -> None:
+    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed.
+
+    Raises:
+        DeclarationError: otherwise.
+    """
+    from rich.console import Console
+
+    made.report().show(Console(stderr=as_json))
+    for words in said:
+        typer.echo(f"Note: {words}", err=True)
+    if ledger is not None and dataset is not None:
+        found = ledger.balance(dataset)
+        left = found.dataset.filter.describe(found.remaining)
+        typer.echo(f"The ledger has {left} left for {dataset!r}.", err=True)
+    if yes:
+        return
+    typer.echo(f"This spends ε = {made.target.epsilon:g} at δ = {made.target.delta:g}.", err=True)
+    try:
+        agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
+    except EOFError:
+        agreed = False
+    if not agreed:
+        raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
+
+
+def show(
+    study: Study, profiles: Sequence[dict[str, str]], prob: float, as_json: bool, out: Path | None = None
+) -> None:
+    """Print a study's answers, what they cost, and where the dossier is."""
+    from private_mcmc.dossier.page import results
+    from private_mcmc.report import Block, Report, Text
+
+    price = study.price.summary(study.delta).splitlines()
+    statement = "\n".join(line.strip() for line in price[:2])
+    answers = study.answers(prob) if study.formula else None
+    if as_json:
+        found = _record(study, answers, profiles, statement)
+        found |= {} if out is None else {"dossier": str(out)}
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    blocks: list[Block] = results(study, prob)[:1]
+    if profiles and answers is not None:
+        blocks.append(answers.predictions(profiles))
+    blocks.append(Text(statement))
+    if out is not None:
+        page, check = out / "dossier.html", f"private-mcmc verify {out}"
+        blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))
+    Report("Answers", tuple(blocks)).show()
+
+
+def read_profile(text: str) -> dict[str, str]:
+    """``age=60,sex=male`` by name.
+
+    Raises:
+        DeclarationError: for anything else.
+    """
+    found = {}
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise DeclarationError(f"--profile {text!r}: FIELD=VALUE,FIELD=VALUE, as in age=60,sex=male.")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _record(
+    study: Study, answers: Answers | None, profiles: Sequence[dict[str, str]], statement: str
+) -> dict[str, Any]:
+    from private_mcmc.report import plain
+
+    found: dict[str, Any] = {
+        "n": study.n,
+        "epsilon": study.epsilon,
+        "delta": study.delta,
+        "adjacency": study.adjacency,
+        "predicted": study.predicted,
+        "expected": study.expected,
+        "warnings": list(study.warnings),
+        "statement": statement,
+        "fingerprint": study.fingerprint,
+    }
+    if answers is None:
+        return found | {
+            "sites": {name: values.mean(axis=0).tolist() for name, values in study.arrays.items()}
+        }
+    return found | {
+        "formula": study.formula,
+        "family": study.family,
+        "coefficients": [plain(one) for one in answers.summary()],
+        "predictions": [plain(answers.predict(profile)) for profile in profiles],
+    }

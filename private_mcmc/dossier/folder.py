@@ -1,0 +1,124 @@
+"""The dossier's folder: its place is taken before a run, the record is safe before anything is drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from private_mcmc.dossier.page import page
+from private_mcmc.dossier.record import RECORD, StudyRecord
+from private_mcmc.errors import OutputError, PrivateMCMCError
+from private_mcmc.files import NewFile, new_file, write_whole
+
+PAGE, DRAWS, MODEL, SCHEMA, FOREST = "dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"
+FILES = (PAGE, DRAWS, MODEL, SCHEMA, FOREST)
+
+
+class NewDossier:
+    """A folder whose record is not there yet; see :func:`new_dossier`."""
+
+    def __init__(self, folder: Path, record: NewFile) -> None:
+        self.folder, self._record = folder, record
+
+    def write(self, study: StudyRecord) -> None:
+        """Write the record, then all that is made from it.
+
+        Raises:
+            OutputError: if something could not be written; the message says where the release is.
+        """
+        self._record.write(study.to_json())
+        finish(self.folder, study)
+
+
+@contextlib.contextmanager
+def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
+    """Take the place of a dossier before the work it will hold; the folder is made if there is none.
+
+    Nothing is left, no empty folder either, if the work ends without a result.
+
+    Raises:
+        OutputError: if there is a dossier already, or the folder cannot be written.
+    """
+    place = Path(folder)
+    made = [folder for folder in (place, *place.parents) if not os.path.lexists(folder)]
+    try:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{place}: the folder cannot be made ({error.strerror}).") from None
+        for name in FILES:
+            if (place / name).exists():
+                raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
+        with new_file(place / RECORD) as record:
+            yield NewDossier(place, record)
+    finally:
+        for one in made:
+            with contextlib.suppress(OSError):  # it is not empty, or was never made
+                one.rmdir()
+
+
+def finish(folder: Path, study: StudyRecord) -> None:
+    """Write what is made from the record, and their hashes into it; may be done again after an interruption.
+
+    Raises:
+        OutputError: if that fails; the record, which has the whole release, is there.
+    """
+    try:
+        files = contents(study)
+        for name, content in files.items():
+            write_whole(folder / name, content)
+        write_whole(folder / RECORD, study.to_json({name: digest(text) for name, text in files.items()}))
+    except Exception as error:  # whatever drawing runs into must not hide that the release is there
+        what = str(error) if isinstance(error, PrivateMCMCError) else type(error).__name__
+        raise OutputError(
+            f"{folder}: the dossier is not complete ({what}). Nothing is lost: the release is in "
+            f"{folder / RECORD}; `private-mcmc report {folder}` writes the rest."
+        ) from error
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether the record has the hashes of what is made from it, which is written last."""
+    try:
+        return "files" in json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def contents(study: StudyRecord) -> dict[str, bytes]:
+    """All files but the record, by name."""
+    found = {PAGE: page(study).to_html().encode()}
+    if study.draws:
+        found[DRAWS] = _netcdf(study)
+    if study.model:
+        found[MODEL] = study.model.encode()
+    if study.schema:
+        found[SCHEMA] = schema_text(study).encode()
+    if study.formula and (forest := study.answers().forest()).y_ticks:
+        from private_mcmc.report import png
+
+        found[FOREST] = png(forest)
+    return found
+
+
+def schema_text(study: StudyRecord) -> str:
+    """The text of ``schema.yaml``."""
+    import yaml
+
+    return str(yaml.safe_dump(dict(study.schema), sort_keys=False, allow_unicode=True, width=100))
+
+
+def _netcdf(study: StudyRecord) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="private-mcmc-") as scratch:
+        place = Path(scratch) / DRAWS
+        study.to_arviz().to_netcdf(str(place), engine="h5netcdf")
+        return place.read_bytes()
+
+
+def digest(content: bytes) -> str:
+    """SHA-256, as ``sha256sum`` prints it."""
+    return hashlib.sha256(content).hexdigest()

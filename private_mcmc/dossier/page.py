@@ -1,0 +1,279 @@
+"""The dossier's page: results first, then risk, question, price, and what a person confirms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.accounting import Statement, group
+from private_mcmc.accounting.risk import WHOM, argument, curve, in_words, picture
+from private_mcmc.data.schema import Schema
+from private_mcmc.dossier.record import StudyRecord, texts
+from private_mcmc.errors import DeclarationError
+from private_mcmc.report import (
+    Block,
+    Code,
+    Details,
+    Facts,
+    Form,
+    Heading,
+    Note,
+    Report,
+    Table,
+    Text,
+    Verdict,
+    number,
+)
+from private_mcmc.report.blocks import Cell
+from private_mcmc.target import check_adjacency
+
+_MOST_SHOWN = 40
+_STATED = "(stated, not proved)"
+
+
+def page(study: StudyRecord, prob: float = 0.9) -> Report:
+    """All blocks; a function of the record alone, so that it can be made again to check a page."""
+    blocks: list[Block] = [
+        _verdict(study),
+        Heading("Results"),
+        *results(study, prob),
+        Heading("What can be learnt about one person"),
+        Text(in_words(study.risk, check_adjacency(study.adjacency))),
+        picture(study.risk),
+        Heading("What was asked"),
+        _question(study),
+        _columns(study),
+        Heading("Plan and error"),
+        *_plan(study),
+        Heading("What was spent, and what is left"),
+        *_ledger(study),
+        Heading("Limits"),
+        *(Text(f"• {line}") for line in _limits(study)),
+        Heading("For a person to confirm"),
+        Text("No program can check these. The statement holds if all of them are true."),
+        Form(_sentences(study), ("name and role", "place and date", "signature")),
+        Heading("How to check this page"),
+        Text(
+            "On any machine, without the table, in the folder of this page. Every privacy number is "
+            "recomputed from the record, the page is made again and compared."
+        ),
+        Code("private-mcmc verify ." + (" --ledger LEDGER" if study.ledger else "")),
+        Facts((("fingerprint", f"`{study.fingerprint}`"), ("made", study.created), *_versions(study))),
+        argument(study.price, study.delta),
+        Details("The privacy curve", (curve(study.price, (study.epsilon, study.delta)),)),
+    ]
+    if study.certificate is not None:
+        certificate = Statement.from_dict(study.certificate)
+        blocks.append(Details("The posterior's certificate", (Code(certificate.summary(study.delta)),)))
+    if study.model:
+        blocks.append(Details("The NumPyro model that ran", (Code(study.model),)))
+    return Report(f"Dossier: {study.formula or study.table or 'a private run'}", tuple(blocks))
+
+
+def _verdict(study: StudyRecord) -> Verdict:
+    target = f"ε = {number(study.epsilon)} at δ = {number(study.delta)}"
+    if study.seeded:
+        return Verdict(
+            "Not private",
+            "The caller chose the randomness: whoever knows the seed can undo the noise.",
+            "bad",
+        )
+    line = f"What is on this page meets {target}: {WHOM[study.adjacency]}."
+    if study.warnings:
+        return Verdict("Private, with remarks", line, "unsure", study.warnings)
+    return Verdict("Private", line, "good")
+
+
+def results(study: StudyRecord, prob: float) -> list[Block]:
+    """What was released: a table, and where there is one a picture."""
+    if study.formula:
+        answers = study.answers(prob)
+        forest = answers.forest()
+        return [answers.table(), *([forest] if forest.y_ticks else [])]
+    if study.expectations:
+        rows = []
+        for name, found in study.expectations.items():
+            value, noise = (np.ravel(found[key]).tolist() for key in ("value", "noise_sd"))
+            for index, each in enumerate(value[:_MOST_SHOWN]):
+                label = name if len(value) == 1 else f"{name}[{index}]"
+                sd = noise[min(index, len(noise) - 1)]
+                rows.append((label, float(each), None if sd is None else float(sd)))
+        return [Table(("expectation", "released value", "sd of its noise"), tuple(rows))]
+    return _sites(study, prob)
+
+
+def _sites(study: StudyRecord, prob: float) -> list[Block]:
+    tail = (1 - prob) / 2
+    rows: list[tuple[Cell, ...]] = []
+    total = 0
+    for name, draws in study.arrays.items():
+        flat = draws.reshape(len(draws), -1)
+        total += flat.shape[1]
+        for index, column in zip(np.ndindex(draws.shape[1:]), flat.T, strict=True):
+            if len(rows) == _MOST_SHOWN:
+                break
+            label = f"{name}[{', '.join(map(str, index))}]" if index else name
+            low, high = np.quantile(column, [tail, 1 - tail])
+            sd = float(column.std(ddof=1)) if len(column) > 1 else None
+            rows.append((label, float(column.mean()), sd, f"{number(low)} to {number(high)}"))
+    blocks: list[Block] = [Table(("site", "mean", "sd", f"{prob:.0%} interval"), tuple(rows))]
+    if total > len(rows):
+        blocks.append(Text(f"The first {len(rows)} of {total:,} values; `draws.nc` has all."))
+    return blocks
+
+
+def _question(study: StudyRecord) -> Facts:
+    items: list[tuple[str, Cell]] = [("table", study.table or "rows in memory"), ("rows", study.n)]
+    if study.formula:
+        items += [("formula", f"`{study.formula}`"), ("family", study.family)]
+        items += [("priors", "; ".join(study.priors) or "the defaults, see the model")]
+    else:
+        items += [("model", "of the user's own")]
+    items += [
+        ("who is protected", WHOM[study.adjacency]),
+        ("target", f"ε = {number(study.epsilon)}, δ = {number(study.delta)}, {study.adjacency}"),
+    ]
+    certified = study.guarantee == "posterior"
+    items += [("guarantee", "the run and the posterior" if certified else "the run, with its noise")]
+    if study.temper != 1:
+        items += [("weight of the likelihood", study.temper)]
+    return Facts(tuple(items))
+
+
+def _columns(study: StudyRecord) -> Table:
+    if not study.schema:
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (name, json.dumps(domain, ensure_ascii=False)) for name, domain in study.rows.items()
+        )
+        return Table(("column", "what a row may hold (enforced)"), rows)
+    schema = Schema.from_dict(texts(study.schema))
+    names = study.design.formula.fields if study.formula else tuple(schema.by_name)
+    found: list[tuple[Cell, ...]] = []
+    for name in names:
+        field = schema.by_name[name]
+        if not field.is_used or not (study.formula or any(name in column for column in study.rows)):
+            continue
+        if field.is_category:
+            labels = [level.label for level in field.all_levels]
+            allowed = ", ".join(labels[:8]) + (f", … ({len(labels)})" if len(labels) > 8 else "")
+        else:
+            low, high = field.range
+            allowed = f"{low:g} to {high:g} {field.unit}".strip()
+        fate = f"{field.missing}; {field.otherwise}"
+        found.append((field.title or name, allowed, fate, field.bounds_from or "the schema"))
+    columns = ("field", "what a cell may be (enforced)", "missing; other cells", "known from")
+    return Table(columns, tuple(found))
+
+
+def _plan(study: StudyRecord) -> list[Block]:
+    if study.predicted is None:
+        return [Text("No plan: steps, clip and weight were declared. Nothing predicted the error.")]
+    before, after = study.predicted, study.expected
+    rows: list[tuple[Cell, ...]] = []
+    for name, key in (
+        (f"error of posterior means, in {before['unit']}", "rms"),
+        ("of it, bounding rows' influence", "bias"),
+        ("of it, the noise that buys privacy", "monte_carlo"),
+        ("a step's share of a posterior sd, at most", "discretisation"),
+    ):
+        rows.append((name, _two(before, key), None if after is None else _two(after, key)))
+    blocks: list[Block] = [
+        Table(("", "predicted before anything was spent", "judged from the releases"), tuple(rows))
+    ]
+    if study.stages:
+        square = sum(stage["gdp"] ** 2 for stage in study.stages)
+        parts = "; ".join(
+            f"{stage['name']} {100 * stage['gdp'] ** 2 / square:.0f} %" for stage in study.stages
+        )
+        blocks.append(Text(f"Stages, and their shares of what was used: {parts}."))
+    return blocks
+
+
+def _two(prediction: Mapping[str, Any], key: str) -> str:
+    return number(float(prediction[key]), 2)
+
+
+def _ledger(study: StudyRecord) -> list[Block]:
+    books = study.ledger
+    if books is None:
+        return [Note("Nothing keeps count: what other runs tell about the same people adds up.", "unsure")]
+    budget = f"ε = {books['epsilon']:g} at δ = {books['delta']:g}"
+    return [
+        Facts(
+            (
+                ("ledger, data set", f"{books['file']}, {books['dataset']}"),
+                ("budget of everything, ever", f"{budget} ({books['budget']})"),
+                ("spent before", f"ε = {number(books['epsilon_before'])} ({books['before']})"),
+                ("this release", books["cost"]),
+                ("spent with it", f"ε = {number(books['epsilon_after'])} ({books['after']})"),
+                ("left", books["left"]),
+                ("purpose", books["purpose"] or "not stated"),
+            )
+        )
+    ]
+
+
+def _sentences(study: StudyRecord) -> tuple[str, ...]:
+    chosen = "The schema's bounds and levels, the formula, the priors"
+    if not study.formula:
+        chosen = "The model, its public arguments and the bounds of the rows"
+    found = [
+        f"{chosen}, ε and δ were chosen without looking at the private table.",
+        f"No person has more than {_rows_of_a_person(study)} in the table.",
+        "Whoever could read the machine's memory or time its work while it ran is trusted.",
+    ]
+    if study.ledger is None:
+        found.append("Nothing else was or will be released about these people that is not added to this.")
+    else:
+        found.append(
+            f"All that is ever released about these people is charged to `{study.ledger['file']}` as "
+            f"`{study.ledger['dataset']}`."
+        )
+    if study.adjacency != "replace_one":
+        found.append(f"{study.n:,} is a public number that was not counted from the table.")
+    return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))
+
+
+def _rows_of_a_person(study: StudyRecord) -> str:
+    most = Schema.from_dict(texts(study.schema)).at_most if study.schema else 1
+    return "one row" if most == 1 else f"{most} rows"
+
+
+def _lines(statement: Statement) -> list[str]:
+    return [*statement.argument.assumptions, *(line for part in statement.parts for line in _lines(part))]
+
+
+def _limits(study: StudyRecord) -> list[str]:
+    found = []
+    if study.guarantee == "run":
+        found.append(
+            "The promise is that of this run and its noise. It does not cover the exact posterior, which may "
+            "not be private: publish nothing that was computed from the table without noise."
+        )
+    found += [
+        f"One row is protected; what is true of two people together is protected at ε = {_of_two(study)}.",
+        "Intervals assume that the model is about right and hold the noise that was added; errors are "
+        "estimates, no theorem covers them.",
+        "The chain's noise is floating point, idealised as exact.",
+    ]
+    return found
+
+
+def _of_two(study: StudyRecord) -> str:
+    try:
+        found = group(study.price, 2).epsilon(study.delta)
+    except DeclarationError:
+        return "more than twice this"
+    return f"{number(found)} (same δ)"
+
+
+def _versions(study: StudyRecord) -> tuple[tuple[str, Cell], ...]:
+    shown = ", ".join(f"{name} {version}" for name, version in study.versions.items())
+    return (("versions", f"private-mcmc {study.library}, {shown}"), ("randomness", _randomness(study)))
+
+
+def _randomness(study: StudyRecord) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in study.randomness.items()) or "not recorded"

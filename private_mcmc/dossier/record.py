@@ -1,0 +1,229 @@
+"""The record of a run: everything that a reader, a reviewer or a dossier needs, and nothing private."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting.risk import Risk, risk
+from private_mcmc.data.answers import Answers
+from private_mcmc.data.design import Array, Design, design
+from private_mcmc.data.families import family
+from private_mcmc.data.formula import read_formula
+from private_mcmc.data.schema import Schema
+from private_mcmc.errors import DeclarationError, NotYetSupported
+
+if TYPE_CHECKING:
+    import arviz
+
+RECORD = "study.json"
+_VERSION = 2
+_SEAL = ("fingerprint", "files")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StudyRecord:
+    """What is kept of one released run. Every value in it is public or released.
+
+    Attributes:
+        version: of this record's form.
+        library: version of the library that made it.
+        created: when, in UTC.
+        table: the table's name, as it was given.
+        schema: the Table Schema descriptor; empty where rows were declared without one.
+        rows: the row domains that were enforced, by column.
+        formula: as stated; empty for a model of the user's own.
+        family: of the outcome; empty for a model of the user's own.
+        priors: as stated.
+        model: source of the NumPyro model that ran, where it is known.
+        norm: bound of the norm of a row's design, where it is known.
+        epsilon: of the target.
+        delta: of the target.
+        adjacency: of the target.
+        n: number of rows, or its public bound.
+        guarantee: ``run`` or ``posterior``.
+        temper: weight of the likelihood.
+        predicted: the error that was predicted before anything was spent; ``None`` without a plan.
+        expected: the error that the releases themselves tell of.
+        stages: of a plan, each with its name and its price.
+        statement: what the release cost, with its argument.
+        certificate: of the posterior, under ``guarantee="posterior"``.
+        privacy: the statement's numbers at the target, and what they mean to one person.
+        ledger: what was spent before and is left; ``None`` where nothing kept count.
+        warnings: what was said before the run.
+        versions: of the libraries that ran.
+        randomness: where the run's keys came from.
+        chains: number of chains, of which ``draws`` has one after the other.
+        draws: of the model's sites; empty where expectations were released.
+        expectations: released noised expectations; empty where states were released.
+    """
+
+    version: int = _VERSION
+    library: str
+    created: str
+    table: str
+    schema: Mapping[str, Any]
+    rows: Mapping[str, Any]
+    formula: str
+    family: str
+    priors: tuple[str, ...]
+    model: str
+    norm: float | None
+    epsilon: float
+    delta: float
+    adjacency: str
+    n: int
+    guarantee: str
+    temper: float
+    predicted: Mapping[str, Any] | None
+    expected: Mapping[str, Any] | None
+    stages: tuple[Mapping[str, Any], ...]
+    statement: Mapping[str, Any]
+    certificate: Mapping[str, Any] | None
+    privacy: Mapping[str, Any]
+    ledger: Mapping[str, Any] | None
+    warnings: tuple[str, ...]
+    versions: Mapping[str, str]
+    randomness: Mapping[str, str]
+    chains: int
+    draws: Mapping[str, Any]
+    expectations: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read ``study.json``, or the folder that it is in.
+
+        Raises:
+            DeclarationError: if it cannot be read or is of another version.
+        """
+        place = Path(path) / RECORD if Path(path).is_dir() else Path(path)
+        try:
+            record = json.loads(place.read_text(encoding="utf-8"))
+            if record["version"] != _VERSION:
+                raise DeclarationError(f"{place}: of version {record['version']}; this reads {_VERSION}.")
+            record = {name: value for name, value in record.items() if name not in _SEAL}
+            return cls(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
+        except OSError as error:
+            raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
+        except (TypeError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError):
+            raise DeclarationError(f"{place}: is not the record of a study.") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def to_json(self, files: Mapping[str, str] | None = None) -> str:
+        """The text of ``study.json``: with its own hash and, where the others are written, theirs."""
+        seal: dict[str, Any] = {"fingerprint": self.fingerprint}
+        if files is not None:
+            seal["files"] = dict(files)
+        return json.dumps(self.to_dict() | seal, ensure_ascii=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the whole record, to be signed: whatever is changed in it changes this."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def price(self) -> Statement:
+        """The statement of the release."""
+        return Statement.from_dict(self.statement)
+
+    @property
+    def risk(self) -> Risk:
+        """What the release means to one person, as it was recorded."""
+        return Risk(**self.privacy["risk"])
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the caller chose the randomness: then nothing here is private."""
+        return self.randomness.get("source") == "caller"
+
+    @cached_property
+    def design(self) -> Design:
+        """The formula with its public scaling.
+
+        Raises:
+            NotYetSupported: for a model of the user's own.
+        """
+        if not self.formula:
+            raise NotYetSupported("a model of your own: its draws are in its own units, see to_arviz().")
+        schema = Schema.from_dict(texts(self.schema))
+        return design(read_formula(self.formula, schema), schema, family(self.family), self.priors)
+
+    def answers(self, prob: float = 0.9) -> Answers:
+        """Coefficients, ratios, predictions and plots in the user's units."""
+        if not 0 < prob < 1:
+            raise DeclarationError(f"prob={prob}: must be between 0 and 1.")
+        return Answers(self.design, self.arrays, prob)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The released draws of every site."""
+        return {name: np.asarray(values, dtype=np.float64) for name, values in self.draws.items()}
+
+    def to_arviz(self) -> arviz.InferenceData:
+        """The released draws: a formula's coefficients in the user's units, or the sites of a model.
+
+        Raises:
+            NotYetSupported: where expectations were released, which have no draws.
+        """
+        if not self.draws:
+            raise NotYetSupported("expectations were released, not draws: see expectations.")
+        if self.formula:
+            made = self.answers().to_arviz()
+        else:
+            with warnings.catch_warnings():
+                # ArviZ announces its next major version once a day, on import.
+                warnings.simplefilter("ignore", FutureWarning)
+                import arviz
+            made = arviz.from_dict(
+                posterior={
+                    name: values.reshape(self.chains, -1, *values.shape[1:])
+                    for name, values in self.arrays.items()
+                }
+            )
+        made.posterior.attrs.update(
+            privacy=self.price.summary(self.delta),
+            privacy_statement=json.dumps(self.statement),
+            fingerprint=self.fingerprint,
+        )
+        return made
+
+
+def privacy_numbers(statement: Statement, epsilon: float, delta: float) -> dict[str, Any]:
+    """What a statement says at a target, and what it means to one person; ``inf`` as a word."""
+    return {
+        "epsilon_at_delta": _finite(statement.epsilon(delta)),
+        "delta_at_epsilon": statement.delta(epsilon),
+        "gdp": statement.gdp,
+        "risk": {name: _finite(value) for name, value in risk(statement, delta).to_dict().items()},
+    }
+
+
+def _finite(value: float) -> float:
+    """JSON has no infinity: the largest float says the same of a log odds."""
+    return min(value, sys.float_info.max)
+
+
+def texts(value: Any) -> Any:
+    """Plain data with every scalar as the text that YAML would have."""
+    if isinstance(value, Mapping):
+        return {str(key): texts(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [texts(item) for item in value]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,136 @@
+"""The record of a run, put together from what was public beforehand and what was released."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.dossier import Study
+from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.errors import ReleaseError
+from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.decision import Declaration
+from private_mcmc.inference.execute import Outcome
+from private_mcmc.inference.remarks import warnings_of
+from private_mcmc.planning import Plan, Prediction
+from private_mcmc.release import ReleasedExpectations
+from private_mcmc.release.ledger.export import standing
+from private_mcmc.report import plain
+
+_LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib")
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run does not know of itself: where its rows and its model came from.
+
+    Attributes:
+        table: the table's name.
+        model: source of the model; read from the function if left out.
+        schema: the Table Schema descriptor.
+        formula: as stated.
+        family: of the outcome.
+        priors: as stated.
+        norm: bound of the norm of a row's design.
+    """
+
+    table: str = ""
+    model: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    formula: str = ""
+    family: str = ""
+    priors: tuple[str, ...] = ()
+    norm: float | None = None
+
+
+def study_of(
+    declared: Declaration | Plan,
+    n: int,
+    outcome: Outcome,
+    books: Bookkeeping,
+    charge: str | None,
+    about: About,
+) -> Study:
+    """The record of a run that has released.
+
+    Raises:
+        ReleaseError: for a plan that broke off.
+    """
+    released, target, statement = outcome.released, declared.target, outcome.statement
+    if released is None:
+        raise ReleaseError("the plan broke off: there is no result to keep, .history has its stages.")
+    made = declared if isinstance(declared, Plan) else None
+    certificate = None if made is None else made.certificate
+    draws: dict[str, Any] = {}
+    chains, expectations = 1, {}
+    if isinstance(released, ReleasedExpectations):
+        expectations = {value.name: value.to_dict() for value in released.values}
+    else:
+        states = released if outcome.draws is None else outcome.draws
+        chains = len(next(iter(states.samples.values())))
+        draws = {name: np.asarray(value).tolist() for name, value in states.get_samples().items()}
+    after = None if outcome.conclusion is None else outcome.conclusion.prediction
+    return Study(
+        library=version("private-mcmc"),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        table=about.table,
+        schema=dict(about.schema),
+        rows=plain(declared.rows.to_dict()),
+        formula=about.formula,
+        family=about.family,
+        priors=about.priors,
+        model=about.model or _source(declared.model),
+        norm=about.norm,
+        epsilon=float(target.epsilon),
+        delta=float(target.delta),
+        adjacency=target.adjacency,
+        n=int(n),
+        guarantee=declared.guarantee,
+        temper=float(made.temper if made is not None else _temper(declared)),
+        predicted=None if made is None else _plain(made.prediction),
+        expected=None if after is None else _plain(after),
+        stages=tuple({"name": one.stage.name, "gdp": one.stage.statement.gdp} for one in outcome.history),
+        statement=statement.to_dict(),
+        certificate=None if certificate is None else certificate.to_dict(),
+        privacy=privacy_numbers(statement, target.epsilon, target.delta),
+        ledger=_standing(books, charge),
+        warnings=warnings_of(target, n, books.ledger),
+        versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+        randomness=dict(released.provenance),
+        chains=chains,
+        draws=draws,
+        expectations=plain(expectations),
+    )
+
+
+def _temper(declared: Declaration | Plan) -> float:
+    return declared.temper if isinstance(declared, Plan) else declared.kernel.temper
+
+
+def _plain(prediction: Prediction) -> dict[str, Any]:
+    found: dict[str, Any] = plain(prediction._asdict())
+    return found
+
+
+def _standing(books: Bookkeeping, charge: str | None) -> dict[str, Any] | None:
+    """Where the data set stood before the charge and stands after it.
+
+    The name of the file without its folder: a path may tell who keeps it.
+    """
+    if books.ledger is None or charge is None:
+        return None
+    return {"file": books.ledger.path.name, **standing(books.ledger.state(), charge)}
+
+
+def _source(model: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(inspect.unwrap(model))
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,105 @@
+"""Studies without a run: a statement, a charge and draws of a formula's model."""
+
+import numpy as np
+
+from private_mcmc import Ledger, Schema, Study, Target, accounting
+from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.inference.question import question
+from private_mcmc.inference.remarks import warnings_of
+from private_mcmc.release.ledger.export import standing
+from private_mcmc.report import plain
+
+SCHEMA = Schema.from_dict(
+    {
+        "fields": [
+            {
+                "name": "age",
+                "type": "number",
+                "unit": "years",
+                "constraints": {"minimum": "0", "maximum": "120"},
+                "private_mcmc": {"bounds_from": "nobody has lived longer"},
+            },
+            {
+                "name": "sex",
+                "type": "string",
+                "categories": [{"value": "f", "label": "female"}, {"value": "m", "label": "male"}],
+            },
+            {"name": "died", "type": "boolean"},
+        ]
+    }
+)
+PREDICTED = {
+    "rms": 0.4,
+    "bias": 0.1,
+    "monte_carlo": 0.38,
+    "discretisation": 0.02,
+    "unit": "posterior sds",
+    "reference": 0.0,
+}
+
+
+def statement_of(target):
+    """A plan of two stages, within the target."""
+    budget = accounting.gdp.budget(target.epsilon, target.delta)
+    parts = tuple(
+        accounting.gaussian(
+            adjacency=target.adjacency, sensitivity=1.0, scale=1 / (share * budget), what=what
+        ).of(what)
+        for what, share in (("moments", 0.3), ("path", 0.9))
+    )
+    return accounting.capped(accounting.adaptive(budget, target.adjacency, parts), 1000)
+
+
+def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
+    """A fit of ``died ~ age + sex`` to 1,000 rows that nobody has seen, charged to ``books``."""
+    asked, statement = question(SCHEMA, "died ~ age + sex"), statement_of(target)
+    kept = None
+    if books is not None:
+        with books.charge("people", statement, purpose="a test") as charge:
+            pass
+        kept = {"file": books.path.name, **standing(books.state(), charge.identity)}
+    rng = np.random.default_rng(0)
+    fields = {
+        "library": __import__("importlib.metadata").metadata.version("private-mcmc"),
+        "created": "2026-01-01T00:00:00+00:00",
+        "table": "people.csv",
+        "schema": SCHEMA.to_dict(),
+        "rows": plain(asked.rows.to_dict()),
+        "formula": asked.formula,
+        "family": asked.family,
+        "priors": asked.priors,
+        "model": asked.source,
+        "norm": asked.norm,
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+        "adjacency": target.adjacency,
+        "n": 1000,
+        "guarantee": "run",
+        "temper": 1.0,
+        "predicted": PREDICTED,
+        "expected": PREDICTED | {"rms": 0.5},
+        "stages": tuple({"name": part.mechanism or "", "gdp": part.gdp} for part in statement.parts),
+        "statement": statement.to_dict(),
+        "certificate": None,
+        "privacy": privacy_numbers(statement, target.epsilon, target.delta),
+        "ledger": kept,
+        "warnings": warnings_of(target, 1000, books),
+        "versions": {"matplotlib": __import__("matplotlib").__version__},
+        "randomness": {"source": "operating system", "generator": "chacha20"},
+        "chains": 1,
+        "draws": {
+            name: rng.normal(0.5, 0.1, (40, *shape)).round(6).tolist()
+            for name, shape in (("Intercept", ()), ("age", ()), ("sex", (1,)))
+        },
+        "expectations": {},
+    }
+    return Study(**fields | changes)
+
+
+def books_in(folder):
+    """A ledger with a budget for three such studies, of which one is spent."""
+    books = Ledger.create(folder / "books.db")
+    books.declare("people", Target(3.0, 1e-6))
+    with books.charge("people", statement_of(Target(0.5, 1e-6)), purpose="before"):
+        pass
+    return books

@@ -1,0 +1,280 @@
+"""A dossier is checked from its folder alone, and nothing in it can be changed without being seen."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, accounting
+from private_mcmc.dossier import new_dossier, verify_dossier
+from private_mcmc.dossier.folder import digest, finish, is_complete
+from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.dossier.verify import recomputed
+from tests.dossier.studies import books_in, statement_of, study_of
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory):
+    return books_in(tmp_path_factory.mktemp("books"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, books):
+    """A dossier that nobody changes."""
+    return study_of(books).save(tmp_path_factory.mktemp("dossiers") / "study")
+
+
+@pytest.fixture
+def folder(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "copy")
+
+
+def differing(folder, ledger=None):
+    return {check.what for check in verify_dossier(folder, ledger).checks if check.result == "differs"}
+
+
+def changed(value):
+    """Another value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1 if value == 0 else value * (1 + 1e-6) if isinstance(value, float) else value + 1
+    return "x" + value if isinstance(value, str) else 0.5
+
+
+def leaves(record, path=()):
+    """Places of all values that are not containers."""
+    if isinstance(record, dict | list):
+        items = record.items() if isinstance(record, dict) else enumerate(record)
+        for key, value in items:
+            yield from leaves(value, (*path, key))
+    else:
+        yield path
+
+
+def at(record, path):
+    for key in path:
+        record = record[key]
+    return record
+
+
+def test_a_dossier_is_verified_anywhere_without_the_table(folder, books):
+    found = verify_dossier(folder, books)
+    assert found and found.ok and not differing(folder, books)
+    results = {check.what: check.result for check in found.checks}
+    assert list(results.values()).count("agrees") == 10
+    assert results["the posterior's certificate"] == "not checked"
+    assert verify_dossier(folder) and verify_dossier(folder / "study.json")
+    assert Study.load(folder).fingerprint in (folder / "dossier.html").read_text()
+    assert found.to_dict()["ok"] is True and "Verified" in found.report().to_html()
+
+
+@pytest.mark.long
+def test_any_value_of_the_record_that_is_changed_by_hand_is_seen(folder):
+    place = folder / "study.json"
+    text = place.read_text()
+    record = json.loads(text)
+    paths = [path for path in leaves(record) if path[0] != "draws" or path[-1] < 2]
+    assert len(paths) > 150
+    rng = np.random.default_rng(1)
+    deep = {int(k) for k in rng.choice(len(paths), 4, replace=False)}
+    for number, path in enumerate(paths):
+        at(record, path[:-1])[path[-1]] = changed(before := at(record, path))
+        place.write_text(json.dumps(record))
+        try:
+            study = Study.load(folder)
+        except DeclarationError:
+            continue
+        finally:
+            at(record, path[:-1])[path[-1]] = before
+        if path[0] == "files" or number in deep:
+            assert differing(folder), path
+        elif path != ("fingerprint",):
+            assert study.fingerprint != record["fingerprint"], path
+    place.write_text(text)
+    assert not differing(folder)
+
+
+def forged(folder, **changes):
+    """A dossier that is made anew, in every file, around a record that was changed."""
+    finish(folder, replace(Study.load(folder), **changes))
+    assert is_complete(folder)
+    return differing(folder)
+
+
+def lower(value):
+    return json.loads(json.dumps(value).replace(re.search(r'"m": ([\d.]+)', json.dumps(value))[1], "0.01"))
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        (lambda s: {"epsilon": 0.5}, "the privacy statement"),
+        (lambda s: {"delta": 1e-9}, "the privacy statement"),
+        (lambda s: {"adjacency": "add_remove"}, "the privacy statement"),
+        (lambda s: {"statement": lower(s.statement)}, "the privacy statement"),
+        (lambda s: {"statement": s.statement | {"curves": []}}, "the privacy statement"),
+        (lambda s: {"statement": s.statement | {"parts": []}}, "the stages' prices"),
+        (lambda s: {"privacy": s.privacy | {"gdp": 0.1}}, "ε, δ and the risk at the target"),
+        (lambda s: {"privacy": s.privacy | {"epsilon_at_delta": 0.9}}, "ε, δ and the risk at the target"),
+        (
+            lambda s: {"privacy": s.privacy | {"risk": s.privacy["risk"] | {"usual": 0.1}}},
+            "ε, δ and the risk at the target",
+        ),
+        (lambda s: {"stages": tuple({**x, "gdp": 0.01} for x in s.stages)}, "the stages' prices"),
+        (lambda s: {"guarantee": "posterior"}, "the posterior's certificate"),
+        (lambda s: {"certificate": s.statement}, "the posterior's certificate"),
+        (lambda s: {"formula": "died ~ age + sex - 1"}, "formula, schema, model and row bounds"),
+        (lambda s: {"priors": ("age ~ normal(0, 9)",)}, "formula, schema, model and row bounds"),
+        (lambda s: {"model": s.model + "\n"}, "formula, schema, model and row bounds"),
+        (lambda s: {"rows": {**s.rows, "sex": s.rows["age"]}}, "formula, schema, model and row bounds"),
+        (lambda s: {"norm": s.norm / 2}, "formula, schema, model and row bounds"),
+        (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
+    ],
+)
+def test_a_claim_is_recomputed_and_not_believed(change, seen):
+    study = study_of()
+    assert {check.result for check in recomputed(study)} == {"agrees", "not checked"}
+    found = recomputed(replace(study, **change(study)))
+    assert seen in {check.what for check in found if check.result == "differs"}
+
+
+@pytest.mark.long
+def test_a_claim_is_recomputed_even_where_every_file_was_made_anew(folder):
+    assert forged(folder, epsilon=0.5) >= {"the privacy statement"}
+
+
+@pytest.mark.long
+def test_what_a_run_alone_can_know_is_covered_by_the_fingerprint(folder):
+    before = Study.load(folder).fingerprint
+    assert forged(folder, predicted=None) == set()
+    assert Study.load(folder).fingerprint != before
+
+
+@pytest.mark.long
+def test_a_larger_promise_than_the_release_keeps_is_seen_and_a_smaller_one_is_true(folder):
+    study = Study.load(folder)
+    weaker = study_of(target=Target(1.0, 1e-6), epsilon=2.0)
+    numbers = privacy_numbers(weaker.price, 2.0, weaker.delta)
+    assert forged(folder, epsilon=2.0, privacy=numbers, ledger=None) == set()
+    stronger = privacy_numbers(study.price, 0.9, study.delta)
+    assert "the privacy statement" in forged(folder, epsilon=0.9, privacy=stronger)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("name", ["dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"])
+def test_any_byte_of_any_file_counts(folder, name):
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(bytes(content))
+    assert "hashes of the files" in differing(folder)
+    (folder / name).unlink()
+    assert "hashes of the files" in differing(folder)
+
+
+def rehashed(folder, name, content):
+    """Change a file and its hash in the record."""
+    (folder / name).write_bytes(content)
+    record = json.loads((folder / "study.json").read_text())
+    record["files"][name] = digest(content)
+    (folder / "study.json").write_text(json.dumps(record))
+
+
+@pytest.mark.long
+def test_numbers_of_the_page_are_compared_with_the_record(folder):
+    text = (folder / "dossier.html").read_text()
+    body = text.index("<h1>")
+    numbers = [match for match in re.finditer(r"\d+\.\d+", text) if match.start() > body]
+    rng = np.random.default_rng(0)
+    for match in (numbers[int(k)] for k in rng.choice(len(numbers), 5, replace=False)):
+        other = f"{float(match[0]) + 7:.3f}"
+        page = text[: match.start()] + other + text[match.end() :]
+        rehashed(folder, "dossier.html", page.encode())
+        assert differing(folder) == {"the page, made again"}, match
+
+
+@pytest.mark.long
+def test_draws_are_compared_with_the_record(folder, tmp_path):
+    other = study_of(draws={**study_of().draws, "age": [0.1] * 40}).save(tmp_path / "other")
+    rehashed(folder, "draws.nc", (other / "draws.nc").read_bytes())
+    assert differing(folder) == {"draws.nc against the record"}
+
+
+@pytest.mark.long
+def test_the_charge_must_be_in_the_ledger(folder, books, tmp_path):
+    other = Ledger.create(tmp_path / "books.db")
+    other.declare("people", Target(3.0, 1e-6))
+    assert "the charge in the ledger" in differing(folder, other)
+    study = Study.load(folder)
+    forged(folder, ledger=study.ledger | {"epsilon_before": 0.0})
+    assert differing(folder, books) == {"the charge in the ledger"}
+    first = next(iter(books.state().reservations))
+    forged(folder, ledger=study.ledger | {"charge": first})
+    assert differing(folder, books) == {"the charge in the ledger"}
+
+
+def test_nonsense_is_not_verified_and_raises_nothing(folder):
+    for text in ("[]", "{}", '{"version": 2}', "x", '{"version": 1}'):
+        (folder / "study.json").write_text(text)
+        assert not verify_dossier(folder)
+    (folder / "study.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(DeclarationError, match=r"study\.json"):
+        verify_dossier(folder)
+    with pytest.raises(DeclarationError):
+        verify_dossier(folder / "nowhere")
+
+
+@pytest.mark.slow
+def test_a_dossier_that_cannot_be_finished_has_lost_nothing(tmp_path):
+    study = study_of()
+    with (
+        pytest.raises(OutputError, match=r"Nothing is lost: the release is in .*study\.json"),
+        new_dossier(tmp_path / "out") as place,
+    ):
+        (tmp_path / "out" / "draws.nc").mkdir()
+        place.write(study)
+    assert Study.load(tmp_path / "out").fingerprint == study.fingerprint
+    assert differing(tmp_path / "out") and not is_complete(tmp_path / "out")
+    (tmp_path / "out" / "draws.nc").rmdir()
+    finish(tmp_path / "out", Study.load(tmp_path / "out"))
+    assert verify_dossier(tmp_path / "out")
+
+
+def test_a_run_that_fails_leaves_no_folder_and_a_dossier_is_never_overwritten(tmp_path, written):
+    with pytest.raises(ValueError), new_dossier(tmp_path / "a" / "b"):
+        raise ValueError
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OutputError, match="exists already"):
+        study_of().save(written)
+
+
+@pytest.mark.slow
+def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
+    price = accounting.laplace(
+        0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0, grid=0.0, what="average"
+    )
+    value = {"mean": {"value": [0.25], "noise_sd": [0.1], "error": None}}
+    common = {"formula": "", "family": "", "schema": {}, "norm": None, "stages": (), "predicted": None}
+    noised = study_of(
+        draws={},
+        expectations=value,
+        statement=price.to_dict(),
+        privacy=privacy_numbers(price, 0.5, 0.0),
+        epsilon=0.5,
+        delta=0.0,
+        **common,
+    )
+    assert verify_dossier(noised.save(tmp_path / "noised"))
+    page = (tmp_path / "noised" / "dossier.html").read_text()
+    assert "0.25" in page and "whatever is released" in page
+    assert not (tmp_path / "noised" / "draws.nc").exists()
+    own = study_of(**common, draws={"w": [[0.5, 1.5]] * 20}, chains=2)
+    assert verify_dossier(own.save(tmp_path / "own"))
+    assert own.to_arviz().posterior["w"].shape == (2, 10, 2)
+
+
+def test_statements_of_the_fixture_are_sound():
+    assert statement_of(Target(1.0, 1e-6)).verify()
