@@ -9,7 +9,7 @@ from typing import Any, Literal
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported, arguments_checked, check_kind
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
@@ -196,6 +196,8 @@ def plan(
         check_positive("max_error", max_error)
     check_kind("target", target, Target)
     budget = gdp_budget(target)
+    if rows.unit is not None:
+        raise NotYetSupported("persons with several rows are not planned for yet: run PrivateMCMC(kernel, …).")
     reading = read(model, rows, n=n, model_args=model_args)
     temper, certificate = certified_temper(reading, target, n) if guarantee == "posterior" else (1.0, None)
     make = _maker(model, reading, target, model_args or {})
