@@ -145,8 +145,8 @@ class Schedule:
             self._check_box(self.box)
         if self.unit is not None and self.batch is not None and self.batch.scheme == "cyclic":
             raise DeclarationError(
-                "cyclic batches of persons: identifiers say which slot a person has, so that another person in "
-                "place of one would move the others to other batches. Use 'poisson' or 'fixed' batches."
+                "cyclic batches of persons: identifiers say which slot a person has, so that replacing "
+                "a person would move others to other batches. Use 'poisson' or 'fixed' batches."
             )
         self._check_release()
 

@@ -70,7 +70,9 @@ PERSONS = "what is called a row here is "
 
 def of_persons(unit: Unit) -> str:
     """What makes a statement one of persons: its adjacency and every sentence of it speak of them."""
-    return f"{PERSONS}{unit}: further rows of a person are left out by a rule that sees that person's rows alone"
+    return (
+        f"{PERSONS}{unit}: further rows of a person are left out by a rule that sees that person's rows alone"
+    )
 
 
 def moves(what: str, norm: str) -> str:

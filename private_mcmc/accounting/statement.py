@@ -225,8 +225,12 @@ def common_unit(statements: Iterable[Statement]) -> Unit | None:
     """
     units = [statement.unit for statement in statements]
     if len({None if unit is None else unit.name for unit in units}) > 1:
-        named = " and ".join(sorted({"a row" if unit is None else f"a person by {unit.name!r}" for unit in units}))
-        raise DeclarationError(f"statements that protect {named} do not compose: state all for the same unit.")
+        named = " and ".join(
+            sorted({"a row" if unit is None else f"a person by {unit.name!r}" for unit in units})
+        )
+        raise DeclarationError(
+            f"statements that protect {named} do not compose: state all for the same unit."
+        )
     return max((unit for unit in units if unit is not None), key=lambda unit: unit.rows, default=None)
 
 

@@ -107,8 +107,8 @@ class Rows:
             raise DeclarationError("Rows(): declare at least one column, for example Rows(y=Binary()).")
         if len(units) > 1:
             raise DeclarationError(
-                f"Rows(…): {[unit.name for unit in units]} are both identifiers; give those of the persons, or "
-                "of larger groups, that are to be protected."
+                f"Rows(…): {[unit.name for unit in units]} are both identifiers; give those of the persons "
+                "(or of larger groups) that are to be protected."
             )
         for name in columns:
             if name in _RESERVED:
@@ -142,7 +142,7 @@ class Rows:
 
     @property
     def persons(self) -> Rows:
-        """Of a declaration with persons, that of a person as one row: its own rows stacked, padded, flagged."""
+        """Of a declaration with persons, that of a person as one row: own rows stacked and flagged."""
         if self.unit is None:
             raise DeclarationError("Rows(…): no column of identifiers is declared.")
         found, own = object.__new__(Rows), (OWN_ROWS, Several(Binary(), self.unit.rows))
@@ -168,7 +168,9 @@ class Rows:
         columns = self.validate({each: data[each] for each in data if each != name}, None)
         persons = identified(name, data[name])
         if persons.shape != (count := len(next(iter(columns.values()))),):
-            raise DataSchemaError(f"column {name!r}: one identifier for every row is needed, shape ({count},).")
+            raise DataSchemaError(
+                f"column {name!r}: one identifier for every row is needed, shape ({count},)."
+            )
         if public and persons.max(initial=-1) >= n:
             raise DataSchemaError(f"column {name!r}: more identifiers than the declared n={n} persons.")
         return grouped(columns, persons, n, self.unit.rows)
@@ -252,7 +254,9 @@ def _column(record: Mapping[str, object] | str) -> Domain | Person:
         return domain_from_dict(record)
     arguments = record["person"]
     if not isinstance(arguments, Mapping) or tuple(arguments) != ("at_most",):
-        raise DeclarationError("a column of identifiers: person = {at_most = 4}, the most rows of one person.")
+        raise DeclarationError(
+            "a column of identifiers: person = {at_most = 4}, the most rows of one person."
+        )
     return Person(whole("Person at_most", arguments["at_most"], 1))
 
 

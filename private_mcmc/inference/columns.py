@@ -67,7 +67,7 @@ def _persons(
 ) -> tuple[Columns, int]:
     """Rows grouped into ``n`` persons, whose number the data do not tell: one may have no rows."""
     if n is None:
-        raise DeclarationError("persons with several rows: give PrivateMCMC the public number of persons, n=….")
+        raise DeclarationError("persons with several rows: give PrivateMCMC their public number, n=….")
     if flags:
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
     unit = "" if rows.unit is None else rows.unit.name

@@ -216,7 +216,9 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         given = {name: value for name, value in bound.items() if value is not None}
         rows = self.rows or _rows_by_length(given)
         if rows.unit is not None:
-            raise NotYetSupported("persons with several rows are run by PrivateMCMC(…), not by NumPyro's MCMC.")
+            raise NotYetSupported(
+                "persons with several rows are run by PrivateMCMC(…), not by NumPyro's MCMC."
+            )
         columns = {name: jnp.asarray(given[name]) for name in rows.columns}
         num_rows = next(iter(columns.values())).shape[0]
         public = {name: value for name, value in given.items() if name not in columns}

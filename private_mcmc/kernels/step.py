@@ -148,7 +148,9 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
         DeclarationError: for a preconditioner, noise or projection that makes no sense.
     """
     if schedule.unit != model.unit:
-        raise DeclarationError(f"the schedule protects {schedule.unit or 'a row'}, the model {model.unit or 'a row'}.")
+        raise DeclarationError(
+            f"the schedule protects {schedule.unit or 'a row'}, the model {model.unit or 'a row'}."
+        )
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together

@@ -13,7 +13,9 @@ from private_mcmc.model.row_constants import RowConstants
 Person = Mapping[str, jax.Array]
 
 
-def person_loss(row_loss: Callable[[jax.Array, Person], jax.Array], theta: jax.Array, person: Person) -> jax.Array:
+def person_loss(
+    row_loss: Callable[[jax.Array, Person], jax.Array], theta: jax.Array, person: Person
+) -> jax.Array:
     """``V = Σ_j v(θ, row_j)`` over the rows that the person has; columns are ``(k, …)``."""
     rows = {name: column for name, column in person.items() if name != OWN_ROWS}
     losses = jax.vmap(row_loss, in_axes=(None, 0))(theta, rows)

@@ -197,7 +197,9 @@ def plan(
     check_kind("target", target, Target)
     budget = gdp_budget(target)
     if rows.unit is not None:
-        raise NotYetSupported("persons with several rows are not planned for yet: run PrivateMCMC(kernel, …).")
+        raise NotYetSupported(
+            "persons with several rows are not planned for yet: run PrivateMCMC(kernel, …)."
+        )
     reading = read(model, rows, n=n, model_args=model_args)
     temper, certificate = certified_temper(reading, target, n) if guarantee == "posterior" else (1.0, None)
     make = _maker(model, reading, target, model_args or {})

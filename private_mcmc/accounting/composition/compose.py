@@ -54,7 +54,9 @@ def group(statement: Statement, rows: int) -> Statement:
     if not rows >= 1:
         raise DeclarationError(f"rows={rows}: at least 1.")
     if statement.unit is not None:
-        raise NotYetSupported("group privacy of persons: the statement covers all rows of one identifier already.")
+        raise NotYetSupported(
+            "group privacy of persons: the statement covers all rows of one identifier already."
+        )
     curves = tuple(scaled for curve in statement.curves if (scaled := _scaled(curve, rows)) is not None)
     if not curves:
         raise DeclarationError(
