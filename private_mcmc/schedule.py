@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.target import Adjacency, check_adjacency, check_count, check_positive, is_number
+from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive, is_number
 
 Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
 BatchScheme = Literal["poisson", "truncated_poisson", "fixed", "cyclic"]
@@ -96,6 +96,7 @@ class Schedule:
         storage: the type that real numbers of rows are stored in, inside their bounds; products, sums, states
             and noise are float64 with either.
         release: what leaves the curator's side: ``"last"``, ``"path"``, a tuple of steps, ``Average``.
+        unit: where a person with several rows is what counts as one row everywhere here.
 
     Raises:
         DeclarationError: for values outside their domain; the message names the field.
@@ -123,6 +124,7 @@ class Schedule:
     box: tuple[float, ...] | None = None
     storage: Storage = "float64"
     release: Release = "path"
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
@@ -141,6 +143,11 @@ class Schedule:
             raise DeclarationError(f"storage={self.storage!r}: one of {', '.join(get_args(Storage))}.")
         if self.box is not None:
             self._check_box(self.box)
+        if self.unit is not None and self.batch is not None and self.batch.scheme == "cyclic":
+            raise DeclarationError(
+                "cyclic batches of persons: identifiers say which slot a person has, so that replacing "
+                "a person would move others to other batches. Use 'poisson' or 'fixed' batches."
+            )
         self._check_release()
 
     @property

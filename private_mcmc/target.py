@@ -37,6 +37,25 @@ def check_count(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What is protected as one row where several rows share an identifier: all of them together.
+
+    Attributes:
+        name: of the column of identifiers.
+        rows: the most rows of one identifier that enter.
+    """
+
+    name: str
+    rows: int
+
+    def __post_init__(self) -> None:
+        check_count("rows", self.rows)
+
+    def __str__(self) -> str:
+        return f"one person, with all of up to {self.rows} rows (equal {self.name!r})"
+
+
+@dataclass(frozen=True)
 class Target:
     """(ε, δ) under an adjacency: ``P[A|D] ≤ e^ε P[A|D'] + δ`` for all adjacent ``D, D'`` and events ``A``.
 

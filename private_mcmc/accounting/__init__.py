@@ -35,7 +35,7 @@ from private_mcmc.accounting.posterior.certificates import (
     run_distance_at_least,
 )
 from private_mcmc.accounting.recompute.verify import verify
-from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.accounting.statement import Argument, Statement, of_unit
 
 __all__ = [
     "Argument",
@@ -62,6 +62,7 @@ __all__ = [
     "langevin_statement",
     "laplace",
     "noised_average",
+    "of_unit",
     "posterior_bounded",
     "posterior_bounded_gradient",
     "posterior_strongly_log_concave",

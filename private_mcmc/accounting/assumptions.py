@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from private_mcmc.accounting.records import Constants
 from private_mcmc.schedule import BatchScheme
-from private_mcmc.target import Adjacency
+from private_mcmc.target import Adjacency, Unit
 
 Line = re.Pattern[str]
 
@@ -63,6 +63,16 @@ BATCHES: Mapping[BatchScheme, tuple[str, ...]] = {
     "truncated_poisson": (TRUNCATED, CAPPED_ROWS),
     "cyclic": (),
 }
+
+
+PERSONS = "what is called a row here is "
+
+
+def of_persons(unit: Unit) -> str:
+    """What makes a statement one of persons: its adjacency and every sentence of it speak of them."""
+    return (
+        f"{PERSONS}{unit}: further rows of a person are left out by a rule that sees that person's rows alone"
+    )
 
 
 def moves(what: str, norm: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from private_mcmc.accounting.assumptions import PERSONS, of_persons
 from private_mcmc.accounting.curves.curve import (
     Concentrated,
     Curve,
@@ -22,7 +23,7 @@ from private_mcmc.accounting.curves.product import Product
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.accounting.records import Constants, Record, plain, taken, unplain
 from private_mcmc.errors import DeclarationError
-from private_mcmc.target import Adjacency, check_adjacency
+from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.report import Report
@@ -81,6 +82,10 @@ class Statement:
         argument: theorem, assumptions and constants.
         parts: the statements this one composes, if it is a composition.
         mechanism: identity of the run it speaks of; statements of one mechanism do not compose.
+        unit: what ``adjacency`` calls a row where that is a person with several rows.
+
+    Raises:
+        DeclarationError: for parts that protect another unit.
 
     Example:
         >>> price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
@@ -95,11 +100,14 @@ class Statement:
     argument: Argument
     parts: tuple[Statement, ...] = ()
     mechanism: str | None = None
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
         if not self.curves:
             raise DeclarationError("a statement needs at least one curve.")
+        if common_unit((self, *self.parts)) != self.unit:
+            raise DeclarationError("a statement protects persons with at least as many rows as its parts do.")
 
     def delta(self, epsilon: float) -> float:
         """The smallest certified ``δ`` at ``epsilon ≥ 0``."""
@@ -157,7 +165,7 @@ class Statement:
             "argument": self.argument.to_dict(),
             "parts": [part.to_dict() for part in self.parts],
             "mechanism": self.mechanism,
-        }
+        } | ({} if self.unit is None else {"unit": asdict(self.unit)})
 
     @classmethod
     def from_dict(cls, record: Constants) -> Statement:
@@ -178,6 +186,7 @@ class Statement:
             argument=Argument.from_dict(taken(record, "argument", Mapping)),
             parts=parts,
             mechanism=mechanism,
+            unit=_unit(taken(record, "unit", Mapping)) if "unit" in record else None,
         )
 
     def summary(self, delta: float = 1e-6) -> str:
@@ -201,7 +210,8 @@ class Statement:
             if math.isfinite(pure)
             else f"ε = {self.epsilon(delta):.6g} at δ = {delta:g}"
         )
-        lines = [f"{price}{gdp} under {self.adjacency}", f"  by {self.argument.theorem}"]
+        whom = "" if self.unit is None else f" of {self.unit}"
+        lines = [f"{price}{gdp} under {self.adjacency}{whom}", f"  by {self.argument.theorem}"]
         lines += [f"  given that {line}" for line in self.argument.assumptions]
         shown = ", ".join(f"{key}={_short(value)}" for key, value in self.argument.constants.items())
         if shown:
@@ -215,6 +225,47 @@ class Statement:
 
     def __str__(self) -> str:
         return self.summary()
+
+
+def common_unit(statements: Iterable[Statement]) -> Unit | None:
+    """What all of these protect together: persons by one identifier, with the most rows of any of them.
+
+    A person's further rows are left out by a rule that looks at that person's rows alone, so that a statement
+    for up to ``k`` rows holds for persons with more of them.
+
+    Raises:
+        DeclarationError: if they protect different units.
+    """
+    units = [statement.unit for statement in statements]
+    if len({None if unit is None else unit.name for unit in units}) > 1:
+        named = " and ".join(
+            sorted({"a row" if unit is None else f"a person by {unit.name!r}" for unit in units})
+        )
+        raise DeclarationError(
+            f"statements that protect {named} do not compose: state all for the same unit."
+        )
+    return max((unit for unit in units if unit is not None), key=lambda unit: unit.rows, default=None)
+
+
+def of_unit(statement: Statement, unit: Unit | None) -> Statement:
+    """The same statement of persons, where all its numbers are for a person in the place of a row."""
+    if unit is None:
+        return statement
+    argument = statement.argument
+    given = tuple(line for line in argument.assumptions if not line.startswith(PERSONS))
+    return replace(
+        statement,
+        argument=replace(argument, assumptions=(of_persons(unit), *given)),
+        parts=tuple(of_unit(part, unit) for part in statement.parts),
+        unit=unit,
+    )
+
+
+def _unit(record: Constants) -> Unit:
+    rows = taken(record, "rows", int)
+    if isinstance(rows, bool) or not rows >= 1:
+        raise DeclarationError("the record of a statement: a person has a whole number of rows.")
+    return Unit(taken(record, "name", str), rows)
 
 
 def _words(line: object) -> str:

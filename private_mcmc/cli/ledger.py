@@ -33,6 +33,9 @@ def init(
     filter: Annotated[
         str | None, typer.Option(help="gdp, rdp or basic; by default gdp, and basic at δ = 0.")
     ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Column of identifiers, where persons with several rows are protected.")
+    ] = None,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,6 +46,7 @@ def init(
             dataset,
             Target(epsilon, delta, check_adjacency(adjacency)),
             filter=filter,  # type: ignore[arg-type]
+            unit=unit,
         )
         _show([balance.to_dict()], as_json)
 

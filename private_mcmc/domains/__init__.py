@@ -2,6 +2,7 @@
 
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.host_tables import Arrow, Parquet
+from private_mcmc.domains.persons import Person
 from private_mcmc.domains.real import Ball, Box, Real
 from private_mcmc.domains.rows import Rows, domain_from_dict
 from private_mcmc.domains.whole import Binary, Categories, Counts
@@ -15,6 +16,7 @@ __all__ = [
     "Counts",
     "Domain",
     "Parquet",
+    "Person",
     "Real",
     "Rows",
     "domain_from_dict",

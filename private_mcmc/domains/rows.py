@@ -17,11 +17,13 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from private_mcmc.domains.domain import Domain
+from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.domains.numeric import PRESENT, numeric_column
+from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
 from private_mcmc.domains.real import Ball, Box, Real
 from private_mcmc.domains.whole import Binary, Categories, Counts
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.target import Unit
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -79,11 +81,13 @@ _RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the r
 class Rows:
     """Public facts about one row: ``Rows(X=Ball(1.0, dim=9), y=Binary())``.
 
-    The names are the model's row arguments. The declaration is enforced on every row, not trusted.
+    The names are the model's row arguments. The declaration is enforced on every row, not trusted. With a
+    column of identifiers, ``Rows(…, patient=Person(at_most=4))``, all rows of one identifier together are
+    what is protected, and ``n`` counts identifiers; the model does not see them.
 
     Raises:
-        DeclarationError: without columns, for a column that is not a domain, or that has the name of an
-            argument of ``run``.
+        DeclarationError: without columns, for a column that is not a domain, that has the name of an
+            argument of ``run``, or for two columns of identifiers.
 
     Example:
         >>> pmc.Rows(X=pmc.Ball(1.0, dim=9), y=pmc.Binary())
@@ -91,33 +95,85 @@ class Rows:
     """
 
     items: tuple[tuple[str, Domain], ...]
+    unit: Unit | None = None
 
     def __init_subclass__(cls) -> None:
         raise DeclarationError(f"{cls.__name__}: Rows is enforced as it is and takes no subclasses.")
 
-    def __init__(self, /, **columns: Domain) -> None:
-        if not columns:
+    def __init__(self, /, **columns: Domain | Person) -> None:
+        units = [Unit(name, one.at_most) for name, one in columns.items() if isinstance(one, Person)]
+        domains = {name: one for name, one in columns.items() if not isinstance(one, Person)}
+        if not domains:
             raise DeclarationError("Rows(): declare at least one column, for example Rows(y=Binary()).")
-        for name, domain in columns.items():
+        if len(units) > 1:
+            raise DeclarationError(
+                f"Rows(…): {[unit.name for unit in units]} are both identifiers; give those of the persons "
+                "(or of larger groups) that are to be protected."
+            )
+        for name in columns:
             if name in _RESERVED:
                 raise DeclarationError(
                     f"Rows({name}=…): run(…, {name}=…) {_RESERVED[name]}; give the model's row argument "
                     "another name."
                 )
+        for name, domain in domains.items():
             if not is_known(domain):
                 raise DeclarationError(
                     f"Rows({name}=…): {type(domain).__name__} is not a row domain; "
                     "use Ball, Box, Binary, Categories, Counts or Real."
                 )
-        object.__setattr__(self, "items", tuple(sorted(columns.items())))
+        object.__setattr__(self, "items", tuple(sorted(domains.items())))
+        object.__setattr__(self, "unit", units[0] if units else None)
 
     def __repr__(self) -> str:
-        return f"Rows({', '.join(f'{name}={domain}' for name, domain in self.items)})"
+        shown = [f"{name}={domain}" for name, domain in self.items]
+        shown += [] if self.unit is None else [f"{self.unit.name}={Person(self.unit.rows)}"]
+        return f"Rows({', '.join(shown)})"
 
     @property
     def columns(self) -> dict[str, Domain]:
         """Column names and their domains, by name."""
         return dict(self.items)
+
+    @property
+    def single(self) -> Rows:
+        """The declaration of one row by itself."""
+        return Rows(**self.columns)
+
+    @property
+    def persons(self) -> Rows:
+        """Of a declaration with persons, that of a person as one row: own rows stacked and flagged."""
+        if self.unit is None:
+            raise DeclarationError("Rows(…): no column of identifiers is declared.")
+        found, own = object.__new__(Rows), (OWN_ROWS, Several(Binary(), self.unit.rows))
+        stacked = [(name, Several(domain, self.unit.rows)) for name, domain in self.items]
+        object.__setattr__(found, "items", tuple(sorted([*stacked, own])))
+        object.__setattr__(found, "unit", None)
+        return found
+
+    def grouped(self, data: Mapping[str, Any], n: int, *, public: bool) -> dict[str, np.ndarray]:
+        """The columns of ``data`` grouped by the declared identifiers into ``n`` persons: see ``persons``.
+
+        Slots without a person, and persons without rows, are marked absent. ``public``: the number of persons
+        is, so that more of them than ``n`` are refused; otherwise those beyond are left out silently.
+
+        Raises:
+            DataSchemaError: as ``validate``.
+        """
+        if self.unit is None:
+            raise DeclarationError("Rows(…): no column of identifiers is declared.")
+        name = self.unit.name
+        if name not in data:
+            raise DataSchemaError(f"columns: missing {[name]}, the identifiers that Rows declares.")
+        columns = self.validate({each: data[each] for each in data if each != name}, None)
+        persons = identified(name, data[name])
+        if persons.shape != (count := len(next(iter(columns.values()))),):
+            raise DataSchemaError(
+                f"column {name!r}: one identifier for every row is needed, shape ({count},)."
+            )
+        if public and persons.max(initial=-1) >= n:
+            raise DataSchemaError(f"column {name!r}: more identifiers than the declared n={n} persons.")
+        return grouped(columns, persons, n, self.unit.rows)
 
     def validate(self, data: Mapping[str, Any], n: int | None) -> dict[str, np.ndarray]:
         """Return the columns as arrays of ``n`` rows, or say what is wrong with their schema.
@@ -170,12 +226,13 @@ class Rows:
 
     def to_dict(self) -> dict[str, Any]:
         """Column names to domains, as ``domain_from_dict`` reads them."""
-        return {name: domain.to_dict() for name, domain in self.items}
+        unit = {} if self.unit is None else {self.unit.name: {"person": {"at_most": self.unit.rows}}}
+        return {name: domain.to_dict() for name, domain in self.items} | unit
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Rows:
         """Inverse of ``to_dict``."""
-        return cls(**{name: domain_from_dict(domain) for name, domain in record.items()})
+        return cls(**{name: _column(record[name]) for name in record})
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Rows:
@@ -183,13 +240,24 @@ class Rows:
 
         Names and arguments are those of the Python domains in lower case: ``ball``, ``box``
         (``lo``, ``hi``: numbers or arrays), ``binary``, ``categories`` (``k``), ``counts`` (``max``),
-        ``real`` (``dim``).
+        ``real`` (``dim``); ``person`` (``at_most``) for a column of identifiers.
 
         Raises:
             DeclarationError: for a file that is not TOML or a domain that is not one of these.
         """
         record = read_toml(path)
         return cls.from_dict(record)
+
+
+def _column(record: Mapping[str, object] | str) -> Domain | Person:
+    if not isinstance(record, Mapping) or tuple(record) != ("person",):
+        return domain_from_dict(record)
+    arguments = record["person"]
+    if not isinstance(arguments, Mapping) or tuple(arguments) != ("at_most",):
+        raise DeclarationError(
+            "a column of identifiers: person = {at_most = 4}, the most rows of one person."
+        )
+    return Person(whole("Person at_most", arguments["at_most"], 1))
 
 
 _MOST_CASES = 64

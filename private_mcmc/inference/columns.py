@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from private_mcmc.domains import Rows
 from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
-from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.streamed_chain import Blocks
@@ -45,6 +45,8 @@ def checked(
     """
     rows, target = declared.rows, declared.target
     data = bind_columns(declared.model, args, named, rows)
+    if rows.unit is not None:
+        return _persons(rows, data, target, declared.n, present is not None, placed)
     if present is not None:
         # The flags of the slots lie with the other columns.
         data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
@@ -53,6 +55,30 @@ def checked(
     n = number_of_rows(rows, shapes, target, declared.n)
     columns = checked_columns(rows, shapes, target, n, layout)
     return (on_the_host(data) or columns), n
+
+
+def _persons(
+    rows: Rows,
+    data: Mapping[str, object],
+    target: Target,
+    n: int | None,
+    flags: bool,
+    placed: Callable[[Mapping[str, object]], dict[str, object]],
+) -> tuple[Columns, int]:
+    """Rows grouped into ``n`` persons, whose number the data do not tell: one may have no rows."""
+    if n is None:
+        raise DeclarationError("persons with several rows: give PrivateMCMC their public number, n=….")
+    if flags:
+        raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
+    unit = "" if rows.unit is None else rows.unit.name
+    ours = placed({name: column for name, column in data.items() if name != unit})
+    if on_the_host(ours) or jax.process_count() > 1:
+        raise NotYetSupported(
+            "persons with several rows are grouped over the whole data set, in one process's memory: load the "
+            "columns (np.asarray), without rows_on_device=."
+        )
+    given = {unit: data[unit]} if unit in data else {}
+    return rows.grouped({**ours, **given}, n, public=target.adjacency == "replace_one"), n
 
 
 def on_the_host(columns: Mapping[str, object]) -> HostColumns:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported, check_kind
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.step import LangevinProgram, Observable
@@ -131,6 +131,7 @@ def decide(declared: Declaration, n: int) -> Decision:
         num_chains=declared.num_chains,
         release=release,
         sites=reading.sites,
+        unit=reading.unit,
     )
     report = examine(
         reading,
@@ -145,6 +146,8 @@ def decide(declared: Declaration, n: int) -> Decision:
         raise NotPrivate(_posterior_refusal(report), report)
     proved, test, proposed = curvature(reading, schedule), None, declared.curvature
     if proposed is not None:
+        if reading.unit is not None:
+            raise NotYetSupported("curvature=…: the curvature of persons' rows is not tested yet.")
         if schedule.storage != "float64":
             raise DeclarationError("curvature=…: what is tested must be what runs; no storage='float32'.")
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)

@@ -190,7 +190,7 @@ class DeclaredRun:
             decision.streamed_runner.try_out(blocks, start, streams)
             steps: Steps = partial(decision.streamed_runner.run, blocks, start)
         else:
-            rows, present = on_device(self.declared.rows, arrays, n, self.layout, schedule.storage)
+            rows, present = on_device(decision.reading.rows, arrays, n, self.layout, schedule.storage)
             decision.runner.try_out(start, rows, present, streams)
             steps = partial(decision.runner.run, start, rows, present)
         if decision.curvature_test is not None:
@@ -234,7 +234,7 @@ class DeclaredRun:
             if output.states is not None:
                 last = output.states[:, -1]
                 shares = clipping_shares(decision.reading, schedule, widened(rows), present, last)
-            return curator_side(self.declared.rows, columns, output.states, output.average, shares)
+            return curator_side(decision.reading.rows, columns, output.states, output.average, shares)
 
         # Only now: a run that fails before can be taken up again.
         job.finish()

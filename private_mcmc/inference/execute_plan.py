@@ -93,7 +93,7 @@ class PlannedRun:
         if first is None:
             raise DeclarationError("the plan's policy buys nothing.")
         _admitted(plan, (), first)
-        rows, present = on_device(plan.rows, arrays, n)
+        rows, present = on_device(plan.reading.rows, arrays, n)
         if isinstance(first, PathStage):
             runner, given = _runner(plan, first), _with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
@@ -145,7 +145,7 @@ class PlannedRun:
             if schedules:
                 shares = clipping_shares(plan.reading, schedules[-1], rows, present, states[-1][-1:])
             hidden = np.concatenate(states)[None] if states else None
-            return curator_side(plan.rows, columns, hidden, None, shares)
+            return curator_side(plan.reading.rows, columns, hidden, None, shares)
 
         outcome = _outcome(plan, history, statement, job)
         keep_all(outcome, keep, side if self.execution.curator else None)

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.domains import Binary, Domain, Real, Rows
-from private_mcmc.errors import DeclarationError, Unprotected
+from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
 from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage
-from private_mcmc.target import Adjacency
+from private_mcmc.target import Adjacency, Unit
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,12 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         num_chains: int,
         release: Release,
         sites: Sequence[Site] = (),
+        unit: Unit | None = None,
     ) -> Schedule:
-        """The record that the step, preflight and the accountant all read; ``sites`` says where names lie."""
+        """The record that the step, preflight and the accountant all read; ``sites`` says where names lie.
+
+        ``unit`` is that of a reading of persons.
+        """
         parts = self._parts(num_rows, dim)
         noise = parts.noise.diagonal(sites, dim) if isinstance(parts.noise, BySite) else parts.noise
         return Schedule(
@@ -130,6 +134,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
             box=parts.box,
             storage=self.storage,
             release=release,
+            unit=unit,
         )
 
     def _step_sizes(self, num_steps: int) -> float | tuple[float, ...]:
@@ -217,6 +222,10 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         bound = inspect.signature(self.model).bind(*args, **(kwargs or {})).arguments
         given = {name: value for name, value in bound.items() if value is not None}
         rows = self.rows or _rows_by_length(given)
+        if rows.unit is not None:
+            raise NotYetSupported(
+                "persons with several rows are run by PrivateMCMC(…), not by NumPyro's MCMC."
+            )
         columns = {name: jnp.asarray(given[name]) for name in rows.columns}
         num_rows = next(iter(columns.values())).shape[0]
         public = {name: value for name, value in given.items() if name not in columns}

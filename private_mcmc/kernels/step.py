@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from private_mcmc.accounting import gradient_limit
+from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
 from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient
 from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, PreparedRows, widened
@@ -146,6 +147,10 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     Raises:
         DeclarationError: for a preconditioner, noise or projection that makes no sense.
     """
+    if schedule.unit != model.unit:
+        raise DeclarationError(
+            f"the schedule protects {schedule.unit or 'a row'}, the model {model.unit or 'a row'}."
+        )
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
 from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
+from private_mcmc.model.persons import person_constants, person_loss
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -32,7 +33,7 @@ from private_mcmc.model.row_constants import RowConstants, row_constants
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, PublicArguments, discover, own_potentials, terms
-from private_mcmc.target import check_count
+from private_mcmc.target import Unit, check_count
 
 
 def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -> None:
@@ -115,6 +116,9 @@ class RowModel:
         constants: proved constants of ``v`` in ``θ``, before clipping.
         prior: proved constants of ``K``.
         program: the model on one abstract row in float64, for further proofs about its form.
+        unit: where a person with several rows is what is called a row above: who that is. ``predictor`` and
+            ``predictors`` are ``None`` then, and ``program`` is that of one of its rows.
+        each: the reading of one of a person's rows by itself.
     """
 
     rows: Rows
@@ -130,6 +134,8 @@ class RowModel:
     constants: RowConstants = field(repr=False)
     prior: PriorConstants = field(repr=False)
     program: Program = field(repr=False)
+    unit: Unit | None = None
+    each: RowModel | None = field(default=None, repr=False)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | None = None) -> RowModel:
@@ -137,12 +143,12 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
 
     The model is run on one abstract row, which gives that row's term by construction: no other row is
     there to depend on. Rows are passed by the names in ``rows``, everything else by ``model_args``, which
-    is public.
+    is public. Where ``rows`` has a column of identifiers, the reading is that of a person as one row.
 
     Args:
         model: a callable with NumPyro primitives.
         rows: the columns of a row and their domains.
-        n: number of rows (or its public bound).
+        n: number of rows, or of persons (or its public bound).
         model_args: the model's other arguments.
 
     Raises:
@@ -153,6 +159,8 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
     check_kind("rows", rows, Rows)
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
     check_count("n", n)
+    if rows.unit is not None:
+        return _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=model_args), rows)
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
     with ONE_AT_A_TIME, jax.enable_x64(True):
@@ -196,6 +204,22 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         constants=constants,
         prior=prior,
         program=program,
+    )
+
+
+def _of_persons(each: RowModel, rows: Rows) -> RowModel:
+    """``each`` row's reading as that of persons."""
+    if rows.unit is None:
+        raise DeclarationError("Rows(…): no column of identifiers is declared.")
+    return replace(
+        each,
+        rows=rows.persons,
+        row_loss=functools.partial(person_loss, each.row_loss),
+        predictor=None,
+        predictors=None,
+        constants=person_constants(each.constants, rows.unit.rows),
+        unit=rows.unit,
+        each=each,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported, arguments_checked, check_kind
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
@@ -231,6 +231,10 @@ def plan(
     if max_error is not None:
         check_positive("max_error", max_error)
     check_kind("target", target, Target)
+    if rows.unit is not None:
+        raise NotYetSupported(
+            "persons with several rows are not planned for yet: run PrivateMCMC(kernel, …)."
+        )
     budget, public = gdp_budget(target), dict(model_args or {})
     reading = read(model, rows, n=n, model_args=public)
     temper, certificate = _weight(reading, target, n, guarantee)

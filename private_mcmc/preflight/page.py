@@ -48,6 +48,7 @@ def page(found: Findings) -> Report:
 def _line(found: Findings) -> str:
     target = (
         f"({number(found.target.epsilon)}, {number(found.target.delta)})-DP under {found.target.adjacency}"
+        + ("" if found.unit is None else f" of {found.unit}")
     )
     if found.verdict == "private":
         return f"One exact draw from the {found.subject} is {target}, whatever the data."

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.preflight.certify.certificates import Subject
 from private_mcmc.preflight.refute.pairs import DataSet
 from private_mcmc.report import plain
-from private_mcmc.target import Target
+from private_mcmc.target import Target, Unit
 
 VerdictWord = Literal["private", "not private", "unknown"]
 
@@ -122,6 +122,7 @@ class Findings:
         structure: what was read of the model.
         advice: computed changes that would certify the target.
         run: the statement of the run by the given schedule, if one was given.
+        unit: who is protected where that is a person with several rows, each of whom counts as a row above.
     """
 
     model_name: str
@@ -137,6 +138,7 @@ class Findings:
     structure: dict[str, Any]
     advice: tuple[Advice, ...]
     run: RunPart | None
+    unit: Unit | None = None
 
     @property
     def epsilon(self) -> float | None:
@@ -170,6 +172,7 @@ class Findings:
                     "epsilon": self.target.epsilon,
                     "delta": self.target.delta,
                     "adjacency": self.target.adjacency,
+                    **({} if self.unit is None else {"unit": asdict(self.unit)}),
                 },
                 "n": self.n,
                 "temper": self.temper,

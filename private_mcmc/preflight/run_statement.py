@@ -43,7 +43,7 @@ def run_part(
     statement = accounting.langevin_statement(schedule, known)
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
-    interim = interim_lower_bound(row_model, schedule, target)
+    interim = interim_lower_bound(row_model.each or row_model, schedule, target)
     text = _words(statement, target, verdict, fine, subject) + _far(distance) + _unfinished(interim, target)
     return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target))
 

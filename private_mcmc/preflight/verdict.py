@@ -26,7 +26,7 @@ def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
     predictors, rows = row_model.predictors, row_model.constants
     return {
         "dim": row_model.dim,
-        "rows": row_model.rows.to_dict(),
+        "rows": (row_model.each or row_model).rows.to_dict(),
         "latents": [
             {
                 "name": site.name,
@@ -60,7 +60,9 @@ def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
         "row_gradient": known.gradient,
         "row_range": known.row_range,
         "unbounded_columns": [
-            name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)
+            name
+            for name, domain in (row_model.each or row_model).rows.items
+            if not math.isfinite(domain.norm_bound)
         ],
         "subject": known.subject,
     }
@@ -108,6 +110,11 @@ def preflight(
     """
     check_kind("target", target, Target)
     clip, temper = _agreed(target, n, clip, temper, schedule)
+    if schedule is not None and schedule.unit != rows.unit:
+        raise DeclarationError(
+            f"the schedule protects {schedule.unit or 'a row'}, the rows are declared to protect "
+            f"{rows.unit or 'a row'}: make it with unit=rows.unit."
+        )
     return examine(
         read(model, rows, n=n, model_args=model_args),
         target,
@@ -141,7 +148,9 @@ def examine(
     refutation = None
     if not private and known.subject != "no posterior":
         binding = clip if known.subject == "Huberised posterior" else None
-        refutation = refute(row_model, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
+        # Persons with one row each are persons: what refutes the posterior of rows refutes theirs.
+        single = row_model if row_model.each is None else row_model.each
+        refutation = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
     run = None
     if schedule is not None:
@@ -166,6 +175,7 @@ def examine(
         structure=structure(row_model, known),
         advice=advice,
         run=run,
+        unit=row_model.unit,
     )
 
 

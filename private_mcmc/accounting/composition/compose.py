@@ -16,14 +16,15 @@ from private_mcmc.accounting.assumptions import (
     STEPS_HOLD,
     at_most_rows,
     no_more_rows,
+    of_persons,
 )
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.curves.product import Product, combine
 from private_mcmc.accounting.rounding import norm_up, product_up
-from private_mcmc.accounting.statement import Argument, Statement
-from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.target import Adjacency, check_adjacency
+from private_mcmc.accounting.statement import Argument, Statement, common_unit
+from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
+from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 
 def capped(statement: Statement, num_rows: int) -> Statement:
@@ -46,11 +47,16 @@ def group(statement: Statement, rows: int) -> Statement:
 
     Raises:
         DeclarationError: for ``rows < 1``, or where no curve has a rule.
+        NotYetSupported: for a statement of persons.
 
     Source: Dong, Roth, Su 2022, Theorem 2.14; Bun, Steinke 2016, Proposition 27.
     """
     if not rows >= 1:
         raise DeclarationError(f"rows={rows}: at least 1.")
+    if statement.unit is not None:
+        raise NotYetSupported(
+            "group privacy of persons: the statement covers all rows of one identifier already."
+        )
     curves = tuple(scaled for curve in statement.curves if (scaled := _scaled(curve, rows)) is not None)
     if not curves:
         raise DeclarationError(
@@ -118,7 +124,9 @@ def _sum_up(values: list[float]) -> float:
     return total
 
 
-def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...]) -> Statement:
+def adaptive(
+    budget: float, adjacency: Adjacency, stages: tuple[Statement, ...], unit: Unit | None = None
+) -> Statement:
     """``B``-GDP for stages ``m_1, m_2, …`` with ``Σ m_j² ≤ B²``, each chosen from what was released before.
 
     **Guarantee**: ``budget``-GDP, the declared budget and never the realised sum.
@@ -127,7 +135,8 @@ def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...])
 
     Raises:
         NotPrivate: if the stages cost more than the budget or one of them has no Gaussian statement.
-        DeclarationError: for stages under another adjacency, or a budget that is not positive.
+        DeclarationError: for stages under another adjacency or of another ``unit``, or a budget that is not
+            positive.
     """
     if not 0 < budget < math.inf:
         raise DeclarationError(f"budget={budget}: must be positive and finite.")
@@ -151,7 +160,20 @@ def adaptive(budget: float, adjacency: Adjacency, stages: tuple[Statement, ...])
         {"budget": float(budget)},
         "adaptive",
     )
-    return Statement(adjacency, (Gaussian(float(budget)),), argument, parts=stages)
+    return _of_parts(adjacency, (Gaussian(float(budget)),), argument, stages, unit)
+
+
+def _of_parts(
+    adjacency: Adjacency,
+    curves: tuple[Curve, ...],
+    argument: Argument,
+    parts: tuple[Statement, ...],
+    unit: Unit | None,
+) -> Statement:
+    """A statement about ``parts``, of the unit that all of them protect."""
+    if unit is not None:
+        argument = replace(argument, assumptions=(of_persons(unit), *argument.assumptions))
+    return Statement(adjacency, curves, argument, parts=parts, unit=unit)
 
 
 _MOST_CANDIDATES = 64
@@ -168,7 +190,7 @@ def compose(*statements: Statement) -> Statement:
     do not depend on earlier outputs except by post-processing that was itself fixed).
 
     Raises:
-        DeclarationError: for different adjacencies, or two statements of the same run (one chain is
+        DeclarationError: for different adjacencies or units, or two statements of the same run (one chain is
             one mechanism: what is computed from its released states is free, more of it is not).
     """
     if not statements:
@@ -180,6 +202,7 @@ def compose(*statements: Statement) -> Statement:
                 f"statements under {first.adjacency!r} and {other.adjacency!r} do not compose: "
                 "state both under one adjacency."
             )
+    unit = common_unit(statements)
     names = [name for statement in statements for name in statement.mechanisms]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -199,7 +222,7 @@ def compose(*statements: Statement) -> Statement:
         {"choices": tuple(chosen.values())},
         "composition",
     )
-    return Statement(first.adjacency, tuple(chosen), argument, parts=tuple(statements))
+    return _of_parts(first.adjacency, tuple(chosen), argument, tuple(statements), unit)
 
 
 def _choices(statements: tuple[Statement, ...]) -> list[Choice]:

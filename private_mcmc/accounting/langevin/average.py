@@ -17,7 +17,7 @@ from private_mcmc.accounting.langevin.langevin_statement import chain_assumption
 from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK
 from private_mcmc.accounting.langevin.steps import Curvature, check_scheme, largest_change, modulus, period
 from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up
-from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Schedule
 
@@ -164,6 +164,7 @@ def noised_average(
     first, chosen = _average(schedule).first, tuple(dict.fromkeys(values))
     mechanism = noise.argument
     fit = mechanism.rule == _MECHANISM[norm] and noise.adjacency == schedule.adjacency
+    fit = fit and noise.unit in (None, schedule.unit)
     fit = fit and (norm == "each" or joint <= float(mechanism.constants["sensitivity"]))
     held = all(value.move(distance) <= value.bound <= joint * value.unit * _UP for value in chosen)
     if not (fit and chosen and held):
@@ -192,4 +193,5 @@ def noised_average(
     curves = noise.curves
     if missed > 0:
         curves = tuple(ExceptWithProbability(curve, min(1.0, missed)) for curve in curves)
-    return capped(Statement(schedule.adjacency, curves, argument, parts=(noise,)), schedule.num_rows)
+    statement = Statement(schedule.adjacency, curves, argument, parts=(noise,))
+    return of_unit(capped(statement, schedule.num_rows), schedule.unit)

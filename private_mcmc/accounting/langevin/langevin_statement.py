@@ -18,7 +18,7 @@ from private_mcmc.accounting.langevin.sensitivity import (
 )
 from private_mcmc.accounting.langevin.steps import Curvature, check_scheme
 from private_mcmc.accounting.records import Constant
-from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.schedule import Average, Schedule
 
 
@@ -68,7 +68,7 @@ def langevin_statement(
         "langevin",
     )
     curves = tuple(bound.curve for bound in found)
-    return capped(Statement(schedule.adjacency, curves, argument), schedule.num_rows)
+    return of_unit(capped(Statement(schedule.adjacency, curves, argument), schedule.num_rows), schedule.unit)
 
 
 def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:

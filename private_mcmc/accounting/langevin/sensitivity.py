@@ -102,10 +102,10 @@ def rounding_allowance(schedule: Schedule) -> float:
     """Largest difference, in ``|·|_*``, that float64 rounding adds between two sums of clipped rows.
 
     Each sum of ``s`` terms of norm ``C`` is off by at most ``s C · s u/(1 − s u)`` in the norm the
-    sum is accumulated in (Higham 2002, §4.2).
+    sum is accumulated in (Higham 2002, §4.2). A person's term is itself a sum of up to ``k`` rows: ``s k u``.
     """
     count = rows_summed(schedule)
-    load = count * UNIT_ROUNDOFF
+    load = count * (1 if schedule.unit is None else schedule.unit.rows) * UNIT_ROUNDOFF
     if not load < 0.5:
         raise DeclarationError(f"num_rows={count}: float64 sums of so many rows carry no useful bound.")
     spread = root_up(condition_number(schedule))

@@ -24,6 +24,8 @@ def check_together(c: Constants) -> None:
     ):
         if not low <= high or (low > 0 and not convex):
             raise ValueError("strong convexity means convex, and is at most the smoothness")
+    if "rows_of_unit" in c and batch is not None and batch["scheme"] == "cyclic":
+        raise ValueError("refused: identifiers tell which of cyclic batches a person is in")
     if batch is not None:
         scheme, rate, size = batch["scheme"], batch["rate"], batch["size"]
         has_rate, has_size = scheme in ("poisson", "truncated_poisson"), scheme != "poisson"
@@ -60,11 +62,15 @@ def exact_row(c: Constants) -> float:
 
 
 def rounding(c: Constants) -> float:
-    """``2wC·n_s·√cond(M)·n_s u/(1 − n_s u)``: what float64 adds to the difference of two sums."""
-    count, unit = rows_summed(c), 2.0**-53
-    if not count * unit < 0.5:
+    """``2wC·n_s·√cond(M)·n_s k u/(1 − n_s k u)``: what float64 adds to the difference of two sums.
+
+    ``k`` is the number of rows of a person.
+    """
+    count = rows_summed(c)
+    load = count * c.get("rows_of_unit", 1) * 2.0**-53
+    if not load < 0.5:
         raise ValueError("float64 sums of so many rows carry no useful bound")
-    return 2 * exact_row(c) * count * math.sqrt(c["condition_number"]) * count * unit / (1 - count * unit)
+    return float(2 * exact_row(c) * count * math.sqrt(c["condition_number"]) * load / (1 - load))
 
 
 def changes(adjacency: str, c: Constants) -> tuple[float, float]:

@@ -7,18 +7,21 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from private_mcmc.accounting.assumptions import COUPLING, missing
+from private_mcmc.accounting.assumptions import COUPLING, PERSONS, exactly, missing, of_persons
 from private_mcmc.accounting.recompute.record_fields import (
     check_fields,
+    is_count,
     is_string,
     is_text,
     none_or,
     one_of,
+    record_of,
     some,
 )
 from private_mcmc.accounting.recompute.rules import RULES
 from private_mcmc.accounting.records import Constants, Record, unplain
 from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Unit
 
 _TOLERANCE = 1e-9
 _TINY = 1e-290
@@ -29,6 +32,8 @@ _STATEMENT = {
     "parts": lambda parts: isinstance(parts, tuple),
     "mechanism": none_or(is_text),
 }
+# Of statements whose unit is a person.
+_UNIT = {"unit": record_of({"name": is_string, "rows": is_count})}
 _ARGUMENT = {
     "theorem": is_text,
     "assumptions": some(is_string),
@@ -72,7 +77,7 @@ def verify(record: Constants) -> Verification:
 
 def _check(record: Constants) -> None:
     """Raise ``DeclarationError`` with the reason unless the record, which is ``unplain``, is sound."""
-    check_fields("the statement", record, _STATEMENT)
+    check_fields("the statement", record, _STATEMENT, _UNIT)
     argument, adjacency, parts = record["argument"], record["adjacency"], record["parts"]
     check_fields("the argument", argument, _ARGUMENT)
     name, constants = argument["rule"], argument["constants"]
@@ -93,8 +98,10 @@ def _check(record: Constants) -> None:
             raise DeclarationError(f"part {index}: {error}") from error
         if part["adjacency"] != adjacency:
             raise DeclarationError(f"part {index} speaks of adjacency {part['adjacency']!r}.")
+    unit = _checked_unit(record)
     try:
         lost = missing(rule.lines(adjacency, constants), argument["assumptions"])
+        constants = constants if unit is None else {**constants, "rows_of_unit": unit.rows}
         wanted = [] if lost is not None else _quietly(rule.curves, adjacency, constants, parts)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DeclarationError(
@@ -105,6 +112,23 @@ def _check(record: Constants) -> None:
     for curve in record["curves"]:
         if not any(_same(curve, candidate) for candidate in wanted):
             raise DeclarationError(f"rule {name!r}: the constants do not give the curve {curve}.")
+
+
+def _checked_unit(record: Constants) -> Unit | None:
+    """What the record protects if that is no row: said in a sentence, and by all its parts."""
+    unit = Unit(**record["unit"]) if "unit" in record else None
+    if unit is None:
+        if any(line.startswith(PERSONS) for line in record["argument"]["assumptions"]):
+            raise DeclarationError("a statement of persons without its unit cannot be verified.")
+    elif lost := missing(exactly(of_persons(unit)), record["argument"]["assumptions"]):
+        raise DeclarationError(f"without the assumption {lost!r} it cannot be verified.")
+    for index, part in enumerate(record["parts"]):
+        own = Unit(**part["unit"]) if "unit" in part else None
+        if unit is not None and own is not None and unit.name == own.name and own.rows <= unit.rows:
+            continue
+        if unit is not None or own is not None:
+            raise DeclarationError(f"part {index} protects another unit.")
+    return unit
 
 
 def _quietly(recompute: Callable[..., list[Record]], *arguments: object) -> list[Record]:

@@ -93,9 +93,9 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> Clipp
 
     def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
-        offset = _offset(predictor, columns)
+        offset = offsets(predictor, columns)
         parts = [design, cap[:, None]] if offset is None else [design, cap[:, None], offset[:, None]]
-        return AffineRows(jnp.concatenate(parts, axis=1), _read(predictor, columns), present & usable)
+        return AffineRows(jnp.concatenate(parts, axis=1), read_by_slope(predictor, columns), present & usable)
 
     def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
         # The table is multiplied as it lies: parts of it would have to be copied first.
@@ -128,12 +128,12 @@ def affine_blocks(
         caps = cut(jnp.where(present, cap, 0.0))
         if limit is not None:
             caps = jnp.full((*caps.shape[:2], 1), limit)
-        offset = _offset(predictor, columns)
+        offset = offsets(predictor, columns)
         whole = AffinePart(
             designs,
             caps,
             None if offset is None else cut(offset),
-            {name: cut(column) for name, column in _read(predictor, columns).items()},
+            {name: cut(column) for name, column in read_by_slope(predictor, columns).items()},
         )
         return AffineBlocks(tuple(jax.tree.map(itemgetter(i), whole) for i in range(cut.parts)))
 
@@ -187,20 +187,28 @@ def _capped(
     predictor: Predictor, whitening: Whitening, clip: Clip, columns: Columns
 ) -> tuple[Float[Array, "rows p"], Float[Array, " rows"], Bool[Array, " rows"]]:
     """Designs, caps ``C/‖Aᵀx_i‖`` of slopes, and which rows may enter."""
-    plain = jax.vmap(predictor.design)(columns)
-    design = whitening.pull_back(plain)
+    design, usable = usable_designs(predictor, whitening, columns)
     norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW
-    proved = jnp.linalg.norm(plain, axis=-1) <= predictor.radius * _RADIUS_SLACK
-    usable = jnp.isfinite(norm) & proved
-    design = jnp.where(usable[:, None], design, 0.0)
     return design, jnp.where(usable, inside(clip, design.shape[1]) / norm, 0.0), usable
 
 
-def _offset(predictor: Predictor, columns: Columns) -> jax.Array | None:
+def usable_designs(
+    predictor: Predictor, whitening: Whitening, columns: Columns
+) -> tuple[Float[Array, "rows p"], Bool[Array, " rows"]]:
+    """Whitened designs, and which rows may enter; the others' are zero."""
+    plain = jax.vmap(predictor.design)(columns)
+    design = whitening.pull_back(plain)
+    proved = jnp.linalg.norm(plain, axis=-1) <= predictor.radius * _RADIUS_SLACK
+    usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & proved
+    return jnp.where(usable[:, None], design, 0.0), usable
+
+
+def offsets(predictor: Predictor, columns: Columns) -> jax.Array | None:
+    """Those of the rows, ``None`` where all are zero."""
     return None if predictor.centred else jax.vmap(predictor.offset)(columns)
 
 
-def _read(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
+def read_by_slope(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
     """The columns that the slope reads; the design, as a rule the widest, is seldom one of them."""
 
     def slope(**row: jax.Array) -> dict[str, jax.Array]:

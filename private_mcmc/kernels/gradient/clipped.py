@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.kernels.gradient.affine import (
     MANY,
     AffineBlocks,
@@ -22,6 +23,7 @@ from private_mcmc.kernels.gradient.affine import (
     affine_rows,
     weighted_blocks,
 )
+from private_mcmc.kernels.gradient.affine_persons import affine_persons, person_columns
 from private_mcmc.kernels.gradient.clipping import (
     Clip,
     ClippedGradient,
@@ -34,7 +36,7 @@ from private_mcmc.kernels.gradient.clipping import (
 )
 from private_mcmc.kernels.gradient.layered import find_layers, layered
 from private_mcmc.kernels.whitening import Whitening, whitening
-from private_mcmc.model import RowModel
+from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.ir.program import Program, abstract, trace
 from private_mcmc.schedule import Schedule, Storage
 
@@ -68,6 +70,9 @@ def clipped_gradient(
         if states is None:
             return affine_rows(model.predictor, whitening, clip)
         return affine_blocks(model.predictor, whitening, clip, states, storage, sums)
+    each = None if model.each is None else model.each.predictor
+    if each is not None and route is None and storage == "float64":
+        return _persons(each, whitening, clip, states or 1)
     return general_rows(model, whitening, clip, states or 1, route)
 
 
@@ -95,6 +100,20 @@ def general_rows(
         return _in_blocks(of_block, u, rows, each * states)
 
     return ClippedGradient(lambda columns, present: GeneralRows(columns, present), total)
+
+
+def _persons(each: Predictor, whitening: Whitening, clip: Clip, states: int) -> ClippedGradient:
+    """Persons whose rows enter through one affine predictor each."""
+    of_block = affine_persons(each, clip)
+
+    def prepare(columns: Columns, present: jax.Array) -> GeneralRows:
+        return GeneralRows(person_columns(each, whitening, columns), present)
+
+    def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
+        count, dim = rows.columns[OWN_ROWS].shape[1], u.shape[0]
+        return _in_blocks(of_block, u, rows, (count + dim) * states)
+
+    return ClippedGradient(prepare, total)
 
 
 def _program(model: RowModel) -> Program:

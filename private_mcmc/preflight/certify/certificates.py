@@ -9,6 +9,7 @@ from typing import Literal
 from private_mcmc.accounting import (
     Statement,
     capped,
+    of_unit,
     posterior_bounded,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
@@ -129,9 +130,11 @@ def certificates(
         bound = _product(temper, n * known.gradient * (1 + 1e-12))
         gradient = posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency)
         found.append(capped(gradient, n))
-    if known.subject == "posterior":
+    if known.subject == "posterior" and row_model.unit is None:
+        # Of persons they would have to be maximised again, over every number of rows on each side.
         found += conjugate_certificates(row_model, n=n, temper=temper, target=target, whole_curve=whole_curve)
-    return tuple(sorted(found, key=lambda statement: _rank(statement, target)))
+    stated = (of_unit(statement, row_model.unit) for statement in found)
+    return tuple(sorted(stated, key=lambda statement: _rank(statement, target)))
 
 
 def meets(statement: Statement, target: Target) -> bool:

@@ -79,6 +79,7 @@ class Ledger:
         *,
         filter: FilterKind | None = None,
         data: Columns | None = None,
+        unit: str | None = None,
     ) -> Balance:
         """Declare a data set, its adjacency and its budget, once and for good.
 
@@ -87,6 +88,7 @@ class Ledger:
             target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
             filter: currency of the charges; see :class:`Filter`.
             data: its columns, to recognise it later; recorded at the first charge if left out.
+            unit: name of the column of identifiers, where persons with several rows are protected.
 
         Raises:
             LedgerError: if the name is taken.
@@ -108,6 +110,7 @@ class Ledger:
                     "whole": None,
                     "by": None,
                     "time": _now(),
+                    **({} if unit is None else {"unit": unit}),
                 }
             )
             return _balance(transaction, name)
@@ -148,7 +151,7 @@ class Ledger:
 
         Raises:
             BudgetExceeded: if too little is left; the message says what would fit.
-            LedgerError: for another adjacency, other data than before, or any trouble with the file.
+            LedgerError: for another adjacency or unit, other data than before, or any trouble with the file.
         """
         if not statement.verify():
             raise ReleaseError(
@@ -161,6 +164,12 @@ class Ledger:
                 raise LedgerError(
                     f"{dataset!r} is kept under {kept.adjacency!r}; a statement under "
                     f"{statement.adjacency!r} never composes with it."
+                )
+            unit = None if statement.unit is None else statement.unit.name
+            if unit != kept.unit:
+                raise LedgerError(
+                    f"{dataset!r} is kept for {_whom(kept.unit)}; a statement for {_whom(unit)} never "
+                    "composes with it. Declare the data set with unit=…, the name of the column of identifiers."
                 )
             self._recognise(transaction, kept, data)
             cost = kept.filter.cost(statement)
@@ -288,6 +297,10 @@ class Ledger:
                 f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
                 "new data set; people in both are charged in both."
             )
+
+
+def _whom(unit: str | None) -> str:
+    return "rows" if unit is None else f"persons by {unit!r}"
 
 
 def _balance(transaction: Transaction, name: str) -> Balance:

@@ -26,6 +26,7 @@ class DataSet:
         fingerprint: keyed hash of its columns, or ``None`` until data are seen.
         whole: name of the data set this is a part of, or ``None``.
         by: the partition it belongs to, or ``None``.
+        unit: the column of identifiers of the persons that are protected, ``None`` where rows are.
     """
 
     name: str
@@ -34,6 +35,7 @@ class DataSet:
     fingerprint: str | None = None
     whole: str | None = None
     by: str | None = None
+    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Balance:
         return {
             "dataset": self.dataset.name,
             "adjacency": self.dataset.adjacency,
+            **({} if self.dataset.unit is None else {"unit": self.dataset.unit}),
             "filter": self.dataset.filter.to_dict(),
             "spent": self.dataset.filter.describe(self.spent),
             "remaining": self.dataset.filter.describe(self.remaining),
@@ -211,7 +214,9 @@ def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, R
 def _dataset(entry: Entry, datasets: Mapping[str, DataSet]) -> DataSet:
     if entry["whole"] is not None:
         whole = datasets[entry["whole"]]
-        return DataSet(str(entry["name"]), whole.adjacency, whole.filter, None, whole.name, str(entry["by"]))
+        return replace(
+            whole, name=str(entry["name"]), fingerprint=None, whole=whole.name, by=str(entry["by"])
+        )
     budget = entry["filter"]
     kept = Filter(
         budget["kind"],
@@ -222,4 +227,6 @@ def _dataset(entry: Entry, datasets: Mapping[str, DataSet]) -> DataSet:
     )
     if not kept.limit >= 0:
         raise ValueError("a budget that cannot be")
-    return DataSet(str(entry["name"]), check_adjacency(entry["adjacency"]), kept, entry["fingerprint"])
+    unit = str(entry["unit"]) if "unit" in entry else None
+    adjacency = check_adjacency(entry["adjacency"])
+    return DataSet(str(entry["name"]), adjacency, kept, entry["fingerprint"], unit=unit)

@@ -1,0 +1,176 @@
+"""Persons with several rows: rows grouped by an identifier, each person in a block of a public size.
+
+Which rows a person keeps, and in which order, is a function of that person's own rows: neither other persons
+nor the order of the file has a part in it. Identifiers tell persons apart and say which slot a person has;
+nothing whose law depends on the slot may be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.typing import ArrayLike, DTypeLike
+
+from private_mcmc.domains.domain import Domain, whole
+from private_mcmc.domains.numeric import PRESENT, check_unmasked
+from private_mcmc.errors import DataSchemaError
+
+Columns = Mapping[str, npt.NDArray[Any]]
+Numbers = npt.NDArray[np.int64]
+
+# The column that tells which of a person's rows there are; no argument of a model has this name.
+OWN_ROWS = "rows of the person"
+
+
+@dataclass(frozen=True)
+class Person:
+    """A column of identifiers: rows with equal ones are one person, who is protected as a whole.
+
+    Of a person with more rows, ``at_most`` are kept: the choice looks at the contents of that person's rows
+    and at nothing else, so that it is the same in whichever order a file has them. Identifiers may be whole
+    numbers, text or floats (which tell whole numbers apart up to ``2^53``), in any order; rows without one
+    (missing, blank) are left out. The type of the column is public.
+
+    Raises:
+        DeclarationError: unless ``at_most`` is a whole number from 1 to 2^31 − 1.
+
+    Example:
+        >>> rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), patient=pmc.Person(at_most=4))
+        >>> rows.unit.rows
+        4
+    """
+
+    at_most: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at_most", whole("Person at_most", self.at_most, 1))
+
+
+@dataclass(frozen=True)
+class Several(Domain):
+    """``count`` values of one domain, stacked: what the rows of a person have in one column."""
+
+    each: Domain
+    count: int
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of a person's values."""
+        return (self.count, *self.each.event_shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """That of one value."""
+        return self.each.dtype
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same bounds for every value."""
+        low, high = self.each.interval()
+        return np.broadcast_to(low, self.event_shape), np.broadcast_to(high, self.event_shape)
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Map every value by itself."""
+        values = jnp.asarray(column)
+        inside = self.each.project(values.reshape(-1, *self.each.event_shape), dtype)
+        return inside.reshape(-1, *self.event_shape)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """``n`` times ``count`` values."""
+        return self.each.synthetic(key, n * self.count).reshape(n, *self.event_shape)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What one value is, and how many there are."""
+        return {"several": {"each": self.each.to_dict(), "count": self.count}}
+
+
+def grouped(columns: Columns, codes: Numbers, persons: int, at_most: int) -> dict[str, Any]:
+    """Columns ``(rows, …)`` as ``(persons, at_most, …)``, with ``OWN_ROWS`` and who has any rows.
+
+    ``codes`` are those of ``identified``. Slots that no person has are zeros, like rows that a person lacks;
+    with more identifiers than slots, persons are left out.
+    """
+    order = np.lexsort((_contents(columns), codes))
+    order = order[(codes[order] >= 0) & (codes[order] < persons)]
+    slots = codes[order]
+    place = np.arange(len(slots)) - np.searchsorted(slots, slots)
+    order, slots, place = (array[place < at_most] for array in (order, slots, place))
+    found: dict[str, Any] = {}
+    for column, values in columns.items():
+        block = np.zeros((persons, at_most, *values.shape[1:]), values.dtype)
+        block[slots, place] = values[order]
+        found[column] = block
+    own = np.zeros((persons, at_most), np.int64)
+    own[slots, place] = 1
+    return {**found, OWN_ROWS: own, PRESENT: own[:, 0] == 1}
+
+
+def identified(name: str, column: object) -> Numbers:
+    """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
+
+    Of objects and text, the text counts: ``5``, ``"5"`` and ``" 5"`` are one identifier.
+
+    Raises:
+        DataSchemaError: for what is no column of identifiers, judged by its type and shape.
+    """
+    check_unmasked(name, column)
+    plain = isinstance(getattr(column, "dtype", None), np.dtype)
+    try:
+        array = np.asarray(column if plain else column.to_numpy(dtype=object))  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):
+        raise DataSchemaError(
+            f"column {name!r} is a {type(column).__name__}: identifiers are an array or a pandas Series."
+        ) from None
+    if array.ndim != 1 or array.dtype.kind not in "biufUSOT":
+        raise DataSchemaError(
+            f"column {name!r}: identifiers are one column of whole numbers, text or floats, shape (rows,)."
+        )
+    if array.dtype.kind == "f":
+        there = np.isfinite(array)
+    elif array.dtype.kind in "USOT":
+        array = np.array([_text(value) for value in array.tolist()], dtype=np.str_)
+        there = array != ""
+    else:
+        there = np.ones(len(array), dtype=bool)
+    codes = np.full(len(array), -1, np.int64)
+    codes[there] = np.unique(array[there], return_inverse=True)[1]
+    return codes
+
+
+def _text(value: object) -> str:
+    """The text of one identifier; empty where it is missing."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, float | np.floating):
+        if not np.isfinite(value):
+            return ""
+        return str(int(value)) if value == int(value) else repr(float(value))
+    # NumPy drops zeros at the end of a text; two texts that differ in nothing else are one identifier.
+    return (value.decode("latin-1") if isinstance(value, bytes) else str(value)).strip()
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _contents(columns: Columns) -> npt.NDArray[np.uint64]:
+    """A number made of each row's contents, shape ``(rows,)``: it orders a person's rows, evenly enough."""
+    total = np.zeros(len(next(iter(columns.values()))), np.uint64)
+    with np.errstate(all="ignore"):
+        for name in sorted(columns):
+            values = np.asarray(columns[name], np.float64)
+            for index in np.ndindex(values.shape[1:]):
+                entry = np.ascontiguousarray(values[(slice(None), *index)]).view(np.uint64)
+                total = _mixed((total ^ entry) + _ODD)
+    return total
+
+
+def _mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
