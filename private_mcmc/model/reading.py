@@ -15,6 +15,18 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
+from private_mcmc.model.integrated import (
+    NOTHING_PROVED,
+    SEVERAL,
+    free_of_own,
+    integrated_loss,
+    of_one_row,
+    own_latents,
+    refuse_other_persons,
+    shared_prior,
+    shared_sites,
+    shared_values,
+)
 from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
 from private_mcmc.model.persons import person_constants, person_loss
 from private_mcmc.model.predictor import (
@@ -30,9 +42,18 @@ from private_mcmc.model.predictor import (
 )
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.row_constants import RowConstants, row_constants
-from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows
+from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
-from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, PublicArguments, discover, own_potentials, terms
+from private_mcmc.model.tracing import (
+    ONE_AT_A_TIME,
+    Model,
+    PersonsModel,
+    PublicArguments,
+    discover,
+    joint_density,
+    own_potentials,
+    terms,
+)
 from private_mcmc.target import Unit, check_count
 
 
@@ -160,6 +181,8 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
     check_count("n", n)
     if rows.unit is not None:
+        if rows.unit.name in inspect.signature(model).parameters:
+            return _with_own_latents(model, rows, rows.unit, n, model_args or {})
         return _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=model_args), rows)
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
@@ -221,6 +244,37 @@ def _of_persons(each: RowModel, rows: Rows) -> RowModel:
         unit=rows.unit,
         each=each,
     )
+
+
+def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: PublicArguments) -> RowModel:
+    """The reading of persons whose own latents are integrated out."""
+    persons = PersonsModel(model, unit.name, rows.items[0][0], n)
+    with ONE_AT_A_TIME, jax.enable_x64(True):
+        plate = persons.plate(_abstract(rows.single, 1), public)
+    one = read(persons.of(1, plate), rows.single, n=n * unit.rows, model_args=public)
+    with ONE_AT_A_TIME, jax.enable_x64(True):
+        own = own_latents(one.program, one.sites, plate)
+        data = synthetic_rows(rows.single, COUNT)
+        several = persons.of(SEVERAL, plate, range(SEVERAL))
+        joint = functools.partial(joint_density, several, {**data, **public})
+        refuse_other_persons(own, one.sites, one.row_loss, one.constrain, data, joint)
+        prior, potential = shared_prior(own, one.sites)
+    loss = functools.partial(integrated_loss, own, one.row_loss)
+    each = replace(
+        one,
+        rows=rows.single,
+        dim=len(own.shared),
+        sites=shared_sites(own, one.sites),
+        names=tuple(one.names[index] for index in own.shared),
+        neg_log_prior=potential,
+        row_loss=functools.partial(of_one_row, loss),
+        constrain=functools.partial(shared_values, own, one.constrain, free_of_own(own)),
+        predictor=None,
+        predictors=None,
+        constants=NOTHING_PROVED,
+        prior=prior,
+    )
+    return replace(each, rows=rows.persons, row_loss=loss, unit=unit, each=each)
 
 
 def _current(wide: View, narrow: Callable[[], View]) -> View:

@@ -7,7 +7,8 @@ log-Jacobians are noted apart, so that they can never be mistaken for observatio
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import jax
@@ -86,6 +87,57 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         value = transform(free)
         self.log_dets[site.name] = jnp.sum(transform.log_abs_det_jacobian(free, value))
         msg["value"] = value
+
+
+class _Persons(Messenger):  # type: ignore[misc]
+    """Makes the plate of ``n`` persons one of ``count``."""
+
+    def __init__(self, plate: str, n: int, count: int) -> None:
+        super().__init__(None)
+        self.plate, self.n, self.count = plate, n, count
+
+    def process_message(self, msg: Message) -> None:
+        if msg["type"] == "plate" and msg["name"] == self.plate:
+            msg["args"], msg["value"] = (self.count, self.count), jnp.arange(self.count)
+        elif any(frame.name == self.plate for frame in msg["cond_indep_stack"]) and msg["type"] == "sample":
+            # The plate takes its persons for a sample of all, and weighs each of them for the others.
+            scale = (msg["scale"] or 1.0) * (self.count / self.n)
+            msg["scale"] = None if abs(scale - 1) < 1e-9 else scale
+
+
+@dataclass(frozen=True, eq=False)
+class PersonsModel:
+    """A model of rows and of the ``n`` persons whom a row belongs to by its number among ``identifiers``."""
+
+    model: Model
+    identifiers: str
+    column: str
+    n: int
+
+    def of(self, count: int, plate: str = "", codes: Sequence[int] = (0,)) -> Model:
+        """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``."""
+
+        def run(**arguments: jax.Array) -> object:
+            rows = jnp.resize(jnp.asarray(codes), (arguments[self.column].shape[0],))
+            with _Persons(plate, self.n, count):
+                return self.model(**arguments, **{self.identifiers: rows})
+
+        return run
+
+    def plate(self, rows: Mapping[str, jax.ShapeDtypeStruct], model_args: PublicArguments) -> str:
+        """The name of the plate of persons: that of ``n`` which holds latents.
+
+        Raises:
+            DoThisInstead: if there is none, or there are several.
+        """
+        found = discover(self.of(self.n), rows, model_args)
+        names = {name for site in found.latents for name in site.plates if found.plates[name] == self.n}
+        if len(names) != 1:
+            raise DoThisInstead(
+                f"the model takes the identifiers {self.identifiers!r}: put the latents of persons into "
+                f"one plate of the public number of persons, n={self.n} (of {len(names)} such plates)."
+            )
+        return names.pop()
 
 
 def discover(
@@ -183,6 +235,12 @@ def own_potentials(
         return -likelihood, prior
 
     return function
+
+
+def joint_density(model: Model, given: Mapping[str, object], values: Mapping[str, jax.Array]) -> float:
+    """NumPyro's own log density of all sites, at values of all latents on their own supports."""
+    with handlers.seed(rng_seed=0), _Whole(ModelSites()):
+        return float(log_density(model, (), dict(given), dict(values))[0])
 
 
 def _trace(

@@ -1,0 +1,211 @@
+"""Latents of persons are integrated out of their rows' terms; what cannot be is refused by name."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+from scipy.integrate import dblquad, quad
+
+from private_mcmc.domains import Ball, Binary, Categories, Counts, Person, Rows
+from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.model import read
+
+ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
+N = 50
+
+
+def shared():
+    return numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1)), numpyro.sample(
+        "tau", dist.HalfNormal(1)
+    )
+
+
+def answers(logits, y):
+    with numpyro.plate("rows", logits.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=logits), obs=y)
+
+
+def centred(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.Normal(0.5, tau))
+    answers(X @ w + u[person], y)
+
+
+def non_centred(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        z = numpyro.sample("z", dist.Normal(0, 1))
+    answers(X @ w + (0.5 + numpyro.deterministic("effect", tau * z))[person], y)
+
+
+def slopes(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        a = numpyro.sample("a", dist.Normal(0, tau))
+        b = numpyro.sample("b", dist.Normal(0, 0.5))
+    answers(X @ w + a[person] + b[person] * X[:, 0], y)
+
+
+def frailty(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        f = numpyro.sample("f", dist.Gamma(1 / tau, 1 / tau))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Poisson(f[person] * jnp.exp(X @ w)), obs=y)
+
+
+def ability(item, person, persons, y=None):
+    easy = numpyro.sample("easy", dist.Normal(0, 1).expand([5]).to_event(1))
+    slope = numpyro.sample("slope", dist.LogNormal(0, 0.3).expand([5]).to_event(1))
+    with numpyro.plate("persons", persons):
+        t = numpyro.sample("t", dist.Normal(0, 1))
+    answers(slope[item] * t[person] + easy[item], y)
+
+
+ITEMS = Rows(item=Categories(5), y=Binary(), person=Person(at_most=5))
+
+
+@functools.cache
+def reading(model, rows=ROWS):
+    return read(model, rows, n=N, model_args={"persons": N})
+
+
+def some(rows, count=4):
+    return rows.persons.project(rows.persons.synthetic(jax.random.key(1), count))
+
+
+def own_rows(person, index):
+    there = np.asarray(person["rows of the person"][index]) > 0
+    return {name: np.asarray(column[index])[there] for name, column in person.items() if column.ndim > 1}
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.mark.slow
+def test_an_intercept_is_integrated_exactly():
+    found, people, theta = reading(centred), some(ROWS), np.array([0.3, -1.4, -0.2])
+    assert found.names == ("w[0]", "w[1]", "tau")
+    for index in range(2):
+        rows = own_rows(people, index)
+
+        def integrand(u, rows=rows):
+            signs = 2 * rows["y"] - 1
+            density = stats.norm.pdf(u, 0.5, np.exp(theta[2]))
+            return density * np.prod(1 / (1 + np.exp(-signs * (rows["X"] @ theta[:2] + u))))
+
+        exact = -np.log(quad(integrand, -15, 15, epsabs=1e-13)[0])
+        person = {name: column[index] for name, column in people.items()}
+        assert float(found.row_loss(jnp.asarray(theta), person)) == pytest.approx(exact, abs=1e-7)
+
+
+@pytest.mark.slow
+def test_both_ways_of_writing_it_are_one_model():
+    people, theta = some(ROWS), jnp.array([0.3, -1.4, 0.7])
+    slopes_of = [
+        np.asarray(jax.vmap(jax.grad(reading(model).row_loss), in_axes=(None, 0))(theta, people))
+        for model in (centred, non_centred)
+    ]
+    np.testing.assert_allclose(*slopes_of, atol=1e-9)
+    assert "effect" not in reading(non_centred).constrain(theta)
+
+
+@pytest.mark.long
+def test_an_intercept_and_a_slope_are_integrated():
+    found, people, theta = reading(slopes), some(ROWS, 1), np.array([0.3, -1.4, -0.2])
+    rows = own_rows(people, 0)
+
+    def integrand(b, a):
+        signs = 2 * rows["y"] - 1
+        eta = rows["X"] @ theta[:2] + a + b * rows["X"][:, 0]
+        density = stats.norm.pdf(a, 0, np.exp(theta[2])) * stats.norm.pdf(b, 0, 0.5)
+        return density * np.prod(1 / (1 + np.exp(-signs * eta)))
+
+    exact = -np.log(dblquad(integrand, -6, 6, -4, 4, epsabs=1e-9)[0])
+    person = {name: column[0] for name, column in people.items()}
+    assert float(found.row_loss(jnp.asarray(theta), person)) == pytest.approx(exact, abs=1e-5)
+
+
+@pytest.mark.long
+def test_a_gamma_frailty_of_counts_is_their_negative_binomial():
+    """A person with one row: the mixture of Poisson counts over a Gamma is known."""
+    rows = Rows(X=Ball(2.0, dim=2), y=Counts(20), person=Person(at_most=1))
+    found, theta = reading(frailty, rows), jnp.array([0.4, -0.3, -0.9])
+    shape = float(jnp.exp(0.9))
+    for count in (0, 1, 7):
+        x = np.array([0.6, -1.1])
+        person = {"X": x[None], "y": np.array([count]), "rows of the person": np.array([1])}
+        mean = np.exp(x @ np.asarray(theta[:2]))
+        exact = -stats.nbinom.logpmf(count, shape, shape / (shape + mean))
+        assert float(found.row_loss(theta, person)) == pytest.approx(exact, abs=2e-4)
+
+
+@pytest.mark.slow
+def test_abilities_leave_the_parameters_of_items():
+    found = reading(ability, ITEMS)
+    assert found.dim == 10 and found.predictor is None
+    assert {site.name for site in found.sites} == {"easy", "slope"}
+
+
+@pytest.mark.slow
+def test_a_person_without_rows_adds_nothing():
+    person = {"X": np.ones((3, 2)), "y": np.ones(3, int), "rows of the person": np.zeros(3, int)}
+    slope = jax.grad(reading(centred).row_loss)(jnp.ones(3), person)
+    assert float(jnp.max(jnp.abs(slope))) < 1e-12
+
+
+def someone_elses(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.Normal(0, tau))
+    answers(X @ w + u[0 * person], y)
+
+
+def the_last_ones(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.Normal(0, tau))
+    answers(X @ w + u[person] + 0.1 * u[-1], y)
+
+
+def without_a_plate(X, person, persons, y=None):
+    w, tau = shared()
+    answers(X @ w + tau * person, y)
+
+
+def too_many(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.Normal(0, tau).expand([3]).to_event(1))
+    answers(X @ w + u[person].sum(-1), y)
+
+
+def upside_down(X, person, persons, y=None):
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.Normal(0, 1))
+    w = numpyro.sample("w", dist.Normal(u.mean(), 1).expand([2]).to_event(1))
+    answers(X @ w + u[person], y)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "why"),
+    [
+        (someone_elses, DoThisInstead, "own person's latents"),
+        (the_last_ones, DoThisInstead, "own person's latents"),
+        (without_a_plate, DoThisInstead, "one plate of the public number of persons, n=50"),
+        (too_many, NotYetSupported, "3 latent numbers"),
+        (upside_down, NotYetSupported, "what persons share comes before"),
+    ],
+)
+def test_what_is_no_persons_own_is_refused(model, kind, why):
+    with pytest.raises(kind, match=why):
+        reading(model)
