@@ -45,19 +45,21 @@ class OwnLatents:
         sites: the person's own sites.
         shared: positions of all other coordinates in the flat vector.
         own: positions of the person's.
+        row_loss: ``(vector, row) ↦`` a row's term, given all of them.
     """
 
     program: Program
     sites: tuple[Site, ...]
     shared: np.ndarray
     own: np.ndarray
+    row_loss: RowLoss
 
     def embed(self, theta: jax.Array, own: jax.Array) -> jax.Array:
         """The flat vector of the model of one person."""
         empty = jnp.zeros(len(self.shared) + len(self.own), theta.dtype)
         return empty.at[self.shared].set(theta).at[self.own].set(own)
 
-    def points(self, theta: jax.Array) -> jax.Array:
+    def _points(self, theta: jax.Array) -> jax.Array:
         """The grid ``u_q(θ)`` on the unconstrained space, shape ``(points, own)``.
 
         Of a Normal it is laid over the mean in units of the sd, and follows ``θ``.
@@ -77,8 +79,9 @@ class OwnLatents:
         sds = jnp.broadcast_to(scale, site.unconstrained_shape).ravel()
         return [centre + sd * grid for centre, sd in zip(centres, sds, strict=True)]
 
-    def log_weights(self, vectors: jax.Array) -> jax.Array:
-        """``log ω_q``: the person's own prior on the grid, normalised over it."""
+    def grid(self, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The flat vectors of the model of one person on the grid, and ``log ω_q``, normalised over it."""
+        vectors = jax.vmap(self.embed, in_axes=(None, 0))(theta, self._points(theta))
         keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in self.sites]
 
         def density(vector: jax.Array) -> jax.Array:
@@ -87,10 +90,10 @@ class OwnLatents:
             )
             return jnp.sum(jnp.stack([jnp.sum(value) for value in values]))
 
-        return jax.nn.log_softmax(jax.vmap(density)(vectors))
+        return vectors, jax.nn.log_softmax(jax.vmap(density)(vectors))
 
 
-def own_latents(program: Program, sites: Sequence[Site], plate: str) -> OwnLatents:
+def own_latents(program: Program, sites: Sequence[Site], plate: str, row_loss: RowLoss) -> OwnLatents:
     """Those of ``sites`` that lie in the plate of persons.
 
     Raises:
@@ -117,19 +120,19 @@ def own_latents(program: Program, sites: Sequence[Site], plate: str) -> OwnLaten
             f"plate {plate!r}: each person has {len(mine)} latent numbers ({names}), and at most {_MOST} are "
             "integrated out; share some among persons."
         )
-    return OwnLatents(program, own, np.setdiff1d(positions, mine), mine)
+    return OwnLatents(program, own, np.setdiff1d(positions, mine), mine, row_loss)
 
 
-def integrated_loss(own: OwnLatents, row_loss: RowLoss, theta: jax.Array, person: Row) -> jax.Array:
+def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array:
     """``V``: ``person`` holds columns ``(k, …)`` and which of its rows there are."""
     rows = {name: column for name, column in person.items() if name != OWN_ROWS}
-    vectors = jax.vmap(own.embed, in_axes=(None, 0))(theta, own.points(theta))
+    vectors, log_weights = own.grid(theta)
 
     def of_rows(vector: jax.Array) -> jax.Array:
-        losses = jax.vmap(row_loss, in_axes=(None, 0))(vector, rows)
+        losses = jax.vmap(own.row_loss, in_axes=(None, 0))(vector, rows)
         return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
 
-    terms = own.log_weights(vectors) - jax.vmap(of_rows)(vectors)
+    terms = log_weights - jax.vmap(of_rows)(vectors)
     return -jax.nn.logsumexp(terms)
 
 
@@ -195,7 +198,6 @@ def free_of_own(own: OwnLatents) -> frozenset[str]:
 def refuse_other_persons(
     own: OwnLatents,
     sites: Sequence[Site],
-    row_loss: RowLoss,
     constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
     rows: Mapping[str, np.ndarray],
     joint: Callable[[Mapping[str, jax.Array]], float],
@@ -223,7 +225,9 @@ def refuse_other_persons(
             for site in sites
         }
         of_rows = [
-            -float(row_loss(vectors[index % SEVERAL], {name: column[index] for name, column in rows.items()}))
+            -float(
+                own.row_loss(vectors[index % SEVERAL], {name: column[index] for name, column in rows.items()})
+            )
             for index in range(len(next(iter(rows.values()))))
         ]
         priors = [

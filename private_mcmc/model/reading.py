@@ -18,6 +18,7 @@ from private_mcmc.model.agreement import Reading, refuse_misread
 from private_mcmc.model.integrated import (
     NOTHING_PROVED,
     SEVERAL,
+    OwnLatents,
     free_of_own,
     integrated_loss,
     of_one_row,
@@ -140,6 +141,8 @@ class RowModel:
         unit: where a person with several rows is what is called a row above: who that is. ``predictor`` and
             ``predictors`` are ``None`` then, and ``program`` is that of one of its rows.
         each: the reading of one of a person's rows by itself.
+        own: a person's own latents, which are integrated out.
+        model: the model as it is run on rows; of persons with latents, on those of one person.
     """
 
     rows: Rows
@@ -155,8 +158,10 @@ class RowModel:
     constants: RowConstants = field(repr=False)
     prior: PriorConstants = field(repr=False)
     program: Program = field(repr=False)
+    model: Model = field(repr=False)
     unit: Unit | None = None
     each: RowModel | None = field(default=None, repr=False)
+    own: OwnLatents | None = field(default=None, repr=False)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | None = None) -> RowModel:
@@ -227,6 +232,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         constants=constants,
         prior=prior,
         program=program,
+        model=model,
     )
 
 
@@ -253,13 +259,13 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         plate = persons.plate(_abstract(rows.single, 1), public)
     one = read(persons.of(1, plate), rows.single, n=n * unit.rows, model_args=public)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        own = own_latents(one.program, one.sites, plate)
+        own = own_latents(one.program, one.sites, plate, one.row_loss)
         data = synthetic_rows(rows.single, COUNT)
         several = persons.of(SEVERAL, plate, range(SEVERAL))
         joint = functools.partial(joint_density, several, {**data, **public})
-        refuse_other_persons(own, one.sites, one.row_loss, one.constrain, data, joint)
+        refuse_other_persons(own, one.sites, one.constrain, data, joint)
         prior, potential = shared_prior(own, one.sites)
-    loss = functools.partial(integrated_loss, own, one.row_loss)
+    loss = functools.partial(integrated_loss, own)
     each = replace(
         one,
         rows=rows.single,
@@ -274,7 +280,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         constants=NOTHING_PROVED,
         prior=prior,
     )
-    return replace(each, rows=rows.persons, row_loss=loss, unit=unit, each=each)
+    return replace(each, rows=rows.persons, row_loss=loss, unit=unit, each=each, own=own)
 
 
 def _current(wide: View, narrow: Callable[[], View]) -> View:

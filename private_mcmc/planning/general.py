@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
+from private_mcmc.accounting import of_unit
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
@@ -36,7 +37,8 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.planning.synthetic import Likelihood, Prior, candidates, outcome_columns, prior_of
+from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
+from private_mcmc.planning.synthetic_persons import PersonLikelihood, likelihood_of
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -88,7 +90,7 @@ class Facts:
     adjacency: Adjacency
     budget: float
     prior: Prior
-    likelihood: Likelihood
+    likelihood: Likelihood | PersonLikelihood
     references: Array
     metric: Metric
     temper: float
@@ -110,6 +112,7 @@ class Facts:
             adjacency=self.adjacency,
             vectors=references * self.likelihood.vectors,
         )
+        mechanism = replace(mechanism, statement=of_unit(mechanism.statement, self.reading.unit))
         return mechanism if spectral_norm(mechanism.noise.sd, self.dim) < 1.0 else None
 
 
@@ -123,8 +126,8 @@ def facts_of(
     temper: float = 1.0,
 ) -> Facts:
     """Draw what is synthetic, once."""
-    prior = prior_of(model, reading, model_args)
-    likelihood = Likelihood(reading, candidates(reading.rows, outcome_columns(reading)), temper)
+    prior = prior_of(model if reading.unit is None else reading.model, reading, model_args)
+    likelihood = likelihood_of(reading, temper)
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
@@ -215,6 +218,7 @@ class GeneralPolicy:
             num_rows=facts.num_rows,
             dim=facts.dim,
             temper=facts.temper,
+            unit=facts.reading.unit,
             preconditioner=tuple(tuple(row) for row in matrix.tolist()),
             release="path",
         )
@@ -227,7 +231,7 @@ class GeneralPolicy:
             time = _affordable(schedule(step_size=1.0, num_steps=1, clip=clip), budget)
         num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
         reading = None
-        if facts.likelihood.few:
+        if isinstance(facts.likelihood, Likelihood) and facts.likelihood.few:
             reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
         path = schedule(step_size=time / num_steps, num_steps=num_steps, clip=clip)
         return PathStage(name, path, start, reading)

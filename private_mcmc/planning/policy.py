@@ -10,7 +10,7 @@ from typing import Any, Literal
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
@@ -18,7 +18,7 @@ from private_mcmc.planning.planners import Choices, Planner, certified_temper, g
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.report import Facts, Note, Report, number
-from private_mcmc.target import Target, check_positive
+from private_mcmc.target import Target, Unit, check_positive
 
 Guarantee = Literal["posterior", "run"]
 
@@ -126,7 +126,7 @@ class Plan:
         saved.check(model=mark_of(reading))
         guarantee = _checked(saved.guarantee)
         temper, certificate = _weight(reading, saved.target, saved.n, guarantee)
-        statement = _statement(saved.target, saved.n)
+        statement = _statement(saved.target, saved.n, saved.rows.unit)
         saved.check(
             statement=statement.to_dict(), certificate=None if certificate is None else certificate.to_dict()
         )
@@ -231,10 +231,6 @@ def plan(
     if max_error is not None:
         check_positive("max_error", max_error)
     check_kind("target", target, Target)
-    if rows.unit is not None:
-        raise NotYetSupported(
-            "persons with several rows are not planned for yet: run PrivateMCMC(kernel, …)."
-        )
     budget, public = gdp_budget(target), dict(model_args or {})
     reading = read(model, rows, n=n, model_args=public)
     temper, certificate = _weight(reading, target, n, guarantee)
@@ -256,7 +252,7 @@ def plan(
         guarantee=guarantee,
         temper=temper,
         policy=makes.policy(budget, n, temper, choices, prediction),
-        statement=_statement(target, n),
+        statement=_statement(target, n, rows.unit),
         certificate=certificate,
         prediction=prediction,
         planner=makes,
@@ -270,9 +266,9 @@ def _checked(guarantee: str) -> Guarantee:
     return "posterior" if guarantee == "posterior" else "run"
 
 
-def _statement(target: Target, n: int) -> Statement:
+def _statement(target: Target, n: int, unit: Unit | None) -> Statement:
     """Of the whole policy: what its stages may cost together."""
-    return accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, ()), n)
+    return accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, (), unit), n)
 
 
 def _weight(

@@ -25,7 +25,7 @@ from private_mcmc.planning.general import RUN, Facts, GeneralPolicy, burn_in, fa
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import second_moments, simulate
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, PathStage, Prediction
-from private_mcmc.planning.synthetic import Columns, SyntheticData
+from private_mcmc.planning.synthetic import Columns, Likelihood, SyntheticData
 from private_mcmc.target import Adjacency
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
@@ -33,7 +33,7 @@ CLIP_MULTIPLES = (0.7, 1.5, 3.2, 7.0)
 STEPS = (0.1, 0.02)
 # Truths at these shares of a prior draw's distance from the centre.
 _DISTANCES = (0.25, 0.5, 1.0)
-_ROWS = 256
+_ROWS, _ROWS_WITH_LATENTS = 256, 64
 _ROWS_OF_LOSSES, _STATES_OF_LOSSES = 64, 200
 _MALA_STEPS = 2000
 # Exact chains of every data set: the first starts at the truth, the others at draws of the prior.
@@ -101,7 +101,9 @@ class Simulator:
 
         def followed(root: jax.Array, clip: jax.Array) -> RowModel:
             """What a path's gradients are of, whatever its metric and clip."""
-            return weighted_model(reading, likelihood.outcomes, root, clip) if likelihood.few else reading
+            if isinstance(likelihood, Likelihood) and likelihood.few:
+                return weighted_model(reading, likelihood.outcomes, root, clip)
+            return reading
 
         self._chain = SyntheticChain(followed)
 
@@ -110,8 +112,9 @@ class Simulator:
         facts = self.facts
         truth = facts.prior.shrunk(index + 7, distance)
         covariates, outcomes = jax.random.split(jax.random.key(100 + index))
-        rows = facts.reading.rows.project(facts.reading.rows.synthetic(covariates, _ROWS))
-        rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / _ROWS, outcomes)
+        count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
+        rows = facts.reading.rows.project(facts.reading.rows.synthetic(covariates, count))
+        rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)
         metric = next_metric(facts.prior, facts.metric.root, np.asarray(information))

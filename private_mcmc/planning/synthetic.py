@@ -82,7 +82,7 @@ def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[s
             "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
         )
     with jax.enable_x64(True):
-        rows = reading.rows
+        rows = (reading.each or reading).rows
         row = rows.project(rows.synthetic(jax.random.key(0), 1))
 
         def draw(key: jax.Array) -> jax.Array:
