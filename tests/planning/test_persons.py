@@ -1,4 +1,4 @@
-"""Plans for persons: stages and statement speak of them, and outcomes are drawn for all rows of one together."""
+"""Plans for persons: stages and statement speak of them; outcomes of one person are drawn together."""
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +50,8 @@ def test_outcomes_of_one_person_agree_as_its_latent_makes_them():
         "y": jnp.zeros((N, 3), int),
         "rows of the person": jnp.ones((N, 3), int),
     }
-    theta = jnp.array([0.0, 0.0, float(np.log(4.0))])
     with jax.enable_x64(True):
+        theta = jnp.array([0.0, 0.0, float(np.log(4.0))])
         drawn, _ = likelihood.sample(theta, persons, 1.0, jax.random.key(0))
     alike = np.mean(np.ptp(np.asarray(drawn["y"]), axis=1) == 0)
     nodes, weights = np.polynomial.hermite_e.hermegauss(101)
