@@ -24,35 +24,9 @@ from tests.soundness.sweep.zoo import line, mean
 _PEOPLE = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-50.0, 50.0), who=pmc.Person(at_most=3))
 # Of five rows of "d", all alike, any three are kept; "c" has one row, and one row has no identifier.
 _WHO = np.array(["d", "a", "", "d", "b", "d", "a", "c", "d", "b", "d", "a"], dtype=object)
-_X = np.array(
-    [
-        "0.3",
-        "0.9",
-        "0.9",
-        "0.3",
-        "1",
-        "0",
-        "0.3",
-        "0.9",
-        "0",
-        "-1",
-        "0.3",
-        "0.9",
-        "0.1",
-        "0.05",
-        "0.6",
-        "-0.6",
-        "0.3",
-        "0.9",
-        "-0.8",
-        "0.1",
-        "0.3",
-        "0.9",
-        "-0.2",
-        "0.7",
-    ],
-    float,
-).reshape(12, 2)
+_X = np.array([[0.3, 0.9]] * 12)
+_X[[1, 2, 4, 6]] = [[0.9, 0.3], [1.0, 0.0], [0.0, -1.0], [0.1, 0.05]]
+_X[[7, 9, 11]] = [[0.6, -0.6], [-0.8, 0.1], [-0.2, 0.7]]
 _Y = np.array([9.0, 30.0, 50.0, 9.0, -3.0, 9.0, 0.05, 8.0, 9.0, 4.0, 9.0, -20.0])
 
 
@@ -128,8 +102,8 @@ def _mechanism(
 
 
 def _pair(n: int, at_most: int, present: bool = True) -> Pair:
-    """The first person has all rows at one end, or one at the other, or none; the others' are near 0."""
-    y = np.full((n, at_most), -0.5)
+    """The first person has all rows at one end, or one at the other, or none; the others' rows are alike."""
+    y = np.full((n, at_most), -5.0)
     y[0], own = 50.0, np.ones((n, at_most), np.int64)
     other, fewer = y.copy(), own.copy()
     other[0], fewer[0, 1:] = -50.0, 0
@@ -142,7 +116,7 @@ def _pair(n: int, at_most: int, present: bool = True) -> Pair:
 def path_of_a_person() -> Attempt:
     """All rows differ and there are more than are kept, in a file that begins with them."""
     mechanism = _mechanism(PrivateULA(mean, step_size=0.1, clip=1.5), 3, 4, "replace_one", 6, extra=2)
-    return audited(mechanism, _pair(3, 4), num_runs=1_000)
+    return audited(mechanism, _pair(3, 4), num_runs=2_000)
 
 
 def path_of_batches_of_persons() -> Attempt:
