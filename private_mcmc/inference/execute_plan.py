@@ -163,7 +163,7 @@ def _admitted(
 ) -> tuple[tuple[Statement, ...], Statement]:
     """The stages' statements with this one, and the plan's; raises where they do not fit the budget."""
     parts = (*parts, stage.statement.of(run_name()))
-    statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts)
+    statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts, plan.reading.unit)
     return parts, accounting.capped(statement, plan.n)
 
 

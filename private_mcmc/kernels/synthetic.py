@@ -101,6 +101,7 @@ def _shared(schedule: Schedule, num_rows: int) -> Schedule:
         num_steps=_STEPS,
         clip=1.0,
         release="path",
+        unit=schedule.unit,
     )
     if shared != plain or isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2:
         raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -36,7 +36,7 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.planning.synthetic import Likelihood, Prior, candidates, outcome_columns, prior_of
+from private_mcmc.planning.synthetic import Likelihood, Prior, likelihood_of, prior_of
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -110,7 +110,9 @@ class Facts:
             adjacency=self.adjacency,
             vectors=references * self.likelihood.vectors,
         )
-        return mechanism if spectral_norm(mechanism.noise.sd, self.dim) < 1.0 else None
+        stated = accounting.of_unit(mechanism.statement, self.reading.unit)
+        useful = spectral_norm(mechanism.noise.sd, self.dim) < 1.0
+        return replace(mechanism, statement=stated) if useful else None
 
 
 def facts_of(
@@ -124,7 +126,7 @@ def facts_of(
 ) -> Facts:
     """Draw what is synthetic, once."""
     prior = prior_of(model, reading, model_args)
-    likelihood = Likelihood(reading, candidates(reading.rows, outcome_columns(reading)), temper)
+    likelihood = likelihood_of(reading, temper)
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
@@ -214,6 +216,7 @@ class GeneralPolicy:
             adjacency=facts.adjacency,
             num_rows=facts.num_rows,
             dim=facts.dim,
+            unit=facts.reading.unit,
             temper=facts.temper,
             preconditioner=tuple(tuple(row) for row in matrix.tolist()),
             release="path",

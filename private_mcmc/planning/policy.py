@@ -9,7 +9,7 @@ from typing import Any, Literal
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
@@ -106,11 +106,15 @@ class Plan:
 
     def report(self) -> Report:
         """The plan in words and numbers."""
-        expected = self.prediction
+        expected, unit = self.prediction, self.reading.unit
+        whom = "" if unit is None else f" of {unit}"
         items: list[tuple[str, str]] = [
             ("guarantee", self.guarantee),
-            ("target", f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {self.target.adjacency}"),
-            ("rows", f"{self.n:,}"),
+            (
+                "target",
+                f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {self.target.adjacency}{whom}",
+            ),
+            ("rows" if unit is None else "persons", f"{self.n:,}"),
             ("budget of all stages", f"{number(self.budget)}-GDP"),
             ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
             ("of it, bounding rows' influence", number(expected.bias, 2)),
@@ -196,10 +200,6 @@ def plan(
         check_positive("max_error", max_error)
     check_kind("target", target, Target)
     budget = gdp_budget(target)
-    if rows.unit is not None:
-        raise NotYetSupported(
-            "persons with several rows are not planned for yet: run PrivateMCMC(kernel, …)."
-        )
     reading = read(model, rows, n=n, model_args=model_args)
     temper, certificate = certified_temper(reading, target, n) if guarantee == "posterior" else (1.0, None)
     make = _maker(model, reading, target, model_args or {})
@@ -220,7 +220,7 @@ def plan(
         guarantee=guarantee,
         temper=temper,
         policy=policy,
-        statement=accounting.capped(accounting.adaptive(budget, target.adjacency, ()), n),
+        statement=accounting.capped(accounting.adaptive(budget, target.adjacency, (), reading.unit), n),
         certificate=certificate,
         prediction=prediction,
         make=make,
