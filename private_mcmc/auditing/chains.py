@@ -19,6 +19,7 @@ from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.auditing.worst_pairs import worst_pairs
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.persons import OWN_ROWS, ungrouped
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.columns import on_device
@@ -159,10 +160,13 @@ class DriverRuns:
     def draw(self, data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
         """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
         check_inside(self._decision.reading.rows, data)
+        unit = self._decision.reading.unit
         width = _width(self._decision.schedule, count) if self._width is None else self._width
         if width not in self._drivers:
             self._drivers[width] = self._driver(width * self._chains)
         driver, slots = self._drivers[width], in_slots(data, self._decision.schedule)
+        if unit is not None:
+            slots = ungrouped(data, unit.name)
         drawn = keys(seed, -(-count // width), self._generator)
         return np.concatenate([self._released(driver, slots, key, width) for key in drawn])[:count]
 
@@ -180,6 +184,10 @@ def check_inside(rows: Rows, data: DataSet) -> None:
     The data are public, so their values may be refused, unlike those of a run.
     """
     known = {name: data[name] for name in data if name in rows.columns}
+    if OWN_ROWS in rows.columns and OWN_ROWS not in data:
+        raise DeclarationError(
+            f"pairs of persons: columns (persons, at_most, …), and {OWN_ROWS!r} with 1 where there is one."
+        )
     columns = rows.validate(known, None)
     with jax.enable_x64(True):
         inside = rows.project({name: jnp.asarray(column) for name, column in columns.items()})

@@ -110,6 +110,23 @@ def grouped(columns: Columns, codes: Numbers, persons: int, at_most: int) -> dic
     return {**found, OWN_ROWS: own, PRESENT: own[:, 0] == 1}
 
 
+def ungrouped(persons: Columns, name: str) -> dict[str, npt.NDArray[Any]]:
+    """Rows, and identifiers under ``name``, of which ``grouped`` makes these public ``persons``.
+
+    Every person's first row comes first, then every second one: no person's rows stand together.
+    """
+    own = np.asarray(persons[OWN_ROWS]) > 0
+    if PRESENT in persons:
+        own = own & np.asarray(persons[PRESENT])[:, None].astype(bool)
+    place, slot = np.nonzero(own.T)
+    rows = {
+        column: np.asarray(values)[slot, place]
+        for column, values in persons.items()
+        if column not in (OWN_ROWS, PRESENT)
+    }
+    return {**rows, name: slot}
+
+
 def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 

@@ -67,15 +67,15 @@ def _persons(
 ) -> tuple[Columns, int]:
     """Rows grouped into ``n`` persons, whose number the data do not tell: one may have no rows."""
     if n is None:
-        raise DeclarationError("persons with several rows: give PrivateMCMC their public number, n=….")
+        raise DeclarationError("persons with several rows: give PrivateMCMC their number, public, n=….")
     if flags:
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
     unit = "" if rows.unit is None else rows.unit.name
     ours = placed({name: column for name, column in data.items() if name != unit})
     if on_the_host(ours) or jax.process_count() > 1:
         raise NotYetSupported(
-            "persons with several rows are grouped over the whole data set, in one process's memory: load the "
-            "columns (np.asarray), without rows_on_device=."
+            "persons with several rows are grouped over the whole data set, in one process's memory: load "
+            "the columns (np.asarray), without rows_on_device=."
         )
     given = {unit: data[unit]} if unit in data else {}
     return rows.grouped({**ours, **given}, n, public=target.adjacency == "replace_one"), n

@@ -21,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting import of_unit
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
@@ -38,7 +37,7 @@ from private_mcmc.planning.stages import (
     remaining,
 )
 from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
-from private_mcmc.planning.synthetic_persons import PersonLikelihood, likelihood_of
+from private_mcmc.planning.synthetic_persons import likelihood_of
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -90,7 +89,7 @@ class Facts:
     adjacency: Adjacency
     budget: float
     prior: Prior
-    likelihood: Likelihood | PersonLikelihood
+    likelihood: Likelihood
     references: Array
     metric: Metric
     temper: float
@@ -112,8 +111,9 @@ class Facts:
             adjacency=self.adjacency,
             vectors=references * self.likelihood.vectors,
         )
-        mechanism = replace(mechanism, statement=of_unit(mechanism.statement, self.reading.unit))
-        return mechanism if spectral_norm(mechanism.noise.sd, self.dim) < 1.0 else None
+        stated = accounting.of_unit(mechanism.statement, self.reading.unit)
+        useful = spectral_norm(mechanism.noise.sd, self.dim) < 1.0
+        return replace(mechanism, statement=stated) if useful else None
 
 
 def facts_of(
@@ -126,7 +126,7 @@ def facts_of(
     temper: float = 1.0,
 ) -> Facts:
     """Draw what is synthetic, once."""
-    prior = prior_of(model if reading.unit is None else reading.model, reading, model_args)
+    prior = prior_of(reading.model, reading, model_args)
     likelihood = likelihood_of(reading, temper)
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
@@ -217,8 +217,8 @@ class GeneralPolicy:
             adjacency=facts.adjacency,
             num_rows=facts.num_rows,
             dim=facts.dim,
-            temper=facts.temper,
             unit=facts.reading.unit,
+            temper=facts.temper,
             preconditioner=tuple(tuple(row) for row in matrix.tolist()),
             release="path",
         )
@@ -231,7 +231,7 @@ class GeneralPolicy:
             time = _affordable(schedule(step_size=1.0, num_steps=1, clip=clip), budget)
         num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
         reading = None
-        if isinstance(facts.likelihood, Likelihood) and facts.likelihood.few:
+        if facts.likelihood.few:
             reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
         path = schedule(step_size=time / num_steps, num_steps=num_steps, clip=clip)
         return PathStage(name, path, start, reading)

@@ -100,7 +100,7 @@ class Plan:
             "statement": self.statement.to_dict(),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }
-        record = record_of(self.reading, self.target, self.n, self.model_args, chosen)
+        record = record_of(self.reading, self.rows, self.target, self.n, self.model_args, chosen)
         write_whole(path, json.dumps(record, indent=1, ensure_ascii=False))
 
     @classmethod
@@ -151,11 +151,15 @@ class Plan:
 
     def report(self) -> Report:
         """The plan in words and numbers."""
-        expected = self.prediction
+        expected, unit = self.prediction, self.reading.unit
+        whom = "" if unit is None else f" of {unit}"
         items: list[tuple[str, str]] = [
             ("guarantee", self.guarantee),
-            ("target", f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {self.target.adjacency}"),
-            ("rows", f"{self.n:,}"),
+            (
+                "target",
+                f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {self.target.adjacency}{whom}",
+            ),
+            ("rows" if unit is None else "persons", f"{self.n:,}"),
             ("budget of all stages", f"{number(self.budget)}-GDP"),
             ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
             ("of it, bounding rows' influence", number(expected.bias, 2)),

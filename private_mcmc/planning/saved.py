@@ -33,6 +33,7 @@ def mark_of(reading: RowModel) -> str:
 
 def record_of(
     reading: RowModel,
+    rows: Rows,
     target: Target,
     n: int,
     model_args: Mapping[str, Any],
@@ -43,7 +44,7 @@ def record_of(
         "format": _FORMAT,
         "library": version("private-mcmc"),
         "model": mark_of(reading),
-        "rows": reading.rows.to_dict(),
+        "rows": rows.to_dict(),
         "target": asdict(target),
         "n": n,
         "model_args": {name: _plain(name, value) for name, value in model_args.items()},

@@ -25,7 +25,7 @@ from private_mcmc.planning.general import RUN, Facts, GeneralPolicy, burn_in, fa
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import second_moments, simulate
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, PathStage, Prediction
-from private_mcmc.planning.synthetic import Columns, Likelihood, SyntheticData
+from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.target import Adjacency
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
@@ -101,9 +101,7 @@ class Simulator:
 
         def followed(root: jax.Array, clip: jax.Array) -> RowModel:
             """What a path's gradients are of, whatever its metric and clip."""
-            if isinstance(likelihood, Likelihood) and likelihood.few:
-                return weighted_model(reading, likelihood.outcomes, root, clip)
-            return reading
+            return weighted_model(reading, likelihood.outcomes, root, clip) if likelihood.few else reading
 
         self._chain = SyntheticChain(followed)
 

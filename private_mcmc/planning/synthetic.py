@@ -21,6 +21,7 @@ from numpyro import handlers
 from numpyro.distributions import biject_to
 
 from private_mcmc.domains import Domain, Rows
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Output
@@ -252,3 +253,37 @@ class Likelihood:
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         weighted: jax.Array = jnp.sqrt(weights)[:, None] * gradients
         return weighted
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PersonLikelihood(Likelihood):
+    """Of persons with up to ``count`` rows: what ``reading``, of one row, says of each of them."""
+
+    count: int
+
+    @property
+    def few(self) -> bool:
+        """The outcomes of all rows together take too many values."""
+        return False
+
+    @property
+    def vectors(self) -> int:
+        """How many gradients stand for one person and parameter."""
+        return self.count * super().vectors
+
+    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
+        """The rows' own, one after the other: what a person says is the sum of it."""
+        own = jax.vmap(super().information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
+        there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
+        return there.reshape(-1, own.shape[-1])
+
+    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
+        """One outcome for every row of every person, who stands for ``each`` persons that are alike."""
+        logits = jax.vmap(jax.vmap(self._logits, in_axes=(None, 0)), in_axes=(None, 0))(theta, _rows_of(rows))
+        chosen = jax.random.categorical(key, logits, axis=-1)
+        drawn = {name: options[chosen] for name, options in self.outcomes.items()}
+        return rows | drawn, np.full(len(chosen), each)
+
+
+def _rows_of(person: Columns) -> Columns:
+    return {name: column for name, column in person.items() if name != OWN_ROWS}

@@ -13,6 +13,7 @@ from private_mcmc.accounting.posterior.certificates import (
 )
 from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.schedule import Average, Batch, Schedule
+from private_mcmc.target import Unit
 
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
 BOUNDED = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=1.0, smoothness=9.0, gradient_bound=3.0)
@@ -130,6 +131,26 @@ def stages() -> dict[str, acc.Statement]:
     }
 
 
+PATIENT = Unit("patient", 5)
+
+
+def persons() -> dict[str, acc.Statement]:
+    """Of persons with several rows: runs, averages, posteriors, and what is composed of them."""
+    many = schedule(unit=PATIENT, num_rows=10**6, num_steps=8)
+    poisson = schedule(unit=PATIENT, batch=Batch(scheme="poisson", rate=0.1), adjacency="add_remove")
+    path = acc.langevin_statement(many).of("path")
+    three = acc.langevin_statement(schedule(unit=Unit("patient", 3), release="last"), CONVEX).of("last")
+    concave = acc.of_unit(acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one"), PATIENT)
+    return {
+        "path of persons": path,
+        "poisson path of persons": acc.langevin_statement(poisson),
+        "average of persons": average(unit=PATIENT),
+        "posterior of persons, concave": concave,
+        "composition of persons": acc.compose(path, three, concave),
+        "stages of persons": acc.adaptive(15.0, "replace_one", (path, three), PATIENT),
+    }
+
+
 def average(noise: str = "L1", values=None, failures=(), proved=CONVEX, **changes) -> acc.Statement:
     """Averages of hidden states, released with noise or by a selection that is fit for them."""
     item = schedule(release=Average(21), **changes)
@@ -196,7 +217,7 @@ def statements() -> dict[str, acc.Statement]:
         found[f"posterior, concave, {adjacency}"] = acc.posterior_strongly_log_concave(2.0, 5.0, adjacency)
     found["posterior, gradient, zero out"] = acc.posterior_bounded_gradient(0.6, 2.0, "zero_out")
     found |= exact_posteriors() | stages()
-    found |= averages()
+    found |= averages() | persons()
     found["composition"] = acc.compose(
         found["path"], found["laplace"], found["posterior, bounded"], found["poisson path, replaced"]
     )

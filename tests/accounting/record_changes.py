@@ -21,6 +21,7 @@ from private_mcmc.accounting.records import unplain
 from private_mcmc.accounting.statement import curve_from_dict
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Batch, Schedule
+from private_mcmc.target import Unit
 
 WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
@@ -257,8 +258,16 @@ _BUILDERS: dict[str, Any] = {
 }
 
 
+def _unit(after: Any) -> Unit | None:
+    return Unit(**after["unit"]) if "unit" in after else None
+
+
 def _claim(after: Any) -> acc.Statement:
     """What the package states for these constants."""
+    return acc.of_unit(_claim_of_rows(after), _unit(after))
+
+
+def _claim_of_rows(after: Any) -> acc.Statement:
     adjacency, c = after["adjacency"], unplain(after["argument"]["constants"])
     rule = after["argument"]["rule"]
     parts = tuple(acc.Statement.from_dict(part) for part in after["parts"])
@@ -271,9 +280,9 @@ def _claim(after: Any) -> acc.Statement:
     if rule == "curvature.tested":
         return _tested(parts[0], acc.CurvatureFloor(**c))
     if rule == "langevin":
-        return _run(adjacency, c)
+        return _run(adjacency, c, _unit(after))
     if rule == "average":
-        return _average(adjacency, c, parts[0])
+        return _average(adjacency, c, parts[0], _unit(after))
     raise KeyError(rule)
 
 
@@ -293,8 +302,8 @@ def _tested(inner: acc.Statement, floor: acc.CurvatureFloor) -> acc.Statement:
     return acc.unless_test_fails(inner, floor)
 
 
-def _run(adjacency: Any, c: Mapping[str, Any]) -> acc.Statement:
-    schedule = _schedule(adjacency, c, c["release"])
+def _run(adjacency: Any, c: Mapping[str, Any], unit: Unit | None) -> acc.Statement:
+    schedule = _schedule(adjacency, c, c["release"], unit)
     proved, of_prior = _facts(c)
     # What follows from some of the facts is true; some bounds are only looked for next to few facts.
     found = [
@@ -303,9 +312,9 @@ def _run(adjacency: Any, c: Mapping[str, Any]) -> acc.Statement:
     return replace(found[0], curves=found[0].curves + found[1].curves)
 
 
-def _average(adjacency: Any, c: Mapping[str, Any], noise: acc.Statement) -> acc.Statement:
+def _average(adjacency: Any, c: Mapping[str, Any], noise: acc.Statement, unit: Unit | None) -> acc.Statement:
     """The same claim, if the coupled chains of any of the facts are as near as it says."""
-    schedule = _schedule(adjacency, c, Average(c["first"]))
+    schedule = _schedule(adjacency, c, Average(c["first"]), unit)
     proved, of_prior = _facts(c)
     curvature = acc.Curvature(**proved, **of_prior)
     if not acc.average_sensitivity(schedule, curvature) <= c["distance"] * (1 + 1e-9):
@@ -315,7 +324,7 @@ def _average(adjacency: Any, c: Mapping[str, Any], noise: acc.Statement) -> acc.
     return acc.noised_average(noise, schedule, curvature, values=values, **facts)
 
 
-def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any) -> Schedule:
+def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any, unit: Unit | None) -> Schedule:
     """The schedule that has these constants, in a metric with this condition number."""
     dim = c.get("dim", 2)
     metric = (c["condition_number"], *(1.0,) * (dim - 1))
@@ -334,6 +343,7 @@ def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any) -> Schedule:
         diameter=c["diameter"],
         storage=c.get("storage", "float64"),
         release=release,
+        unit=unit,
     )
 
 

@@ -56,6 +56,10 @@ SHORT = (
     "pure steps",
     "steps",
     "curvature, tested",
+    "path of persons",
+    "average of persons",
+    "composition of persons",
+    "stages of persons",
 )
 
 

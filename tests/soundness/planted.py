@@ -12,16 +12,20 @@ import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.accounting.langevin import steps as moduli
+from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.numeric import PRESENT, holds_person
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute, execute_plan
 from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
+from private_mcmc.kernels.gradient import affine_persons
 from private_mcmc.kernels.randomness import batches
 from private_mcmc.kernels.randomness.draws import PredrawnNoise
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
+from private_mcmc.schedule import Schedule
 from tests.auditing.mutants import Change, patches
 from tests.auditing.release_mutants import Swap
 
@@ -105,6 +109,45 @@ def _stage_keys_reused() -> tuple[Patch, ...]:
     return ((execute_plan.PlannedRun, "_run", swap.mutant),)
 
 
+_GROUPED = row_declaration.grouped
+
+
+def _rank(codes: np.ndarray) -> np.ndarray:
+    """How many rows of the same person stand before each row in the file."""
+    order = np.argsort(codes, kind="stable")
+    rank = np.empty(len(codes), np.int64)
+    rank[order] = np.arange(len(codes)) - np.searchsorted(codes[order], codes[order])
+    return rank
+
+
+def _split_at_the_cap(columns: Any, codes: np.ndarray, persons: int, at_most: int) -> Any:
+    """Rows beyond the cap become another person."""
+    blocks = np.stack([codes, _rank(codes) // at_most], axis=1)
+    found = np.unique(blocks, axis=0, return_inverse=True)[1].reshape(-1)
+    # So many slots more, of which the least used are taken away again.
+    wide = _GROUPED(columns, np.where(codes < 0, -1, found), len(codes) + persons, at_most)
+    return {name: column[:persons] for name, column in wide.items()}
+
+
+def _capped_in_all(columns: Any, codes: np.ndarray, persons: int, at_most: int) -> Any:
+    """The first rows of the file are kept, as many as there is room for."""
+    return _GROUPED(columns, np.where(np.arange(len(codes)) < persons * at_most, codes, -1), persons, at_most)
+
+
+def _batches_of_rows(gradient: Any, schedule: Any, batch: Any) -> Any:
+    def total(u: jax.Array, rows: Any, draw: Any, first: Any) -> jax.Array:
+        own = rows.columns[OWN_ROWS]
+        keep = jax.random.uniform(draw.key, own.shape) < batch.rate
+        return gradient.total(u, rows._replace(columns={**rows.columns, OWN_ROWS: own & keep}))
+
+    return total
+
+
+def _cyclic_batches_allowed() -> tuple[Patch, ...]:
+    swap = Swap(Schedule, "__post_init__", 'self.batch.scheme == "cyclic"', "self.batch is None")
+    return ((Schedule, "__post_init__", swap.mutant),)
+
+
 UNBROKEN = Fault("nothing", tuple)
 
 FAULTS = (
@@ -141,5 +184,32 @@ FAULTS = (
         lambda: ((site_terms.FAMILIES, _LOGITS, replace(_ENTRY, rule=_logits_squashed)),),
     ),
     Fault("modulus: twice the contraction", lambda: ((moduli, "contraction_gap", lambda *a: 2 * _GAP(*a)),)),
+    Fault(
+        "person: only the first row clipped",
+        _changed(
+            Change(
+                affine_persons,
+                "norm = jnp.linalg.norm(gradient, axis=-1)",
+                "norm = jnp.linalg.norm(slope[:, :1] * design[:, 0], axis=-1)",
+            )
+        ),
+    ),
+    Fault(
+        "person: a sum with other persons' rows",
+        _changed(
+            Change(
+                affine_persons,
+                "slope[:, j, None] * design[:, j]",
+                "jnp.roll(slope[:, j, None] * design[:, j], j, axis=0)",
+            )
+        ),
+    ),
+    Fault("person: rows beyond the cap kept", lambda: ((row_declaration, "grouped", _split_at_the_cap),)),
+    Fault("person: cap by global order", lambda: ((row_declaration, "grouped", _capped_in_all),)),
+    Fault("person: batches by rows", lambda: ((batches._SCHEMES, "poisson", _batches_of_rows),)),
+    Fault(
+        "person: sorted identifiers with cyclic batches",
+        _cyclic_batches_allowed,
+    ),
     Fault("rounding skipped", lambda: ((StateGrid, "round", lambda self, states: np.asarray(states)),)),
 )

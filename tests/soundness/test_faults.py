@@ -26,6 +26,12 @@ CAUGHT_BY = {
     "family: a prior's curvature 1/s for 1/s²": ("audit: last state",),
     "family: logits squashed once more": ("replay: logistic path",),
     "modulus: twice the contraction": ("audit: last state",),
+    "person: only the first row clipped": ("replay: persons",),
+    "person: a sum with other persons' rows": ("replay: persons", "audit: person"),
+    "person: rows beyond the cap kept": ("replay: persons", "audit: person"),
+    "person: cap by global order": ("audit: person",),
+    "person: batches by rows": ("audit: batches of persons",),
+    "person: sorted identifiers with cyclic batches": ("audit: cyclic batches of persons",),
     "rounding skipped": ("replay: grid",),
 }
 

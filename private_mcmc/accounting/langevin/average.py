@@ -193,5 +193,6 @@ def noised_average(
     curves = noise.curves
     if missed > 0:
         curves = tuple(ExceptWithProbability(curve, min(1.0, missed)) for curve in curves)
-    statement = Statement(schedule.adjacency, curves, argument, parts=(noise,))
-    return of_unit(capped(statement, schedule.num_rows), schedule.unit)
+    unit = schedule.unit
+    statement = Statement(schedule.adjacency, curves, argument, parts=(of_unit(noise, unit),), unit=unit)
+    return of_unit(capped(statement, schedule.num_rows), unit)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Real, Rows
+from private_mcmc.domains.persons import OWN_ROWS, Several
 
 PublicRow = dict[str, Any]
 
@@ -24,6 +25,10 @@ def extreme_rows(rows: Rows) -> list[PublicRow]:
     Every value is in the domain by construction; nothing here is private.
     """
     values = {name: _values(domain) for name, domain in rows.columns.items()}
+    if OWN_ROWS in values:
+        # Persons with all their rows first, then such with one or none.
+        full = np.ones(rows.columns[OWN_ROWS].event_shape, np.int64)
+        values[OWN_ROWS] = [full, np.eye(1, len(full), dtype=np.int64)[0], 0 * full]
     base = {name: options[0] for name, options in values.items()}
     found: dict[bytes, PublicRow] = {}
     for row in _near(base, values):
@@ -62,6 +67,8 @@ def _values(domain: Domain) -> list[Any]:
         if domain.dim is None:
             return [0.0, *(sign * far for far in _FAR for sign in (1.0, -1.0))]
         return _along_axes(np.zeros(domain.dim), list(_FAR))
+    if isinstance(domain, Several):
+        return [np.stack([value] * domain.count) for value in _values(domain.each)]
     if isinstance(domain, Box):
         return _corners(*domain.interval())
     return [np.zeros(domain.event_shape)]

@@ -169,7 +169,7 @@ class Ledger:
             if unit != kept.unit:
                 raise LedgerError(
                     f"{dataset!r} is kept for {_whom(kept.unit)}; a statement for {_whom(unit)} never "
-                    "composes with it. Declare the data set with unit=…, the name of the column of identifiers."
+                    "composes with it. Declare the data set with unit=…, the column of identifiers."
                 )
             self._recognise(transaction, kept, data)
             cost = kept.filter.cost(statement)

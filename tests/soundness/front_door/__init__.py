@@ -5,7 +5,7 @@ density has is taken off, exactly the declared noise. *Audits* (many runs on two
 lower bounds stay below the claim. A check is made once and tried with many seeds.
 """
 
-from tests.soundness.front_door import audits, plans, replays
+from tests.soundness.front_door import audits, persons, plans, replays
 from tests.soundness.front_door.setup import Check
 
 CHECKS = (
@@ -23,4 +23,8 @@ CHECKS = (
     Check("audit: plan's budget", plans.plan_within_its_budget),
     Check("audit: plan's noise", plans.stages_have_noise_of_their_own),
     Check("audit: resumed", audits.path_of_a_resumed_run),
+    Check("replay: persons", persons.path_of_persons),
+    Check("audit: person", persons.path_of_a_person),
+    Check("audit: batches of persons", persons.path_of_batches_of_persons),
+    Check("audit: cyclic batches of persons", persons.path_of_cyclic_batches),
 )

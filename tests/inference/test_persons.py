@@ -1,0 +1,418 @@
+"""Persons with several rows: grouped by any identifiers, run and stated as one row each, refused by name."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpyro.infer.util import log_density
+from scipy.stats import norm
+
+import private_mcmc as pmc
+from private_mcmc import accounting as acc
+from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin_program
+from private_mcmc.kernels.gradient.clipped import general_rows
+from private_mcmc.model import read
+from private_mcmc.model.row_sum import synthetic_rows
+from private_mcmc.preflight.schedule_constants import curvature
+from private_mcmc.target import Unit
+from tests.examples_of_models import logistic
+from tests.soundness.front_door.setup import seeded
+from tests.soundness.sweep.zoo import ZOO, poisson
+
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), who=pmc.Person(at_most=3))
+ANY = pmc.Target(1e6, 1 - 1e-6)
+KERNEL = PrivateULA(logistic, step_size=0.01, clip=1.0)
+
+
+def people(count: int = 40, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    who = np.array([f"p{i}" for i in rng.integers(0, 12, count)], dtype=object)
+    return {"X": rng.normal(size=(count, 2)) / 2, "y": rng.integers(0, 2, count), "who": who}
+
+
+def driver(rows=ROWS, kernel=KERNEL, n=20, **changes) -> pmc.PrivateMCMC:
+    fields = {"target": ANY, "release": "path", "guarantee": "run", "num_steps": 5, "progress_bar": False}
+    return pmc.PrivateMCMC(kernel, rows=rows, n=n, **(fields | changes))
+
+
+def coin(y=None):
+    p = numpyro.sample("p", dist.Beta(2.0, 2.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+
+
+def wide_mean(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 3.0), obs=y)
+
+
+# Identifiers.
+
+SAME = {
+    "whole": lambda i: np.asarray(i, np.int64) + 2**62,
+    "unsigned": lambda i: np.asarray(i, np.uint64) + np.uint64(2**63),
+    "text": lambda i: np.array([f"no. {each}" for each in i], dtype=np.str_),
+    "objects": lambda i: np.array([(j, str(j), f" {j} ", float(j))[k % 4] for k, j in enumerate(i)], object),
+    "floats": lambda i: np.asarray(i, float),
+    "pandas, nullable": lambda i: pd.Series(i, dtype="Int64"),
+    "pandas, categories": lambda i: pd.Series(i).astype(str).astype("category"),
+}  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(kind=st.sampled_from(sorted(SAME)), who=st.lists(st.integers(0, 6), min_size=1, max_size=20))
+def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
+    codes = identified("who", SAME[kind](who))
+    assert [[a == b for b in who] for a in who] == [[a == b for b in codes] for a in codes]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([None, "a", "", "  ", np.nan, "b", pd.NA, pd.NaT], dtype=object),
+        pd.Series([None, "a", "", " ", np.nan, "b", None, None], dtype=object),
+        np.array([np.nan, 1.0, np.inf, np.nan, -np.inf, 2.0, np.nan, np.nan]),
+        pd.Series([None, 2**60, None, None, None, 2**60 + 1, None, None], dtype="Int64"),
+    ],
+)
+def test_rows_without_an_identifier_belong_to_nobody(column):
+    codes = identified("who", column)
+    assert codes[1] != codes[5] and sorted(np.unique(codes)) == [-1, 0, 1] and np.sum(codes == -1) == 6
+
+
+@pytest.mark.parametrize(
+    "column", [[1, 2], np.zeros((2, 1), int), np.array([1j, 2]), np.ma.array([1, 2], mask=[0, 1])]
+)
+def test_what_is_no_column_of_identifiers_is_refused(column):
+    with pytest.raises(pmc.DataSchemaError):
+        identified("who", column)
+
+
+# Grouping.
+
+
+def persons_of(grouped) -> list[tuple]:
+    """Each person's rows as they are kept, in order, without who has which slot."""
+    own, there = grouped[OWN_ROWS] > 0, grouped[PRESENT]
+    rows = np.concatenate([grouped["X"], grouped["y"][..., None]], axis=-1)
+    return sorted(tuple(map(tuple, rows[i][own[i]])) for i in np.flatnonzero(there))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_what_a_person_keeps_depends_on_that_persons_rows_alone(data):
+    """Not on the order of the file, the other persons, nor on what identifiers are called."""
+    seed = data.draw(st.integers(0, 10**6))
+    mine, rng = people(data.draw(st.integers(1, 40)), seed), np.random.default_rng(seed)
+    before = persons_of(ROWS.grouped(mine, 20, public=True))
+    shuffled = rng.permutation(len(mine["y"]))
+    others = people(30, seed + 1)
+    renamed = {name: f"{rng.integers(10**9)}-{name}" for name in np.unique(mine["who"])}
+    both = {name: np.concatenate([mine[name][shuffled], others[name]]) for name in mine}
+    both["who"] = np.array(
+        [renamed[w] for w in mine["who"][shuffled]] + [f"q{w}" for w in others["who"]], object
+    )
+    after = persons_of(ROWS.grouped(both, 40, public=True))
+    assert all(person in after for person in before)
+    assert all(len(person) <= 3 for person in after)
+
+
+def test_shapes_are_those_of_the_declaration_whatever_the_rows():
+    found = [ROWS.grouped(people(count, 3), 20, public=False) for count in (1, 7, 40)]
+    assert {tuple(sorted((name, column.shape) for name, column in one.items())) for one in found} == {
+        (("X", (20, 3, 2)), (PRESENT, (20,)), (OWN_ROWS, (20, 3)), ("y", (20, 3)))
+    }
+    nobody = {"X": np.zeros((0, 2)), "y": np.zeros(0, int), "who": np.zeros(0, int)}
+    assert not ROWS.grouped(nobody, 20, public=True)[PRESENT].any()
+
+
+def test_more_persons_than_declared_are_refused_only_where_their_number_is_public():
+    rows = people(40)
+    with pytest.raises(pmc.DataSchemaError, match="more identifiers than the declared n=3") as refused:
+        ROWS.grouped(rows, 3, public=True)
+    assert "12" not in str(refused.value)
+    assert ROWS.grouped(rows, 3, public=False)[PRESENT].all()
+
+
+def test_ungrouped_persons_are_the_same_persons():
+    grouped = ROWS.grouped(people(), 20, public=True)
+    assert persons_of(ROWS.grouped(ungrouped(grouped, "who"), 20, public=True)) == persons_of(grouped)
+
+
+# The model of a person.
+
+
+@pytest.mark.parametrize(
+    "name", ["logistic", *(pytest.param(name, marks=pytest.mark.long) for name in ("poisson", "bent"))]
+)
+def test_the_log_density_of_persons_is_numpyros_on_their_rows(name):
+    zoo = ZOO[name]
+    rows = pmc.Rows(**zoo.rows.columns, who=pmc.Person(4))
+    reading, rng = read(zoo.model, rows, n=9), np.random.default_rng(0)
+    with jax.enable_x64(True):
+        flat = {
+            name: np.asarray(column) for name, column in zoo.rows.synthetic(jax.random.key(0), 30).items()
+        }
+        grouped = rows.grouped({**flat, "who": rng.integers(0, 8, 30)}, 9, public=True)
+        kept = ungrouped(grouped, "who")
+        theta = jnp.asarray(rng.normal(size=reading.dim))
+        columns = {name: jnp.asarray(grouped[name]) for name in reading.rows.columns}
+        losses = jax.jit(jax.vmap(reading.row_loss, in_axes=(None, 0)))(theta, columns)
+        potential = reading.neg_log_prior(theta) + jnp.sum(losses)
+        sites = reading.constrain(theta)
+        del kept["who"]
+        whole = -log_density(zoo.model, (), kept, sites)[0]
+        assert float(potential) == pytest.approx(float(whole), rel=1e-10)
+
+
+def test_a_row_that_a_person_lacks_adds_exactly_nothing():
+    reading = read(logistic, ROWS, n=4)
+    with jax.enable_x64(True):
+        full = {name: jnp.asarray(column) for name, column in synthetic_rows(reading.rows, 4).items()}
+        own = jnp.asarray([[1, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 0]])
+        other = {
+            name: jnp.where(own.reshape(4, 3, *(1,) * (c.ndim - 2)) > 0, c, 0) for name, c in full.items()
+        }
+        gradient = general_rows(reading, pmc.kernels.whitening.Whitening(None), 0.7)
+        sums = [
+            gradient.total(
+                jnp.ones(3)[: reading.dim], gradient.prepare({**c, OWN_ROWS: own}, jnp.ones(4, bool))
+            )
+            for c in (full, other)
+        ]
+    assert np.array_equal(*sums)
+
+
+@pytest.mark.parametrize(("clip", "convex"), [(3.0, True), (2.9, False)])
+def test_a_clipped_sum_of_rows_is_convex_only_where_the_clip_is_idle(clip, convex):
+    reading = read(ZOO["logistic"].model, ROWS, n=100)
+    schedule = pmc.Schedule(
+        adjacency="replace_one",
+        num_rows=100,
+        dim=2,
+        step_size=0.01,
+        num_steps=3,
+        clip=clip,
+        unit=reading.unit,
+    )
+    found = curvature(reading, schedule)
+    assert found.convex == convex
+    # k-fold: n k R² sup ψ'' of the rows, besides the prior's.
+    assert found.smoothness == pytest.approx(1 / 4 + 100 * 3 / 4, rel=1e-9)
+    assert found.gradient_bound == pytest.approx(100 * min(clip, 3.0), rel=1e-9)
+
+
+def test_certificates_have_k_fold_constants_and_no_conjugate_form():
+    target = pmc.Target(1.0, 1e-6)
+    of_rows = pmc.preflight(coin, pmc.Rows(y=pmc.Binary()), target, n=9)
+    of_persons = pmc.preflight(coin, pmc.Rows(y=pmc.Binary(), who=pmc.Person(1)), target, n=9)
+    exact = "posterior.beta_binomial"
+    assert exact in {statement.argument.rule for statement in of_rows.certificates}
+    assert exact not in {statement.argument.rule for statement in of_persons.certificates}
+    zoo = ZOO["logistic"]
+    single = pmc.preflight(zoo.model, zoo.rows, target, n=30, temper=0.01).certificates[0]
+    three = pmc.preflight(zoo.model, ROWS, target, n=30, temper=0.01).certificates[0]
+    assert three.gdp == pytest.approx(3 * single.gdp, rel=1e-9) and three.verify()
+    assert three.unit == Unit("who", 3)
+
+
+def test_what_refutes_the_posterior_of_rows_refutes_that_of_persons():
+    report = pmc.preflight(ZOO["logistic"].model, ROWS, pmc.Target(0.5, 1e-6), n=30)
+    assert report.verdict == "not private" and report.refutation is not None
+    assert report.to_dict()["target"]["unit"] == {"name": "who", "rows": 3}
+
+
+# Statements.
+
+
+def test_one_person_costs_what_one_row_costs_and_the_group_bound_k_times_that():
+    person = driver(num_steps=50).decide(20).statement
+    row = driver(ROWS.single, num_steps=50).decide(20).statement
+    assert person.gdp == pytest.approx(row.gdp, rel=1e-9)
+    assert acc.group(row, 3).gdp == pytest.approx(3 * person.gdp, rel=1e-9)
+    assert "of one person, with all of up to 3 rows" in person.summary().splitlines()[0]
+    assert pmc.Statement.from_dict(person.to_dict()) == person and person.verify()
+
+
+def test_rounding_is_charged_for_all_rows_of_all_persons():
+    def allowance(unit: Unit | None) -> float:
+        schedule = pmc.Schedule(
+            adjacency="replace_one", num_rows=10**6, dim=2, step_size=0.1, num_steps=1, clip=1.0, unit=unit
+        )
+        return acc.sensitivity(schedule) - 2.0
+
+    assert allowance(Unit("who", 50)) == pytest.approx(50 * allowance(None), rel=1e-4)
+
+
+def test_statements_of_rows_and_of_persons_never_compose():
+    person, row = driver().decide(20).statement, driver(ROWS.single).decide(20).statement
+    household = driver(pmc.Rows(**ROWS.columns, house=pmc.Person(9))).decide(20).statement
+    for other in (row, household):
+        with pytest.raises(pmc.DeclarationError, match="do not compose"):
+            acc.compose(person, other)
+        with pytest.raises(pmc.DeclarationError, match="do not compose"):
+            acc.adaptive(100.0, "replace_one", (person, other), person.unit)
+    fewer = driver(pmc.Rows(**ROWS.columns, who=pmc.Person(2))).decide(20).statement
+    assert acc.compose(person, fewer).unit == Unit("who", 3)
+
+
+def test_a_ledger_keeps_rows_and_persons_apart(tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "books.db")
+    ledger.declare("visits", pmc.Target(100.0, 1e-6), unit="who")
+    ledger.declare("rows", pmc.Target(100.0, 1e-6))
+    person, row = driver().decide(20).statement, driver(ROWS.single).decide(20).statement
+    ledger.partition("visits", "year", ("2025",))
+    for name, right, wrong in (
+        ("visits", person, row),
+        ("rows", row, person),
+        ("visits/year=2025", person, row),
+    ):
+        ledger.reserve(name, right, purpose="one")
+        with pytest.raises(pmc.LedgerError, match="never composes"):
+            ledger.reserve(name, wrong, purpose="another")
+    ledger.verify()
+
+
+# Runs.
+
+
+def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
+    """Unclipped Normal rows: the laws of a state on two data sets, held against the claim on a grid."""
+
+    rows = pmc.Rows(y=pmc.Box(-1, 1), who=pmc.Person(4))
+    n, gamma, steps, clip = 3, 0.05, 40, 50.0
+    decision = driver(rows, PrivateULA(wide_mean, gamma, clip), n, num_steps=steps, release="last").decide(n)
+    laws = []
+    for worst in (np.ones(4), -np.ones(1)):
+        y = np.concatenate([worst, np.zeros(8)])
+        who = np.array(["z"] * len(worst) + ["a"] * 4 + ["b"] * 4)
+        with jax.enable_x64(True):
+            columns = decision.reading.rows.project(rows.grouped({"y": y, "who": who}, n, public=True))
+            program = langevin_program(decision.reading, decision.schedule)
+            prepared = program.prepare(columns, jnp.ones(n, bool))
+            zero, one = (
+                np.asarray(program.data(jnp.full((1, 1), u), jnp.asarray(0), jax.random.key(0), prepared))[
+                    0, 0
+                ]
+                for u in (0.0, 1.0)
+            )
+        keep, push = 1 - gamma * (1 + one - zero), -gamma * zero
+        location = push * (1 - keep**steps) / (1 - keep)
+        laws.append((location, math.sqrt(2 * gamma * (1 - keep ** (2 * steps)) / (1 - keep**2))))
+    grid = np.linspace(-4, 4, 4001)
+    for p, q in (laws, laws[::-1]):
+        for epsilon in (0.0, 0.05, 0.2):
+            density = np.maximum(norm.pdf(grid, *p) - math.exp(epsilon) * norm.pdf(grid, *q), 0)
+            assert np.trapezoid(density, grid) <= decision.statement.delta(epsilon)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("adjacency", "kernel"),
+    [
+        ("replace_one", KERNEL),
+        ("add_remove", PrivateSGLD(logistic, 0.01, 1.0, rate=0.3)),
+        ("zero_out", PrivateSGLD(logistic, 0.01, 1.0, scheme="fixed", batch_size=5)),
+        ("add_remove", PrivateSGLD(logistic, 0.01, 1.0, scheme="truncated_poisson", rate=0.3, max_batch=8)),
+    ],
+)
+def test_a_run_is_compiled_once_whatever_the_rows(adjacency, kernel):
+    mcmc = driver(kernel=kernel, target=pmc.Target(1e6, 1 - 1e-6, adjacency))
+    for count in (40, 3):
+        mcmc.run(**people(count, count))
+        assert mcmc.statement.verify() and mcmc.statement.unit == Unit("who", 3)
+    assert mcmc.decide(20).runner.advance._cache_size() == 1
+
+
+def test_a_file_in_another_order_gives_the_same_run():
+    """Same key, same persons: slots, kept rows and their order do not depend on the file."""
+    mcmc = driver(execution=pmc.Execution(unsafe_seed=True))
+    rows, drawn = people(), []
+    for order in (np.arange(40), np.arange(40)[::-1]):
+        mcmc.run(rng_key=seeded(0), **{name: column[order] for name, column in rows.items()})
+        drawn.append(mcmc.get_samples())
+    assert all(np.array_equal(drawn[0][name], drawn[1][name]) for name in drawn[0])
+
+
+def test_a_saved_run_of_persons_goes_on_and_is_charged_once(tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "books.db")
+    ledger.declare("visits", pmc.Target(100.0, 1e-6), unit="who")
+    books = pmc.Bookkeeping(ledger, "visits", checkpoint=pmc.Checkpoint(tmp_path / "run.ckpt"))
+    mcmc = driver(bookkeeping=books, target=pmc.Target(5.0, 1e-6))
+    mcmc.run(**people())
+    assert [charge.outcome for charge in ledger.history("visits")] == ["released"]
+    with pytest.raises(pmc.ReleaseError):
+        mcmc.resume(**people())
+
+
+# What is refused, by name.
+
+
+def test_declarations_that_do_not_go_with_persons_are_refused():
+    with pytest.raises(pmc.DeclarationError, match="both identifiers"):
+        pmc.Rows(y=pmc.Binary(), who=pmc.Person(2), house=pmc.Person(9))
+    with pytest.raises(pmc.DeclarationError, match="declare at least one column"):
+        pmc.Rows(who=pmc.Person(2))
+    with pytest.raises(pmc.DeclarationError):
+        pmc.Person(0)
+    with pytest.raises(pmc.DeclarationError, match="cyclic batches of persons"):
+        driver(kernel=PrivateSGLD(logistic, 0.01, 1.0, scheme="cyclic", batch_size=5)).decide(20)
+    with pytest.raises(pmc.NotYetSupported, match="group privacy"):
+        acc.group(driver().decide(20).statement, 2)
+    with pytest.raises(pmc.NotYetSupported, match="curvature"):
+        driver(curvature=pmc.ProposedCurvature(1.0, 0.1, 1e-8)).decide(20)
+    schedule = driver(ROWS.single).decide(20).schedule
+    with pytest.raises(pmc.DeclarationError, match="protects a row"):
+        pmc.preflight(logistic, ROWS, pmc.Target(1.0, 1e-6), n=20, schedule=schedule)
+    with pytest.raises(pmc.DeclarationError, match="protects a row"):
+        chain_runner(langevin_program(read(logistic, ROWS, n=20), schedule), schedule)
+
+
+def test_columns_that_do_not_go_with_persons_are_refused(tmp_path):
+    rows = people()
+    with pytest.raises(pmc.DeclarationError, match="their number"):
+        driver(n=None).run(**rows)
+    with pytest.raises(pmc.DataSchemaError, match="missing"):
+        driver().run(X=rows["X"], y=rows["y"])
+    with pytest.raises(pmc.DataSchemaError, match="one identifier for every row"):
+        driver().run(**{**rows, "who": rows["who"][:-1]})
+    with pytest.raises(pmc.DataSchemaError, match="present"):
+        driver(target=pmc.Target(1e6, 0.9, "zero_out")).run(**rows, present=np.ones(40))
+    on_disk = np.memmap(tmp_path / "X.bin", float, "w+", shape=(40, 2))
+    with pytest.raises(pmc.NotYetSupported, match="grouped over the whole data set"):
+        driver().run(**{**rows, "X": on_disk})
+
+
+def test_declarations_survive_files(tmp_path):
+    path = tmp_path / "rows.toml"
+    path.write_text('X = {ball = {radius = 1.0, dim = 2}}\ny = "binary"\nwho = {person = {at_most = 3}}\n')
+    assert pmc.Rows.from_toml(path) == ROWS == pmc.Rows.from_dict(ROWS.to_dict())
+    assert ROWS.fingerprint != ROWS.single.fingerprint
+    path.write_text('y = "binary"\nwho = "person"\n')
+    with pytest.raises(pmc.DeclarationError):
+        pmc.Rows.from_toml(path)
+
+
+@pytest.mark.long
+def test_an_audit_of_persons_attacks_whole_persons():
+    kernel = PrivateULA(poisson, step_size=0.1, clip=0.5)
+    rows = pmc.Rows(**ZOO["poisson"].rows.columns, who=pmc.Person(2))
+    found = pmc.audit(
+        kernel, rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2, num_runs=200
+    )
+    assert found.sound and OWN_ROWS in found.pair
+    with pytest.raises(pmc.DeclarationError, match="pairs of persons"):
+        pair = pmc.Pair(
+            {"X": np.zeros((2, 2)), "y": np.zeros(2)}, {"X": np.eye(2) * [[1], [0]], "y": np.zeros(2)}
+        )
+        pmc.audit(kernel, pair, rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2)
