@@ -61,15 +61,6 @@ class UnsupportedModel(PrivateMCMCError, ValueError):
     """
 
 
-class NeverPrivate(UnsupportedModel):
-    """No parameter setting makes this model private: its form must change.
-
-    Example:
-        >>> issubclass(pmc.NeverPrivate, pmc.UnsupportedModel)
-        True
-    """
-
-
 class NotYetSupported(UnsupportedModel):
     """The model may be fine, but this library cannot prove it yet.
 

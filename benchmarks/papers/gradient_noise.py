@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.errors import NeverPrivate
+from private_mcmc.errors import DoThisInstead
 from private_mcmc.kernels.base import LangevinKernel
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
@@ -55,9 +55,9 @@ class GradientNoiseLangevin(LangevinKernel):
         """Refuse.
 
         Raises:
-            NeverPrivate: always; nothing certifies this kernel.
+            DoThisInstead: always; nothing certifies this kernel.
         """
-        raise NeverPrivate(
+        raise DoThisInstead(
             "GradientNoiseLangevin: its noise is in proportion to the gradient, so the noise depends on the "
             "private rows and vanishes where their gradient does; no privacy statement can hold. "
             "Use PrivateULA, or AnisotropicLangevin with a public covariance."

@@ -154,13 +154,11 @@ def _check_names(where: str, wanted: Sequence[str], given: Iterable[str]) -> Non
 
 def _text(value: Any) -> str | None:
     """A value of a typed column as the text of a cell; nothing for an absent one."""
-    # pandas' NA differs from nothing: what is asked of it is NA again.
     differs = value != value
-    if value is None or differs is value:
-        return ""
     if not isinstance(differs, bool | np.bool_):
-        return None
-    if differs:
+        # Whatever is asked of pandas' NA, it answers NA.
+        return "" if differs is value else None
+    if value is None or differs:
         return ""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"

@@ -104,8 +104,8 @@ class ProposeTestRelease:
             theorem="propose-test-release (Dwork, Lei 2009)",
             assumptions=(
                 f"one row changes {self.what} by at most one",
-                f"the mechanism is ({self.mechanism_epsilon:g}, {self.mechanism_delta:g})-DP between "
-                f"adjacent data sets one of which has {self.what} at least {self.threshold:g}",
+                f"the mechanism is ({self.mechanism_epsilon:.12g}, {self.mechanism_delta:.12g})-DP between "
+                f"adjacent data sets one of which has {self.what} at least {self.threshold:.12g}",
             ),
         )
 

@@ -17,7 +17,7 @@ from benchmarks.papers.experiments.sgld import SGLD
 from benchmarks.papers.experiments.store import ChunkStore
 from benchmarks.papers.gradient_noise import GradientNoiseLangevin, per_layer, proportional
 from private_mcmc import Box, PrivateMCMC, Rows, Target
-from private_mcmc.errors import DataSchemaError, DeclarationError, NeverPrivate, OutputError
+from private_mcmc.errors import DataSchemaError, DeclarationError, DoThisInstead, OutputError
 from tests.examples_of_models import normal_mean
 
 
@@ -188,7 +188,7 @@ def test_noise_that_depends_on_the_gradient_is_refused_by_name():
         release="last",
         num_steps=3,
     )
-    with pytest.raises(NeverPrivate, match=r"GradientNoiseLangevin.*depends on the private rows"):
+    with pytest.raises(DoThisInstead, match=r"GradientNoiseLangevin.*depends on the private rows"):
         driver.run(y=np.zeros(4))
 
 

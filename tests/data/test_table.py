@@ -148,3 +148,9 @@ def test_a_level_is_not_read_from_a_number_next_to_it():
     np.testing.assert_array_equal(read_table({"code": ["1.0", "2"]}, schema, ["code"])["code"], [0, 1])
     with pytest.raises(pmc.DataSchemaError, match="fate"):
         read_table({"code": ["1.0000001", "2"]}, schema, ["code"])
+
+
+def test_truth_values_in_memory_are_cells():
+    schema = pmc.Schema.from_dict({"fields": [{"name": "died", "type": "boolean"}]})
+    for column in ([False, True], np.array([False, True])):
+        np.testing.assert_array_equal(read_table({"died": column}, schema, ["died"])["died"], [0, 1])

@@ -116,7 +116,9 @@ def worst(
     best = {epsilon: Worst(0.0, epsilon, "nothing") for epsilon in epsilons}
     start: tuple[float, np.ndarray, int, int] | None = None
     for common_rows in _crowds(len(posteriors.loss), adjacency, n, rng):
-        base = posteriors.log_prior - common_rows @ posteriors.loss
+        # A row that does not occur adds nothing, where it would be impossible as well.
+        there = common_rows > 0
+        base = posteriors.log_prior - common_rows[there] @ posteriors.loss[there]
         firsts = posteriors.masses(base - posteriors.loss)
         seconds = firsts if adjacency == "replace_one" else posteriors.masses(base[None])
         if firsts is None or seconds is None:

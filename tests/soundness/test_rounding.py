@@ -398,9 +398,15 @@ def test_the_smallest_sensitivity_of_all_is_not_free():
     item = schedule(step_size=1.0, clip=1e-170, temper=1.0, release="path")
     assert acc.langevin_statement(item).gdp >= 1e-170
     assert acc.langevin_statement(item).epsilon(1e-200) > 0 or acc.langevin_statement(item).delta(0.0) > 0
+    assert acc.verify(acc.langevin_statement(item).to_dict())
     with pytest.raises(NotPrivate):
         stage = acc.gaussian(adjacency="add_remove", sensitivity=1e-170, scale=1.0)
         acc.adaptive(1e-180, "add_remove", (stage,))
+
+
+def test_steps_beyond_all_floats_promise_nothing_in_words():
+    item = acc.stepwise({"one": (1e308, 0.0), "two": (1e308, 0.0)}, adjacency="replace_one", theorem="steps")
+    assert item.epsilon(0.0) == math.inf
 
 
 SIZES = (5e-324, 1e-308, 1e-200, 1e-30, 0.3, 1.0, 7.0, 1e30, 1e200, 1e308)

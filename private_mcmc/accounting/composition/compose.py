@@ -21,7 +21,7 @@ from private_mcmc.accounting.assumptions import (
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.curves.product import Product, combine
-from private_mcmc.accounting.rounding import norm_up, product_up
+from private_mcmc.accounting.rounding import norm_up, product_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement, common_unit
 from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
 from private_mcmc.target import Adjacency, Unit, check_adjacency
@@ -108,20 +108,12 @@ def stepwise(
     for level, miss in steps.values():
         gdp.check_epsilon(level)
         gdp.check_delta(miss)
-    total = _sum_up([level for level, _ in steps.values()])
-    miss = min(1.0, _sum_up([miss for _, miss in steps.values()]))
+    total = sum_up(level for level, _ in steps.values())
+    miss = min(1.0, sum_up(miss for _, miss in steps.values()))
     curve: Curve = Pure(total) if miss == 0 else Points(((total, miss),))
     constants = {"steps": {name: (float(level), float(part)) for name, (level, part) in steps.items()}}
     quoted = (*assumptions, STEPS_HOLD, RELATION[check_adjacency(adjacency)])
     return Statement(adjacency, (curve,), Argument(theorem, quoted, constants, "stepwise"))
-
-
-def _sum_up(values: list[float]) -> float:
-    """The sum, rounded up only where it is not exact: one step costs what it says."""
-    total = math.fsum(values)
-    if total < math.inf and Fraction(total) < sum(map(Fraction, values), Fraction(0)):
-        return math.nextafter(total, math.inf)
-    return total
 
 
 def adaptive(

@@ -24,7 +24,8 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Unit
 
 _TOLERANCE = 1e-9
-_TINY = 1e-290
+# Squares of numbers below this leave the normal floats, and bounds of them are rounded up by more.
+_TINY = 1e-150
 _STATEMENT = {
     "adjacency": one_of("replace_one", "add_remove", "zero_out"),
     "curves": some(lambda curve: isinstance(curve, Mapping)),
@@ -162,7 +163,7 @@ def _same(found: object, wanted: object) -> bool:
     if isinstance(wanted, tuple):
         return isinstance(found, tuple) and len(found) == len(wanted) and all(map(_same, found, wanted))
     if isinstance(wanted, float) and isinstance(found, (int, float)):
-        # Next to the smallest floats a bound is rounded up by more than the tolerance.
+        # Of every field of a curve the larger number is the weaker claim.
         tiny = 0 <= wanted <= found <= _TINY
         return found == wanted or tiny or math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=0.0)
     return bool(found == wanted)

@@ -141,9 +141,10 @@ def affine_blocks(
         fused = states == 1 and len(rows.parts) > 1 and len(u) <= _FUSED_DIM
 
         def of_part(part: AffinePart) -> jax.Array:
-            eta = _by_columns(u, part.design) if fused else u @ part.design
+            design = part.design.astype(u.dtype)
+            eta = _by_columns(u, design) if fused else u @ design
             slope = score(eta if part.offset is None else eta + part.offset, part.columns)
-            return part.design @ times(held(slope, part.cap), part.weights)
+            return design @ times(held(slope, part.cap), part.weights)
 
         def of_group(parts: tuple[AffinePart, ...]) -> jax.Array:
             return reduce(jnp.add, map(of_part, parts))

@@ -213,7 +213,7 @@ def _bind(
     assumption = None
     if slopes is None and constant is not None:
         slopes = Lipschitz(math.prod(shape), constant)
-        assumption = f"{name} is {constant:g}-Lipschitz on the unconstrained space (stated, not proved)"
+        assumption = f"{name} is {constant:.12g}-Lipschitz on the unconstrained space (stated, not proved)"
     if slopes is None:
         if not np.all(np.isfinite(high - low)) and by_convergence is None:
             raise DeclarationError(

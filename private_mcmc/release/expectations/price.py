@@ -150,9 +150,9 @@ def _gaussian(
 
 def _convergence(name: str, bound: AverageByConvergence) -> str:
     return (
-        f"for every data set the average of {name}, clamped as here, is within C = {bound.accuracy:g} "
-        f"of its posterior mean with probability 1 - {bound.failure:g}, and one row moves that mean by "
-        f"at most {bound.posterior_change:g} (stated, not proved)"
+        f"for every data set the average of {name}, clamped as here, is within C = {bound.accuracy:.12g} "
+        f"of its posterior mean with probability 1 - {bound.failure:.12g}, and one row moves that mean by "
+        f"at most {bound.posterior_change:.12g} (stated, not proved)"
     )
 
 

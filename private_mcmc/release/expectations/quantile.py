@@ -193,7 +193,7 @@ def plan_quantile(
         theorem="permute-and-flip selection (McKenna, Sheldon 2020)",
         assumptions=(
             f"one row changes each of {quantile.candidates} smoothed ranks of {function.name} by at most "
-            f"{largest:.6g}",
+            f"{largest:.12g}",
         ),
     )
     parts = moved.slopes.tolist(), (function.high - function.low).tolist(), moved.units.tolist()
