@@ -19,7 +19,7 @@ from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
 from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, split
-from private_mcmc.report import Heading, Line, Plot, Text, floats
+from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 
 DELTA = 1e-5
 _CLOSED = "tests/accounting/test_shifts_closed_forms.py"
@@ -170,7 +170,13 @@ def _sampled(full: bool) -> Section:
         (
             Heading("Batches"),
             Plot(
-                "Noisy SGD, last state", "steps", f"ε at δ = {DELTA:g}", drawn, words, x_log=True, y_log=True
+                "Noisy SGD, last state",
+                "steps",
+                f"ε at δ = {number(DELTA)}",
+                drawn,
+                words,
+                x_log=True,
+                y_log=True,
             ),
         ),
     )

@@ -129,7 +129,7 @@ def usable() -> Section:
         Claim(
             "Section 6.1, norm clip",
             "at equal trace the optimal Σ costs less privacy than isotropic noise",
-            f"ε of the optimal Σ beside the isotropic one, δ = {DELTA:g}, ‖g‖ ≤ 10",
+            f"ε of the optimal Σ beside the isotropic one, δ = {number(DELTA)}, ‖g‖ ≤ 10",
             "at most",
             gdp.epsilon(math.sqrt(squares["isotropic"][0]), DELTA),
             gdp.epsilon(math.sqrt(squares["optimal"][0]), DELTA),
@@ -162,7 +162,7 @@ def usable() -> Section:
                 "data. A clip of the norm does not give it, and then the optimal shape is the wrong one."
             ),
             Table(
-                ("noise of trace 2, one path", "m²", f"ε at δ = {DELTA:g}"),
+                ("noise of trace 2, one path", "m²", f"ε at δ = {number(DELTA)}"),
                 tuple(rows),
                 "The same γ and trace",
             ),
