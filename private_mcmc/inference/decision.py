@@ -132,6 +132,11 @@ def decide(declared: Declaration, n: int) -> Decision:
         release=release,
         sites=reading.sites,
     )
+    if schedule.clips is not None and declared.guarantee == "posterior":
+        raise DeclarationError(
+            "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
+            "statement is what holds: guarantee='run'."
+        )
     report = examine(
         reading,
         declared.target,
@@ -145,8 +150,10 @@ def decide(declared: Declaration, n: int) -> Decision:
         raise NotPrivate(_posterior_refusal(report), report)
     proved, test, proposed = curvature(reading, schedule), None, declared.curvature
     if proposed is not None:
-        if schedule.storage != "float64":
-            raise DeclarationError("curvature=…: what is tested must be what runs; no storage='float32'.")
+        if schedule.storage != "float64" or schedule.clips is not None:
+            raise DeclarationError(
+                "curvature=…: what is tested must be what runs; no storage='float32', no clips=…."
+            )
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
         proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
     if expectations is not None:
