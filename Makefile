@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers docs clean
+.PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers papers docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -73,6 +73,14 @@ peers:
 
 bench-utility: $(VENV)/.bench peers
 	$(BIN)/python benchmarks/utility.py --json build/utility.json --resume --html build/utility.html
+
+# The papers' claims beside our numbers, and the two pages of the documentation made of them.
+papers: $(VENV)/.installed
+	mkdir -p build/papers
+	for paper in 000 001 002 004 beyond; do \
+	  $(BIN)/python -m benchmarks.papers $$paper --html build/papers/$$paper.html --json build/papers/$$paper.json || exit 1; \
+	done
+	$(BIN)/python -m benchmarks.papers docs
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

@@ -73,6 +73,21 @@ def box_diameter(box: tuple[float, ...], preconditioner: Matrix | None) -> float
     return 2 * math.sqrt(total) * (1 + 2.0**-45)
 
 
+def norm_of_clips(clips: tuple[float, ...], preconditioner: Matrix | None) -> float:
+    """``‖M^{1/2}(C_1, …, C_p)‖``, rounded up: the dual norm of the corner of a box, ``M`` diagonal.
+
+    Raises:
+        DeclarationError: under a full matrix, where the farthest corner is not known without trying them all.
+    """
+    scales: Matrix = (1.0,) * len(clips) if preconditioner is None else preconditioner
+    total = 0.0
+    for clip, scale in zip(clips, scales, strict=True):
+        if not isinstance(scale, (int, float)):
+            raise DeclarationError("clips: bounds for each coordinate need a diagonal preconditioner.")
+        total += float(scale) * clip * clip
+    return math.sqrt(total) * (1 + 2.0**-45)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Langevin steps ``θ' = θ − γM∇U(θ) + N(0, S)``, ``U = K + w Σ_i v_i``, each ``|∇v_i|_* ≤ C``.
@@ -85,6 +100,8 @@ class Schedule:
         num_steps: ``T``.
         num_chains: independent chains, each released in the same way.
         clip: ``C``, the enforced bound on one row's gradient in the dual norm ``‖M^{1/2}·‖``.
+        clips: ``C_j``, the enforced bounds ``|∂_j v_i| ≤ C_j`` on coordinates of one row's gradient, where
+            they are clipped apart; ``clip`` is then at least ``norm_of_clips``. Path bounds only.
         temper: ``w``.
         preconditioner: ``M``: ``None`` (identity), a diagonal, or the rows of a matrix.
         noise: ``S/(2γ)``: ``None`` means ``M``; otherwise a diagonal or the rows of a matrix.
@@ -125,6 +142,7 @@ class Schedule:
     storage: Storage = "float64"
     release: Release = "path"
     unit: Unit | None = None
+    clips: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
@@ -149,6 +167,8 @@ class Schedule:
                 "a person would move others to other batches. Use 'poisson' or 'fixed' batches."
             )
         self._check_release()
+        if self.clips is not None:
+            self._check_clips(self.clips)
 
     @property
     def step_sizes(self) -> tuple[float, ...]:
@@ -169,6 +189,25 @@ class Schedule:
             raise DeclarationError(f"box: {self.dim} positive, finite half-widths are needed.")
         if not self.diameter >= box_diameter(box, self.preconditioner):
             raise DeclarationError(f"diameter={self.diameter}: smaller than that of the box.")
+
+    def _check_clips(self, clips: tuple[float, ...]) -> None:
+        if len(clips) != self.dim or not all(is_number(clip) and 0 < clip < math.inf for clip in clips):
+            raise DeclarationError(f"clips: {self.dim} positive, finite numbers, one for each coordinate.")
+        full = [
+            matrix for matrix in (self.preconditioner, self.noise) if matrix and isinstance(matrix[0], tuple)
+        ]
+        if full:
+            raise DeclarationError(
+                "clips: bounds for each coordinate need a diagonal preconditioner and noise."
+            )
+        if self.batch is not None or isinstance(self.release, Average) or self.storage != "float64":
+            raise DeclarationError(
+                "clips: for all rows at every step, in float64, and releases of states only."
+            )
+        if math.isfinite(self.diameter) or not self.clip >= norm_of_clips(clips, self.preconditioner):
+            raise DeclarationError(
+                "clips: no projection, and a clip of the norm that is at least that of the box."
+            )
 
     def _check_release(self) -> None:
         if isinstance(self.release, Average):

@@ -29,6 +29,7 @@ IN_DOMAIN = "every row obeys its domain"
 BOUNDED_PAIRS = "every row obeys |x| ≤ R, |y| ≤ Y"
 
 CLIPPED_ROWS = "data enter the potential only through the clipped rows"
+BOXED_ROWS = "every coordinate of a row's gradient is clipped apart, at its declared bound"
 PUBLIC_START = "the start is drawn from a law that does not depend on the data"
 GAUSSIAN_NOISE = "the chain's noise is exactly Gaussian, independent of the data and never reused"
 NARROW = "rows are stored in float32 inside their bounds; products, sums, states and noise are float64"
@@ -134,9 +135,21 @@ def of_langevin(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
             lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
         elif bound["kind"] == "sampled last":
             lines += [POISSON, HIDDEN_BATCHES, EVERY_BATCH]
+        elif bound["kind"] == "box path":
+            lines.append(BOXED_ROWS)
         elif bound["kind"] != "path":
             lines += drawn
-    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c))
+    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c, _least_change(adjacency, c)))
+
+
+def _least_change(adjacency: Adjacency, c: Constants) -> float:
+    """How far a row moves the gradient; clipped apart, the coordinate that it moves least."""
+    if "clips" not in c:
+        return float(c["sensitivity"])
+    count, load = 2.0 if adjacency == "replace_one" else 1.0, c["num_rows"] * 2.0**-53
+    (metric,) = [bound["metric"] for bound in c["bounds"] if bound["kind"] == "box path"]
+    least = min(clip * math.sqrt(m) for clip, m in zip(c["clips"], metric, strict=True))
+    return float(c["temper"] * least * (count + 2 * c["num_rows"] * load / (1 - load)))
 
 
 def of_average(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
@@ -146,7 +159,7 @@ def of_average(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
     if any(slope > 0 and slope * c["distance"] < limit for slope, limit, *_ in c["values"]):
         lines += [COUPLING, EVERY_POTENTIAL]
         lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
-    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c))
+    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c, float(c["sensitivity"])))
 
 
 def _of_chain(adjacency: Adjacency, c: Constants) -> list[str]:
@@ -161,14 +174,14 @@ def _of_chain(adjacency: Adjacency, c: Constants) -> list[str]:
     return lines
 
 
-def _rounding_of(c: Constants) -> Line:
+def _rounding_of(c: Constants, moved: float) -> Line:
     release = c.get("release")
     if "dim" not in c:
         # Records that do not say the dimension do not determine the number.
         before, after = rounding(release, "|").rsplit("|", 1)
         return re.compile(re.escape(before) + r"[-+.e\d]+" + re.escape(after))
     sizes = c["step_size"] if isinstance(c["step_size"], tuple) else (c["step_size"],)
-    box = 9e-10 * min(sizes) * c["sensitivity"] / (2 * 2.0**-53 * math.sqrt(c["dim"]))
+    box = 9e-10 * min(sizes) * moved / (2 * 2.0**-53 * math.sqrt(c["dim"]))
     number = box / (4 * max(sizes)) if release == "path" else box
     # Two computations of one number may print it as neighbours.
     texts = {rounding(release, f"{number * near:.3g}") for near in (1 - 1e-12, 1.0, 1 + 1e-12)}

@@ -17,7 +17,7 @@ from private_mcmc.accounting.langevin.sensitivity import batch_factor
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Pair, Score, length, present_slots
 from private_mcmc.domains.numeric import blank
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.clipped import schedule_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel
 from private_mcmc.schedule import Schedule
@@ -134,7 +134,7 @@ class ChainAttacks:
     def _terms(self, before: jax.Array, after: jax.Array, side: Side) -> Terms:
         model, schedule = self._model, self._schedule
         change = whitening(schedule.preconditioner, model.dim)
-        gradient = clipped_gradient(model, change, schedule.clip)
+        gradient = schedule_gradient(model, change, schedule)
         prior = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
         share, factor = self._share(), batch_factor(schedule)
         rows = gradient.prepare(side.columns, side.present)

@@ -14,7 +14,7 @@ from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import Pair
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.clipped import schedule_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.records import Refutation
@@ -128,7 +128,7 @@ def _same(one: PublicRow, two: PublicRow) -> bool:
 def _gradients(model: RowModel, schedule: Schedule, rows: list[PublicRow]) -> FloatArray:
     """Clipped gradients of every row at the probes, shape ``(rows, probes, p)``."""
     change = whitening(schedule.preconditioner, model.dim)
-    gradient = clipped_gradient(model, change, schedule.clip)
+    gradient = schedule_gradient(model, change, schedule)
     probes = np.random.default_rng(0).normal(size=(_PROBES, model.dim))
     probes[0] = 0.0
     with jax.enable_x64(True):

@@ -29,7 +29,10 @@ COMMANDS = {
     "audit": "private_mcmc.cli.audit:app",
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.main:demo",
+    "papers": "private_mcmc.cli.papers:papers",
 }
+# What they are given goes on to another command as it is.
+_PASSED_ON = {"papers"}
 
 
 class _Lazy(TyperGroup):
@@ -45,7 +48,8 @@ class _Lazy(TyperGroup):
         target = getattr(importlib.import_module(module), name)
         if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False)
-            single.command(cmd_name)(target)
+            passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+            single.command(cmd_name, context_settings=passed_on if cmd_name in _PASSED_ON else None)(target)
             target = single
         command = typer.main.get_command(target)
         command.name = cmd_name

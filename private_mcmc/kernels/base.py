@@ -20,7 +20,7 @@ from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
-from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage
+from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage, norm_of_clips
 from private_mcmc.target import Adjacency, Unit
 
 
@@ -37,7 +37,7 @@ class BySite:
             tuple((name, tuple(np.ravel(np.asarray(value, np.float64)))) for name, value in given.items())
         )
 
-    def diagonal(self, sites: Sequence[Site], dim: int) -> Matrix:
+    def diagonal(self, sites: Sequence[Site], dim: int, what: str = "noise") -> tuple[float, ...]:
         """The diagonal over the flat unconstrained vector.
 
         Raises:
@@ -47,13 +47,13 @@ class BySite:
         values = dict(self.values)
         if named.keys() != values.keys():
             raise DeclarationError(
-                f"noise by site: give {sorted(named)}; these were given: {sorted(values)}."
+                f"{what} by site: give {sorted(named)}; these were given: {sorted(values)}."
             )
         flat = np.empty(dim)
         for name, site in named.items():
             size = site.slice.stop - site.slice.start
             if len(values[name]) not in (1, size):
-                raise DeclarationError(f"noise of {name!r}: one number, or {size}.")
+                raise DeclarationError(f"{what} of {name!r}: one number, or {size}.")
             flat[site.slice] = values[name]
         return tuple(flat.tolist())
 
@@ -71,6 +71,7 @@ class Parts:
     """The fields of a schedule that a plain full-data Langevin step leaves at their defaults."""
 
     noise: Matrix | BySite | None = None
+    clips: tuple[float, ...] | BySite | None = None
     batch: Batch | None = None
     diameter: float = math.inf
     box: tuple[float, ...] | None = None
@@ -118,6 +119,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         """
         parts = self._parts(num_rows, dim)
         noise = parts.noise.diagonal(sites, dim) if isinstance(parts.noise, BySite) else parts.noise
+        clips = parts.clips.diagonal(sites, dim, "clips") if isinstance(parts.clips, BySite) else parts.clips
         return Schedule(
             adjacency=adjacency,
             num_rows=num_rows,
@@ -125,7 +127,8 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
             step_size=self._step_sizes(num_steps),
             num_steps=num_steps,
             num_chains=num_chains,
-            clip=self.clip,
+            clip=self.clip if clips is None else norm_of_clips(clips, self.preconditioner),
+            clips=clips,
             temper=self.temper,
             preconditioner=self.preconditioner,
             noise=noise,

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from private_mcmc.accounting import gradient_limit
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
-from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient
+from private_mcmc.kernels.gradient.clipped import GeneralRows, schedule_gradient
 from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, PreparedRows, widened
 from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, BatchSum, StepKeys, batch_sum
 from private_mcmc.kernels.randomness.draws import PredrawnNoise, Window
@@ -154,9 +154,7 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together
-    gradient = clipped_gradient(
-        model, change, schedule.clip, states, storage=schedule.storage, sums=schedule.num_steps
-    )
+    gradient = schedule_gradient(model, change, schedule, states, sums=schedule.num_steps)
     data_gradient = batch_sum(stored(gradient, schedule.storage), schedule)
     return step_program(model, schedule, change, data_gradient, StepNumbers.of(schedule), one_by_one)
 

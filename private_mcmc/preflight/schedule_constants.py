@@ -55,6 +55,9 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
     prior_mu, prior_smooth = row_model.prior.in_metric(schedule.preconditioner)
     rows, single = row_model.constants, row_model.predictor
     weight = schedule.temper * _rows_of_a_step(schedule)
+    if schedule.clips is not None:
+        # Clipped coordinate by coordinate, the rows' terms are no gradients and need not be monotone.
+        return Curvature(prior_strong_convexity=prior_mu, prior_smoothness=prior_smooth)
     widest = largest_eigenvalue(schedule.preconditioner)
     free = times(math.sqrt(widest) * _UP, rows.gradient_bound)
     idle = never_clips(free, schedule.clip, schedule.dim)

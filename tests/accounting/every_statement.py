@@ -44,6 +44,8 @@ SCHEDULES = {
     "last, projected": schedule(release="last", diameter=0.2, num_steps=400),
     "last, preconditioned": schedule(release="last", preconditioner=((2.0, 0.5), (0.5, 1.0))),
     "last, anisotropic": schedule(release="last", noise=(1.0, 4.0)),
+    "path, box": schedule(clip=1.0, clips=(0.5, 0.1), noise=(1.0, 0.2), preconditioner=(1.0, 0.25)),
+    "last, box, zero out": schedule(clip=0.6, clips=(0.5, 0.1), adjacency="zero_out", release="last"),
     "path, zero out": schedule(adjacency="zero_out"),
     "path, float32 rows": schedule(storage="float32", num_chains=2),
     "last, zero out": schedule(adjacency="zero_out", release="last"),

@@ -328,6 +328,9 @@ def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any, unit: Unit | N
     """The schedule that has these constants, in a metric with this condition number."""
     dim = c.get("dim", 2)
     metric = (c["condition_number"], *(1.0,) * (dim - 1))
+    noise = None if c["noise_ratio"] == 1 else tuple(c["noise_ratio"] * scale for scale in metric)
+    if "clips" in c:
+        metric, noise = c["bounds"][0]["metric"], c["bounds"][0]["noises"]
     return Schedule(
         adjacency=adjacency,
         num_rows=c["num_rows"],
@@ -338,7 +341,8 @@ def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any, unit: Unit | N
         clip=c["clip"],
         temper=c["temper"],
         preconditioner=metric,
-        noise=None if c["noise_ratio"] == 1 else tuple(c["noise_ratio"] * scale for scale in metric),
+        noise=noise,
+        clips=c.get("clips"),
         batch=None if c["batch"] is None else Batch(**c["batch"]),
         diameter=c["diameter"],
         storage=c.get("storage", "float64"),

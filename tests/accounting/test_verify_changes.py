@@ -26,6 +26,7 @@ ALL = {name: json.loads(json.dumps(item.to_dict())) for name, item in statements
 # One of every rule, of every bound of a run and of every scheme; the others are for the long tier.
 SHORT = (
     "path",
+    "path, box",
     "path, float32 rows",
     "states",
     "states, varying, projected",

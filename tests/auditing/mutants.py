@@ -47,7 +47,7 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
     changed_langevin = _compiled(
         langevin,
         changes,
-        clipped_gradient=changed_gradient.clipped_gradient,
+        schedule_gradient=changed_gradient.schedule_gradient,
         batch_sum=changed_batches.batch_sum,
         BatchDraw=changed_batches.BatchDraw,
         StepKeys=changed_batches.StepKeys,

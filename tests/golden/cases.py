@@ -71,6 +71,10 @@ def runs() -> Mapping[str, acc.Statement]:
             pmc.AnisotropicLangevin(logistic, step_size=1e-3, clip=1.0, noise=(1.0, 4.0)),
             "path",
         ),
+        "AnisotropicLangevin, coordinates clipped": (
+            pmc.AnisotropicLangevin(logistic, step_size=1e-3, clips=(1.0, 0.1), noise=(1.0, 0.1)),
+            "path",
+        ),
     }
     return {name: _decided(kernel, release) for name, (kernel, release) in kernels.items()}
 
@@ -162,7 +166,7 @@ def averages() -> Json:
     """How far one row moves an average of states, for every way that rows enter steps."""
     found = {}
     for name, schedule in every_statement.SCHEDULES.items():
-        if schedule.release == "last" and schedule.noise is None:
+        if schedule.release == "last" and schedule.noise is None and schedule.clips is None:
             averaged = every_statement.schedule(
                 adjacency=schedule.adjacency,
                 step_size=schedule.step_size,

@@ -11,6 +11,7 @@ from benchmarks.papers import mixing
 from benchmarks.papers import moduli as papers
 from benchmarks.papers.bounds import bfg, bjrd, hf_theorem
 from benchmarks.papers.bounds.others import chourasia
+from benchmarks.papers.pages.bkpp.noise import stated_square
 from benchmarks.papers.pages.page import Claim, Page, Section, assemble
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
@@ -19,7 +20,8 @@ from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
 from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, split
-from private_mcmc.report import Heading, Line, Plot, Text, floats
+from private_mcmc.report import Heading, Line, Plot, Text, floats, number
+from private_mcmc.schedule import norm_of_clips
 
 DELTA = 1e-5
 _CLOSED = "tests/accounting/test_shifts_closed_forms.py"
@@ -170,7 +172,13 @@ def _sampled(full: bool) -> Section:
         (
             Heading("Batches"),
             Plot(
-                "Noisy SGD, last state", "steps", f"ε at δ = {DELTA:g}", drawn, words, x_log=True, y_log=True
+                "Noisy SGD, last state",
+                "steps",
+                f"ε at δ = {number(DELTA)}",
+                drawn,
+                words,
+                x_log=True,
+                y_log=True,
             ),
         ),
     )
@@ -210,7 +218,7 @@ def _averages() -> Section:
 
 def _posteriors() -> Section:
     domain = hf_theorem.RatioDomain(2.0, 1.0, 0.9, 1.8, 0.1)
-    rows = 17_864_389
+    rows, best = 17_864_389, (20 / 11, 2 / 11)
     claims = (
         Claim(
             "posterior, strongly convex",
@@ -241,12 +249,12 @@ def _posteriors() -> Section:
             "m² = Σ_j(2γwM_jjC_j)²/S_jj; least at S_jj ∝ M_jjC_j",
             "m² at equal trace, C = (10, 1) (papers' setting, clipped by norm: 11)",
             "at most",
-            11.0,
-            1.21,
+            stated_square(best, clip=10.0),
+            stated_square(best, clip=norm_of_clips((10.0, 1.0), None), clips=(10.0, 1.0)),
             "certified",
             "proved: Gaussian mechanisms, the box's farthest corner; path only",
-            "benchmarks/papers/anisotropic.py `path_square`",
-            "tests/accounting/test_anisotropic.py",
+            "`pmc.AnisotropicLangevin(clips=…)`, `accounting.langevin.bounds.box_path`",
+            "tests/kernels/test_boxed_clips.py::test_the_price_is_that_of_the_farthest_corner",
         ),
     )
     text = (

@@ -17,7 +17,13 @@ from private_mcmc.accounting.langevin import poisson_last_state as sampled
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
-from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, noise_ratio, row_change
+from private_mcmc.accounting.langevin.sensitivity import (
+    ROUNDING_SLACK,
+    coordinate_changes,
+    dense,
+    noise_ratio,
+    row_change,
+)
 from private_mcmc.accounting.langevin.steps import Curvature, largest_change, modulus, noise_sd, period
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.accounting.records import Constants
@@ -28,6 +34,7 @@ from private_mcmc.schedule import Average, Batch, Schedule
 _MOST_RATIOS = 64
 
 PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
+BOX = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
 SHIFT = "shifted interpolation (Bok, Su, Altschuler 2024) with a modulus of the Langevin map"
 SAMPLED_PATH = {
     "add_remove": "Poisson-sampled Gaussian steps, composed by their privacy loss",
@@ -97,6 +104,22 @@ def whole_path(schedule: Schedule) -> Bound:
     return Bound(for_chains(square, schedule.num_chains), PATH, (), {"kind": "path"})
 
 
+def box_path(schedule: Schedule) -> Bound:
+    """All states up to the last one, coordinates clipped apart: ``m² = Σ_k γ_k/2 Σ_j Δ_j² M_jj/N_jj``.
+
+    ``Δ_j`` bounds the change of a whitened coordinate, ``S = 2γN`` is the noise: the box's farthest corner.
+    """
+    changes = coordinate_changes(schedule)
+    scales = np.diag(dense(schedule.preconditioner, schedule.dim, "preconditioner")).tolist()
+    noises = scales if schedule.noise is None else [float(np.ravel(entry)[0]) for entry in schedule.noise]
+    terms = zip(changes, scales, noises, strict=True)
+    corner = sum_up(product_up(change, change, scale, over=(noise,)) for change, scale, noise in terms)
+    time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
+    record: Constants = {"kind": "box path", "metric": tuple(scales), "noises": tuple(noises)}
+    curve = for_chains(product_up(time, 0.5, corner), schedule.num_chains)
+    return Bound(curve, BOX, (assumptions.BOXED_ROWS,), record)
+
+
 def sampled_path(schedule: Schedule) -> list[Bound]:
     """All states up to the last released one, with amplification by the sampling of batches."""
     batch = schedule.batch
@@ -157,7 +180,8 @@ def _coarsened(counts: Counter[float]) -> Counter[float]:
 
 def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
     """The shift bound, stretch by stretch between released states, as if the batches were known."""
-    if not noise_ratio(schedule)[1] or schedule.release == "path":
+    # Clipped apart, the rows' terms are no gradients, and no map that is known contracts.
+    if not noise_ratio(schedule)[1] or schedule.release == "path" or schedule.clips is not None:
         return None
     edges, all_sizes = (0, *released_steps(schedule)), schedule.step_sizes
     known: dict[tuple[float, ...], tuple[ShiftBound, str]] = {}

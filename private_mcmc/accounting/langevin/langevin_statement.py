@@ -48,6 +48,8 @@ def langevin_statement(
     check_scheme(schedule)
     curvature = curvature or Curvature()
     gaussian = [bounds.whole_path(schedule)]
+    if schedule.clips is not None:
+        gaussian = [bounds.box_path(schedule)]
     shifted = bounds.shifted(schedule, curvature)
     if shifted is not None:
         gaussian.append(shifted)
@@ -117,5 +119,6 @@ def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Const
         "noise_ratio": noise_ratio(schedule)[0],
         "sensitivity": sensitivity(schedule),
         "diameter": schedule.diameter,
+        **({} if schedule.clips is None else {"clips": schedule.clips}),
         **proved,
     }

@@ -120,7 +120,9 @@ def rounding_box(schedule: Schedule) -> float:
     must stay below ``ROUNDING_SLACK · γΔ``, less the part that clips may use.
     """
     step = min(schedule.step_sizes) if isinstance(schedule.step_size, tuple) else schedule.step_size
-    allowed = (ROUNDING_SLACK - CLIP_SLACK) * step * sensitivity(schedule)
+    # Clipped apart, every coordinate has a slack of its own, in proportion to how far a row moves it.
+    moved = sensitivity(schedule) if schedule.clips is None else min(coordinate_changes(schedule))
+    allowed = (ROUNDING_SLACK - CLIP_SLACK) * step * moved
     return allowed / (2 * UNIT_ROUNDOFF * math.sqrt(schedule.dim))
 
 
@@ -154,3 +156,28 @@ def sensitivity(schedule: Schedule) -> float:
     row = row_sensitivity(schedule.clip, schedule.temper, schedule.adjacency)
     exact = product_up(row, batch_factor(schedule))
     return product_up(sum_up((exact, rounding_allowance(schedule))), 1 + 4 * UNIT_ROUNDOFF)
+
+
+def coordinate_changes(schedule: Schedule) -> tuple[float, ...]:
+    """``Δ_j``: the most that one row changes coordinate ``j`` of the computed whitened gradient.
+
+    ``2w√M_jj C_j`` (``replace_one``) or ``w√M_jj C_j``, and what rounding adds between two sums of ``n``
+    terms of that size, coordinate by coordinate (Higham 2002, §4.2).
+
+    Raises:
+        DeclarationError: for a schedule whose rows are clipped by their norm.
+    """
+    if schedule.clips is None:
+        raise DeclarationError("clips: rows are clipped by their norm.")
+    load = schedule.num_rows * UNIT_ROUNDOFF
+    if not load < 0.5:
+        raise DeclarationError(f"num_rows={schedule.num_rows}: float64 sums of so many rows carry no bound.")
+    scales = np.diag(dense(schedule.preconditioner, schedule.dim, "preconditioner")).tolist()
+    apart = 2 * (1 + 2.0**-50) * schedule.num_rows
+    found = []
+    for clip, scale in zip(schedule.clips, scales, strict=True):
+        cap = product_up(clip, root_up(scale))
+        row = row_sensitivity(cap, schedule.temper, schedule.adjacency)
+        rounding = product_up(apart, schedule.temper, cap, load, over=(1 - load,))
+        found.append(product_up(sum_up((row, rounding)), 1 + 8 * UNIT_ROUNDOFF))
+    return tuple(found)

@@ -39,6 +39,10 @@ def langevin(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
 
 def _curve(adjacency: str, c: Constants, change: float, row: float, record: Constants) -> Record:
     kind = record["kind"]
+    if (kind == "box path") != ("clips" in c):
+        raise ValueError("rows clipped by coordinates have the bound of their box and no other")
+    if kind == "box path":
+        return _gaussian(c["num_chains"] * _box_square(adjacency, c, record["metric"], record["noises"]))
     if kind == "path":
         return _gaussian(c["num_chains"] * _path_square(c, change))
     if kind == "stretches":
@@ -110,6 +114,31 @@ def _path_square(c: Constants, change: float) -> float:
     for step, size in enumerate(step_sizes(c)[: ends(c)[-1]]):
         totals[step % passes] += (size * change) ** 2 / (2 * size * c["noise_ratio"])
     return max(totals)
+
+
+def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: Sequence[float]) -> float:
+    """``Σ_k sup_δ ‖S_k^{-1/2} γ_k M δ‖²`` over gradients' differences ``|δ_j| ≤ D_j``: the farthest corner.
+
+    ``D_j = 2wC_j`` or ``wC_j``, and what float64 adds to the difference of two sums of ``n`` such terms.
+    """
+    clips, rows = c["clips"], c["num_rows"]
+    if not (len(clips) == len(metric) == len(noises) == c["dim"]):
+        raise ValueError("one clip, one entry of M and one of the noise for every coordinate")
+    if c["batch"] is not None or c["diameter"] < math.inf or c["storage"] != "float64":
+        raise ValueError("boxes are for all rows in float64, without projection")
+    corner = math.sqrt(math.fsum(m * clip**2 for m, clip in zip(metric, clips, strict=True)))
+    ratio = min(noise / m for noise, m in zip(noises, metric, strict=True))
+    stretched = max(metric) / min(metric)
+    if not (
+        corner <= c["clip"] * (1 + 1e-12)
+        and math.isclose(ratio, c["noise_ratio"], rel_tol=1e-9)
+        and math.isclose(stretched, c["condition_number"], rel_tol=1e-9)
+    ):
+        raise ValueError("the norm, the noise and the metric are those of the box")
+    load = rows * 2.0**-53
+    widths = [c["temper"] * clip * (two_rows(adjacency) + 2 * rows * load / (1 - load)) for clip in clips]
+    moved = math.fsum((m * width) ** 2 / n for m, width, n in zip(metric, widths, noises, strict=True))
+    return math.fsum(size**2 * moved / (2 * size) * times for size, times in used_sizes(c).items())
 
 
 def _lines(size: float, c: Constants, change: float) -> list[Line]:

@@ -147,6 +147,7 @@ _CHARGED = some(is_positive, is_count)
 _PAIR = one_of("add_remove", "replace_one", "fixed")
 BOUNDS: Mapping[str, Fields] = {
     "path": {"kind": is_text},
+    "box path": {"kind": is_text, "metric": some(is_positive), "noises": some(is_positive)},
     "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
     "sampled path": {"kind": is_text, "pair": _PAIR, "steps": _CHARGED},
     "truncated path": {"kind": is_text, "steps": _CHARGED},
@@ -179,6 +180,8 @@ _CHAIN: Fields = {
 LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(_is_bound_record)}
 # Fields that older records lack; what they do not say is not relied on.
 LANGEVIN_LATER: Fields = {"prior_convex": is_flag, "dim": is_count, "storage": one_of(*get_args(Storage))}
+# Only of runs whose rows are clipped coordinate by coordinate.
+LANGEVIN_CLIPS: Fields = {**LANGEVIN_LATER, "clips": some(is_positive)}
 AVERAGE: Fields = {
     **_CHAIN,
     **LANGEVIN_LATER,

@@ -248,7 +248,7 @@ RULES: Mapping[str, Rule] = {
         _second_moments, fields.SECOND_MOMENTS, _plainly(quoted.CLIPPED_RADIUS, quoted.ONE_DRAW)
     ),
     "langevin": Rule(
-        rules_langevin.langevin, fields.LANGEVIN, quoted.of_langevin, later=fields.LANGEVIN_LATER
+        rules_langevin.langevin, fields.LANGEVIN, quoted.of_langevin, later=fields.LANGEVIN_CLIPS
     ),
     "average": Rule(rules_langevin.average, fields.AVERAGE, quoted.of_average, parts=(1, 1)),
     "composition": Rule(_composition, fields.COMPOSITION, _plainly(quoted.INDEPENDENT), parts=(1, math.inf)),

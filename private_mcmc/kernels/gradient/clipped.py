@@ -46,6 +46,8 @@ BlockSum = Callable[[jax.Array, Columns, jax.Array, jax.Array | None], jax.Array
 # Elements of what a block of rows needs in between: on a CPU it should stay in cache.
 _BLOCK_ELEMENTS = {"cpu": 2**18}
 _BLOCK_ELEMENTS_ELSEWHERE = 2**24
+# A clip of a coordinate, less the rounding of its product with the root of the metric.
+_INSIDE = 1.0 - 2.0**-45
 # Rows whose gradients are looked at together for the share of them that is clipped.
 _BLOCK = 4096
 
@@ -74,6 +76,45 @@ def clipped_gradient(
     if each is not None and route is None and storage == "float64":
         return _persons(each, whitening, clip, states or 1)
     return general_rows(model, whitening, clip, states or 1, route)
+
+
+def schedule_gradient(
+    model: RowModel, whitening: Whitening, schedule: Schedule, states: int | None = None, sums: int = MANY
+) -> ClippedGradient:
+    """The clipped data gradient that a schedule declares: by the norm, or coordinate by coordinate."""
+    if schedule.clips is not None:
+        return boxed_gradient(model, whitening, schedule.clips, states or 1)
+    return clipped_gradient(model, whitening, schedule.clip, states, storage=schedule.storage, sums=sums)
+
+
+def boxed_gradient(
+    model: RowModel, whitening: Whitening, clips: tuple[float, ...], states: int = 1
+) -> ClippedGradient:
+    """``Σ_i clip(Aᵀ∇v(θ, d_i))``, every coordinate apart, for a diagonal ``M``.
+
+    **Guarantee**: coordinate ``j`` of a row's term is at most ``√M_jj C_j`` in size; a row whose gradient is
+    not finite, or that is not present, contributes exactly zero.
+    """
+    per_row = jax.vmap(
+        jax.grad(lambda u, row: model.row_loss(whitening.to_parameter(u), row)), in_axes=(None, 0)
+    )
+
+    def of_block(
+        u: Float[Array, " p"],
+        columns: Columns,
+        present: Bool[Array, " rows"],
+        weights: Float[Array, " rows"] | None,
+    ) -> Float[Array, " p"]:
+        gradients = per_row(u, columns)
+        caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE)
+        usable = present & jnp.all(jnp.isfinite(gradients), axis=-1)
+        kept = jnp.where(usable[:, None], jnp.clip(gradients, -caps, caps), 0.0)
+        return kept.sum(axis=0) if weights is None else weights @ kept
+
+    return ClippedGradient(
+        lambda columns, present: GeneralRows(columns, present),
+        lambda u, rows: _in_blocks(of_block, u, rows, model.dim * states),
+    )
 
 
 class GeneralRows(NamedTuple):
@@ -189,7 +230,7 @@ def weighted_gradient(model: RowModel, whitening: Whitening, clip: Clip) -> Weig
 def clipped_share(
     model: RowModel, schedule: Schedule, theta: ArrayLike, columns: Columns, present: ArrayLike
 ) -> float:
-    """Share of the present rows whose gradient at ``θ`` is longer than the clip, in the schedule's metric.
+    """Share of the present rows whose gradient at ``θ`` is clipped.
 
     **No privacy statement covers it.** ``theta`` has shape ``(p,)``; columns are in their domains.
     """
@@ -203,7 +244,10 @@ def clipped_share(
         u = change.from_parameter(theta)
 
         def binds(row: Columns) -> jax.Array:
-            return jnp.asarray(jnp.linalg.norm(jax.grad(loss)(u, row)) > schedule.clip)
+            gradient = jax.grad(loss)(u, row)
+            if schedule.clips is not None:
+                return jnp.any(jnp.abs(gradient) > change.pull_back(jnp.asarray(schedule.clips)))
+            return jnp.asarray(jnp.linalg.norm(gradient) > schedule.clip)
 
         bound = jax.lax.map(binds, columns, batch_size=_BLOCK)
         return jnp.sum(bound & present) / jnp.maximum(jnp.sum(present), 1)

@@ -105,7 +105,7 @@ def sampled(full: bool) -> Section:
             Claim(
                 f"Theorem 5.2, p = {exponent:g}",
                 "last state of noisy SGD on Poisson batches",
-                f"ε at δ = {DELTA:g}, T = {steps:,}",
+                f"ε at δ = {number(DELTA)}, T = {steps:,}",
                 "at most",
                 printed.epsilon(DELTA),
                 best.curve.epsilon(DELTA),
@@ -164,7 +164,7 @@ def nonconvex(full: bool) -> Section:
         Claim(
             "Theorem 5.4",
             "last state of noisy SGD, smooth losses that are not convex",
-            f"ε at δ = {DELTA:g}, η = {eta:g}",
+            f"ε at δ = {number(DELTA)}, η = {eta:g}",
             "at most",
             printed(eta),
             min(ours_at, key=lambda at: abs(at[0] - eta))[1],
@@ -196,7 +196,7 @@ def nonconvex(full: bool) -> Section:
             Plot(
                 "Smooth losses that are not convex, on a set",
                 "η",
-                f"ε at δ = {DELTA:g}",
+                f"ε at δ = {number(DELTA)}",
                 (
                     Line(floats(etas), floats(map(printed, etas)), "Theorem 5.4 (not proved)", 1, "dashed"),
                     Line(floats(etas), floats(map(other, etas)), "Asoodeh, Diaz (24)", 2),

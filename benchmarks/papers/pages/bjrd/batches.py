@@ -10,7 +10,7 @@ from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
-from private_mcmc.report import Heading, Line, Plot, Text, floats
+from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 
 DELTA = 1e-5
 _FORMULA = "benchmarks/papers/bounds/bjrd.py"
@@ -48,7 +48,7 @@ def batch_sizes() -> Section:
         Claim(
             "Theorem 5.6",
             "last state of noisy SGD, bounded gradients: C₆, whatever the batch size",
-            f"ε at δ = {DELTA:g}, s = 1",
+            f"ε at δ = {number(DELTA)}, s = 1",
             "at most",
             plain.epsilon(DELTA),
             _last(1, linear=False),
@@ -60,7 +60,7 @@ def batch_sizes() -> Section:
         Claim(
             "open question after Theorem 5.7",
             "how m and s affect the last state is open",
-            f"ε at δ = {DELTA:g}, s = {ROWS}, T = 100",
+            f"ε at δ = {number(DELTA)}, s = {ROWS}, T = 100",
             "at most",
             plain.epsilon(DELTA),
             _last(ROWS, linear=False, steps=100),
@@ -73,7 +73,7 @@ def batch_sizes() -> Section:
         Claim(
             "Theorem 5.7",
             "last state, constant row gradients: C₇ = C₆/s²",
-            f"ε at δ = {DELTA:g}, s = {batch}",
+            f"ε at δ = {number(DELTA)}, s = {batch}",
             "at most",
             bjrd.theorem_5_7(C, MU, SMOOTH, STEP, BETA, batch).epsilon(DELTA),
             _last(batch, linear=True),
@@ -85,7 +85,7 @@ def batch_sizes() -> Section:
         Claim(
             "Theorem 5.8",
             "path of noisy SGD: C₈ = βc²nγ/s²",
-            f"ε at δ = {DELTA:g}, s = {batch}, n = 1000",
+            f"ε at δ = {number(DELTA)}, s = {batch}, n = 1000",
             "at most",
             bjrd.theorem_5_8(C, STEP, 1000, BETA, batch).epsilon(DELTA),
             gdp.epsilon(whole.m, DELTA),
@@ -130,7 +130,13 @@ def batch_sizes() -> Section:
                 "moderate T larger batches cost less, in the limit of many steps they do not matter."
             ),
             Plot(
-                "The last state of noisy SGD", "batch size s", f"ε at δ = {DELTA:g}", drawn, words, True, True
+                "The last state of noisy SGD",
+                "batch size s",
+                f"ε at δ = {number(DELTA)}",
+                drawn,
+                words,
+                True,
+                True,
             ),
         ),
     )

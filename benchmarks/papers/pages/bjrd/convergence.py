@@ -75,7 +75,7 @@ def not_private(chains: int) -> Section:
     """Proposition 3.4: one row is unbounded, the run is clipped; how far it is from what it targets."""
     clip, run_m = 0.5, math.sqrt(STEPS * STEP / 2)
     delta_run = gdp.delta(run_m, EPSILON)
-    outliers = np.array([2.0, 5.0, 10.0, 20.0, 40.0, 80.0])
+    outliers = np.array([1.0, 3.0, 10.0, 30.0, 100.0])
     bounds, seen = [], []
     rng = np.random.default_rng(0)
     home = _distance(_clipped(rng, 0.0, clip, chains), (0.0, _PRECISION**-0.5))

@@ -12,7 +12,7 @@ from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
-from private_mcmc.report import Heading, Line, Note, Plot, Text, floats
+from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 
 DELTA = 1e-5
 _FORMULA = "benchmarks/papers/bounds/bjrd.py"
@@ -35,7 +35,7 @@ def diffusions() -> Section:
         Claim(
             "Proposition 4.5",
             "path of diffusions whose drifts differ by c: ε_δ = C₁/4 + √(C₁ log 1/δ)",
-            f"ε at δ = {DELTA:g}, c = β = T = 1",
+            f"ε at δ = {number(DELTA)}, c = β = T = 1",
             "at most",
             path_bound.epsilon(DELTA),
             exact,
@@ -47,7 +47,7 @@ def diffusions() -> Section:
         Claim(
             "Proposition 4.6",
             "final value: C₂ = β(C(L + 1) + c)², uniformly in time",
-            f"ε at δ = {DELTA:g}, μ = L = c = β = 1",
+            f"ε at δ = {number(DELTA)}, μ = L = c = β = 1",
             "at most",
             one,
             truth,
@@ -75,7 +75,15 @@ def diffusions() -> Section:
                 "over the last `h` instead of the last unit of time gives `βh(C(L + 1/h) + c)²`, which at "
                 "`h = 1/(2μ)` has no unit left, and is twice the exact GDP parameter."
             ),
-            Plot("Where Theorem 5.2 loses", "μ", f"ε at δ = {DELTA:g}", drawn, words, x_log=True, y_log=True),
+            Plot(
+                "Where Theorem 5.2 loses",
+                "μ",
+                f"ε at δ = {number(DELTA)}",
+                drawn,
+                words,
+                x_log=True,
+                y_log=True,
+            ),
         ),
     )
 
@@ -91,7 +99,7 @@ def unadjusted() -> Section:
             Claim(
                 f"Theorem 5.2, c = {c:g}, L/μ = {smooth:g}",
                 "last state, data term of bounded gradient: C₃ = c²(2(L+1)/(μ − γL²/2) + 1)²",
-                f"ε at δ = {DELTA:g}, γ = 0.2μ/L²",
+                f"ε at δ = {number(DELTA)}, γ = 0.2μ/L²",
                 "at most",
                 bjrd.theorem_5_2(c, mu, smooth, step).epsilon(DELTA),
                 gdp.epsilon(ours.m, DELTA),
@@ -110,7 +118,7 @@ def unadjusted() -> Section:
         Claim(
             "C₄ after Theorem 5.2",
             "the posterior is private with C₄ = c(2(L+1)/μ + 1) for C₃",
-            f"ε at δ = {DELTA:g}, c = 2, μ = L = 1",
+            f"ε at δ = {number(DELTA)}, c = 2, μ = L = 1",
             "at most",
             limit,
             gdp.epsilon(4.0, DELTA),
@@ -134,7 +142,7 @@ def unadjusted() -> Section:
         Claim(
             "Theorem 5.4, (ε, δ)",
             "ε_δ = C₅/4 + √(C₅ log 1/δ)",
-            f"ε at δ = {DELTA:g}, the same path",
+            f"ε at δ = {number(DELTA)}, the same path",
             "at most",
             bjrd.theorem_5_4(c, step, steps).epsilon(DELTA),
             gdp.epsilon(whole.m, DELTA),
@@ -168,7 +176,7 @@ def curves() -> Section:
     left = Plot(
         "Strongly convex",
         "steps",
-        f"ε at δ = {DELTA:g}",
+        f"ε at δ = {number(DELTA)}",
         (
             Line(xs, floats(composed), "composition (Kairouz et al.)", 4, "dashed"),
             Line(xs, floats(whole), "path: Theorem 5.4's rate, exact conversion", 3),
@@ -183,7 +191,7 @@ def curves() -> Section:
     right = Plot(
         "Bounded data gradient, not convex",
         "steps",
-        f"ε at δ = {DELTA:g}",
+        f"ε at δ = {number(DELTA)}",
         (
             Line(xs, tuple(final for _ in xs), "Theorem 5.2", 1, "dashed"),
             Line(xs, floats(whole), "path", 3),
@@ -209,7 +217,7 @@ def curves() -> Section:
         Claim(
             "Section 5.3, Chourasia et al.",
             "strongly convex: ε_α = αΔ²/μ (1 − e^{−μγT/2})",
-            f"ε at δ = {DELTA:g}, T = {counts[-1]:,}",
+            f"ε at δ = {number(DELTA)}, T = {counts[-1]:,}",
             "at most",
             flow[-1],
             exact[-1],

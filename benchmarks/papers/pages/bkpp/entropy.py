@@ -11,7 +11,7 @@ from benchmarks.papers import anisotropic
 from benchmarks.papers.bounds import bkpp
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.report import Heading, Line, Note, Plot, Text, floats
+from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 
 DELTA = 1e-5
 _EXACT = "benchmarks/papers/anisotropic.py"
@@ -185,7 +185,7 @@ def concentration() -> Section:
         Claim(
             "Corollary 2.4 with Remark 2.5",
             "(ε, δ) from concentration around KL, constant as printed",
-            f"ε at δ = {DELTA:g}, KL = 1, σ = 4",
+            f"ε at δ = {number(DELTA)}, KL = 1, σ = 4",
             "at most",
             epsilon(printed),
             exact,
@@ -196,7 +196,7 @@ def concentration() -> Section:
         Claim(
             "Corollary 2.4, constant corrected",
             "(ε, δ) from concentration around KL",
-            f"ε at δ = {DELTA:g}, KL = 1",
+            f"ε at δ = {number(DELTA)}, KL = 1",
             "at most",
             epsilon(right),
             exact,

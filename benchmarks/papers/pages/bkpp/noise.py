@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from benchmarks.papers import anisotropic
 from benchmarks.papers.pages.page import Claim, Section
+from private_mcmc.accounting import langevin_statement
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.report import Heading, Line, Plot, Plots, Table, Text, floats, number
+from private_mcmc.schedule import Schedule, norm_of_clips
 
 DELTA = 1e-5
 _EXACT = "benchmarks/papers/anisotropic.py"
 _TEST = "tests/accounting/test_anisotropic.py"
+_PRICED = (
+    "tests/kernels/test_boxed_clips.py::"
+    "test_the_optimal_noise_costs_less_than_any_other_of_its_trace_and_less_than_under_a_norm_clip"
+)
 
 
 def _term(sizes: tuple[float, float], x: float, y: float) -> float:
@@ -109,13 +116,14 @@ def figures_1_and_2() -> Section:
 
 def usable() -> Section:
     """What the optimal covariance costs under a norm clip, and under one bound for each coordinate."""
-    sizes, steps = (10.0, 1.0), [0.04]
-    shapes = {"isotropic": np.ones(2), "optimal": anisotropic.optimal_diagonal(sizes, 2.0)}
+    sizes = (10.0, 1.0)
+    shapes = {"isotropic": (1.0, 1.0), "optimal": tuple(anisotropic.optimal_diagonal(sizes, 2.0).tolist())}
     rows, squares = [], {}
     for name, noise in shapes.items():
-        # Under a norm bound the worst row is along the coordinate with the least noise.
-        norm = anisotropic.path_square(steps, [float(noise.min())], [sizes[0]])
-        box = anisotropic.path_square(steps, noise.tolist(), sizes)
+        norm, box = (
+            stated_square(noise, clip=10.0),
+            stated_square(noise, clip=norm_of_clips(sizes, None), clips=sizes),
+        )
         squares[name] = norm, box
         rows += [
             (f"{name}, rows clipped at ‖g‖ ≤ 10", number(norm), number(gdp.epsilon(math.sqrt(norm), DELTA))),
@@ -129,15 +137,15 @@ def usable() -> Section:
         Claim(
             "Section 6.1, norm clip",
             "at equal trace the optimal Σ costs less privacy than isotropic noise",
-            f"ε of the optimal Σ beside the isotropic one, δ = {DELTA:g}, ‖g‖ ≤ 10",
+            f"ε of the optimal Σ beside the isotropic one, δ = {number(DELTA)}, ‖g‖ ≤ 10",
             "at most",
             gdp.epsilon(math.sqrt(squares["isotropic"][0]), DELTA),
             gdp.epsilon(math.sqrt(squares["optimal"][0]), DELTA),
             "exact",
             "under a bound on the norm alone isotropic noise is best: a row may lie along the quiet "
             "coordinate",
-            f"{_EXACT} `path_square`",
-            f"{_TEST}::test_under_a_norm_bound_alone_the_optimal_diagonal_is_not_optimal",
+            "`accounting.langevin_statement`, `pmc.AnisotropicLangevin`",
+            _PRICED,
         ),
         Claim(
             "Section 6.1, bounds for each coordinate",
@@ -147,9 +155,9 @@ def usable() -> Section:
             1.0,
             squares["isotropic"][1] / squares["optimal"][1],
             "exact",
-            "pΣC_j² against (ΣC_j)²: `AnisotropicLangevin(clip=(10, 1), …)` enforces and prices such bounds",
-            f"{_EXACT} `path_square`, `optimal_diagonal`",
-            f"{_TEST}::test_optimal_diagonal_beats_every_other_diagonal_of_the_same_trace",
+            "pΣC_j² against (ΣC_j)²: `AnisotropicLangevin(clips=(10, 1), …)` enforces and prices such bounds",
+            "`accounting.langevin_statement`, `pmc.AnisotropicLangevin`",
+            _PRICED,
         ),
     )
     return Section(
@@ -162,9 +170,17 @@ def usable() -> Section:
                 "data. A clip of the norm does not give it, and then the optimal shape is the wrong one."
             ),
             Table(
-                ("noise of trace 2, one path", "m²", f"ε at δ = {DELTA:g}"),
+                ("noise of trace 2, one path", "m²", f"ε at δ = {number(DELTA)}"),
                 tuple(rows),
                 "The same γ and trace",
             ),
         ),
     )
+
+
+def stated_square(noise: tuple[float, ...], **clipped: Any) -> float:
+    """``m²`` of the path that the library states: γ = 0.01, 4 steps, a row present or absent."""
+    run = Schedule(
+        adjacency="zero_out", num_rows=9, dim=2, step_size=0.01, num_steps=4, noise=noise, **clipped
+    )
+    return float(langevin_statement(run).gdp or math.inf) ** 2

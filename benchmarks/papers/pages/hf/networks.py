@@ -139,7 +139,7 @@ def attacks(full: bool) -> Section:
         Claim(
             "Figure 3, upper curve",
             "Rényi bound of clipped SGLD on 60,000 rows (the figure's numbers are not in the text)",
-            f"ε at δ = {DELTA:g} after {epochs[-1]} epochs",
+            f"ε at δ = {number(DELTA)} after {epochs[-1]} epochs",
             "at most",
             opacus[-1],
             exact[-1],
@@ -152,7 +152,7 @@ def attacks(full: bool) -> Section:
             Claim(
                 name,
                 states,
-                "ε at δ = 1e-05, by attack",
+                "ε at δ = 1e-5, by attack",
                 "at most",
                 None,
                 None,
@@ -183,7 +183,7 @@ def attacks(full: bool) -> Section:
             Plot(
                 "Figure 3, upper curve: LeNet5, clip 0.2, learning rate 0.001, batches of 4",
                 "epochs",
-                f"ε at δ = {DELTA:g}",
+                f"ε at δ = {number(DELTA)}",
                 tuple(lines),
                 "Accountants for one mechanism: clipped SGLD on 60,000 rows, 30 epochs.",
             ),

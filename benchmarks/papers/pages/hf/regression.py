@@ -40,9 +40,10 @@ def figure_1(every: int) -> Section:
         for share, name in ((1.0, "2/(…)²"), (0.5, "1/(…)²")):
             values = _curve(c, share, epochs, every)
             peaks[c, share] = epochs[int(np.argmax(values))], max(values), values[epochs.index(EPOCH)]
-            label = f"c = {c:.3g}, η = {name}"
-            shown = tuple(max(value, 1e-3) for value in values)
-            drawn.append(Line(floats(epochs), shown, label, int(share == 1), style))
+            label = f"c = {number(c, 3)}, η = {name}"
+            shown = [(at, value) for at, value in zip(epochs, values, strict=True) if value > 1e-3]
+            xs, ys = zip(*shown, strict=True)
+            drawn.append(Line(floats(xs), floats(ys), label, int(share == 1), style))
     at_epoch = peaks[slope, 0.5][2]
     certified = hf_theorem.largest_slope(DOMAIN, ROWS, EPSILON, DELTA)
     claims = (
@@ -135,7 +136,7 @@ def figure_1(every: int) -> Section:
                 f"≥ {at_epoch:,.0f}",
                 "bad",
                 (
-                    f"both at δ = {DELTA:g}, n = {ROWS:,}, c = n^{GAMMA2:g}; step 1/(α + nx_h²β)², "
+                    f"both at δ = {number(DELTA)}, n = {ROWS:,}, c = n^{GAMMA2:g}; step 1/(α + nx_h²β)², "
                     "start from the prior",
                 ),
             ),
@@ -151,7 +152,7 @@ def figure_1(every: int) -> Section:
             Plot(
                 "Lower bound on ε while SGLD runs",
                 "epochs",
-                f"ε at δ = {DELTA:g}",
+                f"ε at δ = {number(DELTA)}",
                 (
                     *drawn,
                     Rule("y", posterior, "posterior, at most"),

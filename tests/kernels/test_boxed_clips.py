@@ -1,0 +1,249 @@
+"""Rows clipped coordinate by coordinate: what a row adds, what the path costs, and faults in either."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.auditing import Pair, audit, chain_mechanism
+from private_mcmc.domains import Box, Rows
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels import AnisotropicLangevin, langevin_program
+from private_mcmc.kernels.gradient import clipped
+from private_mcmc.kernels.gradient.clipped import boxed_gradient, clipped_share
+from private_mcmc.kernels.whitening import whitening
+from private_mcmc.model import read
+from private_mcmc.schedule import Average, Batch
+from tests.auditing.mutants import Change, patches
+
+CLIPS, METRIC, NOISE = (2.0, 0.3), (1.0, 4.0), (2.0, 0.6)
+ROWS = Rows(X=Box(np.full(2, -10.0), np.full(2, 10.0)), y=Box(-50.0, 50.0))
+
+
+def model(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([2]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+
+def schedule(**changes):
+    fields = dict(
+        adjacency="replace_one",
+        num_rows=50,
+        dim=2,
+        step_size=0.01,
+        num_steps=7,
+        clip=5.0,
+        clips=CLIPS,
+        preconditioner=METRIC,
+        noise=NOISE,
+    )
+    return pmc.Schedule(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "rows"), [("replace_one", 2.0), ("zero_out", 1.0), ("add_remove", 1.0)]
+)
+def test_the_price_is_that_of_the_farthest_corner(adjacency, rows):
+    """Every corner ``δ`` of the box, ``T‖S^{-1/2}γwMδ‖²``, with no formula of the library."""
+    statement = accounting.langevin_statement(schedule(adjacency=adjacency, temper=0.5))
+    spread = 2 * 0.01 * np.array(NOISE)
+    corners = [np.array(signs) * rows * 0.5 * np.array(CLIPS) for signs in product((-1, 1), repeat=2)]
+    worst = max(7 * np.sum((0.01 * np.array(METRIC) * corner) ** 2 / spread) for corner in corners)
+    assert statement.gdp == pytest.approx(np.sqrt(worst), rel=1e-8)
+    assert statement.gdp >= np.sqrt(worst)
+    assert statement.verify()
+
+
+def test_the_optimal_noise_costs_less_than_any_other_of_its_trace_and_less_than_under_a_norm_clip():
+    bounds, trace = np.array([10.0, 1.0]), 2.0
+
+    def square(noise, **clips):
+        kernel = AnisotropicLangevin(model, step_size=0.01, noise=tuple(noise), **clips)
+        made = kernel.schedule(
+            adjacency="zero_out", num_rows=9, dim=2, num_steps=4, num_chains=1, release="path"
+        )
+        return accounting.langevin_statement(made).gdp ** 2
+
+    best = trace * bounds / bounds.sum()
+    assert square(best, clips=bounds) == pytest.approx(1.21, rel=1e-7)
+    assert square((1.0, 1.0), clips=bounds) == pytest.approx(2.02, rel=1e-7)
+    assert square((1.0, 1.0), clip=10.0) == pytest.approx(2.0, rel=1e-7)
+    assert square(best, clip=10.0) == pytest.approx(11.0, rel=1e-7)
+    for share in (0.5, 0.8, 0.95):
+        assert square((trace * share, trace * (1 - share)), clips=bounds) >= 1.21
+
+
+def test_hidden_states_gain_nothing_whatever_is_proved_of_the_curvature():
+    known = accounting.Curvature(strong_convexity=1.0, smoothness=2.0, convex=True)
+    path, last = (
+        accounting.langevin_statement(schedule(noise=None, release=release, num_steps=2000), known)
+        for release in ("path", "last")
+    )
+    assert last.gdp == path.gdp
+    assert last.verify()
+
+
+def test_every_coordinate_of_every_row_is_inside_its_clip_and_rows_that_are_no_numbers_add_nothing(rng):
+    X, y = rng.normal(size=(40, 2)) * [1.0, 5.0], rng.normal(size=40) * 20
+    X[3, 0], y[7] = np.nan, np.inf
+    reading = read(model, ROWS, n=40)
+    with jax.enable_x64(True):
+        change = whitening(METRIC, 2)
+        gradient = boxed_gradient(reading, change, CLIPS)
+        columns = {"X": jnp.asarray(X), "y": jnp.asarray(y)}
+        present = np.ones(40, bool)
+        present[[0, 9]] = False
+        theta = np.array([0.3, -0.2])
+        total = gradient.total(
+            change.from_parameter(jnp.asarray(theta)), gradient.prepare(columns, jnp.asarray(present))
+        )
+    plain = -((y - X @ theta)[:, None]) * X
+    wanted = np.clip(plain, -np.array(CLIPS), CLIPS)[present & np.isfinite(plain).all(axis=1)]
+    np.testing.assert_allclose(total, np.sqrt(METRIC) * wanted.sum(axis=0), rtol=1e-10, atol=1e-12)
+    assert np.nanmax(np.abs(plain[:, 1])) > CLIPS[1]
+
+
+def test_the_share_of_clipped_rows_counts_coordinates():
+    reading = read(model, ROWS, n=2)
+    columns = {"X": np.array([[1.0, 0.0], [0.0, 1.0]]), "y": np.array([1.0, 1.0])}
+    assert clipped_share(reading, schedule(num_rows=2), np.zeros(2), columns, np.ones(2, bool)) == 0.5
+
+
+def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
+    whole = accounting.gradient_limit(schedule(clips=None))
+    boxed = accounting.gradient_limit(schedule())
+    least = min(2 * np.sqrt(m) * c for m, c in zip(METRIC, CLIPS, strict=True))
+    assert boxed == pytest.approx(whole * least / 10.0, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clips": (1.0,)},
+        {"clips": (1.0, 0.0)},
+        {"clips": (1.0, np.nan)},
+        {"clips": (1.0, np.inf)},
+        {"preconditioner": ((1.0, 0.1), (0.1, 1.0))},
+        {"noise": ((1.0, 0.1), (0.1, 1.0))},
+        {"batch": Batch(scheme="poisson", rate=0.1)},
+        {"release": Average()},
+        {"storage": "float32"},
+        {"diameter": 3.0},
+        {"clip": 1.0},
+    ],
+)
+def test_what_has_no_proof_for_a_box_is_refused(changes):
+    with pytest.raises(DeclarationError, match="clips"):
+        schedule(**changes)
+
+
+def test_a_kernel_takes_a_clip_of_the_norm_or_of_each_coordinate():
+    with pytest.raises(DeclarationError, match="one of them"):
+        AnisotropicLangevin(model, 0.1, 1.0, clips=CLIPS)
+    with pytest.raises(DeclarationError, match="clip"):
+        AnisotropicLangevin(model, 0.1).schedule(
+            adjacency="replace_one", num_rows=9, dim=2, num_steps=1, num_chains=1, release="path"
+        )
+    named = AnisotropicLangevin(model, 0.1, clips={"w": (1.0, 0.5)})
+    sites = read(model, ROWS, n=3).sites
+    made = named.schedule(
+        adjacency="replace_one", num_rows=3, dim=2, num_steps=1, num_chains=1, release="path", sites=sites
+    )
+    assert made.clips == (1.0, 0.5)
+
+
+def test_records_whose_clips_are_taken_away_or_changed_no_longer_verify():
+    record = accounting.langevin_statement(schedule()).to_dict()
+    assert accounting.verify(record)
+    constants = record["argument"]["constants"]
+    without = {key: value for key, value in constants.items() if key != "clips"}
+    for changed in (without, constants | {"clips": [2.0, 0.1]}, constants | {"bounds": [{"kind": "path"}]}):
+        assert not accounting.verify(record | {"argument": record["argument"] | {"constants": changed}})
+
+
+def test_a_driver_runs_it_and_its_statement_verifies(rng):
+    X, y = rng.uniform(-1, 1, (30, 2)), rng.normal(size=30)
+    mcmc = pmc.PrivateMCMC(
+        AnisotropicLangevin(model, step_size=1e-3, clips=(1.0, 0.2), noise=(1.0, 0.2)),
+        rows=ROWS,
+        target=pmc.Target(3.0, 1e-5),
+        release="path",
+        num_steps=10,
+        guarantee="run",
+    )
+    mcmc.run(X=X, y=y)
+    assert mcmc.statement.verify()
+    assert np.shape(mcmc.get_samples()["w"]) == (10, 2)
+
+
+QUIET = Pair(
+    {"X": np.array([[0.0, 1.0]]), "y": np.array([50.0])},
+    {"X": np.array([[0.0, 1.0]]), "y": np.array([-50.0])},
+)
+FAULTS = {
+    "clipped by the norm of the box, priced as a box": (
+        "jnp.clip(gradients, -caps, caps)",
+        "gradients * jnp.minimum(1.0, jnp.linalg.norm(caps) / jnp.linalg.norm(gradients, axis=-1))[:, None]",
+    ),
+    "the last coordinate not clipped": (
+        "caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE)",
+        "caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE).at[-1].set(jnp.inf)",
+    ),
+}
+
+
+def audited():
+    """One row that pulls at the quiet coordinate alone, as hard as it may: through the front door."""
+    mechanism = chain_mechanism(
+        AnisotropicLangevin(model, step_size=0.05, clips=(4.0, 0.4), noise=(4.0, 0.4)),
+        rows=ROWS,
+        target=pmc.Target(1.0, 1e-5),
+        release="path",
+        num_steps=4,
+        n=1,
+    )
+    return audit(mechanism, QUIET, num_runs=4_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_an_audit_finds_what_is_not_clipped_as_it_is_priced(monkeypatch, fault):
+    """Failure probability of the sound case at most 1e-6."""
+    if fault is not None:
+        for owner, name, value in patches(Change(clipped, *FAULTS[fault])):
+            monkeypatch.setattr(owner, name, value)
+    assert audited().sound == (fault is None)
+
+
+def test_a_fault_in_the_price_alone_is_found_by_the_recomputation():
+    """A box priced as if its corner were a face: the record's own curve is not what the rule gives."""
+    record = accounting.langevin_statement(schedule()).to_dict()
+    smaller = [{**curve, "m": curve["m"] * 0.9} for curve in record["curves"]]
+    assert not accounting.verify(record | {"curves": smaller})
+
+
+def test_the_program_clips_as_the_schedule_says():
+    """One step without noise moves each coordinate by at most ``γ w M_jj C_j`` for each row."""
+    reading = read(model, ROWS, n=1)
+    plan = schedule(num_rows=1, num_steps=1, num_chains=1)
+    program = langevin_program(reading, plan)
+    with jax.enable_x64(True):
+        rows = program.prepare({"X": jnp.array([[1.0, 1.0]]), "y": jnp.array([50.0])}, jnp.ones(1, bool))
+        total = program.data(jnp.zeros((1, 2)), jnp.asarray(0), jax.random.key(0), rows)
+    np.testing.assert_allclose(np.abs(total[0]), np.sqrt(METRIC) * CLIPS, rtol=1e-10)
+
+
+def test_no_posterior_is_promised_for_a_box():
+    """The schedule that a driver decides on is the one that runs; the posterior is not what it samples."""
+    declared = dict(rows=ROWS, target=pmc.Target(3.0, 1e-5), release="path", num_steps=3)
+    kernel = AnisotropicLangevin(model, step_size=1e-3, clips=(1.0, 0.2))
+    assert pmc.PrivateMCMC(kernel, **declared, guarantee="run").decide(5).schedule.clips == (1.0, 0.2)
+    with pytest.raises(DeclarationError, match="guarantee='run'"):
+        pmc.PrivateMCMC(kernel, **declared).decide(5)
