@@ -191,8 +191,10 @@ def _sentences(statement: Statement) -> Iterator[str]:
 
 
 def _numbers(study: StudyRecord) -> str:
-    again = privacy_numbers(study.price, study.epsilon, study.delta)
-    _need(_close(dict(study.privacy), again), f"recomputed: {again}; recorded: {dict(study.privacy)}.")
+    again, found = privacy_numbers(study.price, study.epsilon, study.delta), dict(study.privacy)
+    wrong = [name for name in {**again, **found} if not _close(found.get(name), again.get(name))]
+    said = "; ".join(f"{name} is {again.get(name)}, not {found.get(name)}" for name in wrong)
+    _need(not wrong, f"recomputed, {said}.")
     return f"ε = {again['epsilon_at_delta']:.6g} at δ = {study.delta:g}"
 
 
