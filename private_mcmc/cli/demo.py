@@ -137,7 +137,7 @@ def comparison(study: Study, table: Path) -> Report:
     for ours, theirs in zip(private, exact, strict=True):
         off = (ours.mean - theirs.mean) / theirs.sd
         cells = (f"{number(one.mean)} ± {number(one.sd, 2)}" for one in (ours, theirs))
-        rows.append((ours.name, *cells, f"{off:+.1f}", f"{ours.sd / theirs.sd:.1f}"))
+        rows.append((ours.name, *cells, f"{abs(off):.1f}", f"{ours.sd / theirs.sd:.1f}"))
     ends = [
         [[(at - theirs.mean) / theirs.sd for at in (one.low, one.mean, one.high)] for one in (ours, theirs)]
         for ours, theirs in zip(private, exact, strict=True)
