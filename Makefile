@@ -56,7 +56,7 @@ lint: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.bench peers
-	$(BIN)/python benchmarks/demo_utility.py
+	$(BIN)/python -m benchmarks.demo_utility
 	$(BIN)/python benchmarks/tightness.py
 	$(BIN)/python benchmarks/randomness.py
 	$(BIN)/python benchmarks/zoo_verdicts.py

@@ -1,6 +1,6 @@
-"""How close is the private posterior to the non-private one? The demonstration's model at several ε.
+"""How close is the private posterior to the non-private one? A logistic regression at several ε.
 
-    python benchmarks/demo_utility.py [--repeats 3] [--json FILE]
+    python -m benchmarks.demo_utility [--repeats 3] [--json FILE]
 
 For every ε: the root mean square over parameters of (private mean − NUTS mean)/NUTS sd, and the ratio of
 standard deviations; per parameter and overall, averaged over independent private runs; beside the
@@ -18,9 +18,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.nuts import nuts_reference
 from private_mcmc import PrivateMCMC, Target, plan
-from private_mcmc.cli.adult_demo import ROWS, model, nuts_reference
 from private_mcmc.data import ADULT_COLUMNS, load_adult
+from private_mcmc.models import logistic, logistic_rows
 
 EPSILONS = (0.5, 1.0, 3.0)
 DELTA = 1e-6
@@ -30,7 +31,7 @@ def private_runs(
     epsilon: float, X: np.ndarray, y: np.ndarray, repeats: int
 ) -> tuple[list[np.ndarray], float]:
     """Released draws of independent runs, and the error the plan predicted."""
-    policy = plan(model, ROWS, Target(epsilon, DELTA), n=len(y), guarantee="run")
+    policy = plan(logistic, logistic_rows(9), Target(epsilon, DELTA), n=len(y), guarantee="run")
     draws = []
     for _ in range(repeats):
         driver = PrivateMCMC.from_plan(policy, progress_bar=False)
@@ -54,7 +55,7 @@ def main() -> None:
     console = Console()
     X, y = load_adult("train")
     with console.status("non-private NUTS"):
-        reference = nuts_reference(model, X=X, y=y)["w"]
+        reference = nuts_reference(logistic, X=X, y=y)["w"]
     mean, sd = reference.mean(0), reference.std(0)
     columns, record = {}, {}
     for epsilon in EPSILONS:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.datasets import Dataset
+from benchmarks.nuts import nuts_reference
 from benchmarks.peers.method import Budget, Runs
 from benchmarks.utility_reference import reference
-from private_mcmc.cli.adult_demo import nuts_reference
 
 _DRAWS = 1_000
 

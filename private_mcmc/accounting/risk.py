@@ -126,8 +126,10 @@ def picture(found: Risk) -> Plot:
             Line(x, x, "nothing released", 3, "dotted"),
             Line(x, usual, "in 19 of 20 releases", 0),
             Line(x, most, rare, 1, "dashed"),
-            Mark(50.0, 100 * found.belief(0.5, usually=True), _percent(found.belief(0.5, usually=True))),
-            Mark(50.0, 100 * found.belief(0.5), _percent(found.belief(0.5))),
+            *(
+                Mark(50.0, 100 * half, _percent(half), left=True)
+                for half in (found.belief(0.5, usually) for usually in (True, False))
+            ),
         ),
         description="The closer the curves are to the dotted diagonal, the less is learnt. Upper bounds, "
         "for somebody who knows every other row.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +27,7 @@ COMMANDS = {
     "account": "private_mcmc.cli.account:app",
     "audit": "private_mcmc.cli.audit:app",
     "ledger": "private_mcmc.cli.ledger:app",
-    "demo": "private_mcmc.cli.main:demo",
+    "demo": "private_mcmc.cli.demo:demo",
     "papers": "private_mcmc.cli.papers:papers",
 }
 # What they are given goes on to another command as it is.
@@ -81,20 +80,6 @@ def _root(
     ] = False,
 ) -> None:
     """Differentially private Bayesian inference for NumPyro models."""
-
-
-def demo(
-    epsilon: Annotated[float, typer.Option(help="ε of the private path.")] = 3.0,
-    delta: Annotated[float, typer.Option(help="δ of the private path.")] = 1e-6,
-    output: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-report"),
-    nuts: Annotated[bool, typer.Option(help="Compare with non-private NUTS (curator's side).")] = True,
-) -> None:
-    """Refusals, a plan, a private path and a private expectation of 32,561 people's census rows."""
-    from rich.console import Console
-
-    from private_mcmc.cli.adult_demo import AdultDemo
-
-    AdultDemo(epsilon, delta, output, nuts).run(Console())
 
 
 def main(group: typer.Typer = app) -> None:

@@ -114,9 +114,7 @@ def confirm(
     for words in said:
         typer.echo(f"Note: {words}", err=True)
     if ledger is not None and dataset is not None:
-        found = ledger.balance(dataset)
-        left = found.dataset.filter.describe(found.remaining)
-        typer.echo(f"The ledger has {left} left for {dataset!r}.", err=True)
+        typer.echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
     if yes:
         return
     typer.echo(f"This spends ε = {made.target.epsilon:g} at δ = {made.target.delta:g}.", err=True)

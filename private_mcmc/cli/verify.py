@@ -24,10 +24,11 @@ def verify(
     Exit code: 0 verified, 1 not verified, 3 error.
     """
     from private_mcmc.dossier import verify_dossier
-    from private_mcmc.release import Ledger
 
     books = None
     if ledger is not None:
+        from private_mcmc.release import Ledger
+
         books = Ledger(ledger, None if key is None else key.read_bytes().strip())
     found = verify_dossier(dossier, books)
     if as_json:

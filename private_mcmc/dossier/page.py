@@ -162,10 +162,16 @@ def _columns(study: StudyRecord) -> Table:
         else:
             low, high = field.range
             allowed = f"{low:g} to {high:g} {field.unit}".strip()
-        fate = f"{field.missing}; {field.otherwise}"
+        fate = f"{_fate(field.missing)}; {_fate(field.otherwise)}"
         found.append((field.title or name, allowed, fate, field.bounds_from or "the schema"))
     columns = ("field", "what a cell may be (enforced)", "missing; other cells", "known from")
     return Table(columns, tuple(found))
+
+
+def _fate(word: str) -> str:
+    """What becomes of a cell, in words."""
+    words = {"refuse": "refused", "indicator": "kept apart", "other": "a level of its own"}
+    return words.get(word, f"as {word}")
 
 
 def _plan(study: StudyRecord) -> list[Block]:
@@ -184,11 +190,12 @@ def _plan(study: StudyRecord) -> list[Block]:
         Table(("", "predicted before anything was spent", "judged from the releases"), tuple(rows))
     ]
     if study.stages:
-        square = sum(stage["gdp"] ** 2 for stage in study.stages)
-        parts = "; ".join(
-            f"{stage['name']} {100 * stage['gdp'] ** 2 / square:.0f} %" for stage in study.stages
-        )
-        blocks.append(Text(f"Stages, and their shares of what was used: {parts}."))
+        squares: dict[str, float] = {}
+        for stage in study.stages:
+            squares[stage["name"]] = squares.get(stage["name"], 0.0) + stage["gdp"] ** 2
+        total = sum(squares.values())
+        parts = "; ".join(f"{name} {100 * square / total:.0f} %" for name, square in squares.items())
+        blocks.append(Text(f"What was used went to: {parts}."))
     return blocks
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,10 +25,11 @@ from private_mcmc.dossier.folder import DRAWS, MODEL, PAGE, SCHEMA, digest, sche
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord, privacy_numbers, texts
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
-from private_mcmc.release import Ledger
-from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import Report, Table, Verdict
 from private_mcmc.report.blocks import Tone
+
+if TYPE_CHECKING:
+    from private_mcmc.release import Ledger
 
 Result = Literal["agrees", "differs", "not checked"]
 
@@ -191,8 +192,10 @@ def _sentences(statement: Statement) -> Iterator[str]:
 
 
 def _numbers(study: StudyRecord) -> str:
-    again = privacy_numbers(study.price, study.epsilon, study.delta)
-    _need(_close(dict(study.privacy), again), f"recomputed: {again}; recorded: {dict(study.privacy)}.")
+    again, found = privacy_numbers(study.price, study.epsilon, study.delta), dict(study.privacy)
+    wrong = [name for name in {**again, **found} if not _close(found.get(name), again.get(name))]
+    said = "; ".join(f"{name} is {again.get(name)}, not {found.get(name)}" for name in wrong)
+    _need(not wrong, f"recomputed, {said}.")
     return f"ε = {again['epsilon_at_delta']:.6g} at δ = {study.delta:g}"
 
 
@@ -311,6 +314,8 @@ def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
         raise _Skipped("nothing kept count of this run")
     if ledger is None:
         raise _Skipped(f"give --ledger: {study.ledger['file']}")
+    from private_mcmc.release.ledger.export import standing
+
     state, books = ledger.state(), dict(study.ledger)
     charge = state.reservations.get(books["charge"])
     if charge is None:

@@ -312,8 +312,7 @@ class PrivateMCMC:
         """
         if self._outcome is None:
             raise ReleaseError("nothing was released yet: run first.")
-        declared = self._run.declared
-        return study_of(declared, self._n, self._outcome, self._books, self._charge, about or About())
+        return study_of(self._run, self._n, self._outcome, self._books, self._charge, about or About())
 
     def report(self) -> Report:
         """The dossier of the last run as a page; of a plan that was not run yet, the plan."""

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import privacy_numbers
 from private_mcmc.errors import ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Declaration
-from private_mcmc.inference.execute import Outcome
+from private_mcmc.inference.execute import Outcome, Runnable
 from private_mcmc.inference.remarks import warnings_of
 from private_mcmc.planning import Plan, Prediction
+from private_mcmc.preflight.certify.certificates import meets
 from private_mcmc.release import ReleasedExpectations
 from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import plain
@@ -51,7 +53,7 @@ class About:
 
 
 def study_of(
-    declared: Declaration | Plan,
+    run: Runnable,
     n: int,
     outcome: Outcome,
     books: Bookkeeping,
@@ -63,11 +65,12 @@ def study_of(
     Raises:
         ReleaseError: for a plan that broke off.
     """
+    declared = run.declared
     released, target, statement = outcome.released, declared.target, outcome.statement
     if released is None:
         raise ReleaseError("the plan broke off: there is no result to keep, .history has its stages.")
     made = declared if isinstance(declared, Plan) else None
-    certificate = None if made is None else made.certificate
+    certificate = _certificate(run, n)
     draws: dict[str, Any] = {}
     chains, expectations = 1, {}
     if isinstance(released, ReleasedExpectations):
@@ -108,6 +111,17 @@ def study_of(
         draws=draws,
         expectations=plain(expectations),
     )
+
+
+def _certificate(run: Runnable, n: int) -> Statement | None:
+    """That of the posterior, where the guarantee speaks of it."""
+    declared = run.declared
+    if isinstance(declared, Plan):
+        return declared.certificate
+    if declared.guarantee == "run":
+        return None
+    found = run.decide(n).report.certificates
+    return next((statement for statement in found if meets(statement, declared.target)), None)
 
 
 def _temper(declared: Declaration | Plan) -> float:

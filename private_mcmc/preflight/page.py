@@ -35,7 +35,7 @@ _TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "
 def page(found: Findings) -> Report:
     """All blocks, top-down."""
     blocks = [
-        Verdict(found.verdict, _line(found), _TONES[found.verdict], found.reasons),
+        *_verdicts(found),
         *_advice(found),
         *_run(found),
         *_proved(found),
@@ -43,6 +43,17 @@ def page(found: Findings) -> Report:
         *_read(found),
     ]
     return Report(f"Preflight of `{found.model_name}`", tuple(blocks))
+
+
+def _verdicts(found: Findings) -> list[Block]:
+    """The answer; where the run is private and its posterior is not, that the run is comes first."""
+    if found.verdict == "private" or found.run is None or not found.run.meets:
+        return [Verdict(found.verdict, _line(found), _TONES[found.verdict], found.reasons)]
+    words = found.run.text[0].upper() + found.run.text[1:] + "."
+    return [
+        Verdict("the run is private", words, "good"),
+        Verdict(f"the posterior alone: {found.verdict}", _line(found), "unsure", found.reasons),
+    ]
 
 
 def _line(found: Findings) -> str:

@@ -127,12 +127,13 @@ class Rule:
 
 @dataclass(frozen=True)
 class Mark:
-    """A dot at ``(x, y)`` with words beside it."""
+    """A dot at ``(x, y)`` with words above it, to its right or to its ``left``."""
 
     x: float
     y: float
     text: str
     tone: Tone = "plain"
+    left: bool = False
 
 
 Drawn = Line | Band | Interval | Rule | Mark

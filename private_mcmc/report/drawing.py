@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ _DASHES = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8)), "no
 
 # That stand side by side below a narrow chart, beside two handles.
 _LEGEND_LETTERS = 46
+# That an axis's name may have on an inch of a chart.
+_NAME_LETTERS = 8
+_RATIOS = tuple(digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 3, 5))
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
         _draw(axes, drawn, palette)
     if plot.x_log and not plot.x_ticks:
         _readable_within_a_decade(axes)
-    _finish_axes(axes, plot, palette)
+    _finish_axes(axes, plot, palette, size)
     return result
 
 
@@ -85,7 +89,7 @@ def svg(plot: Plot, size: tuple[float, float] = (6.4, 3.7)) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": plot.title}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{plot.title} {size}"}):
         figure(plot, _CSS, size).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
@@ -152,7 +156,8 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
             drawn.text,
             (drawn.x, drawn.y),
             textcoords="offset points",
-            xytext=(7, 6),
+            xytext=(-7 if drawn.left else 7, 6),
+            ha="right" if drawn.left else "left",
             fontsize=8.5,
             color=color,
         )
@@ -173,7 +178,7 @@ def _draw_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
     axes.annotate(rule.label, textcoords="offset points", fontsize=8.5, color=palette.ink, **place)
 
 
-def _finish_axes(axes: Axes, plot: Plot, palette: Palette) -> None:
+def _finish_axes(axes: Axes, plot: Plot, palette: Palette, size: tuple[float, float]) -> None:
     if plot.x_ticks:
         axes.set_xticks([at for at, _ in plot.x_ticks], [name for _, name in plot.x_ticks])
         axes.minorticks_off()
@@ -184,7 +189,8 @@ def _finish_axes(axes: Axes, plot: Plot, palette: Palette) -> None:
         axes.set_xlim(*plot.x_range)
     if plot.y_range is not None:
         axes.set_ylim(*plot.y_range)
-    axes.set_xlabel(plot.x_label, fontsize=9.5, color=palette.ink)
+    room = int(_NAME_LETTERS * size[0])
+    axes.set_xlabel(textwrap.fill(plot.x_label, room), fontsize=9.5, color=palette.ink)
     axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
     names = [label for drawn in plot.drawn if (label := _label(drawn))]
@@ -209,10 +215,12 @@ def _columns(names: list[str]) -> int:
 
 def _readable_within_a_decade(axes: Axes) -> None:
     """Ratios between 1 and 3 would show the single tick 10⁰: such an axis gets plain numbers in between."""
-    from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
     low, high = axes.get_xlim()
     if low > 0 and high / low < 20:
-        axes.xaxis.set_major_locator(MaxNLocator(6))
+        round_ones = [ratio for ratio in _RATIOS if low <= ratio <= high]
+        enough = len(round_ones) >= 3
+        axes.xaxis.set_major_locator(FixedLocator(round_ones) if enough else MaxNLocator(4))
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.xaxis.set_minor_formatter(NullFormatter())

@@ -66,6 +66,7 @@ white-space:nowrap}
 .pm figure{margin:1rem 0;padding:.8rem .9rem .6rem;background:var(--card);border:1px solid var(--faint);
 border-radius:8px}
 .pm figure svg{width:100%;height:auto;display:block}
+.pm .narrow{display:none}
 .pm figcaption{font-weight:600;font-size:.95rem;margin-bottom:.45rem}
 .pm figure small{display:block;color:var(--soft);font-size:.84rem;line-height:1.45;margin-top:.4rem}
 .pm .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(15rem,1fr));gap:.8rem;margin:1rem 0}
@@ -86,7 +87,7 @@ margin:2.6rem 0 1rem}
 @media (max-width:34rem){.pm{padding:1.1rem .9rem 2rem}.pm .facts{width:100%}
 .pm .facts th,.pm .facts td{display:block;border:0;padding:0;white-space:normal}
 .pm .facts td{border-bottom:1px solid var(--faint);padding-bottom:.35rem;margin-bottom:.35rem}
-.pm figure{overflow-x:auto}.pm figure>svg{min-width:27rem}}
+.pm .broad{display:none}.pm .narrow{display:block}}
 @page{size:A4;margin:15mm 14mm}
 @media print{.pm{--ink:#000;--soft:#444;--faint:#bbb;--ground:#fff;--card:#fff;--c0:#0067a5;--c1:#c8500a;
 --c2:#00805c;--c3:#9a4a86;--c4:#7a6a00;--good:#166b3f;--bad:#a3231b;--unsure:#7d5700;--good-bg:#e7f4ec;
@@ -141,7 +142,7 @@ def _block(block: Block) -> str:
         case Table():
             return _table(block)
         case Plot():
-            return _figure(block, (6.4, 3.7))
+            return _figure(block, (6.4, 3.7), narrow=(3.7, 3.5))
         case Plots(plots):
             return '<div class="grid">' + "".join(_figure(plot, (3.6, 2.7)) for plot in plots) + "</div>"
         case Code(text):
@@ -195,8 +196,14 @@ def _table(block: Table) -> str:
     )
 
 
-def _figure(plot: Plot, size: tuple[float, float]) -> str:
-    words = escape(plot.description or plot.title)
-    drawing = svg(plot, size).replace("<svg", f'<svg role="img" aria-label="{words}"', 1)
+def _figure(plot: Plot, size: tuple[float, float], narrow: tuple[float, float] | None = None) -> str:
+    """A chart with its words; drawn again, ``narrow``, for a phone, where letters would shrink with it."""
+    drawing = _drawn(plot, size, "broad" if narrow else "")
+    drawing += _drawn(plot, narrow, "narrow") if narrow else ""
     below = f"<small>{_inline(plot.description)}</small>" if plot.description else ""
     return f"<figure><figcaption>{_inline(plot.title)}</figcaption>{drawing}{below}</figure>"
+
+
+def _drawn(plot: Plot, size: tuple[float, float], name: str) -> str:
+    words = escape(plot.description or plot.title)
+    return svg(plot, size).replace("<svg", f'<svg class="{name}" role="img" aria-label="{words}"', 1)

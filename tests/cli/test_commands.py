@@ -1,6 +1,8 @@
 """The command line on files: a model, row domains, a CSV; errors in one line and exit code 3."""
 
 import json
+import os
+import resource
 import subprocess
 import sys
 from importlib.metadata import version
@@ -56,6 +58,32 @@ def test_every_command_explains_itself(monkeypatch, capsys):
 def test_the_version_is_that_of_the_installed_package(monkeypatch, capsys):
     assert call(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.strip() == version("private-mcmc")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "count", "wanted"),
+    [
+        ("private-mcmc ver", 1, "verify"),
+        ("private-mcmc fit --eps", 2, "--epsilon"),
+        ("private-mcmc ledger h", 2, "history"),
+    ],
+)
+def test_shells_complete_commands_and_options(words, count, wanted):
+    asked = {"_PRIVATE_MCMC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+    command = [sys.executable, "-c", "from private_mcmc.cli import main; main()"]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [wanted]
+
+
+@pytest.mark.slow
+def test_help_is_there_at_once_and_tells_the_exit_codes():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", "from private_mcmc.cli import main; main()", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.8
+    assert "Usage: private-mcmc" in shown and "Exit codes: 0 done; 1 a claim fails" in " ".join(shown.split())
 
 
 @pytest.mark.slow

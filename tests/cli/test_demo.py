@@ -1,38 +1,57 @@
-"""The main job, whole: refusals with remedies, a private path, a private expectation, prices, a report."""
+"""The demonstration: from a codebook to a dossier, by commands, on a census's people."""
+
+import csv
+import gzip
+import io
+import json
+from importlib import resources
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from private_mcmc import preflight
+from private_mcmc import Study, preflight
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.cli.adult_demo import ROWS, AdultDemo, model
-from private_mcmc.data import load_adult
+from private_mcmc.cli.demo import demo
+from private_mcmc.data import Schema, load_adult
+from private_mcmc.data.codebook import read_codebook
+from private_mcmc.dossier import verify_dossier
+from private_mcmc.models import logistic, logistic_rows
 from private_mcmc.target import Target
 
 
 @pytest.mark.long
 def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
-    console = Console(record=True, width=110)
-    page = AdultDemo(3.0, 1e-6, tmp_path, nuts=False).run(console)
-    told = console.export_text()
-    for words in (
-        "covariates without bounds: not private",
-        "a flat prior: not private",
-        "bounded covariates and the model's own prior: not private",
-        "4-GDP, ε = 26.36",
-        "temper to w ≤ 0.16",
-        "PrivateMCMC raises NotPrivate",
-        "Predicted from public facts alone",
-        "w = 0.16: private",
-        "Before anything is spent: probability: expected error",
-        "Released: probability",
-    ):
-        assert words in told, words
-    # The total of a 3-GDP-budget path and a pure 3-DP value, composed as fixed mechanisms.
-    assert "total: ε = 5.9" in told or "total: ε = 6 " in told
-    html = page.read_text()
-    assert "What it cost" in html and "Refutation" in html and "NUTS" not in html
+    demo(1.0, tmp_path / "story", compare=True, as_json=True)
+    captured = capsys.readouterr()
+    folder = tmp_path / "story"
+    assert {"study", "comparison.html", "schema.yaml"} <= set(json.loads(captured.out)["files"])
+    for words in ("$ private-mcmc init", "VERIFIED", "NOT VERIFIED", "epsilon 1 becomes 0.5", "dossier.html"):
+        assert words in captured.err, words
+    assert verify_dossier(folder / "study") and not verify_dossier(folder / "changed")
+    study = Study.load(folder / "study")
+    assert study.n == 48_842 and study.ledger["left"] != study.ledger["budget"]
+    by_name = {one.name: one for one in study.answers().summary()}
+    # Maximum likelihood has 1.046 a year and 3.11.
+    assert by_name["age"].ratio == pytest.approx(1.0456, abs=0.01)
+    assert by_name["sex[male]"].ratio == pytest.approx(3.11, rel=0.25)
+
+
+@pytest.mark.long
+def test_every_cell_of_the_shipped_table_is_what_its_codebook_declares():
+    packed = resources.files("private_mcmc.data")
+    with resources.as_file(packed.joinpath("adult.codebook.json")) as place:
+        schema = Schema(tuple(read_codebook(place).values()))
+    text = gzip.decompress(packed.joinpath("adult.csv.gz").read_bytes()).decode()
+    people = list(csv.DictReader(io.StringIO(text)))
+    assert list(people[0]) == list(schema.by_name) and len(people) == 48_842
+    for field in schema.fields:
+        cells = {person[field.name] for person in people}
+        if field.is_used and field.is_category:
+            levels = {level.value for level in field.levels}
+            assert cells <= levels | set(field.missing_values) and levels <= cells
+        elif field.is_used:
+            low, high = field.range
+            assert all(low <= float(cell) <= high for cell in cells)
 
 
 @pytest.mark.long
@@ -44,8 +63,8 @@ def test_the_shipped_people_fit_their_declared_domain():
 
 
 @pytest.mark.slow
-def test_the_posterior_of_the_demonstration_is_four_gdp():
-    report = preflight(model, ROWS, Target(3.0, 1e-6), n=32_561)
+def test_the_posterior_of_a_logistic_regression_is_four_gdp():
+    report = preflight(logistic, logistic_rows(9), Target(3.0, 1e-6), n=32_561)
     assert report.verdict == "not private"
     assert report.certificates[0].gdp == 4.0 or abs(report.certificates[0].gdp - 4.0) < 1e-9
     assert abs(report.epsilon - gdp.epsilon(4.0, 1e-6)) < 1e-6

@@ -128,6 +128,41 @@ def test_the_study_keeps_everything_that_a_reader_needs(folder, study, schema):
     assert len(study.answers().to_arviz().posterior["age"].values[0]) > 500
 
 
+@pytest.mark.slow
+def test_commands_four_and_five_check_and_show_the_dossier(folder, study, monkeypatch, capsys):
+    found = json.loads(command(folder, "verify", "study", "--ledger", "ledger.db", "--json").stdout)
+    assert found["ok"] and {check["result"] for check in found["checks"]} == {"agrees", "not checked"}
+    shown = command(folder, "report", "study").stdout
+    assert "guess right at most" in " ".join(shown.split()) and "sex[male]" in shown
+    assert call(monkeypatch, folder, "report", "ledger.db", "--json") == 0
+    assert '"adult"' in capsys.readouterr().out
+    (folder / "forged").mkdir()
+    forged = json.loads((folder / "study" / "study.json").read_text()) | {"epsilon": 0.5}
+    (folder / "forged" / "study.json").write_text(json.dumps(forged))
+    assert call(monkeypatch, folder, "verify", "forged") == 1
+    assert "does not meet" in " ".join(capsys.readouterr().out.split())
+    assert call(monkeypatch, folder, "report", "people.csv") == 3
+    assert "no dossier" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_plan_is_made_without_the_table_saved_and_run(folder, schema):
+    about = ("--schema", "schema.yaml", "--formula", "income ~ age")
+    target = ("--n", "2000", "--epsilon", "2")
+    made = json.loads(command(folder, "plan", *about, *target, "--save", "plan.json", "--json").stdout)
+    assert "ε = 2 at δ = 1e-06" in command(folder, "report", "plan.json").stdout
+    asked = ("few.csv", *about, "--plan", "plan.json", "--out", "planned")
+    assert "not confirmed" in command(folder, "fit", *asked, code=3).stderr
+    assert not (folder / "planned").exists()
+    for wrong in (("--epsilon", "3"), ("--delta", "1e-5")):
+        command(folder, "fit", *asked, *wrong, "--yes", code=3)
+    other = ("few.csv", *about[:3], "income ~ age + sex", "--plan", "plan.json", "--out", "planned", "--yes")
+    command(folder, "fit", *other, code=3)
+    found = json.loads(command(folder, "fit", *asked, "--yes", "--json").stdout)
+    assert found["predicted"] == made["prediction"] and found["epsilon"] == 2.0
+    assert Study.load(folder / "planned").statement["curves"] == made["statement"]["curves"]
+
+
 @pytest.mark.long
 def test_what_is_shown_is_what_ran_and_is_a_model_of_ones_own(folder, schema, study):
     asked = ("--schema", "schema.yaml", "--show-model")

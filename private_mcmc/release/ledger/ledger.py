@@ -190,6 +190,18 @@ class Ledger:
             )
             return replay(transaction.entries).reservations[identity]
 
+    def room_for(self, dataset: str, statement: Statement) -> str:
+        """What is left for a data set, in words, if a release of this price would fit now.
+
+        Raises:
+            BudgetExceeded: if it would not.
+        """
+        state = self.state()
+        kept = state.dataset(dataset)
+        if not kept.filter.cost(statement) <= state.room(kept):
+            raise BudgetExceeded(refusal(state, kept, kept.filter.cost(statement)))
+        return kept.filter.describe(state.room(kept))
+
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
         """Record how a reserved release ended; its cost stays either way.
 

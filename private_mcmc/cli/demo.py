@@ -1,0 +1,211 @@
+"""``private-mcmc demo``: from a codebook to a dossier, on a census's 48,842 people, by commands alone."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import shlex
+import sys
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from private_mcmc.cli.common import JsonOption
+from private_mcmc.errors import OutputError
+
+if TYPE_CHECKING:
+    from private_mcmc.data import Answers
+    from private_mcmc.data.design import Array
+    from private_mcmc.dossier import Study
+    from private_mcmc.report import Report
+
+FORMULA = "income ~ age + education_num + hours_per_week + sex + race"
+_NEWTON_STEPS, _DRAWS = 30, 2_000
+
+
+def demo(
+    epsilon: Annotated[float, typer.Option(help="ε of the fit")] = 1.0,
+    output: Annotated[
+        Path, typer.Option(help="folder for everything; a free name beside it if taken")
+    ] = Path("demo-study"),
+    compare: Annotated[bool, typer.Option(help="compare with the answer without privacy")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """From a codebook to a dossier: UCI Adult's 48,842 people, commands that you can type yourself."""
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        folder = _prepared(output)
+        with contextlib.chdir(folder):
+            _story(epsilon, compare)
+    if as_json:
+        files = {path.name: str(path) for path in sorted(folder.iterdir())}
+        typer.echo(json.dumps({"folder": str(folder), "files": files}))
+
+
+def _prepared(output: Path) -> Path:
+    """A new folder with the table and its codebook."""
+    names = (output, *(output.with_name(f"{output.name}-{k}") for k in range(2, 1000)))
+    folder = next((name for name in names if not name.is_dir()), output)
+    packed = resources.files("private_mcmc.data")
+    try:
+        folder.mkdir(parents=True)
+        (folder / "people.csv").write_bytes(gzip.decompress(packed.joinpath("adult.csv.gz").read_bytes()))
+        (folder / "codebook.json").write_bytes(packed.joinpath("adult.codebook.json").read_bytes())
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror}).") from None
+    return folder
+
+
+def _story(epsilon: float, compare: bool) -> None:
+    from private_mcmc.dossier import Study
+
+    _say(
+        f"UCI Adult, an extract of the 1994 US census: 48,842 people. In {Path.cwd().name}/ there are "
+        "people.csv, as private as any table here, and codebook.json, which is public."
+    )
+    _rule("1. A schema from the codebook; of the table only the header is read")
+    _run("init people.csv --codebook codebook.json --output schema.yaml")
+    _rule("2. A ledger: all that may ever be told about these people")
+    _run(f"ledger init ledger.db --dataset adult --epsilon {3 * epsilon:g} --delta 1e-6")
+    _rule("3. The fit, planned, shown, and then paid for")
+    _run(
+        f'fit people.csv --schema schema.yaml --formula "{FORMULA}" --epsilon {epsilon:g} --out study '
+        "--ledger ledger.db --dataset adult --purpose demonstration "
+        "--profile age=40,education_num=13,hours_per_week=40,sex=Female --yes"
+    )
+    _rule("4. The dossier is checked: anywhere, without the table")
+    _run("verify study --ledger ledger.db")
+    _rule("5. One number of it is changed by hand")
+    _tamper()
+    _run("verify changed")
+    if compare:
+        _rule("6. The curator's side: how far from the answer without privacy?")
+        page = comparison(Study.load("study"), Path("people.csv"))
+        page.show()
+        page.to_html("comparison.html")
+    _rule("Where to look")
+    _say(f"{Path.cwd() / 'study' / 'dossier.html'}: the page to read, print and sign.")
+    if compare:
+        _say(f"{Path.cwd() / 'comparison.html'}: for you alone; it was computed without privacy.")
+
+
+def _run(command: str) -> None:
+    """A command in this process, shown as one would type it in the folder."""
+    from private_mcmc.cli.main import app
+
+    _say(f"$ private-mcmc {command}")
+    app(shlex.split(command), standalone_mode=False, prog_name="private-mcmc")
+    sys.stdout.flush()
+
+
+def _rule(words: str) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print()
+    console.rule(f"[bold]{words}")
+
+
+def _say(words: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console().print(Text(words))
+
+
+def _tamper() -> None:
+    """A copy of the dossier that claims half the ε."""
+    import shutil
+
+    shutil.copytree("study", "changed")
+    place = Path("changed") / "study.json"
+    record = json.loads(place.read_text(encoding="utf-8"))
+    _say(f"changed/study.json: epsilon {record['epsilon']:g} becomes {record['epsilon'] / 2:g}")
+    record["epsilon"] /= 2
+    place.write_text(json.dumps(record), encoding="utf-8")
+
+
+def comparison(study: Study, table: Path) -> Report:
+    """Released coefficients beside those of the same model and rows without privacy: curator's side only."""
+    from private_mcmc.report import Interval, Note, Plot, Report, Rule, Table, floats, number
+
+    private, exact = study.answers().summary(), without_privacy(study, table).summary()
+    rows = []
+    for ours, theirs in zip(private, exact, strict=True):
+        off = (ours.mean - theirs.mean) / theirs.sd
+        cells = (f"{number(one.mean)} ± {number(one.sd, 2)}" for one in (ours, theirs))
+        rows.append((ours.name, *cells, f"{abs(off):.1f}", f"{ours.sd / theirs.sd:.1f}"))
+    ends = [
+        [[(at - theirs.mean) / theirs.sd for at in (one.low, one.mean, one.high)] for one in (ours, theirs)]
+        for ours, theirs in zip(private, exact, strict=True)
+    ]
+    heights = [float(len(rows) - index) for index in range(len(rows))]
+    intervals = tuple(
+        Interval(
+            floats(height + shift for height in heights),
+            low=floats(pair[which][0] for pair in ends),
+            middle=floats(pair[which][1] for pair in ends),
+            high=floats(pair[which][2] for pair in ends),
+            label=label,
+            color=which,
+        )
+        for which, (label, shift) in enumerate((("private (released)", 0.14), ("without privacy", -0.14)))
+    )
+    picture = Plot(
+        title="90 % intervals of the coefficients, private and not",
+        x_label="(coefficient − its value without privacy) / its sd without privacy",
+        y_label="",
+        drawn=(*intervals, Rule("x", 0.0)),
+        description="Private intervals are wider: they hold the noise that bought privacy.",
+        y_ticks=tuple((height, one.name) for height, one in zip(heights, private, strict=True)),
+        y_range=(0.4, len(rows) + 0.9),
+    )
+    columns = ("coefficient", "private ± sd", "without privacy ± sd", "off by (sds)", "ratio of sds")
+    warning = Note(
+        "Curator's side: computed from the rows without any protection. It is shown because this census "
+        "extract is public; on private data it stays inside.",
+        "bad",
+    )
+    return Report("Private and not", (warning, Table(columns, tuple(rows)), picture))
+
+
+def without_privacy(study: Study, table: Path) -> Answers:
+    """The same model's Normal approximation at its mode, by Newton's method on the rows themselves."""
+    import jax
+    import numpy as np
+    from jax.flatten_util import ravel_pytree
+    from numpyro.infer.util import potential_energy
+
+    from private_mcmc.data.schema import Schema
+    from private_mcmc.data.source import compile_model
+    from private_mcmc.data.table import read_table
+    from private_mcmc.domains import Rows
+    from private_mcmc.dossier.record import texts
+
+    schema = Schema.from_dict(texts(study.schema))
+    model = compile_model(study.model)
+    with jax.enable_x64(True):
+        found = read_table(table, schema, study.design.formula.fields)
+        columns = {
+            name: jax.numpy.asarray(found[name], dtype=domain.dtype)
+            for name, domain in Rows.from_dict(study.rows).items
+        }
+        start, unravel = ravel_pytree({name: values[0] for name, values in study.arrays.items()})
+
+        def potential(theta: jax.Array, columns: dict[str, jax.Array]) -> jax.Array:
+            energy: jax.Array = potential_energy(model, (), columns, unravel(theta))
+            return energy
+
+        gradient, hessian = jax.jit(jax.grad(potential)), jax.jit(jax.hessian(potential))
+        theta = start
+        for _ in range(_NEWTON_STEPS):
+            theta = theta - jax.numpy.linalg.solve(hessian(theta, columns), gradient(theta, columns))
+        covariance = np.linalg.inv(np.asarray(hessian(theta, columns)))
+        normal = np.random.default_rng(0).multivariate_normal(np.asarray(theta), covariance, size=_DRAWS)
+        draws: dict[str, Array] = {
+            name: np.asarray(values) for name, values in jax.vmap(unravel)(jax.numpy.asarray(normal)).items()
+        }
+    return replace(study.answers(), draws=draws)

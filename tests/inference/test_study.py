@@ -1,0 +1,77 @@
+"""What any driver keeps of its last run: a record, a page, a dossier that is verified."""
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.dossier import verify_dossier
+from private_mcmc.models import bounded_mean, bounded_mean_rows, logistic, logistic_rows
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    return {"X": rng.normal(size=(100, 2)), "y": rng.integers(0, 2, size=100)}
+
+
+def driver(release="path", **options):
+    return pmc.PrivateMCMC(
+        pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, temper=0.1),
+        rows=logistic_rows(2),
+        target=pmc.Target(3.0, 1e-6),
+        release=release,
+        num_steps=20,
+        n=100,
+        progress_bar=False,
+        **options,
+    )
+
+
+@pytest.mark.slow
+def test_a_declared_run_is_saved_with_its_charge(people, tmp_path):
+    books = pmc.Ledger.create(tmp_path / "books.db")
+    books.declare("people", pmc.Target(5.0, 1e-6))
+    mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people", "a test"), num_chains=2)
+    with pytest.raises(pmc.ReleaseError, match="nothing was released"):
+        mcmc.save(tmp_path / "early")
+    assert mcmc._repr_html_() is None and not (tmp_path / "early").exists()
+    mcmc.run(**people)
+    study = pmc.Study.load(mcmc.save(tmp_path / "study"))
+    assert study.ledger["purpose"] == "a test" and study.ledger["left"] != study.ledger["budget"]
+    assert study.to_arviz().posterior["w"].shape == (2, 20, 2)
+    np.testing.assert_array_equal(study.arrays["w"], mcmc.get_samples()["w"])
+    assert (study.temper, study.guarantee, study.warnings, study.predicted) == (0.1, "posterior", (), None)
+    found = verify_dossier(tmp_path / "study", books)
+    assert found, found.report().to_dict()
+    assert "a test" in books._repr_html_() and "ε = 5" in books.report().to_html()
+    assert "No plan" in mcmc._repr_html_()
+
+
+@pytest.mark.long
+def test_a_run_with_the_callers_seed_is_red_and_not_verified(people, tmp_path):
+    import jax
+
+    mcmc = driver("last", execution=pmc.Execution(unsafe_seed=True))
+    mcmc.run(**people, rng_key=jax.random.key(0))
+    mcmc.save(tmp_path / "study")
+    assert 'class="verdict bad"' in mcmc._repr_html_()
+    assert "the caller chose the randomness" in str(verify_dossier(tmp_path / "study").checks)
+
+
+@pytest.mark.long
+def test_released_expectations_are_saved(tmp_path):
+    mcmc = pmc.PrivateMCMC(
+        pmc.PrivateULA(bounded_mean, step_size=1e-3, clip=1.0, temper=0.05),
+        rows=bounded_mean_rows(),
+        target=pmc.Target(3.0, 1e-6),
+        release=pmc.Expectations("mean", bounds=(0.0, 1.0)),
+        num_steps=20,
+        n=50,
+        guarantee="run",
+        progress_bar=False,
+    )
+    mcmc.run(np.linspace(0, 1, 50))
+    study = pmc.Study.load(mcmc.save(tmp_path / "study"))
+    assert study.expectations["mean"]["value"] == mcmc.expectation("mean").tolist()
+    assert not study.draws and not (tmp_path / "study" / "draws.nc").exists()
+    assert verify_dossier(tmp_path / "study")
