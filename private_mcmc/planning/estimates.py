@@ -10,19 +10,24 @@ Singhal, Ullman 2019; Biswas, Dong, Kamath, Ullman 2020).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from private_mcmc.planning.stages import Array
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
+from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
 # Balls leave the noise, in spectral norm, a quarter of a typical eigenvalue; they are no smaller than this
 # multiple of the rows' root mean square norm, since too tight a ball loses rare directions. Noise widens an
 # sd by its square, a ball that is too tight by what it loses: chosen on synthetic rows with rare indicators.
 NOISE = 0.25
-LEAST_MULTIPLE = 1.5
+LEAST_MULTIPLE, USUAL_MULTIPLE, LARGEST_MULTIPLE = 1.5, 2.5, 4.0
+# A query takes what leaves this noise at the usual multiple, between these shares of the squared budget.
+_AFFORDED_NOISE = 0.3
+_LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 _MOST_UNEQUAL = 1e-12
 # An expansion to second order says nothing of corrections larger than this share.
 _LARGEST_CORRECTION = 0.5
@@ -39,6 +44,12 @@ def root_of(precision: Array) -> Array:
     return np.asarray(vectors / np.sqrt(np.maximum(values, _MOST_UNEQUAL * values[-1])))
 
 
+def inverse_of(precision: Array) -> Array:
+    """As :func:`root_of`, squared: of what a release may have made singular."""
+    root = root_of(precision)
+    return np.asarray(root @ root.T)
+
+
 def spectral_norm(noise_sd: float, dim: int) -> float:
     """About the spectral norm of a symmetric noise matrix."""
     return noise_sd * math.sqrt(2.0 * dim)
@@ -46,26 +57,46 @@ def spectral_norm(noise_sd: float, dim: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A matrix, floored where noise hides it, and the share of noise in its least certain direction."""
+    """A matrix from a release of second moments.
+
+    Attributes:
+        matrix: floored where noise hides it, shape ``(p, p)``.
+        raw: without a floor: unbiased.
+        noise_share: of noise in its least certain direction.
+        noise: spectral norm of the release's noise, in the coordinates that it was made in.
+        back: from these coordinates, ``A^{-1}``.
+    """
 
     matrix: Array
+    raw: Array
     noise_share: float
+    noise: float
+    back: Array
+
+    def trace_in(self, root: Array) -> float:
+        """About the trace of ``AᵀSA``, one noise sd more: a floor would count noise as rows."""
+        dim = len(root)
+        sd = self.noise / math.sqrt(2.0 * dim)
+        uncertain = sd * float(np.linalg.norm(self.back @ root)) ** 2 / math.sqrt(dim)
+        return min(max(float(np.trace(root.T @ self.raw @ root)) + uncertain, 1.0), float(dim))
 
 
 def first_estimate(released: SecondMoments, prior: Array) -> Estimate:
     """From moments in the parameter's own coordinates; ``prior`` is added for the noise's share only."""
     noise = spectral_norm(released.noise_sd, len(prior))
     matrix = floored(released.matrix, noise)
-    return Estimate(matrix, noise / float(np.linalg.eigvalsh(matrix + prior)[0]))
+    share = noise / float(np.linalg.eigvalsh(matrix + prior)[0])
+    return Estimate(matrix, released.matrix, share, noise, np.eye(len(prior)))
 
 
-def next_estimate(released: SecondMoments, root: Array, least: float) -> Estimate:
+def next_estimate(released: SecondMoments, root: Array, least: float, *, exactly: bool = False) -> Estimate:
     """From moments in the coordinates ``Aᵀx``, where eigenvalues are floored at the noise or ``least``."""
     noise = spectral_norm(released.noise_sd, len(root))
-    whitened = floored(released.matrix, min(noise, least))
-    back = np.linalg.inv(root)
-    matrix = back.T @ whitened @ back
-    return Estimate((matrix + matrix.T) / 2, noise / float(np.linalg.eigvalsh(whitened)[0]))
+    whitened = floored(released.matrix, least if exactly else min(noise, least))
+    back = np.asarray(np.linalg.inv(root))
+    matrix, raw = back.T @ whitened @ back, back.T @ released.matrix @ back
+    share = noise / float(np.linalg.eigvalsh(whitened)[0])
+    return Estimate((matrix + matrix.T) / 2, raw, share, noise, back)
 
 
 def without_inflation(precision: Array, noise_sd: float) -> Array:
@@ -84,23 +115,66 @@ def without_inflation(precision: Array, noise_sd: float) -> Array:
     return np.asarray((vectors * corrected) @ vectors.T)
 
 
-def query(gdp: float, *, dim: int, num_rows: int, adjacency: Adjacency) -> SecondMomentsPlan:
-    """Moments in a metric in which rows have root mean square norm ``√(p/n)``."""
-    factor = math.sqrt(2.0) if adjacency == "replace_one" and dim >= 2 else 1.0
-    multiple = math.sqrt(NOISE * gdp * num_rows / (factor * dim * math.sqrt(2.0 * dim)))
-    radius = max(multiple, LEAST_MULTIPLE) * math.sqrt(dim / num_rows)
+def query_share(
+    budget: float, *, dim: int, num_rows: int, adjacency: Adjacency, multiple: float = USUAL_MULTIPLE
+) -> float:
+    """Share of the squared budget that one query takes: enough for little noise where that costs little."""
+    whole = _factor(dim, adjacency) * multiple**2 * dim * math.sqrt(2.0 * dim) / (num_rows * budget)
+    return min(max((whole / _AFFORDED_NOISE) ** 2, _LEAST_SHARE), _MOST_SHARE)
+
+
+def query(
+    gdp: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float | None = None
+) -> SecondMomentsPlan:
+    """Moments in a metric in which rows have mean square norm ``trace/n``, ``p/n`` if left out."""
+    trace = float(dim) if trace is None else trace
+    factor = _factor(dim, adjacency)
+    multiple = math.sqrt(NOISE * gdp * num_rows / (factor * trace * math.sqrt(2.0 * dim)))
+    radius = min(max(multiple, LEAST_MULTIPLE), LARGEST_MULTIPLE) * math.sqrt(trace / num_rows)
     return plan_second_moments(gdp, radius=radius, dim=dim, num_rows=num_rows, adjacency=adjacency)
 
 
-def drift_corrected_mean(states: Array, step_size: float, curvature: Array) -> Array:
-    """``mean(u_0 … u_{T−1}) + H^{-1}(u_T − u_0)/(γT)``: where a Langevin path of a quadratic is heading.
+def _factor(dim: int, adjacency: Adjacency) -> float:
+    return math.sqrt(2.0) if adjacency == "replace_one" and dim >= 2 else 1.0
 
-    Summing ``u_{k+1} − u_k = −γH(u_k − u*) + √(2γ)ξ_k`` shows the error to be ``N(0, 2H^{-2}/(γT))``
-    whatever the start: burn-in leaves no bias. ``states`` is ``(T + 1, p)``.
+
+@dataclass(frozen=True, eq=False)
+class ScoreAverage:
+    """Mean over a path of the rows' score ``w_0Σ∇v`` near ``centre``, with Gaussian noise.
+
+    Summing ``θ_{k+1} − θ_k = −γM(∇K + wΣ∇v) + N(0, 2γM)`` over ``T`` steps leaves the mean score, whatever
+    the start and the prior, with noise of covariance ``2(w_0/w)²M^{-1}/(γT)``.
+
+    Attributes:
+        centre: mean of the states at which scores were taken, shape ``(p,)``.
+        score: shape ``(p,)``.
+        precision: of the noise, shape ``(p, p)``.
     """
-    time = step_size * (len(states) - 1)
-    corrected: Array = states[:-1].mean(axis=0) + np.linalg.solve(curvature, states[-1] - states[0]) / time
-    return corrected
+
+    centre: Array
+    score: Array
+    precision: Array
+
+    def information(self, curvature: Array) -> Array:
+        """``J N^{-1} J``: of where the score vanishes, for noise of covariance ``N``."""
+        return np.asarray(curvature @ self.precision @ curvature)
+
+    def root(self, curvature: Array) -> Array:
+        """Newton's step from ``centre``: where the score vanishes, without a prior."""
+        return np.asarray(self.centre - inverse_of(curvature) @ self.score)
+
+
+def score_average(
+    states: Array, schedule: Schedule, temper: float, prior_score: Callable[[Array], Array]
+) -> ScoreAverage:
+    """From the states ``θ_0 … θ_T``, ``(T + 1, p)``; ``temper`` is ``w_0``, ``∇K`` affine."""
+    inverse = inverse_of(np.asarray(schedule.preconditioner))
+    steps = len(states) - 1
+    time = max(schedule.step_sizes) * steps
+    weight = schedule.temper / temper
+    centre = states[:-1].mean(axis=0)
+    score = -(inverse @ (states[-1] - states[0]) / time + prior_score(centre)) / weight
+    return ScoreAverage(centre, score, np.asarray(schedule.preconditioner) * (time * weight**2 / 2))
 
 
 def calibrated_draws(states: Array, mean: Array, covariance: Array, relaxations: float) -> Array:

@@ -31,6 +31,8 @@ Bound: TypeAlias = Literal["weights", "clip"]
 # The derived column that carries the largest slope of a row, ``c = C/‖Aᵀx‖``, to its loss.
 SLOPE_CAP = "_slope_cap"
 _FEW = 8
+# Where weights come first, they leave a typical slope this share of the clip or more.
+_NEAR = 4.0
 
 
 def weighted_model(
@@ -71,12 +73,23 @@ class Influence:
     def bounds(self) -> tuple[Bound, ...]:
         """How the influence may be bounded, the way to begin with first.
 
-        By weights where outcomes are few, by a clip where residuals are symmetric. Else by whatever is
-        predicted to err less: weights do no harm but count rows by the worst outcome that was declared.
+        By weights where outcomes are few. Else by whatever is predicted to err less: weights do no harm but
+        count rows by the worst outcome that was declared. They come first where that is not far away.
         """
         if len(self._values) <= _FEW:
             return ("weights",)
-        return ("clip",) if self.symmetric else ("clip", "weights")
+        return ("weights", "clip") if self._reach <= _NEAR else ("clip", "weights")
+
+    @cached_property
+    def _reach(self) -> float:
+        """The largest slope over a typical one, ``√ψ''``, where the predictor is amid the outcomes."""
+        if not self.symmetric:
+            return math.inf
+        ends = self._values[[0, -1]]
+        middle = np.full(1, float(np.mean(ends)))
+        slopes = self._slopes(middle[:, None], ends)
+        second = self._slopes(middle[:, None] + 1e-3, ends) - slopes
+        return float(np.abs(slopes).max() / math.sqrt(max(float(second.mean()) / 1e-3, 1e-12)))
 
     @cached_property
     def symmetric(self) -> bool:
@@ -183,6 +196,8 @@ CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 60.0, 40))
 _ALONE, _BESIDE = 5.5, 2.5
 _LEAST_SHARE = 1e-3
 _TIE = 1.001
+# A run lasts between these times, whatever its budget buys.
+SHORTEST, LONGEST = 10.0, 200.0
 # So many rows are taken to move a posterior by a standard deviation from what a slightly wrong model misses.
 _ROWS_THAT_SHOW_MISFIT = 100_000
 
@@ -197,13 +212,13 @@ def cell_of(influence: jax.Array) -> jax.Array:
 class InfluenceCounts:
     """Released counts of rows by influence, of ``num_rows`` rows: what a clip keeps, and what it costs.
 
-    ``unbiased``: rows beyond the clip lose weight, not symmetry. ``dispersion``: how much larger the squared
-    slopes are than the model says.
+    ``skew``: the share of what rows lose beyond the clip that is lost on one side; 0 where they lose weight.
+    ``dispersion``: how much larger the squared slopes are than the model says.
     """
 
     counts: Counts
     num_rows: int
-    unbiased: bool
+    skew: float
     dispersion: float = 1.0
 
     @cached_property
@@ -213,6 +228,13 @@ class InfluenceCounts:
             significant = bool(count > (_BESIDE if significant else _ALONE) * self.counts.noise_sd)
             kept[cell] = count if significant else 0.0
         return kept
+
+    @cached_property
+    def _tail(self) -> Array:
+        """The counts, with one noise sd of rows in the first outer cell that shows none."""
+        last = int(np.max(np.flatnonzero(self._significant), initial=-1))
+        unseen = np.arange(CELLS) == last + 1
+        return np.asarray(np.where(unseen, self.counts.noise_sd, self._significant))
 
     @property
     def mean_square(self) -> float:
@@ -233,9 +255,7 @@ class InfluenceCounts:
         """
         weighting = self._inequality(clip)
         weighting *= self.dispersion * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
-        if self.unbiased:
-            return math.sqrt(weighting)
-        excess = float((self._significant * np.maximum(_MIDDLES - clip, 0.0)).sum())
+        excess = self.skew * float((self._tail * np.maximum(_MIDDLES - clip, 0.0)).sum())
         return math.sqrt(weighting + excess**2 / self.num_rows)
 
     def _inequality(self, clip: float) -> float:
@@ -259,7 +279,7 @@ class InfluenceCounts:
 
         The correction is ``(1 − e^{−r})/r`` of the distance, and as uncertain as the curvature.
         """
-        relaxations = self.curvature_share(clip) * time
+        relaxations = self.curvature_share(clip) * min(max(time, SHORTEST), LONGEST)
         return self.curvature_uncertainty(clip) * distance * -math.expm1(-relaxations) / relaxations
 
     def curvature_uncertainty(self, clip: float, caution: float = 1.0) -> float:

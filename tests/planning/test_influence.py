@@ -33,8 +33,13 @@ def influence_of(outcome, domain):
 
 BOUNDS = {
     "few": (lambda eta: dist.Bernoulli(logits=eta), pmc.Binary(), ("weights",)),
-    "symmetric": (lambda eta: dist.Normal(eta, 0.5), pmc.Box(-1.0, 3.0), ("clip",)),
-    "symmetric, heavy tails": (lambda eta: dist.StudentT(4.0, eta, 0.5), pmc.Box(-1.0, 3.0), ("clip",)),
+    "symmetric": (lambda eta: dist.Normal(eta, 0.5), pmc.Box(-1.0, 3.0), ("clip", "weights")),
+    "symmetric, near": (lambda eta: dist.Normal(eta, 0.5), pmc.Box(0.0, 1.0), ("weights", "clip")),
+    "symmetric, heavy tails": (
+        lambda eta: dist.StudentT(4.0, eta, 0.5),
+        pmc.Box(-1.0, 3.0),
+        ("weights", "clip"),
+    ),
     "counts": (lambda eta: dist.Poisson(jnp.exp(eta)), pmc.Counts(30), ("clip", "weights")),
     "skewed": (lambda eta: dist.Gamma(2.0, 2.0 * jnp.exp(-eta)), pmc.Box(0.01, 9.0), ("clip", "weights")),
 }
@@ -81,11 +86,10 @@ def test_of_equally_good_clips_the_largest_is_taken():
     """All rows lose weight below the smallest influence: time and speed cancel."""
     cells = np.full(5000, 20)
     mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
-    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), 0.0)
     smallest = 0.25 * 64 ** (19 / 18)
     assert 0.8 * smallest < influence.best_clip(lambda clip: 100 / clip**2) <= 64 ** (1 / 18) * smallest
-    # From far away more relaxation times are worth more.
-    assert influence.best_clip(lambda clip: 100 / clip**2, distance=50.0) < 0.5 * smallest
+    assert influence.error(smallest, 12.0, distance=50.0) > influence.error(smallest, 12.0)
 
 
 def test_a_count_that_stands_alone_in_an_outer_cell_is_noise():
@@ -98,11 +102,11 @@ def test_a_count_that_stands_alone_in_an_outer_cell_is_noise():
         changed = values.copy()
         changed[cell] = 3 * mechanism.noise.sd
         counts = Counts(changed, mechanism.noise.sd, mechanism.statement)
-        return InfluenceCounts(counts, 6000, True).best_clip(lambda clip: 100 / clip**2)
+        return InfluenceCounts(counts, 6000, 0.0).best_clip(lambda clip: 100 / clip**2)
 
     assert best(25) == best(29)
     counts = Counts(values, mechanism.noise.sd, mechanism.statement)
-    assert InfluenceCounts(counts, 6000, True).curvature_share(1.0) > 0.2
+    assert InfluenceCounts(counts, 6000, 0.0).curvature_share(1.0) > 0.2
     assert best(12) >= best(25)
 
 

@@ -20,11 +20,11 @@ from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.estimates import (
     calibrated_draws,
-    drift_corrected_mean,
     first_estimate,
     next_estimate,
     query,
     root_of,
+    score_average,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
 from private_mcmc.planning.simulate import mode_and_sd, simulate_affine, synthetic_data
@@ -70,17 +70,42 @@ def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
     assert np.all(np.isfinite(chosen.conclude(history).draws))
 
 
-def test_the_drift_corrected_mean_is_exact_on_a_quadratic_without_noise():
+@pytest.mark.parametrize("weight", [0.05, 1.0, 7.0])
+def test_the_mean_score_of_a_path_tells_the_mode_of_a_quadratic_whatever_the_start_and_the_prior(weight):
+    """Steps without noise; the prior is as strong as the rows and centred elsewhere."""
     random = np.random.default_rng(0)
-    half = random.normal(size=(4, 4))
-    curvature, mode, u = half @ half.T + np.eye(4), random.normal(size=4), np.full(4, 50.0)
-    states = [u]
-    for _ in range(7):
-        u = u - 0.02 * curvature @ (u - mode)
-        states.append(u)
-    found = drift_corrected_mean(np.array(states), 0.02, curvature)
-    np.testing.assert_allclose(found, mode, atol=1e-9)
-    assert np.abs(np.mean(states, axis=0) - mode).max() > 10
+    half, other = random.normal(size=(2, 4, 4))
+    curvature, precision = half @ half.T + np.eye(4), other @ other.T + np.eye(4)
+    mode, centre, theta = random.normal(size=4), random.normal(size=4), np.full(4, 50.0)
+    metric = np.linalg.inv(weight * curvature + precision)
+    schedule = pmc.Schedule(
+        adjacency="replace_one", num_rows=9, dim=4, step_size=0.3, num_steps=7, clip=1.0, temper=weight,
+        preconditioner=tuple(map(tuple, ((metric + metric.T) / 2).tolist())),
+    )  # fmt: skip
+    states = [theta]
+    for _ in range(schedule.num_steps):
+        score = precision @ (theta - centre) + weight * curvature @ (theta - mode)
+        theta = theta - schedule.step_size * metric @ score
+        states.append(theta)
+    average = score_average(np.array(states), schedule, 1.0, lambda at: precision @ (at - centre))
+    np.testing.assert_allclose(average.root(curvature), mode, atol=1e-9)
+    assert np.abs(average.centre - mode).max() > 3
+
+
+def test_the_mean_score_of_a_path_has_the_noise_that_it_says():
+    """400 paths of pure noise: their information is that of one Newton step of the same price."""
+    random, metric, weight = np.random.default_rng(5), np.diag([0.5, 2.0]), 0.25
+    schedule = pmc.Schedule(
+        adjacency="replace_one", num_rows=9, dim=2, step_size=0.2, num_steps=10, clip=1.0, temper=weight,
+        preconditioner=tuple(map(tuple, metric.tolist())),
+    )  # fmt: skip
+    scores = []
+    for _ in range(400):
+        moves = np.sqrt(2 * 0.2) * random.normal(size=(10, 2)) @ np.sqrt(metric)
+        states = np.vstack([np.zeros(2), np.cumsum(moves, axis=0)])
+        scores.append(score_average(states, schedule, 1.0, np.zeros_like))
+    covariance = np.cov(np.array([each.score for each in scores]).T)
+    np.testing.assert_allclose(covariance @ scores[0].precision, np.eye(2), atol=0.25)
 
 
 @pytest.mark.parametrize(("steps", "relaxations"), [(50, 3.0), (4000, 300.0)])
@@ -129,7 +154,7 @@ def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
 def test_wide_clips_are_preferred_where_time_is_cheap():
     mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
     cells = np.repeat(np.arange(CELLS), 100)
-    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), 0.0)
     cheap, dear = (influence.best_clip(lambda clip, time=time: time / clip**2) for time in (1e6, 10.0))
     assert cheap > dear
     assert influence.curvature_share(dear) < influence.curvature_share(cheap) <= 1
@@ -143,7 +168,7 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
     # Rows in the middle of their cells.
     x = 0.25 * 64 ** ((cells - 0.5) / 18)
     mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
-    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), 0.0)
     assert int(cell_of(jnp.asarray(x))[-1]) == 13
     for clip in (0.3, 1.0, 2.0, 9.0):
         weights = np.minimum(1, clip / x)
@@ -157,7 +182,7 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
 def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
     cells = np.full(500, 10)
     mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
-    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), True)
+    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), 0.0)
     assert influence.curvature_share(0.5) < 0.5
     assert influence.bias(0.5) == pytest.approx(0.0, abs=1e-6)
 
@@ -168,7 +193,6 @@ def test_more_budget_than_steps_can_use_leaves_the_run_stable():
     data = synthetic_data(rich, 0)
     draws = simulate_affine(rich, data.rows, data.weights, 0).draws
     error = (draws.mean(axis=0) - data.mean) / data.sd
-    # The longest run's own noise is 0.026 sds; unstable ones were off by tens.
     assert np.sqrt(np.mean(error**2)) < 0.3
 
 
