@@ -20,6 +20,7 @@ from private_mcmc.kernels import chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient import affine_persons
+from private_mcmc.kernels.gradient import clipped as gradient
 from private_mcmc.kernels.randomness import batches
 from private_mcmc.kernels.randomness.draws import PredrawnNoise
 from private_mcmc.model.likelihoods import terms as site_terms
@@ -155,6 +156,23 @@ FAULTS = (
         "first row never clipped",
         _changed(
             Change(gradient_affine, "held(slope, part.cap)", "held(slope, part.cap.at[..., 0].set(jnp.inf))")
+        ),
+    ),
+    Fault(
+        "coordinates clipped by the norm of their box",
+        _changed(
+            Change(
+                gradient,
+                "jnp.clip(gradients, -caps, caps)",
+                "gradients * weight("
+                "jnp.linalg.norm(gradients, axis=-1), jnp.linalg.norm(caps), usable)[:, None]",
+            )
+        ),
+    ),
+    Fault(
+        "last coordinate never clipped",
+        _changed(
+            Change(gradient, "jnp.asarray(clips) * _INSIDE)", "jnp.asarray(clips).at[-1].set(jnp.inf))")
         ),
     ),
     Fault(

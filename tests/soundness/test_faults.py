@@ -17,6 +17,8 @@ CHECK = {check.name: check for check in CHECKS}
 # The cheapest check of every fault first, then the others that the issue of statistical power is about.
 CAUGHT_BY = {
     "first row never clipped": ("replay: linear path", "audit: first row"),
+    "coordinates clipped by the norm of their box": ("audit: clipped coordinates",),
+    "last coordinate never clipped": ("audit: clipped coordinates",),
     "batch redrawn every fourth step": ("replay: batches", "audit: batches"),
     "noise used for two steps": ("replay: logistic path", "audit: below the clip"),
     "rows packed into the first slots": ("replay: holes", "audit: holes"),

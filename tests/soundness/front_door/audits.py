@@ -8,7 +8,7 @@ import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair, chain_mechanism
 from private_mcmc.auditing.chains import keys, unconstrained
 from private_mcmc.auditing.scores import ChainAttacks
-from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels import AnisotropicLangevin, PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
 from tests.soundness.front_door.resumed import resumed
 from tests.soundness.front_door.setup import FAR, Attempt, audited, driver, far_apart
@@ -86,6 +86,30 @@ def path_with_a_hole() -> Attempt:
     )
     y = np.array([50.0, -50.0, 50.0, -50.0])
     pair = Pair({"y": y}, {"y": y, "present": np.array([False, True, True, True])})
+    return audited(mechanism, pair, num_runs=4_000)
+
+
+def path_of_clipped_coordinates() -> Attempt:
+    """One row that pulls at the quieter of two coordinates alone, as hard as it may."""
+
+    def model(X, y=None):
+        import numpyro
+        import numpyro.distributions as dist
+
+        w = numpyro.sample("w", dist.Normal(0, 2).expand([2]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+
+    mechanism = chain_mechanism(
+        AnisotropicLangevin(model, step_size=0.05, clips=(4.0, 0.4), noise=(4.0, 0.4)),
+        rows=pmc.Rows(X=pmc.Box([-1.0, -1.0], [1.0, 1.0]), y=pmc.Box(-50.0, 50.0)),
+        target=pmc.Target(1.0, 1e-5),
+        release="path",
+        num_steps=4,
+        n=1,
+    )
+    quiet = np.array([[0.0, 1.0]])
+    pair = Pair({"X": quiet, "y": np.array([50.0])}, {"X": quiet, "y": np.array([-50.0])})
     return audited(mechanism, pair, num_runs=4_000)
 
 
