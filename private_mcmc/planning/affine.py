@@ -34,6 +34,7 @@ from private_mcmc.planning.estimates import (
     query_share,
     root_of,
     score_average,
+    settled_average,
 )
 from private_mcmc.planning.influence import (
     CELLS,
@@ -42,7 +43,6 @@ from private_mcmc.planning.influence import (
     Bound,
     Influence,
     InfluenceCounts,
-    cell_of,
 )
 from private_mcmc.planning.stages import (
     Array,
@@ -72,7 +72,7 @@ _LITTLE_NOISE = 0.1
 # Nor is one without much noise whose metric already left rows this share of the trace that they would have.
 _SETTLED, _SETTLED_NOISE = 0.75, 0.5
 # The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
-_WARM_UP_CLIP, _WARM_UP_SPEED = 0.5, 0.45
+_WARM_UP_CLIP, _WARM_UP_SPEED, _MOST_WARM_UP_STEPS = 0.5, 0.45, 30
 _RUN_STEP = 0.5
 _SKEWED = 0.13
 # Of what slopes lose by a clip, so much may be on one side, even where the model says none is.
@@ -88,11 +88,6 @@ class WarmUp:
     paths: int
     steps: int
     step: float
-
-    @property
-    def time(self) -> float:
-        """Of each path."""
-        return self.steps * self.step
 
 
 BOUNDED = WarmUp(paths=2, steps=6, step=0.7)
@@ -172,8 +167,11 @@ class AffinePolicy:
             # adds noise in proportion.
             moves = _SKEWED * math.sqrt(self.num_rows)
             clip = max(clip, math.sqrt(moves / math.sqrt(2 / self._time_of(hessian, budget)(1.0))))
-        weight = min(self._time_of(hessian, budget)(clip) / plan.time, 1.0)
-        return self._path(WARM_UP, hessian, clip, bound, weight, budget, start, plan.step, plan.steps)
+        time = self._time_of(hessian, budget)(clip)
+        # Where more steps are to be had at weight 1, they start the next warm-up nearer to the mode.
+        steps = min(max(int(time / plan.step), plan.steps), _MOST_WARM_UP_STEPS)
+        weight = min(time / (steps * plan.step), 1.0)
+        return self._path(WARM_UP, hessian, clip, bound, weight, budget, start, plan.step, steps)
 
     def _run(self, hessian: Array, centre: Array, history: History) -> PathStage:
         """The run at the bound and the clip with the smallest predicted error."""
@@ -210,8 +208,8 @@ class AffinePolicy:
         clip = self._clip_of(schedule)
         counts = self._influence(history, "clip" if _reading_of(run) is None else "weights")
         share = counts.curvature_share(clip)
-        average = score_average(states, schedule, self.temper, self._prior_score)
         curvature = share * hessian
+        average = settled_average(states, schedule, self.temper, self._prior_score, curvature)
         known = average.information(curvature)
         # The rows' own posterior knows the mode as well as the Hessian says; the releases know it less well.
         both = inverse_of(inverse_of(known) + inverse_of(hessian))
@@ -251,7 +249,7 @@ class AffinePolicy:
     @cached_property
     def _prior_at_zero(self) -> Array:
         with jax.enable_x64(True):
-            return np.asarray(jax.grad(self.reading.neg_log_prior)(np.zeros(self.dim)))
+            return np.asarray(jax.jit(jax.grad(self.reading.neg_log_prior))(np.zeros(self.dim)))
 
     def _prior_score(self, theta: Array) -> Array:
         """``∇K``, which is affine."""
@@ -313,8 +311,7 @@ class AffinePolicy:
     def _count(self, centre: Array, root: Array, bound: Bound) -> CountsStage:
         """How many rows have how much influence at ``centre``, in units of their typical norm."""
         mechanism = plan_counts(math.sqrt(COUNTS_SHARE) * self.budget, cells=CELLS, adjacency=self.adjacency)
-        size = partial(self.influence.size, bound, centre, root)
-        return CountsStage(COUNTS[bound], mechanism, lambda row: cell_of(size(row) / self.unit))
+        return CountsStage(COUNTS[bound], mechanism, self.influence.cells(bound, centre, root / self.unit))
 
     def _influence(self, history: History, bound: Bound) -> InfluenceCounts:
         counts = _named(history, COUNTS[bound])[0].value

@@ -35,6 +35,8 @@ _ROUNDS = 20
 # Fewer relaxation times of the path than this and its shape is chance: Normal draws take its place.
 ENOUGH_RELAXATIONS = 20.0
 _DRAWS = 2000
+# Of a path that started far away; stretches agree where they differ by two sds in every direction.
+_BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
 
 
 def root_of(precision: Array) -> Array:
@@ -175,6 +177,29 @@ def score_average(
     centre = states[:-1].mean(axis=0)
     score = -(inverse @ (states[-1] - states[0]) / time + prior_score(centre)) / weight
     return ScoreAverage(centre, score, np.asarray(schedule.preconditioner) * (time * weight**2 / 2))
+
+
+def settled_average(
+    states: Array,
+    schedule: Schedule,
+    temper: float,
+    prior_score: Callable[[Array], Array],
+    curvature: Array,
+) -> ScoreAverage:
+    """Of the path once two stretches of it, one after the other, imply the same mode up to their noise."""
+    steps = len(states) - 1
+    for share in _BURN_INS:
+        first = int(share * steps)
+        middle = (first + steps) // 2
+        early, late = (
+            score_average(part, schedule, temper, prior_score)
+            for part in (states[first : middle + 1], states[middle:])
+        )
+        moved = late.root(curvature) - early.root(curvature)
+        both = inverse_of(early.information(curvature)) + inverse_of(late.information(curvature))
+        if moved @ inverse_of(both) @ moved <= _SAME * len(moved):
+            break
+    return score_average(states[first:], schedule, temper, prior_score)
 
 
 def calibrated_draws(states: Array, mean: Array, covariance: Array, relaxations: float) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -161,12 +161,11 @@ class Influence:
 
     def slope_cap(self, root: Array, clip: float) -> Callable[[Row], dict[str, jax.Array]]:
         """``row ↦ C/‖Aᵀx‖``, the largest slope that keeps the row's gradient within the clip."""
+        return partial(self._slope_cap, root, clip)
 
-        def derived(row: Row) -> dict[str, jax.Array]:
-            norm = jnp.linalg.norm(self.predictor.design(row) @ jnp.asarray(root))
-            return {SLOPE_CAP: clip / jnp.maximum(norm, 1e-300)}
-
-        return derived
+    def _slope_cap(self, root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:
+        norm = jnp.linalg.norm(self.predictor.design(row) @ jnp.asarray(root))
+        return {SLOPE_CAP: jnp.asarray(clip / jnp.maximum(norm, 1e-300))}
 
     def design(self, root: ArrayLike, row: Row) -> jax.Array:
         """``Aᵀx``, shape ``(p,)``."""
@@ -179,8 +178,17 @@ class Influence:
         weight = jnp.sqrt(temper * jnp.maximum(second(eta, row), 0.0))
         return jnp.asarray(weight * (design @ jnp.asarray(root)))
 
-    def size(self, bound: Bound, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
-        """``‖Aᵀx‖`` times the largest slope at ``θ``: what the row's gradient is bounded from."""
+    def cells(self, bound: Bound, theta: Array, root: Array) -> Callable[[Row], jax.Array]:
+        """``row ↦`` the cell of ``‖Aᵀx‖`` times the largest slope at ``θ``: what bounds its gradient."""
+        return partial(self._weights_cell if bound == "weights" else self._clip_cell, theta, root)
+
+    def _weights_cell(self, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
+        return cell_of(self._size("weights", theta, root, row))
+
+    def _clip_cell(self, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
+        return cell_of(self._size("clip", theta, root, row))
+
+    def _size(self, bound: Bound, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
         design = self.predictor.design(row)
         eta = design @ jnp.asarray(theta) + self.predictor.offset(row)
         norm = jnp.linalg.norm(design @ jnp.asarray(root))

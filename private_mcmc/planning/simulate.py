@@ -13,10 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import softmax
 
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.affine import AffinePolicy
+from private_mcmc.planning.people import people
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -32,6 +34,10 @@ from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcome
 from private_mcmc.release import Counts, SecondMoments
 
 SYNTHETIC_ROWS, DATA_SETS = 1024, 4
+# Of the range of outcomes: a common one, and one of three people in a hundred.
+_MEAN_OUTCOMES = (0.3, 0.12, 0.5, 0.03)
+# Predictors vary by this over the root of the curvature, which counts as no less than the other.
+_EFFECT, _FLATTEST = 0.6, 0.1
 _NEWTON_STEPS = 60
 
 
@@ -54,12 +60,12 @@ def simulate(
             if isinstance(stage, MomentsStage):
                 value = _moments(stage, rows, weights, random)
             elif isinstance(stage, CountsStage):
-                cells = np.asarray(jax.vmap(stage.cell)(rows))
+                cells = np.asarray(_of_rows(stage.cell, rows))
                 exact = np.bincount(cells, weights, minlength=stage.mechanism.cells)
                 sd = stage.mechanism.noise.sd
                 value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
             else:
-                given = rows if stage.derived is None else {**rows, **jax.vmap(stage.derived)(rows)}
+                given = rows if stage.derived is None else {**rows, **_of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)
                 value = chain(stage).path(stage.schedule, stage.start, given, weights, key)
             history = (*history, CompletedStage(stage, value))
@@ -69,16 +75,28 @@ def simulate(
 def _moments(
     stage: MomentsStage, rows: Columns, weights: Array, random: np.random.Generator
 ) -> SecondMoments:
-    vectors = stage.vectors
-    function, given = vectors, ()
-    if isinstance(vectors, partial) and all(isinstance(each, float | np.ndarray) for each in vectors.args):
-        # What was released is an argument: all data sets and budgets share one compiled sum.
-        function, given = vectors.func, vectors.args
+    function, given = _taken_apart(stage.vectors)
     exact = np.asarray(second_moments(function, given, stage.mechanism.radius, rows, weights))
     sd = stage.mechanism.noise.sd
     noise = np.tril(random.standard_normal(exact.shape)) * sd
     lower = np.tril(noise, -1) / np.sqrt(2.0)
     return SecondMoments(exact + lower + lower.T + np.diag(np.diag(noise)), sd, stage.statement)
+
+
+def _of_rows(function: Callable[..., Any], rows: Columns) -> Any:
+    return _mapped(*_taken_apart(function), rows)
+
+
+def _taken_apart(function: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A partial function's parts: what was released is an argument, so that all stages share one program."""
+    if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
+        return function.func, function.args
+    return function, ()
+
+
+@partial(jax.jit, static_argnums=0)
+def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Columns) -> Any:
+    return jax.vmap(partial(function, *given))(rows)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -94,9 +112,10 @@ def second_moments(
 
 
 def predict(policy: AffinePolicy) -> Prediction:
-    """Root mean square error over simulations on synthetic data, and its parts as the policy reports them.
+    """The typical error over simulations on synthetic data, and its parts as the policy reports them.
 
-    Where the policy reports more than the simulations show, its parts shrink to what they show.
+    Geometric means: whether outcomes are rare is for the releases to say. Where the policy reports more than
+    the simulations show, its parts shrink to what they show.
     """
     errors, parts = [], []
     for seed in range(DATA_SETS):
@@ -105,10 +124,14 @@ def predict(policy: AffinePolicy) -> Prediction:
         errors.append(np.mean(((conclusion.draws.mean(axis=0) - data.mean) / data.sd) ** 2))
         parts.append(conclusion.prediction)
     squares = np.square([(part.bias, part.monte_carlo, part.discretisation) for part in parts])
-    bias, monte_carlo, discretisation = (float(part) for part in np.sqrt(np.mean(squares, axis=0)))
-    rms = float(np.sqrt(np.mean(errors)))
-    seen = min(1.0, rms / max(math.hypot(bias, monte_carlo), 1e-300))
-    return Prediction(rms, seen * bias, seen * monte_carlo, discretisation)
+    bias, monte_carlo, discretisation = (float(part) for part in _typical(squares))
+    rms = float(_typical(np.asarray(errors)))
+    seen = rms / max(math.hypot(bias, monte_carlo), 1e-300)
+    return Prediction(rms, min(1.0, seen) * bias, min(1.0, seen) * monte_carlo, discretisation)
+
+
+def _typical(squares: Array) -> Array:
+    return np.asarray(np.exp(np.mean(np.log(np.maximum(squares, 1e-300)), axis=0) / 2))
 
 
 def simulate_affine(policy: AffinePolicy, rows: Columns, weights: Array, seed: int) -> Conclusion:
@@ -127,30 +150,58 @@ def _chain(reading: RowModel) -> SyntheticChain:
 
 
 def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
-    """Draw rows. Their predictors have a root mean square of 3, or of 1 where curvature has no bound.
+    """Synthetic people with outcomes of the model, from common ones to rare ones as ``seed`` goes on.
 
-    A mode at a distance from the start is the expensive case; under a log link 1 already triples rates.
+    Mean outcomes are at a share of their range; predictors vary so that covariates matter.
     """
-    predictor, domains = policy.predictor, policy.reading.rows
-    effect = 3.0 if predictor.family.curvature_bound < np.inf else 1.0
+    predictor, reading = policy.predictor, policy.reading
+    random = np.random.default_rng(seed)
+    choices = dict(policy.influence.outcomes)
+    (values,) = choices.values()
+    levels = np.concatenate([np.linspace(-8.0, 8.0, 65), np.linspace(values[0], values[-1], 33)])
     with jax.enable_x64(True):
-        rows_key, theta_key, outcome_key = jax.random.split(jax.random.key(seed), 3)
-        rows = domains.project(domains.synthetic(rows_key, SYNTHETIC_ROWS))
-        design, offset = _designs(predictor, rows)
-        normal = jax.random.normal(theta_key, (policy.dim,))
-        theta = jnp.linalg.solve(jnp.linalg.cholesky(jnp.asarray(policy.precision)).T, normal)
-        theta = theta * effect / jnp.maximum(jnp.sqrt(jnp.mean((design @ theta) ** 2)), 1e-300)
-        choices = {name: jnp.asarray(values) for name, values in policy.influence.outcomes.items()}
-
-        def log_weights(eta: jax.Array, row: Columns) -> jax.Array:
-            return -jax.vmap(lambda choice: predictor.loss(eta, {**row, **choice}))(choices)
-
-        logits = jax.vmap(log_weights)(design @ theta + offset, rows)
-        rows, weights = with_outcomes(
-            dict(rows), choices, logits, policy.num_rows / SYNTHETIC_ROWS, outcome_key
-        )
+        drawn = people(reading.rows, SYNTHETIC_ROWS, seed)
+        rows, design, offset, losses, curvature = _laid_out(predictor, reading, choices, drawn, levels)
+        design, offset = np.asarray(design), np.asarray(offset)
+        shares = softmax(-np.nan_to_num(np.asarray(losses), nan=1e30, posinf=1e30), axis=1)
+        wanted = values[0] + _MEAN_OUTCOMES[seed % len(_MEAN_OUTCOMES)] * (values[-1] - values[0])
+        level = int(np.argmin(np.abs(shares @ values - wanted)))
+        effect = _EFFECT / math.sqrt(max(float(np.nan_to_num(np.asarray(curvature))[level]), _FLATTEST))
+        scores = design @ random.standard_normal(policy.dim)
+        spread = float(np.std(scores)) or 1.0
+        target = levels[level] + effect * (scores - scores.mean()) / spread - offset
+        gram = design.T @ design + 1e-6 * policy.precision
+        theta = np.linalg.solve(gram, design.T @ target)
+        logits = -_losses(predictor, choices, rows, design @ theta + offset)
+        each = policy.num_rows / SYNTHETIC_ROWS
+        rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(seed))
         mean, sd = mode_and_sd(policy, rows, weights)
         return SyntheticData(rows, weights, mean, sd)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _laid_out(
+    predictor: Predictor, reading: RowModel, choices: Columns, drawn: Columns, levels: jax.Array
+) -> tuple[Columns, jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Rows in their domains, their designs and offsets, and at ``levels`` one row's losses and curvature."""
+    rows = reading.rows.project(drawn)
+    one = {name: column[0] for name, column in rows.items()}
+
+    def losses(eta: jax.Array) -> jax.Array:
+        return jax.vmap(lambda choice: predictor.loss(eta, {**one, **choice}))(choices)
+
+    second = jax.vmap(jax.grad(jax.grad(lambda eta: predictor.loss(eta, one))))
+    return rows, *_designs(predictor, rows), jax.vmap(losses)(levels), second(levels)
+
+
+@partial(jax.jit, static_argnums=0)
+def _losses(predictor: Predictor, choices: Columns, rows: Columns, eta: jax.Array) -> jax.Array:
+    """Of every row with every outcome: ``(rows, values)``."""
+
+    def of_row(eta: jax.Array, row: Columns) -> jax.Array:
+        return jax.vmap(lambda choice: predictor.loss(eta, {**row, **choice}))(choices)
+
+    return jax.vmap(of_row)(eta, rows)
 
 
 def mode_and_sd(policy: AffinePolicy, rows: Columns, weights: Array) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from jax.typing import ArrayLike
 from numpyro import handlers
 from numpyro.distributions import biject_to
+from scipy.special import softmax
 
 from private_mcmc.domains import Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS
@@ -29,7 +30,7 @@ from private_mcmc.model.predictor import find_structure
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
 
-Columns: TypeAlias = dict[str, jax.Array]
+Columns: TypeAlias = dict[str, Any]
 
 PRIOR_DRAWS = 400
 _HESSIANS = 60
@@ -177,7 +178,7 @@ class SyntheticData:
 
 
 def with_outcomes(
-    rows: Columns, outcomes: Columns, logits: jax.Array, each: float, key: jax.Array
+    rows: Columns, outcomes: Mapping[str, ArrayLike], logits: ArrayLike, each: float, key: jax.Array
 ) -> tuple[Columns, Array]:
     """``each`` times every row, with outcomes of probabilities ``softmax(logits)``, and the rows' weights.
 
@@ -185,16 +186,19 @@ def with_outcomes(
     draw for all copies of a row would be as noisy as if rows were few. Else all copies share one outcome.
     ``logits`` is ``(rows, values)``; the weights are ``(rows,)``.
     """
-    count, values = logits.shape
-    if values > _FEW_OUTCOMES:
-        chosen = jax.random.categorical(key, logits, axis=-1)
-        return rows | {name: options[chosen] for name, options in outcomes.items()}, np.full(count, each)
-    drawn = max(1, round(each))
-    shares = np.asarray(jax.nn.softmax(logits), dtype=np.float64)
+    scores = np.asarray(logits, dtype=np.float64)
+    count, values = scores.shape
+    shares = softmax(scores, axis=1)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    options = {name: np.asarray(each) for name, each in outcomes.items()}
+    if values > _FEW_OUTCOMES:
+        uniform = random.random((count, 1))
+        chosen = np.minimum((np.cumsum(shares, axis=1) < uniform).sum(axis=1), values - 1)
+        return dict(rows) | {name: every[chosen] for name, every in options.items()}, np.full(count, each)
+    drawn = max(1, round(each))
     times = random.multinomial(drawn, shares / shares.sum(axis=1, keepdims=True))
-    repeated = {name: jnp.repeat(column, values, axis=0) for name, column in rows.items()}
-    tiled = {name: jnp.concatenate([options] * count) for name, options in outcomes.items()}
+    repeated = {name: np.repeat(np.asarray(column), values, axis=0) for name, column in rows.items()}
+    tiled = {name: np.concatenate([every] * count) for name, every in options.items()}
     weights = times.ravel().astype(np.float64) * (each / drawn)
     return repeated | tiled, weights
 
