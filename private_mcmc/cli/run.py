@@ -47,7 +47,7 @@ def run(
     n: Annotated[
         int | None,
         typer.Option(
-            "--n", help="public: bound on the number of rows (add_remove), number of slots (zero_out)"
+            "--n", help="public: bound on the number of rows (add_remove), of slots (zero_out), of persons"
         ),
     ] = None,
     present: Annotated[
@@ -72,6 +72,8 @@ def run(
     if target.adjacency != "zero_out" and present is not None:
         raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
     declared, public = read_rows(rows), read_arguments(args)
+    if declared.unit is not None and n is None:
+        raise DeclarationError(f"persons by {declared.unit.name!r}: give their number, which is public, --n.")
     program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
     with new_file(output) as release:
         with near_private_rows():
