@@ -291,8 +291,9 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
         return numbers
 
     def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        check_inside(plan.rows, data)
-        slots = in_slots(data, schedule)
+        check_inside(plan.reading.rows, data)
+        unit = plan.reading.unit
+        slots = in_slots(data, schedule) if unit is None else ungrouped(data, unit.name)
         return np.stack([once(slots, key) for key in keys(seed, count, generator)])
 
     name = f"plan for {getattr(plan.model, '__name__', 'a model')}"

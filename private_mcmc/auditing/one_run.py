@@ -121,7 +121,8 @@ def audit_one_run(
     if target.adjacency == "replace_one":
         raise DeclarationError("one-run audits leave rows out: use add_remove or zero_out.")
     _check(delta, failure_probability)
-    count = len(next(iter(rows.validate(canaries, None).values())))
+    one = rows if rows.unit is None else rows.persons
+    count = len(next(iter(one.validate(canaries, None).values())))
     if not 2 <= guesses <= count:
         raise DeclarationError(f"guesses={guesses}: between 2 and the number of canaries, {count}.")
     mechanism = chain_mechanism(

@@ -64,7 +64,7 @@ def run(
     n: Annotated[
         int | None,
         typer.Option(
-            "--n", help="public: bound on the number of rows (add_remove), number of slots (zero_out)"
+            "--n", help="public: bound on the number of rows (add_remove), of slots (zero_out), of persons"
         ),
     ] = None,
     present: Annotated[
@@ -107,6 +107,10 @@ def run(
         if relation != "replace_one" and n is None:
             raise DeclarationError(
                 f"adjacency={adjacency!r} hides the number of rows: give a public one, --n."
+            )
+        if declared.unit is not None and n is None:
+            raise DeclarationError(
+                f"persons by {declared.unit.name!r}: give their number, which is public, --n."
             )
     if relation != "zero_out" and present is not None:
         raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")

@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,8 +74,8 @@ def read_columns(
     mapping: Sequence[str],
     missing: Missing | None = None,
     present: str | None = None,
-) -> dict[str, npt.NDArray[np.float64]]:
-    """The declared columns of a CSV file with a header, every cell a finite number.
+) -> dict[str, npt.NDArray[Any]]:
+    """The declared columns of a CSV file with a header, every cell a finite number; identifiers are text.
 
     A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. Lines that
     are blank are skipped, as readers of CSV do. ``present`` names the field that is 1 where a slot holds a
@@ -95,7 +96,8 @@ def read_columns(
     table = _lines(path)
     if not table:
         raise DataSchemaError(f"{path}: empty; a header and rows are needed.")
-    header = _header(path, table[0], used)
+    unit = [] if rows.unit is None else [rows.unit.name]
+    header = _header(path, table[0], used + unit)
     if len(table) == 1:
         raise DataSchemaError(f"{path}: has a header and no rows.")
     width = len(table[0])
@@ -110,7 +112,8 @@ def read_columns(
             "or fewer cells than the header. No row was used. Give words numbers of their own in the file; "
             f"for missing values declare what they count as, --missing {wrong[0]}=NUMBER."
         )
-    return {
+    persons = {name: _identifiers(table[1:], header[name], width) for name in unit}
+    return persons | {
         name: numbers[names[0]]
         if name == PRESENT or rows.columns[name].event_shape == ()
         else np.stack([numbers[each] for each in names], axis=1)
@@ -168,6 +171,11 @@ def _numbers(
     values = np.fromiter(read, np.float64, len(lines))
     values[np.isin(values, list(fate.codes.get(name, ())))] = _NO_NUMBER
     return np.where(np.isnan(values), fate.numbers.get(name, _NO_NUMBER), values)
+
+
+def _identifiers(lines: list[list[str]], index: int, width: int) -> npt.NDArray[np.object_]:
+    """As they are written; none in a row with more or fewer cells than the header."""
+    return np.array([line[index] if len(line) == width else "" for line in lines], dtype=np.object_)
 
 
 def _number(cell: str) -> float:

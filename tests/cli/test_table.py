@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc.cli.table import Missing, read_columns
-from private_mcmc.domains import Ball, Binary, Rows
+from private_mcmc.domains import Ball, Binary, Person, Rows
 from private_mcmc.errors import DataSchemaError, DeclarationError
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -142,3 +142,14 @@ def test_vector_columns_need_their_fields(tmp_path):
         read_columns(tmp_path / "p.csv", ROWS, ["X=a,c"])
     with pytest.raises(DeclarationError, match="2 fields"):
         read_columns(tmp_path / "p.csv", ROWS, [])
+
+
+def test_identifiers_of_persons_are_read_as_text(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("who,a,b,y\n007,1,2,0\n7,3,4,1\n,5,6,0\n")
+    rows = Rows(**ROWS.columns, who=Person(2))
+    columns = read_columns(path, rows, ["X=a,b"])
+    assert columns["who"].tolist() == ["007", "7", ""] and columns["X"].shape == (3, 2)
+    with pytest.raises(DataSchemaError, match="who"):
+        path.write_text("a,b,y\n1,2,0\n")
+        read_columns(path, rows, ["X=a,b"])
