@@ -15,15 +15,13 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.dossier.remarks import warnings_of
 from private_mcmc.errors import ReleaseError
-from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.execute import Outcome, Runnable
-from private_mcmc.inference.remarks import warnings_of
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.preflight.certify.certificates import meets
 from private_mcmc.release import ReleasedExpectations
-from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import plain
 
 _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib")
@@ -56,8 +54,7 @@ def study_of(
     run: Runnable,
     n: int,
     outcome: Outcome,
-    books: Bookkeeping,
-    charge: str | None,
+    charge: Mapping[str, Any] | None,
     about: About,
 ) -> Study:
     """The record of a run that has released.
@@ -103,8 +100,8 @@ def study_of(
         statement=statement.to_dict(),
         certificate=None if certificate is None else certificate.to_dict(),
         privacy=privacy_numbers(statement, target.epsilon, target.delta),
-        ledger=_standing(books, charge),
-        warnings=warnings_of(target, n, books.ledger),
+        ledger=None if charge is None else dict(charge),
+        warnings=warnings_of(target, n, charge),
         versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
         randomness=dict(released.provenance),
         chains=chains,
@@ -131,16 +128,6 @@ def _temper(declared: Declaration | Plan) -> float:
 def _plain(prediction: Prediction) -> dict[str, Any]:
     found: dict[str, Any] = plain(prediction._asdict())
     return found
-
-
-def _standing(books: Bookkeeping, charge: str | None) -> dict[str, Any] | None:
-    """Where the data set stood before the charge and stands after it.
-
-    The name of the file without its folder: a path may tell who keeps it.
-    """
-    if books.ledger is None or charge is None:
-        return None
-    return {"file": books.ledger.path.name, **standing(books.ledger.state(), charge)}
 
 
 def _source(model: Callable[..., Any]) -> str:
