@@ -171,6 +171,7 @@ def _columns(study: StudyRecord) -> Table:
 def _fate(word: str) -> str:
     """What becomes of a cell, in words."""
     words = {"refuse": "refused", "indicator": "kept apart", "other": "a level of its own"}
+    words["drop"] = "its row counts for nothing"
     return words.get(word, f"as {word}")
 
 

@@ -71,6 +71,7 @@ class Planned:
             family=asked.family,
             priors=asked.priors,
             norm=asked.norm,
+            warnings=self.warnings(ledger),
         )
         return driver.study(about)
 

@@ -39,6 +39,7 @@ class About:
         family: of the outcome.
         priors: as stated.
         norm: bound of the norm of a row's design.
+        warnings: what was said before the run; the remarks on its target if left out.
     """
 
     table: str = ""
@@ -48,6 +49,7 @@ class About:
     family: str = ""
     priors: tuple[str, ...] = ()
     norm: float | None = None
+    warnings: tuple[str, ...] | None = None
 
 
 def study_of(
@@ -96,18 +98,28 @@ def study_of(
         temper=float(made.temper if made is not None else _temper(declared)),
         predicted=None if made is None else _plain(made.prediction),
         expected=None if after is None else _plain(after),
-        stages=tuple({"name": one.stage.name, "gdp": one.stage.statement.gdp} for one in outcome.history),
+        stages=_stages(outcome),
         statement=statement.to_dict(),
         certificate=None if certificate is None else certificate.to_dict(),
         privacy=privacy_numbers(statement, target.epsilon, target.delta),
         ledger=None if charge is None else dict(charge),
-        warnings=warnings_of(target, n, charge),
+        warnings=warnings_of(target, n, charge) if about.warnings is None else about.warnings,
         versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
         randomness=dict(released.provenance),
         chains=chains,
         draws=draws,
         expectations=plain(expectations),
     )
+
+
+def _stages(outcome: Outcome) -> tuple[dict[str, Any], ...]:
+    """Names and prices of a plan's stages, after whatever was bought before them within the same budget."""
+    if not outcome.history:
+        return ()
+    names = [one.stage.name for one in outcome.history]
+    prices = [part.gdp for part in outcome.statement.parts]
+    before = ["bought before the plan"] * (len(prices) - len(names))
+    return tuple({"name": name, "gdp": gdp} for name, gdp in zip(before + names, prices, strict=True))
 
 
 def _certificate(run: Runnable, n: int) -> Statement | None:
