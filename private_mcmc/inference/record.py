@@ -89,6 +89,7 @@ def study_of(
         family=about.family,
         priors=about.priors,
         model=about.model or _source(declared.model),
+        arguments={name: _argument(value) for name, value in declared.model_args.items()},
         norm=about.norm,
         epsilon=float(target.epsilon),
         delta=float(target.delta),
@@ -140,6 +141,15 @@ def _temper(declared: Declaration | Plan) -> float:
 def _plain(prediction: Prediction) -> dict[str, Any]:
     found: dict[str, Any] = plain(prediction._asdict())
     return found
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    try:
+        return np.asarray(value, dtype=np.float64).tolist()
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 def _source(model: Callable[..., Any]) -> str:

@@ -69,6 +69,7 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "family": asked.family,
         "priors": asked.priors,
         "model": asked.source,
+        "arguments": {},
         "norm": asked.norm,
         "epsilon": target.epsilon,
         "delta": target.delta,
