@@ -87,9 +87,9 @@ def run(
     """
     from private_mcmc.cli.table import Missing, read_columns
     from private_mcmc.dossier import new_dossier
+    from private_mcmc.dossier.remarks import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, PrivateMCMC
     from private_mcmc.inference.record import About
-    from private_mcmc.inference.remarks import small_delta, warnings_of
     from private_mcmc.planning import Plan, plan
 
     relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)

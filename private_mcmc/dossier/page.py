@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
 
 from private_mcmc.accounting import Statement, group
 from private_mcmc.accounting.risk import WHOM, argument, curve, in_words, picture
+from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
+from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import (
@@ -132,6 +134,10 @@ def _question(study: StudyRecord) -> Facts:
         items += [("priors", "; ".join(study.priors) or "the defaults, see the model")]
     else:
         items += [("model", "of the user's own")]
+        given = (
+            f"{name} = {shorten(str(value), 60, placeholder=' …')}" for name, value in study.arguments.items()
+        )
+        items += [("its public arguments", "; ".join(given))] if study.arguments else []
     items += [
         ("who is protected", WHOM[study.adjacency]),
         ("target", f"ε = {number(study.epsilon)}, δ = {number(study.delta)}, {study.adjacency}"),
@@ -143,10 +149,14 @@ def _question(study: StudyRecord) -> Facts:
     return Facts(tuple(items))
 
 
+def _short(value: object) -> str:
+    return shorten(repr(value), 90, placeholder=" …")
+
+
 def _columns(study: StudyRecord) -> Table:
     if not study.schema:
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (name, json.dumps(domain, ensure_ascii=False)) for name, domain in study.rows.items()
+            (name, _short(domain)) for name, domain in Rows.from_dict(study.rows).items
         )
         return Table(("column", "what a row may hold (enforced)"), rows)
     schema = Schema.from_dict(texts(study.schema))
@@ -154,7 +164,7 @@ def _columns(study: StudyRecord) -> Table:
     found: list[tuple[Cell, ...]] = []
     for name in names:
         field = schema.by_name[name]
-        if not field.is_used or not (study.formula or any(name in column for column in study.rows)):
+        if not field.is_used or identifier(name) not in study.rows:
             continue
         if field.is_category:
             labels = [level.label for level in field.all_levels]
@@ -171,6 +181,7 @@ def _columns(study: StudyRecord) -> Table:
 def _fate(word: str) -> str:
     """What becomes of a cell, in words."""
     words = {"refuse": "refused", "indicator": "kept apart", "other": "a level of its own"}
+    words["drop"] = "its row counts for nothing"
     return words.get(word, f"as {word}")
 
 

@@ -47,6 +47,7 @@ class StudyRecord:
         family: of the outcome; empty for a model of the user's own.
         priors: as stated.
         model: source of the NumPyro model that ran, where it is known.
+        arguments: public arguments of a model of the user's own.
         norm: bound of the norm of a row's design, where it is known.
         epsilon: of the target.
         delta: of the target.
@@ -79,6 +80,7 @@ class StudyRecord:
     family: str
     priors: tuple[str, ...]
     model: str
+    arguments: Mapping[str, Any]
     norm: float | None
     epsilon: float
     delta: float

@@ -24,9 +24,11 @@ from private_mcmc.data.source import model_source
 from private_mcmc.dossier.folder import DRAWS, MODEL, PAGE, SCHEMA, digest, schema_text
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord, privacy_numbers, texts
+from private_mcmc.dossier.remarks import warnings_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.report import Report, Table, Verdict
 from private_mcmc.report.blocks import Tone
+from private_mcmc.target import Target
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
@@ -176,6 +178,8 @@ def _statement(study: StudyRecord) -> str:
     _need(bool(found), found.reason)
     _need(study.price.adjacency == study.adjacency, "the statement speaks of another adjacency.")
     _need(not study.seeded, "the caller chose the randomness: not private.")
+    counts = set(_counts(study.price))
+    _need(counts <= {study.n}, f"the statement is for {sorted(counts)} rows, not for {study.n}.")
     if study.adjacency == "add_remove":
         capped = no_more_rows(study.n) in _sentences(study.price)
         _need(capped, f"the statement is not for at most {study.n} rows.")
@@ -191,11 +195,22 @@ def _sentences(statement: Statement) -> Iterator[str]:
         yield from _sentences(part)
 
 
+def _counts(statement: Statement) -> Iterator[int]:
+    """The numbers of rows that its runs were for."""
+    rows = statement.argument.constants.get("num_rows")
+    if rows is not None:
+        yield rows
+    for part in statement.parts:
+        yield from _counts(part)
+
+
 def _numbers(study: StudyRecord) -> str:
     again, found = privacy_numbers(study.price, study.epsilon, study.delta), dict(study.privacy)
     wrong = [name for name in {**again, **found} if not _close(found.get(name), again.get(name))]
     said = "; ".join(f"{name} is {again.get(name)}, not {found.get(name)}" for name in wrong)
     _need(not wrong, f"recomputed, {said}.")
+    remarks = warnings_of(Target(study.epsilon, study.delta, study.price.adjacency), study.n, study.ledger)
+    _need(set(remarks) <= set(study.warnings), f"what is to be known of this target is {list(remarks)}.")
     return f"ε = {again['epsilon_at_delta']:.6g} at δ = {study.delta:g}"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ from private_mcmc.kernels import Provenance, RunKeys, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.planning import Plan
 from private_mcmc.release import Ledger, Reservation
+from private_mcmc.release.ledger.export import standing
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
@@ -82,7 +83,8 @@ class Bookkeeping:
 class RunKeysAndState:
     """The randomness of one run; ``finish`` is called once, before anything is released.
 
-    ``charge`` is what the ledger calls the run, where it was charged by this process.
+    ``charge`` is the run's place in the ledger, where this process charged it: what was spent before it and
+    is left.
     """
 
     streams: Streams = field(repr=False)
@@ -90,7 +92,7 @@ class RunKeysAndState:
     saver: Saver | None = None
     state: ChainState | None = field(default=None, repr=False)
     finish: Callable[[], None] = lambda: None
-    charge: str | None = None
+    charge: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, keys: RunKeys) -> Self:
@@ -144,13 +146,13 @@ class ChargedRun:
         new = RunKeysAndState.of(keys)
         if self.books.checkpoint is None:
             with charged_once(self._reserved(Ledger.charge) or nullcontext()) as charge:
-                yield replace(new, charge=None if charge is None else charge.identity)
+                yield replace(new, charge=self._standing(charge))
         else:
             about = header(self._to_save.identity, self.columns, keys.provenance)
-            about["reservation"] = (
-                None if (charge := self._reserved(Ledger.reserve)) is None else charge.identity
-            )
-            yield self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
+            charge = self._reserved(Ledger.reserve)
+            about["reservation"] = None if charge is None else charge.identity
+            saving = self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
+            yield replace(saving, charge=self._standing(charge))
 
     def resumed(self, checkpoint: Checkpoint) -> RunKeysAndState:
         """The run in the checkpoint, if it is this one and has not released.
@@ -166,9 +168,20 @@ class ChargedRun:
                 # Killed between the two: what is left of it can only do harm.
                 forget(checkpoint)
         check_same(saved, identity, self.columns)
-        self._open(reservation)
+        charge = self._open(reservation)
         remove_leftovers(checkpoint)
-        return self._saving(checkpoint, saved.header, saved.streams, saved.provenance, saved.state)
+        job = self._saving(checkpoint, saved.header, saved.streams, saved.provenance, saved.state)
+        return replace(job, charge=self._standing(charge))
+
+    def _standing(self, charge: Reservation | None) -> dict[str, Any] | None:
+        """What was spent before a charge and is left after it: read at once, since ledgers may go away.
+
+        The name of the file without its folder: a path may tell who keeps it.
+        """
+        if charge is None or self.books.ledger is None:
+            return None
+        state = self.books.ledger.state()
+        return {"file": self.books.ledger.path.name, **standing(state, charge.identity)}
 
     @cached_property
     def _to_save(self) -> ToSave:
@@ -200,9 +213,7 @@ class ChargedRun:
                 self.books.ledger.settle(reservation)
             saver.released()
 
-        charged = about["reservation"]
-        named = None if charged is None else str(charged)
-        return RunKeysAndState(streams, provenance, saver, state, finish, named)
+        return RunKeysAndState(streams, provenance, saver, state, finish)
 
     def _open(self, identity: object) -> Reservation | None:
         """The open reservation of a run, ``None`` for one that was charged to no ledger.

@@ -137,7 +137,7 @@ class PrivateMCMC:
             raise DeclarationError(f"checkpoint=…: {run.never_saved}.")
         self._run, self._execution, self._books = run, execution, books
         self._outcome: Outcome | None = None
-        self._charge: str | None = None
+        self._charge: Mapping[str, Any] | None = None
         self._n = 0
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -312,7 +312,7 @@ class PrivateMCMC:
         """
         if self._outcome is None:
             raise ReleaseError("nothing was released yet: run first.")
-        return study_of(self._run, self._n, self._outcome, self._books, self._charge, about or About())
+        return study_of(self._run, self._n, self._outcome, self._charge, about or About())
 
     def report(self) -> Report:
         """The dossier of the last run as a page; of a plan that was not run yet, the plan."""

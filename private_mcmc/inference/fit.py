@@ -12,6 +12,7 @@ import numpy as np
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import read_table
+from private_mcmc.dossier.remarks import small_delta, warnings_of
 from private_mcmc.dossier.study import Study
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
@@ -19,7 +20,6 @@ from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.question import Model, Question, question
 from private_mcmc.inference.record import About
-from private_mcmc.inference.remarks import small_delta, warnings_of
 from private_mcmc.planning import Plan, plan
 from private_mcmc.release import Ledger
 from private_mcmc.target import Adjacency, Target
@@ -71,6 +71,7 @@ class Planned:
             family=asked.family,
             priors=asked.priors,
             norm=asked.norm,
+            warnings=self.warnings(ledger),
         )
         return driver.study(about)
 

@@ -15,15 +15,13 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.dossier.remarks import warnings_of
 from private_mcmc.errors import ReleaseError
-from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.execute import Outcome, Runnable
-from private_mcmc.inference.remarks import warnings_of
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.preflight.certify.certificates import meets
 from private_mcmc.release import ReleasedExpectations
-from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import plain
 
 _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib")
@@ -41,6 +39,7 @@ class About:
         family: of the outcome.
         priors: as stated.
         norm: bound of the norm of a row's design.
+        warnings: what was said before the run; the remarks on its target if left out.
     """
 
     table: str = ""
@@ -50,14 +49,14 @@ class About:
     family: str = ""
     priors: tuple[str, ...] = ()
     norm: float | None = None
+    warnings: tuple[str, ...] | None = None
 
 
 def study_of(
     run: Runnable,
     n: int,
     outcome: Outcome,
-    books: Bookkeeping,
-    charge: str | None,
+    charge: Mapping[str, Any] | None,
     about: About,
 ) -> Study:
     """The record of a run that has released.
@@ -90,6 +89,7 @@ def study_of(
         family=about.family,
         priors=about.priors,
         model=about.model or _source(declared.model),
+        arguments={name: _argument(value) for name, value in declared.model_args.items()},
         norm=about.norm,
         epsilon=float(target.epsilon),
         delta=float(target.delta),
@@ -99,18 +99,28 @@ def study_of(
         temper=float(made.temper if made is not None else _temper(declared)),
         predicted=None if made is None else _plain(made.prediction),
         expected=None if after is None else _plain(after),
-        stages=tuple({"name": one.stage.name, "gdp": one.stage.statement.gdp} for one in outcome.history),
+        stages=_stages(outcome),
         statement=statement.to_dict(),
         certificate=None if certificate is None else certificate.to_dict(),
         privacy=privacy_numbers(statement, target.epsilon, target.delta),
-        ledger=_standing(books, charge),
-        warnings=warnings_of(target, n, books.ledger),
+        ledger=None if charge is None else dict(charge),
+        warnings=warnings_of(target, n, charge) if about.warnings is None else about.warnings,
         versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
         randomness=dict(released.provenance),
         chains=chains,
         draws=draws,
         expectations=plain(expectations),
     )
+
+
+def _stages(outcome: Outcome) -> tuple[dict[str, Any], ...]:
+    """Names and prices of a plan's stages, after whatever was bought before them within the same budget."""
+    if not outcome.history:
+        return ()
+    names = [one.stage.name for one in outcome.history]
+    prices = [part.gdp for part in outcome.statement.parts]
+    before = ["bought before the plan"] * (len(prices) - len(names))
+    return tuple({"name": name, "gdp": gdp} for name, gdp in zip(before + names, prices, strict=True))
 
 
 def _certificate(run: Runnable, n: int) -> Statement | None:
@@ -133,14 +143,13 @@ def _plain(prediction: Prediction) -> dict[str, Any]:
     return found
 
 
-def _standing(books: Bookkeeping, charge: str | None) -> dict[str, Any] | None:
-    """Where the data set stood before the charge and stands after it.
-
-    The name of the file without its folder: a path may tell who keeps it.
-    """
-    if books.ledger is None or charge is None:
-        return None
-    return {"file": books.ledger.path.name, **standing(books.ledger.state(), charge)}
+def _argument(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    try:
+        return np.asarray(value, dtype=np.float64).tolist()
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 def _source(model: Callable[..., Any]) -> str:

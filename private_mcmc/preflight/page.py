@@ -74,10 +74,11 @@ def _advice(found: Findings) -> list[Block]:
     if not found.advice:
         return []
     rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
+    wanted = "the run" if found.verdict == "private" else "it"
+    if found.verdict != "private" and found.run is not None and found.run.meets:
+        wanted = "the posterior"
     return [
-        Heading(
-            "What would make the run private" if found.verdict == "private" else "What would make it private"
-        ),
+        Heading(f"What would make {wanted} private"),
         Table(("any one of these changes", "value", "concerns"), rows),
     ]
 

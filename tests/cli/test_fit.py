@@ -17,10 +17,10 @@ import private_mcmc as pmc
 from private_mcmc.cli.main import main
 from private_mcmc.cli.study import confirm
 from private_mcmc.data.source import compile_model
+from private_mcmc.dossier.remarks import small_delta, warnings_of
 from private_mcmc.dossier.study import Study
 from private_mcmc.inference.fit import plan_fit
 from private_mcmc.inference.question import question
-from private_mcmc.inference.remarks import small_delta, warnings_of
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
 FORMULA = "income ~ age + education_num + hours_per_week + sex"

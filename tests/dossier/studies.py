@@ -4,8 +4,8 @@ import numpy as np
 
 from private_mcmc import Ledger, Schema, Study, Target, accounting
 from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.dossier.remarks import warnings_of
 from private_mcmc.inference.question import question
-from private_mcmc.inference.remarks import warnings_of
 from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import plain
 
@@ -69,6 +69,7 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "family": asked.family,
         "priors": asked.priors,
         "model": asked.source,
+        "arguments": {},
         "norm": asked.norm,
         "epsilon": target.epsilon,
         "delta": target.delta,

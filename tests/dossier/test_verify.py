@@ -133,6 +133,7 @@ def lower(value):
         (lambda s: {"rows": {**s.rows, "sex": s.rows["age"]}}, "formula, schema, model and row bounds"),
         (lambda s: {"norm": s.norm / 2}, "formula, schema, model and row bounds"),
         (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
+        (lambda s: {"warnings": ()}, "ε, δ and the risk at the target"),
     ],
 )
 def test_a_claim_is_recomputed_and_not_believed(change, seen):
@@ -159,7 +160,7 @@ def test_a_larger_promise_than_the_release_keeps_is_seen_and_a_smaller_one_is_tr
     study = Study.load(folder)
     weaker = study_of(target=Target(1.0, 1e-6), epsilon=2.0)
     numbers = privacy_numbers(weaker.price, 2.0, weaker.delta)
-    assert forged(folder, epsilon=2.0, privacy=numbers, ledger=None) == set()
+    assert forged(folder, epsilon=2.0, privacy=numbers, ledger=None, warnings=weaker.warnings) == set()
     stronger = privacy_numbers(study.price, 0.9, study.delta)
     assert "the privacy statement" in forged(folder, epsilon=0.9, privacy=stronger)
 

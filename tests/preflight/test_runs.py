@@ -46,6 +46,18 @@ def mean(y=None):
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
+def test_a_private_run_stands_before_a_posterior_that_is_not() -> None:
+    """What is released is what is asked about first; red is for what would not be private."""
+    schedule = replace(CYCLIC, num_steps=10, step_size=1e-3, clip=1.0, release="path", batch=None)
+    report = preflight(mean, Rows(y=Box(-9, 9)), TARGET, n=N, schedule=schedule)
+    first, second = report.report.blocks[:2]
+    assert report.verdict == "not private" and report.run.meets
+    assert (first.word, first.tone, second.tone) == ("the run is private", "good", "unsure")
+    assert "not private" in second.word
+    alone = preflight(mean, Rows(y=Box(-9, 9)), TARGET, n=N).report.blocks[0]
+    assert (alone.word, alone.tone) == ("not private", "bad")
+
+
 @pytest.mark.slow
 def test_a_private_posterior_and_an_unfinished_run_that_provably_is_not() -> None:
     """Heller and Fetaya's lesson, for the run as it was declared: clipping, start and all."""

@@ -1,4 +1,4 @@
-"""What to know of a target before anything is spent, in plain words and from public facts only."""
+"""Remarks: what to know of a target before anything is spent, in plain words and from public facts only."""
 
 from __future__ import annotations
 
