@@ -15,6 +15,13 @@ from private_mcmc.data.fields import Field
 from private_mcmc.data.schema import Schema, read_declaration
 from private_mcmc.errors import DeclarationError
 
+_DICTIONARIES = (".dta", ".sav", ".zsav", ".por")
+
+
+def has_dictionary(path: str | Path) -> bool:
+    """Whether a table of this kind brings labels of its own."""
+    return Path(path).suffix.lower() in _DICTIONARIES
+
 
 def read_codebook(path: str | Path) -> dict[str, Field]:
     """Fields by name, from a codebook.

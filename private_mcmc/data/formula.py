@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.fields import Field, identifier
@@ -71,23 +71,24 @@ def read_formula(text: str, schema: Schema) -> Formula:
         DeclarationError: for what is no formula, a name that is not declared, or a term that would have to
             be estimated from the data.
     """
-    groups = [(match[1].strip(), match[2].strip()) for match in _GROUP.finditer(text)]
-    plain = re.sub(r"\+\s*(?=$|\+)", "", _GROUP.sub("", text)).strip()
+    words = _plain(text, schema)
+    groups = [(match[1].strip(), match[2].strip()) for match in _GROUP.finditer(words)]
+    plain = re.sub(r"\+\s*(?=$|\+)", "", _GROUP.sub("", words)).strip()
     if "|" in plain:
         raise DeclarationError(f"formula {text!r}: group effects are written (1 | field) or (x | field).")
     sides = plain.split("~")
     if len(sides) != 2 or not sides[0].strip():
         raise DeclarationError(f"formula {text!r}: OUTCOME ~ TERMS, as in death ~ age + sex.")
-    outcome = sides[0].strip().strip("`")
+    outcome = _field(sides[0].strip(), schema)
     schema[outcome]
     factors = _expand(text, sides[1].strip() or "1")
     intercept = [] in factors
     terms: list[Term] = []
-    for words in factors:
-        if words:
-            terms.append(_term(words, factors, schema))
+    for each in factors:
+        if each:
+            terms.append(_term(each, factors, schema))
     for effects, field in groups:
-        terms.extend(_group_terms(text, effects, field.strip("`"), schema))
+        terms.extend(_group_terms(text, effects, _field(field, schema), schema))
     if not terms and not intercept:
         raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
     used = {name for term in terms for name in term.fields}
@@ -99,6 +100,16 @@ def read_formula(text: str, schema: Schema) -> Formula:
             shown = Expression(f"{name} missing", Expression.of_field(word).tree, {identifier(word): name})
             terms.append(Term(f"{name} missing", (), shown))
     return Formula(text, outcome, intercept, tuple(terms))
+
+
+def _plain(text: str, schema: Schema) -> str:
+    """``text`` with every field's name as a Python name: ``sample.yr`` and `` `body mass` `` too."""
+    for name in sorted(schema.by_name, key=len, reverse=True):
+        word = identifier(name)
+        text = text.replace(f"`{name}`", word)
+        if word != name and re.fullmatch(r"[\w.]+", name):
+            text = re.sub(rf"(?<![\w.`]){re.escape(name)}(?![\w.(`])", word, text)
+    return text
 
 
 def ranges(schema: Schema, expression: Expression) -> dict[str, tuple[float, float]]:
@@ -117,7 +128,7 @@ def _expand(text: str, right: str) -> list[list[str]]:
     try:
         terms = list(formulaic.Formula(f"~ {right}"))
         return [[factor.expr for factor in term.factors if factor.expr != "1"] for term in terms]
-    except (FormulaicError, AttributeError, TypeError, ValueError):
+    except (FormulaicError, SyntaxError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise DeclarationError(
             f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + (1 | region)."
         ) from None
@@ -138,7 +149,7 @@ def _term(words: list[str], every: list[list[str]], schema: Schema) -> Term:
         else:
             found = _number(word, schema)
             number = found if number is None else number.times(found)
-    name = ":".join(word if _category(word, schema) is None else _bare(word) for word in words)
+    name = ":".join(word if _category(word, schema) is None else _bare(word, schema) for word in words)
     if len(words) == 1 and number is not None:
         name = number.text
     return Term(name, tuple(categories), number)
@@ -163,13 +174,18 @@ def _group_terms(text: str, effects: str, field: str, schema: Schema) -> list[Te
     return found
 
 
-def _bare(word: str) -> str:
+def _field(word: str, schema: Schema) -> str:
+    """The name of the field that a Python name stands for; the word itself where there is none."""
+    return next((name for name in schema.by_name if identifier(name) == word), word)
+
+
+def _bare(word: str, schema: Schema) -> str:
     inner = word[2:-1].strip() if word.startswith("C(") and word.endswith(")") else word
-    return inner.strip("`")
+    return _field(inner, schema)
 
 
 def _category(word: str, schema: Schema) -> Field | None:
-    name = _bare(word)
+    name = _bare(word, schema)
     field = schema.by_name.get(name)
     if field is None or not field.is_category:
         if word.startswith("C("):
@@ -183,12 +199,15 @@ def _category(word: str, schema: Schema) -> Field | None:
 
 
 def _number(word: str, schema: Schema) -> Expression:
-    bare = word.strip("`")
-    if bare in schema.by_name:
-        field = schema[bare]
+    name = _field(word, schema)
+    if name in schema.by_name:
+        field = schema[name]
         return Expression.of_field(field.name, field.transform)
-    plain = re.sub(r"`([^`]+)`", lambda match: identifier(match[1]), word)
-    return Expression.parse(plain, _numbers(schema))
+    found = Expression.parse(word, _numbers(schema))
+    shown = word
+    for plain, own in found.fields.items():
+        shown = re.sub(rf"\b{plain}\b", own, shown)
+    return replace(found, text=shown)
 
 
 def _numbers(schema: Schema) -> Mapping[str, str]:

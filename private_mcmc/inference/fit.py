@@ -110,8 +110,15 @@ def plan_fit(
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
     target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
-    if adjacency != "replace_one" and n is None:
-        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a bound, n=….")
+    if target.adjacency == "add_remove" and n is None:
+        raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
+    dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
+    if dropped and target.adjacency == "replace_one":
+        raise DeclarationError(
+            f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
+            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
+            "or a value."
+        )
     columns = read_table(table, asked.schema, asked.fields)
     rows = len(next(iter(columns.values()))) if n is None else n
     if delta is None:

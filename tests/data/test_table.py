@@ -51,7 +51,7 @@ def test_a_parquet_file_a_data_frame_and_a_dict_give_the_same_columns(tmp_path):
 
 
 def test_files_are_read_in_chunks_without_a_seam(tmp_path, monkeypatch):
-    monkeypatch.setattr("private_mcmc.data.table._CHUNK", 2)
+    monkeypatch.setattr("private_mcmc.data.readers._CHUNK", 2)
     (tmp_path / "t.csv").write_text(CSV)
     check(read_table(tmp_path / "t.csv", SCHEMA, NAMES))
 
