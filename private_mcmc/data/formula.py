@@ -16,6 +16,20 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
 _GROUP = re.compile(r"\(([^()|]+)\|{1,2}([^()|]+)\)")
+_TRIALS = re.compile(r"^(.+?)\|\s*trials\(([^()]+)\)$")
+_OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
+# Habits of other programs, and what to write in their place.
+_HABITS = (
+    (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
+    (r"\bcbind\(", "write successes | trials(n) ~ …"),
+    (
+        r"\b(factor|as\.factor|ordered)\(",
+        "levels are declared in the schema (constraints.enum); write the name",
+    ),
+    (r"\bte?\(|\bs\(|\bsmooth\(", "smooth terms are learnt from rows; write I(x ** 2), or declare levels"),
+    (r"\bweights?\(", "weights are not taken: how much a row counts would be private"),
+    (r"\bSurv\(", "survival times are not taken; model an event as bernoulli, or counts with an offset"),
+)
 
 
 @dataclass(frozen=True)
@@ -50,17 +64,23 @@ class Formula:
         outcome: name of the outcome's field.
         intercept: whether there is one.
         terms: in the order of the formula; indicators of missing numbers follow their fields.
+        offset: added to the predictor as it is, or ``None``.
+        trials: of a binomial outcome: a field's name or a number, or empty.
     """
 
     text: str
     outcome: str
     intercept: bool
     terms: tuple[Term, ...]
+    offset: Expression | None = None
+    trials: str = ""
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all fields that are read, the outcome last."""
         names = dict.fromkeys(name for term in self.terms for name in term.fields)
+        names |= dict.fromkeys([] if self.offset is None else self.offset.fields.values())
+        names |= dict.fromkeys([self.trials] if self.trials and not self.trials.isdigit() else [])
         return (*(name for name in names if name != self.outcome), self.outcome)
 
 
@@ -71,17 +91,30 @@ def read_formula(text: str, schema: Schema) -> Formula:
         DeclarationError: for what is no formula, a name that is not declared, or a term that would have to
             be estimated from the data.
     """
+    for habit, instead in _HABITS:
+        if re.search(habit, text):
+            raise DeclarationError(f"formula {text!r}: {instead}.")
     words = _plain(text, schema)
     groups = [(match[1].strip(), match[2].strip()) for match in _GROUP.finditer(words)]
-    plain = re.sub(r"\+\s*(?=$|\+)", "", _GROUP.sub("", words)).strip()
-    if "|" in plain:
+    left, tilde, right = (part.strip() for part in _GROUP.sub("", words).partition("~"))
+    offsets = [match[1] for match in _OFFSET.finditer(right)]
+    right = re.sub(r"^\+\s*|\+\s*(?=$|\+)", "", _OFFSET.sub("", right)).strip()
+    trials = match[2].strip() if (match := _TRIALS.match(left)) else ""
+    left = match[1].strip() if match else left
+    if "|" in left + right:
         raise DeclarationError(f"formula {text!r}: group effects are written (1 | field) or (x | field).")
-    sides = plain.split("~")
-    if len(sides) != 2 or not sides[0].strip():
+    if not tilde or not left or "~" in right:
         raise DeclarationError(f"formula {text!r}: OUTCOME ~ TERMS, as in death ~ age + sex.")
-    outcome = _field(sides[0].strip(), schema)
+    outcome = _field(left, schema)
+    if outcome not in schema.by_name and re.search(r"\W", outcome):
+        raise DeclarationError(
+            f"formula {text!r}: the outcome is a field itself, and no function of fields: compute it in the "
+            "table and declare it."
+        )
     schema[outcome]
-    factors = _expand(text, sides[1].strip() or "1")
+    if trials and not trials.isdigit():
+        trials = _count(_field(trials, schema), text, schema)
+    factors = _expand(text, right or "1")
     intercept = [] in factors
     terms: list[Term] = []
     for each in factors:
@@ -91,7 +124,8 @@ def read_formula(text: str, schema: Schema) -> Formula:
         terms.extend(_group_terms(text, effects, _field(field, schema), schema))
     if not terms and not intercept:
         raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
-    used = {name for term in terms for name in term.fields}
+    offset = _offset(offsets, schema)
+    used = {name for term in terms for name in term.fields} | set(offset.fields.values() if offset else ())
     if outcome in used:
         raise DeclarationError(f"formula {text!r}: the outcome {outcome!r} is also a term.")
     for name in dict.fromkeys(name for term in terms for name in term.fields):
@@ -99,7 +133,25 @@ def read_formula(text: str, schema: Schema) -> Formula:
             word = f"{name}_missing"
             shown = Expression(f"{name} missing", Expression.of_field(word).tree, {identifier(word): name})
             terms.append(Term(f"{name} missing", (), shown))
-    return Formula(text, outcome, intercept, tuple(terms))
+    return Formula(text, outcome, intercept, tuple(terms), offset, trials)
+
+
+def _offset(texts: list[str], schema: Schema) -> Expression | None:
+    """All offsets as one expression; a missing cell counts in them as its field declares."""
+    if not texts:
+        return None
+    found = _number(" + ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0], schema)
+    found.bounds(ranges(schema, found))
+    return found
+
+
+def _count(name: str, text: str, schema: Schema) -> str:
+    field = schema[name]
+    if field.is_category or field.type != "integer" or not field.range[0] >= 0:
+        raise DeclarationError(
+            f"formula {text!r}: trials are a number, or a field of type integer with a minimum of at least 0."
+        )
+    return name
 
 
 def _plain(text: str, schema: Schema) -> str:

@@ -74,7 +74,7 @@ class Planned:
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
-        return warnings_of(self.plan.target, self.plan.n, ledger)
+        return (*self.asked.notes, *warnings_of(self.plan.target, self.plan.n, ledger))
 
     def run(
         self,

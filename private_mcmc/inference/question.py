@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from private_mcmc.data.design import design
+from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.formula import read_formula
@@ -33,6 +33,7 @@ class Question:
         family: its family's name, or empty.
         priors: as stated.
         norm: bound of the norm of a row's design, or ``None``.
+        notes: what to know of it before anything is spent.
     """
 
     schema: Schema
@@ -44,6 +45,7 @@ class Question:
     family: str = ""
     priors: tuple[str, ...] = ()
     norm: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def question(
@@ -79,6 +81,7 @@ def question(
             made.family.name,
             tuple(priors),
             made.norm,
+            _notes(made),
         )
     if model is None:
         raise DeclarationError("give a formula or a model.")
@@ -100,3 +103,11 @@ def question(
     except (OSError, TypeError):
         source = ""
     return Question(schema, fields, every, model, source)
+
+
+def _notes(made: Design) -> tuple[str, ...]:
+    return tuple(
+        f"{name} is taken to be {made.parameters[name]}, nothing was said of it. State what is known, as "
+        f"the prior {name} = {made.parameters[name]}, or have it estimated, as {name} ~ halfnormal(…)."
+        for name in made.unsaid
+    )
