@@ -70,6 +70,7 @@ def fit(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.data.schema import Schema
+    from private_mcmc.data.study import texts
     from private_mcmc.inference.fit import plan_fit
     from private_mcmc.inference.question import question
 
@@ -115,7 +116,7 @@ def fit(
             study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)
         place.write(study.to_json())
     write_whole(out / "model.py", study.model)
-    write_whole(out / "schema.yaml", declared.to_yaml())
+    write_whole(out / "schema.yaml", Schema.from_dict(texts(study.schema)).to_yaml())
     show(study, profiles, out / "forest.png", 0.9, as_json)
 
 

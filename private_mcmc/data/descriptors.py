@@ -43,7 +43,8 @@ def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = (
     kind = {"year": "integer", "datetime": "date", "any": "string"}.get(
         text := str(record.get("type", "string")), text
     )
-    levels = _levels(name, kind, record, limits)
+    true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
+    levels = boolean_levels(true, false) if kind == "boolean" else _levels(name, record, limits)
     ends = [_limit(name, kind, record, word, limits.get(word)) for word in ("minimum", "maximum")]
     return Field(
         name=name,
@@ -61,8 +62,8 @@ def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = (
         role=str(ours.get("role", "")),  # type: ignore[arg-type]
         suggested=_truth(name, "suggested", ours.get("suggested", "false")),
         bounds=str(ours.get("bounds", "")),  # type: ignore[arg-type]
-        true_values=_words(name, record, "trueValues", TRUE),
-        false_values=_words(name, record, "falseValues", FALSE),
+        true_values=true,
+        false_values=false,
         bare=_truth(name, "bareNumber", record.get("bareNumber", "true")),
         decimal=str(record.get("decimalChar", ".")),
         thousands=str(record.get("groupChar", "")),
@@ -104,9 +105,7 @@ def field_to_dict(field: Field) -> dict[str, Any]:
     return {word: value for word, value in record.items() if value not in ("", None, [], {})}
 
 
-def _levels(name: str, kind: str, record: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Level, ...]:
-    if kind == "boolean":
-        return boolean_levels()
+def _levels(name: str, record: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Level, ...]:
     labels: dict[str, str] = {}
     for item in _list(name, "categories", record.get("categories", [])):
         value = item.get("value") if isinstance(item, Mapping) else item
@@ -158,7 +157,10 @@ def _marks(name: str, found: Any) -> list[str]:
 
 
 def _words(name: str, record: Mapping[str, Any], word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(each) for each in _list(name, word, record.get(word, usual)))
+    found = tuple(str(each) for each in _list(name, word, record.get(word, usual)))
+    if not found:
+        raise DeclarationError(f"field {name!r}: {word} is empty.")
+    return found
 
 
 def _truth(name: str, word: str, value: Any) -> bool:

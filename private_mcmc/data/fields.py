@@ -275,9 +275,9 @@ def date_of(days_since: float) -> date:
     return date.fromordinal(_EPOCH.toordinal() + int(days_since))
 
 
-def boolean_levels() -> tuple[Level, ...]:
-    """The two values of a boolean, false first."""
-    return (Level("false", "false"), Level("true", "true"))
+def boolean_levels(true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> tuple[Level, ...]:
+    """The two values of a boolean, false first; shown by the first of their words in the table."""
+    return (Level("false", false[0]), Level("true", true[0]))
 
 
 def truth_of(cell: str, true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> str | None:

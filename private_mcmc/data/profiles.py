@@ -50,8 +50,11 @@ def profile_value(field: Field, text: str) -> float:
         DeclarationError: for one that is not declared; nothing is moved into a range here.
     """
     if field.is_category:
-        by_label = {level.label: level.value for level in field.levels}
-        text = by_label.get(text, text)
+        names = {
+            word: code for code, level in enumerate(field.all_levels) for word in (level.label, level.value)
+        }
+        if text in names:
+            return float(names[text])
     wide = field
     if not field.is_category and field.missing_values:
         wide = replace(

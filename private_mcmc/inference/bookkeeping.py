@@ -52,6 +52,7 @@ class Bookkeeping:
         checkpoint: save the run as it goes, in a secret file from which ``resume`` goes on.
         known_by: private columns by which the ledger recognises the data set, where runs use parts of it;
             the run's own if left out.
+        reserved: the charge, where it was made before the run for more than the run.
 
     Raises:
         DeclarationError: for a ledger without a data set, or a data set without a ledger.
@@ -66,6 +67,7 @@ class Bookkeeping:
     purpose: str = ""
     checkpoint: Checkpoint | None = None
     known_by: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
+    reserved: Reservation | None = None
 
     def __post_init__(self) -> None:
         if (self.ledger is None) != (self.dataset is None):
@@ -220,6 +222,9 @@ class ChargedRun:
         books, model = self.books, self.declared.model
         if books.ledger is None:
             return None
+        if books.reserved is not None:
+            # Whoever made the charge settles it.
+            return nullcontext(books.reserved)  # type: ignore[return-value]
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
         words = f"{name} on rows {self.declared.rows.fingerprint[:16]}"
         # One of several processes sees a part of the rows only: the data set is known by its name then.

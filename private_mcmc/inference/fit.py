@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,16 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from private_mcmc import accounting
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.study import Study
-from private_mcmc.data.table import read_table
+from private_mcmc.data.table import data_marks, read_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
+from private_mcmc.inference.private_bounds import BoundsPlan, plan_bounds
 from private_mcmc.inference.question import Model, Question, question
 from private_mcmc.planning import Plan, plan
-from private_mcmc.release import Ledger
+from private_mcmc.release import Ledger, Reservation
 from private_mcmc.target import Adjacency, Target
 
 _LARGE_EPSILON = 10.0
@@ -64,17 +67,22 @@ class Planned:
         table: the table's name.
         columns: private.
         known_by: what a ledger knows the table by; private.
+        bounds: what is bought before the plan; then ``plan`` is the one for the outer ranges.
+        read: reads the table's columns for a schema.
     """
 
     asked: Question
     plan: Plan
     table: str
     columns: Mapping[str, Any]
-    known_by: Mapping[str, Any] | None
+    known_by: Mapping[str, Any]
+    bounds: BoundsPlan | None
+    read: Callable[[Schema], Mapping[str, Any]]
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
-        return (*self.asked.notes, *warnings_of(self.plan.target, self.plan.n, ledger))
+        bought = () if self.bounds is None else self.bounds.notes
+        return (*self.asked.notes, *bought, *warnings_of(self.target, self.plan.n, ledger))
 
     def run(
         self,
@@ -84,17 +92,42 @@ class Planned:
         purpose: str = "",
         progress_bar: bool = True,
     ) -> Study:
-        """Charge, run and release."""
+        """Charge, buy the bounds that nobody knows, run and release."""
+        if self.bounds is None:
+            return self._run(Bookkeeping(ledger, dataset, purpose, known_by=self.known_by), progress_bar)
+        target, before = self.target, self.bounds.statements
+        budget = accounting.gdp.budget(target.epsilon, target.delta)
+        price = accounting.capped(accounting.adaptive(budget, target.adjacency, before), self.plan.n)
+        charge: AbstractContextManager[Reservation | None] = nullcontext()
+        if ledger is not None and dataset is not None:
+            words = self.asked.formula or "a model of one's own"
+            charge = ledger.charge(dataset, price, purpose=purpose, model=words, data=dict(self.known_by))
+        # Charged before the table is looked at, and once for all.
+        with charge as reserved:
+            asked = self.asked.on(self.bounds.buy(self.asked.schema, self.columns))
+            made = plan(
+                asked.model, asked.rows, self.bounds.rest, n=self.plan.n, guarantee=self.plan.guarantee
+            )
+            made = replace(made, target=target, statement=price, before=before)
+            ready = replace(self, asked=asked, plan=made, columns=self.read(asked.schema), bounds=None)
+            return ready._run(Bookkeeping(ledger, dataset, purpose, reserved=reserved), progress_bar)
+
+    @property
+    def target(self) -> Target:
+        """What everything together meets."""
+        return self.plan.target if self.bounds is None else self.bounds.whole
+
+    def _run(self, books: Bookkeeping, progress_bar: bool) -> Study:
         driver = PrivateMCMC.from_plan(
             self.plan,
-            bookkeeping=Bookkeeping(ledger, dataset, purpose, known_by=self.known_by),
+            bookkeeping=books,
             progress_bar=progress_bar,
         )
         driver.run(**self.columns)
-        books = None
-        if ledger is not None:
-            books = {"file": str(ledger.path), "dataset": dataset or "", "purpose": purpose}
-        return _study(self.asked, self.plan, driver, self.table, books, self.warnings(ledger))
+        kept = None
+        if books.ledger is not None:
+            kept = {"file": str(books.ledger.path), "dataset": books.dataset or "", "purpose": books.purpose}
+        return _study(self.asked, self.plan, driver, self.table, kept, self.warnings(books.ledger))
 
 
 def plan_fit(
@@ -123,12 +156,15 @@ def plan_fit(
     rows = len(next(iter(columns.values()))) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
-    made = plan(asked.model, asked.rows, target, n=rows, guarantee=guarantee, max_error=max_error)
-    if not isinstance(table, str | Path):
-        return Planned(asked, made, "a table in memory", columns, None)
-    # By the file's bytes: formulas read different fields of one table.
-    known_by = {"file": np.memmap(table, np.uint8, "r")}
-    return Planned(asked, made, Path(table).name, columns, known_by)
+    bounds = plan_bounds(asked.schema, asked.fields, target)
+    own = target if bounds is None else bounds.rest
+    made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
+    name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
+
+    def read(schema: Schema) -> Mapping[str, Any]:
+        return read_table(table, schema, asked.fields)
+
+    return Planned(asked, made, name, columns, data_marks(table), bounds, read)
 
 
 def fit(

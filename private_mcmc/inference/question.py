@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from private_mcmc.data.design import Design, design
@@ -46,6 +46,12 @@ class Question:
     priors: tuple[str, ...] = ()
     norm: float | None = None
     notes: tuple[str, ...] = ()
+
+    def on(self, schema: Schema) -> Question:
+        """The same question of a table with other bounds."""
+        if self.formula:
+            return question(schema, self.formula, family=self.family, priors=self.priors)
+        return replace(question(schema, model=self.model), source=self.source)
 
 
 def question(

@@ -67,6 +67,7 @@ class Plan:
         statement: the whole policy's statement, known before anything is spent.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
         prediction: the error to expect, from synthetic rows of the declared domain.
+        before: statements of what was released before the stages, within the same target.
 
     Example:
         >>> from private_mcmc.models import logistic, logistic_rows
@@ -89,6 +90,7 @@ class Plan:
     certificate: Statement | None
     prediction: Prediction
     make: Make
+    before: tuple[Statement, ...] = ()
 
     @property
     def budget(self) -> float:
