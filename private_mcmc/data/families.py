@@ -17,7 +17,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Kind: TypeAlias = Literal["two", "count", "number", "positive", "share", "levels", "ordered"]
 
 _WANTED: Mapping[Kind, str] = {
-    "two": "two levels (constraints.enum), type boolean, or an integer 0 to 1",
+    "two": "two levels (constraints.enum), type boolean, or an integer 0 to 1; for more take the family "
+    "categorical, or cumulative where they have an order",
     "count": "type integer with a minimum of 0 and a maximum",
     "number": "type number with a minimum and a maximum",
     "positive": "type number with a minimum above 0 and a maximum",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal, TypeAlias, get_args
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 
 Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
 Otherwise: TypeAlias = Literal["refuse", "missing", "other"]
@@ -45,6 +45,7 @@ class Level:
     label: str
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Field:
     """What the cells of one column may be.

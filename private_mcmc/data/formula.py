@@ -252,7 +252,7 @@ def _category(word: str, schema: Schema) -> Field | None:
 
 def _number(word: str, schema: Schema) -> Expression:
     name = _field(word, schema)
-    if name in schema.by_name:
+    if name in schema.by_name or word.isidentifier():
         field = schema[name]
         return Expression.of_field(field.name, field.transform)
     found = Expression.parse(word, _numbers(schema))

@@ -40,11 +40,19 @@ _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 
 @dataclass(frozen=True)
 class Source:
-    """A table: the names of its columns, and ``chunks(names)``, which reads some of them."""
+    """A table: where it is, the names of its columns, and ``chunks(names)``, which reads some of them.
 
-    where: str
+    ``path`` is empty for one in memory.
+    """
+
+    path: str
     names: tuple[str, ...]
     chunks: Callable[[Sequence[str]], Iterator[Chunk]]
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return self.path or "the table"
 
 
 def source_of(table: Any, encoding: str = "") -> Source:
@@ -108,7 +116,7 @@ def _in_memory(table: Any) -> Source:
             raise DataSchemaError("the table: its columns have different numbers of rows.")
         yield {name: _texts(column) for name, column in columns.items()}
 
-    return Source("the table", tuple(str(name) for name in names), chunks)
+    return Source("", tuple(str(name) for name in names), chunks)
 
 
 def _texts(column: Any) -> list[str]:

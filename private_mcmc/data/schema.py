@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -130,7 +131,11 @@ class Schema:
     def __getitem__(self, name: str) -> Field:
         field = self.by_name.get(name)
         if field is None:
-            raise DeclarationError(f"{name!r} is not a field of the schema; it has {list(self.by_name)}.")
+            near = difflib.get_close_matches(name, self.by_name, n=1, cutoff=0.6)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise DeclarationError(
+                f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
+            )
         if not field.is_used:
             raise DeclarationError(f"field {name!r} has role {field.role!r}: it is not part of any model.")
         return field

@@ -113,7 +113,10 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
 
 
 def _check_names(source: Source, wanted: Sequence[str]) -> None:
-    if absent := [name for name in wanted if name not in source.names]:
+    absent = [name for name in wanted if name not in source.names]
+    if absent and not source.path:
+        raise DataSchemaError(f"the table: has no columns {absent}; it has {list(source.names)}.")
+    if absent:
         raise DataSchemaError(
             f"{source.where}: has no fields {absent}. Is this the schema's table, and its first line the "
             "header? The names that it has are not shown: the first line may be a person's record."

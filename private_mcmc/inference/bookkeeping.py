@@ -19,7 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, ReleaseError, check_kind
+from private_mcmc.errors import DeclarationError, ReleaseError, check_kind, construction_checked
 from private_mcmc.inference.checkpoint import (
     Checkpoint,
     Saver,
@@ -40,6 +40,7 @@ from private_mcmc.release import Ledger, Reservation
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Bookkeeping:
     """Where runs are charged and saved; without a ledger nothing is charged.

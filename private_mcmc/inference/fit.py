@@ -18,17 +18,21 @@ from private_mcmc import accounting
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.study import Study
 from private_mcmc.data.table import data_marks, read_table
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, arguments_checked
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.private_bounds import BoundsPlan, plan_bounds
 from private_mcmc.inference.question import Model, Question, question
-from private_mcmc.planning import Plan, plan
+from private_mcmc.planning import Plan, Prediction, plan
 from private_mcmc.release import Ledger, Reservation
-from private_mcmc.target import Adjacency, Target
+from private_mcmc.report import number
+from private_mcmc.target import Adjacency, Target, check_count
 
 _LARGE_EPSILON = 10.0
+# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
+_LARGE_ERROR = 3.0
+_FEW_ROWS = 30
 
 
 def small_delta(n: int) -> float:
@@ -53,6 +57,22 @@ def warnings_of(target: Target, n: int, ledger: object | None) -> tuple[str, ...
         found.append(
             "Nothing keeps count of this run: what several runs tell about the same people adds up. "
             "Keep a ledger (ledger=…, or --ledger and --dataset)."
+        )
+    return tuple(found)
+
+
+def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
+    """Why what comes out may say little that the prior does not; from public facts only."""
+    found = []
+    if n < _FEW_ROWS:
+        found.append(
+            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
+            "answer is nearly the prior's."
+        )
+    if not prediction.rms <= _LARGE_ERROR:
+        found.append(
+            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
+            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges would help."
         )
     return tuple(found)
 
@@ -82,7 +102,8 @@ class Planned:
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
         bought = () if self.bounds is None else self.bounds.notes
-        return (*self.asked.notes, *bought, *warnings_of(self.target, self.plan.n, ledger))
+        doubted = doubts(self.plan.n, self.plan.prediction)
+        return (*self.asked.notes, *bought, *doubted, *warnings_of(self.target, self.plan.n, ledger))
 
     def run(
         self,
@@ -142,6 +163,8 @@ def plan_fit(
     max_error: float | None = None,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
+    if n is not None:
+        check_count("n", n)
     target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
@@ -167,9 +190,10 @@ def plan_fit(
     return Planned(asked, made, name, columns, data_marks(table), bounds, read)
 
 
+@arguments_checked
 def fit(
     table: Any,
-    schema: Schema,
+    schema: Schema | str | Path,
     formula: str | None = None,
     *,
     epsilon: float,
@@ -193,13 +217,13 @@ def fit(
     **Cost**: (ε, δ), once. What is computed from the study is free; another fit is charged again.
 
     Args:
-        table: path of a CSV or Parquet file, a data frame, or a dict of columns.
-        schema: what its cells may be.
+        table: path of a CSV, Parquet, Arrow, Stata, SPSS or SAS file, a data frame, or a dict of columns.
+        schema: what its cells may be, or the path of its file.
         formula: such as ``"death ~ age + log(kappa) + (1 | region)"``.
         epsilon: of the target.
         delta: of the target; a power of ten of at most ``1e-6`` and ``1/(10 n)`` if left out.
         adjacency: of the target.
-        family: ``"bernoulli"``, ``"poisson"`` or ``"gaussian"``.
+        family: such as ``"bernoulli"``, ``"poisson"`` or ``"gaussian"``.
         priors: such as ``"age ~ normal(0, 0.1)"``, on the user's scale.
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
@@ -231,7 +255,8 @@ def fit(
         >>> [coefficient.name for coefficient in study.answers().summary()]
         ['Intercept', 'age']
     """
-    asked = question(schema, formula, family=family, priors=priors, model=model)
+    asked = question(_schema_of(schema), formula, family=family, priors=priors, model=model)
+    Bookkeeping(ledger, dataset)  # refuses one without the other
     planned = plan_fit(
         table,
         asked,
@@ -245,6 +270,22 @@ def fit(
     for words in planned.warnings(ledger):
         warnings.warn(words, stacklevel=2)
     return planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+
+
+def _schema_of(given: object) -> Schema:
+    """A schema or the path of its file.
+
+    Raises:
+        DeclarationError: for anything else.
+    """
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, Path) or (isinstance(given, str) and "~" not in given):
+        return Schema.load(given)
+    raise DeclarationError(
+        f"fit(table, schema, formula, epsilon=…): as schema a {type(given).__name__} was given. Declare what "
+        "the table's cells may be: `private-mcmc init` writes schema.yaml, pmc.Schema.load reads it."
+    )
 
 
 def _study(

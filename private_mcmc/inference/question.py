@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,7 +68,13 @@ def question(
         DeclarationError: for a formula, a family, a prior or a field that does not fit the schema.
     """
     if (formula is None) == (model is None):
-        raise DeclarationError("give a formula or a model, one of them.")
+        raise DeclarationError("give a formula, as 'death ~ age + sex', or a model; one of them.")
+    if not isinstance(formula, str | None):
+        instead = "model=…" if callable(formula) else "a text, as in 'death ~ age + sex'"
+        raise DeclarationError(f"formula: a {type(formula).__name__} was given; give {instead}.")
+    if isinstance(priors, Mapping):
+        raise DeclarationError("priors: a list of texts, as ['age ~ normal(0, 0.1)', 'sigma = 12'].")
+    priors = [priors] if isinstance(priors, str) else priors
     if schema.at_most > 1:
         raise NotYetSupported(
             f"person: at_most: {schema.at_most}: persons with several rows are not supported yet. Keep one "

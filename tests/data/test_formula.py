@@ -246,7 +246,14 @@ def test_an_outcome_that_does_not_fit_its_family_is_refused_with_what_would(form
 
 @pytest.mark.parametrize(
     "prior",
-    ["age ~ flat()", "age ~ halfnormal(1)", "sigma = 3", "wealth ~ normal(0, 1)", "age ~ normal(0, 0)", "sd(region) ~ normal(0, 1)"],
+    [
+        "age ~ flat()",
+        "age ~ halfnormal(1)",
+        "sigma = 3",
+        "wealth ~ normal(0, 1)",
+        "age ~ normal(0, 0)",
+        "sd(region) ~ normal(0, 1)",
+    ],
 )
 def test_a_prior_that_is_not_stated_for_a_term_is_refused(prior):
     with pytest.raises(pmc.DeclarationError, match="prior"):
