@@ -72,7 +72,7 @@ def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
     if not prediction.rms <= _LARGE_ERROR:
         found.append(
             f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges would help."
+            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
         )
     return tuple(found)
 
