@@ -122,6 +122,8 @@ def _in_memory(table: Any) -> Source:
 def _texts(column: Any) -> list[str]:
     if hasattr(column, "to_pylist"):
         return [as_text(value) for value in column.to_pylist()]
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
+        column = column.astype("datetime64[s]")  # finer ones become whole numbers as objects
     return [as_text(value) for value in np.asarray(column, dtype=object).tolist()]
 
 
