@@ -144,9 +144,22 @@ class Answers:
             ends = max(codes[name] - step, low), min(codes[name] + step, high)
             values = [self._means({**codes, name: end}, level) for end in ends]
             slope = (values[1] - values[0]) / (ends[1] - ends[0])
-            words = {name: f"per {field.unit or ('day' if field.type == 'date' else 'unit')}"}
+            unit = field.unit or ("day" if field.type == "date" else "unit")
+            words = {name: f"per {unit.removesuffix('s') or unit}"}
             found.append(Prediction(words, float(slope.mean()), *self._ends(slope)))
         return tuple(found)
+
+    def marginal_table(self, profile: Mapping[str, str | float], level: str = "") -> Table:
+        """Effects at a profile as a table for a report."""
+        _, shown, _ = read_profile(self.design, profile)
+        rows = tuple(
+            (name, words, one.mean, _between(one.low, one.high))
+            for one in self.marginal_effects(profile, level)
+            for name, words in one.profile.items()
+        )
+        moved = f"change in the {self.design.family.mean} of {self._outcome}"
+        at = ", ".join(f"{name} {value}" for name, value in shown.items())
+        return Table(("field", "moved", moved, f"{self.prob:.0%} interval"), rows, title=f"At {at}")
 
     def to_arviz(self) -> arviz.InferenceData:
         """The coefficients in the user's units as an ArviZ object, with levels as coordinates."""
@@ -177,6 +190,11 @@ class Answers:
         draws = {name: value[None] for name, value in self.coefficients.items()}
         return arviz.from_dict(posterior=draws, coords=coords, dims=dims)
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the outcome depends on, in the order of the formula."""
+        return tuple(name for name in self.design.formula.fields[:-1] if name != self.design.formula.trials)
+
     def forest(self) -> Plot:
         """Intervals of all effects, on the scale of ratios where there is one."""
         family = self.design.family
@@ -195,10 +213,8 @@ class Answers:
             DeclarationError: for a field that the formula does not read.
         """
         codes, shown, _ = read_profile(self.design, {} if profile is None else profile)
-        if name not in self.design.formula.fields[:-1]:
-            raise DeclarationError(
-                f"effect of {name!r}: the formula reads {list(self.design.formula.fields[:-1])}."
-            )
+        if name not in self.fields:
+            raise DeclarationError(f"effect of {name!r}: the formula reads {list(self.fields)}.")
         field = self.design.schema[name]
         low, high = (0.0, len(field.all_levels) - 1.0) if field.is_category else field.range
         count = len(field.all_levels) if field.is_category else _CURVE

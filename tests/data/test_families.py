@@ -241,7 +241,7 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
     answers = Answers(shown, draws)
     by_age, by_sex = answers.marginal_effects({"age": 40, "sex": "m"})
     slope = answers.predict({"age": 41}).mean - answers.predict({"age": 39}).mean
-    assert by_age.mean == pytest.approx(slope / 2, rel=1e-3) and dict(by_age.profile) == {"age": "per years"}
+    assert by_age.mean == pytest.approx(slope / 2, rel=1e-3) and dict(by_age.profile) == {"age": "per year"}
     there, here = (answers.predict({"age": 40, "sex": sex}).mean for sex in "fm")
     assert by_sex.mean == pytest.approx(there - here) and dict(by_sex.profile) == {"sex": "m → f"}
     assert answers.predict({"age": 40}).assumed == ("sex",)
