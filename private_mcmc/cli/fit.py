@@ -27,7 +27,7 @@ ProfileOption = Annotated[
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file of private rows")],
+    table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file")],
     schema: Annotated[Path, typer.Option(help="what its cells may be: see private-mcmc init")],
     epsilon: Annotated[float | None, typer.Option(help="ε of the target")] = None,
     out: Annotated[
@@ -39,7 +39,9 @@ def fit(
     model: Annotated[
         str | None, typer.Option(help="a NumPyro model in its place, FILE.py:FUNCTION; arguments are fields")
     ] = None,
-    family: Annotated[str, typer.Option(help="bernoulli, poisson or gaussian")] = "bernoulli",
+    family: Annotated[
+        str, typer.Option(help="bernoulli, poisson, gaussian, categorical, cumulative, …")
+    ] = "bernoulli",
     prior: Annotated[
         list[str] | None,
         typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),

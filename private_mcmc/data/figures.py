@@ -87,7 +87,7 @@ def curve_plot(
 ) -> Plot:
     """Means and intervals ``(mean, low, high)`` along a number, or at every level of a category."""
     middle, low, high = (floats(list(part)) for part in zip(*ends, strict=True))
-    title = f"{label} by {field.title or field.name}"
+    title = f"{label[:1].upper()}{label[1:]} by {field.title or field.name}"
     at = f"{title}; {rest}."
     if field.is_category:
         heights = floats([float(len(points) - index) for index in range(len(points))])
