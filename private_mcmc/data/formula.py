@@ -189,6 +189,7 @@ def _expand(text: str, right: str) -> list[list[str]]:
 def _term(words: list[str], every: list[list[str]], schema: Schema) -> Term:
     categories: list[tuple[str, bool]] = []
     number: Expression | None = None
+    names: list[str] = []
     for word in words:
         if (field := _category(word, schema)) is not None:
             rest = [other for other in words if other != word]
@@ -198,13 +199,12 @@ def _term(words: list[str], every: list[list[str]], schema: Schema) -> Term:
                 not rest and any(_alone(each, schema) for each in every[: every.index(words)])
             )
             categories.append((field.name, reduced))
+            names.append(field.name)
         else:
             found = _number(word, schema)
+            names.append(found.text)
             number = found if number is None else number.times(found)
-    name = ":".join(word if _category(word, schema) is None else _bare(word, schema) for word in words)
-    if len(words) == 1 and number is not None:
-        name = number.text
-    return Term(name, tuple(categories), number)
+    return Term(":".join(names), tuple(categories), number)
 
 
 def _alone(words: list[str], schema: Schema) -> bool:
