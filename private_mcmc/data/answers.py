@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,12 +78,11 @@ class Answers:
         rows = []
         for one in self.summary():
             cells: list[str | float | None] = [one.name, one.per, one.mean, one.sd]
-            if family.ratio:
-                cells += [one.ratio]
-            low, high = (
-                (one.low, one.high) if one.ratio is None else (one.ratio_low or 0.0, one.ratio_high or 0.0)
-            )
-            cells += ["" if family.ratio and one.ratio is None else _between(low, high)]
+            if one.ratio is not None and one.ratio_low is not None and one.ratio_high is not None:
+                ratio = number(one.ratio, _digits(one.ratio_low, one.ratio_high))
+                cells += [ratio, _between(one.ratio_low, one.ratio_high)]
+            else:
+                cells += [None, None] if family.ratio else [_between(one.low, one.high)]
             rows.append(tuple(cells))
         return Table(tuple(columns), tuple(rows), title=self.design.formula.text)
 
@@ -223,7 +223,8 @@ class Answers:
         label = f"{self.design.family.mean} of {self._outcome}" + f" = {level}" * bool(level)
         rest = ", ".join(f"{other} {value}" for other, value in shown.items() if other != name)
         ends = [(float(each.mean()), *self._ends(each)) for each in means]
-        return curve_plot(field, points, ends, label, f"{self.prob:.0%} interval", rest)
+        interval = f"{self.prob:.0%} interval"
+        return curve_plot(field, points, ends, (label, self.design.family.mean, interval), rest)
 
     def draw_forest(self, path: str | Path) -> None:
         """Write the forest plot as a PNG."""
@@ -289,7 +290,7 @@ class Answers:
             fields = list(number.fields.values())
             field = schema[fields[0]]
             plain = len(fields) == 1 and number.text == field.name
-            parts.append(field.unit if plain else "")
+            parts.append((field.unit or "days" * (field.type == "date")) if plain else "")
         for field_name, reduced in effect.term.categories:
             if reduced:
                 parts.append(f"vs {schema[field_name].all_levels[0].label}")
@@ -297,7 +298,15 @@ class Answers:
 
 
 def _between(low: float, high: float) -> str:
-    return f"{number(low)} to {number(high)}"
+    digits = _digits(low, high)
+    return f"{number(low, digits)} to {number(high, digits)}"
+
+
+def _digits(low: float, high: float) -> int:
+    """Enough to tell the ends of an interval apart: a ratio per day may differ from 1 in its fifth digit."""
+    if not 0 < high - low < math.inf:
+        return 4
+    return min(max(4, 2 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))), 12)
 
 
 def _shown(name: str, one: Prediction) -> str:

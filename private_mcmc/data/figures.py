@@ -81,11 +81,14 @@ def curve_plot(
     field: Field,
     points: Sequence[float],
     ends: Sequence[tuple[float, float, float]],
-    label: str,
-    interval: str,
+    words: tuple[str, str, str],
     rest: str,
 ) -> Plot:
-    """Means and intervals ``(mean, low, high)`` along a number, or at every level of a category."""
+    """Means and intervals ``(mean, low, high)`` along a number, or at every level of a category.
+
+    ``words``: what is drawn, the same in a word, and which interval; ``rest``: where other fields are.
+    """
+    label, short, interval = words
     middle, low, high = (floats(list(part)) for part in zip(*ends, strict=True))
     title = f"{label[:1].upper()}{label[1:]} by {field.title or field.name}"
     at = f"{title}; {rest}."
@@ -105,7 +108,7 @@ def curve_plot(
     return Plot(
         title=title,
         x_label=field.words,
-        y_label=f"{label}, {interval}",
+        y_label=f"{short}, {interval}",
         drawn=(Band(floats(list(points)), low, high), Line(floats(list(points)), middle)),
         description=at,
         x_ticks=tuple((tick, field.shown(tick)) for tick in ticks),

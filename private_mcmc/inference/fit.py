@@ -169,7 +169,7 @@ def plan_fit(
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
-    if dropped and target.adjacency == "replace_one":
+    if dropped and target.adjacency != "zero_out":
         raise DeclarationError(
             f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
