@@ -185,13 +185,35 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise DeclarationError(f"{name}: a {type(value).__name__} was given; give a {kind.__name__}.")
 
 
+# What other programs call for, and why it is not there, where no argument of the name is taken.
+_HABITS = {
+    ("num_samples", "num_warmup", "draws", "tune", "iter", "warmup", "chains", "num_chains"): (
+        "how many draws there are follows from the plan"
+    ),
+    ("rng_key", "seed", "random_seed", "random_state"): "random keys come from the operating system",
+    ("data", "df"): "the table is the first argument",
+    ("prior",): "priors=['age ~ normal(0, 0.1)', …]",
+    ("eps",): "epsilon=",
+    ("link",): "every family has one link; write a model for another one",
+    ("weights",): "rows have no weights: how much one counts would be private",
+}
+
+
 def unknown_arguments(names: Iterable[str], known: Iterable[str]) -> DeclarationError:
     """Says which arguments are not taken, and which one of ``known`` was perhaps meant."""
     choices, said = list(known), []
     for name in sorted(names):
         near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-        said.append(f"{name}=" + (f" (did you mean {near[0]}=?)" if near else ""))
+        habit = next((words for names, words in _HABITS.items() if name in names), "")
+        hint = habit or (f"did you mean {near[0]}=?" if near else "")
+        said.append(f"{name}=" + (f" ({hint})" if hint else ""))
     return DeclarationError(f"unknown argument {', '.join(said)}; there are {', '.join(choices)}.")
+
+
+def construction_checked(kind: type[Result]) -> type[Result]:
+    """A class decorator: arguments that do not fit are refused by ``DeclarationError``."""
+    kind.__init__ = arguments_checked(kind.__init__)  # type: ignore[misc, method-assign]
+    return kind
 
 
 def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -210,7 +232,9 @@ def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Argumen
             signature.bind(*args, **kwargs)
         except TypeError as error:
             unknown = [] if takes_any else sorted(set(kwargs) - set(names))
-            raise (unknown_arguments(unknown, names) if unknown else DeclarationError(f"{error}.")) from None
+            if unknown:
+                raise unknown_arguments(unknown, names) from None
+            raise DeclarationError(f"{error}; it takes {', '.join(names)}.") from None
         return function(*args, **kwargs)
 
     return checked

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal, get_args
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 
 Adjacency = Literal["replace_one", "add_remove", "zero_out"]
 
@@ -36,6 +36,7 @@ def check_count(name: str, value: object) -> None:
         raise DeclarationError(f"{name}={value!r}: must be a whole number, at least 1.")
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Unit:
     """What is protected as one row where several rows share an identifier: all of them together.

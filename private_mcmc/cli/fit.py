@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file of private rows")],
+    table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file")],
     schema: Annotated[Path, typer.Option(help="what its cells may be: see private-mcmc init")],
     epsilon: OptionalEpsilon = None,
     out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None,
@@ -105,7 +105,7 @@ def fit(
                     guarantee=wanted,
                     max_error=max_error,
                 )
-        confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)
+        confirm(planned.shown, planned.warnings(books), yes, as_json, books, dataset)
         bar = not as_json and sys.stderr.isatty()
         with near_private_rows():
             study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)
@@ -115,7 +115,7 @@ def fit(
 
 def _check_profiles(schema: Schema, fields: Sequence[str], profiles: Sequence[dict[str, str]]) -> None:
     """Raise before anything is spent what a prediction would."""
-    from private_mcmc.data.answers import profile_value
+    from private_mcmc.data.profiles import profile_value
 
     for profile in profiles:
         if unknown := sorted(set(profile) - set(fields)):

@@ -14,11 +14,22 @@ from private_mcmc.errors import DeclarationError
 if TYPE_CHECKING:
     from private_mcmc.data.fields import Field
 
+_HEAD = """\
+# Check every field and remove its `suggested: true`: nothing runs on a suggestion. A field looks like one of
+#   {name: age, type: number, unit: years, constraints: {minimum: 0, maximum: 120}}
+#   {name: sex, type: string, constraints: {enum: [f, m]}}            the first level is the reference
+#   {name: dead, type: boolean, trueValues: ["1"], falseValues: ["0"]}
+#   {name: admitted, type: date, constraints: {minimum: 2000-01-01, maximum: 2030-12-31}}
+# with missingValues: ["", NA] and private_mcmc: {missing: indicator} where values are missing.
+# Bounds and levels are what anybody knows, never what this table has.
+"""
 _KINDS = "number, integer, boolean, category, date, person or ignored"
 
 
 def init(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file; only its header is read")],
+    table: Annotated[
+        Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file; only its header is read")
+    ],
     codebook: Annotated[
         Path | None,
         typer.Option(help="Table Schema (JSON, YAML), DDI (XML), or a Stata or SPSS file with labels"),
@@ -29,24 +40,31 @@ def init(
     output: Annotated[
         Path | None, typer.Option(help="write the schema here, in place of printing it")
     ] = None,
+    encoding: Annotated[str, typer.Option(help="of a CSV file that is not in UTF-8, such as cp1252")] = "",
 ) -> None:
     """Write a schema of public declarations: from a codebook, or by asking. No value is ever read.
 
     What the program suggests is marked `suggested: true` until a person has confirmed it, and nothing runs
     on a suggestion.
     """
-    from private_mcmc.data.codebook import read_codebook
+    from dataclasses import replace
+
+    from private_mcmc.data.codebook import has_dictionary, read_codebook
     from private_mcmc.data.schema import Schema
     from private_mcmc.data.suggest import suggestion
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
 
-    header = [name for name in read_header(table) if name]
     declared = {} if codebook is None else read_codebook(codebook)
+    if codebook is None and has_dictionary(table):
+        declared = read_codebook(table)
+        # Whoever wrote the file may have taken its labels from the rows.
+        declared = {name: replace(field, suggested=True) for name, field in declared.items()}
+    header = [name for name in read_header(table, declared, encoding) if name]
     _say(
         f"{table}: read the header only ({len(header)} columns), no row. Bounds and levels are public facts: "
+        "take them from a codebook or from what anybody knows, never from the table."
     )
-    _say("take them from a codebook or from what anybody knows, never from the table.")
     if absent := sorted(set(declared) - set(header)):
         _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
     questions = sys.stdin.isatty() if asking is None else asking
@@ -54,12 +72,13 @@ def init(
     if open_ones := [field.name for field in fields if field.suggested]:
         _say(f"To be confirmed before use: {open_ones}. Check each and remove `suggested: true`.")
     people = [field.name for field in fields if field.role == "person"]
-    schema = Schema(tuple(fields), person=people[0] if people else "")
+    schema = Schema(tuple(fields), person=people[0] if people else "", encoding=encoding)
+    text = _HEAD * bool(open_ones) + schema.to_yaml()
     if output is not None:
-        write_whole(output, schema.to_yaml())
+        write_whole(output, text)
         _say(f"Wrote {output}.")
     else:
-        typer.echo(schema.to_yaml(), nl=False)
+        typer.echo(text, nl=False)
 
 
 def _field(declared: Field | None, suggested: Field, asking: bool) -> Field:

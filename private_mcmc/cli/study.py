@@ -26,7 +26,7 @@ MaxErrorOption = Annotated[
 ]
 GuaranteeOption = Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")]
 FormulaOption = Annotated[str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")]
-FamilyOption = Annotated[str, typer.Option(help="bernoulli, poisson or gaussian")]
+FamilyOption = Annotated[str, typer.Option(help="bernoulli, poisson, gaussian, categorical, cumulative, …")]
 PriorOption = Annotated[
     list[str] | None,
     typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.cli.common import JsonOption
 from private_mcmc.cli.study import ProfileOption, read_profile, show
+
+if TYPE_CHECKING:
+    from private_mcmc.data import Answers
 
 
 def summary(
@@ -16,12 +20,42 @@ def summary(
     profile: ProfileOption = None,
     prob: Annotated[float, typer.Option(help="of the intervals")] = 0.9,
     forest: Annotated[Path | None, typer.Option(help="draw the forest plot to this PNG file")] = None,
+    marginal: Annotated[
+        bool, typer.Option("--marginal", help="how the mean moves with each field, at each profile, instead")
+    ] = False,
+    effects: Annotated[
+        Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
     from private_mcmc.dossier import Study
 
-    found = Study.load(study)
+    found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
     if forest is not None:
         found.answers(prob).draw_forest(forest)
-    show(found, [read_profile(text) for text in profile or []], prob, as_json)
+    if effects is not None:
+        _draw(found.answers(prob), profiles[0] if profiles else {}, effects)
+    if marginal:
+        _marginal(found.answers(prob), profiles or [{}], as_json)
+    else:
+        show(found, profiles, prob, as_json)
+
+
+def _draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
+    from private_mcmc.data.fields import identifier
+    from private_mcmc.report import png
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in answers.fields:
+        png(answers.effect_plot(name, profile), folder / f"effect-{identifier(name)}.png")
+
+
+def _marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
+    from private_mcmc.report import Report, plain
+
+    if as_json:
+        found = [[plain(one) for one in answers.marginal_effects(profile)] for profile in profiles]
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    Report("Effects at stated profiles", tuple(map(answers.marginal_table, profiles))).show()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,53 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from private_mcmc.data.cells import Encoder
-from private_mcmc.data.design import INTERCEPT, Array, Design, Draws, Effect
-from private_mcmc.data.fields import Field, is_number, plain_number
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Array, Design, Draws, Effect
+from private_mcmc.data.figures import Coefficient, Prediction, curve_plot, forest_plot
+from private_mcmc.data.profiles import read_profile
 from private_mcmc.errors import DeclarationError
-from private_mcmc.report import Interval, Plot, Rule, Table, floats, number, png
+from private_mcmc.report import Plot, Table, number, png
 
 if TYPE_CHECKING:
     import arviz
 
-_MOST_SHOWN = 40
-
-
-@dataclass(frozen=True)
-class Coefficient:
-    """One coefficient in the user's units.
-
-    Attributes:
-        name: such as ``age`` or ``sex[male]``.
-        per: what it is the effect of.
-        mean: of the draws.
-        sd: of the draws.
-        low: lower end of the central interval.
-        high: its upper end.
-        ratio: odds or rate ratio: ``exp`` of the median, or ``None``.
-        ratio_low: ``exp(low)``.
-        ratio_high: ``exp(high)``.
-    """
-
-    name: str
-    per: str
-    mean: float
-    sd: float
-    low: float
-    high: float
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The outcome's mean for one stated profile, with a central interval of the draws."""
-
-    profile: Mapping[str, str]
-    mean: float
-    low: float
-    high: float
+# Points of a curve.
+_CURVE = 41
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +62,7 @@ class Answers:
         effects = {effect.name: effect for effect in self.design.effects}
         for name, draws in self.coefficients.items():
             effect = effects.get(name)
-            labels = (name,) if effect is None else effect.coordinates()
+            labels = self._labels(name) if effect is None else effect.coordinates()
             flat = draws.reshape(len(draws), -1)
             for label, column in zip(labels, flat.T, strict=True):
                 found.append(self._coefficient(label, self._per(name, effect), column, effect is not None))
@@ -107,60 +72,94 @@ class Answers:
         """The summary as a table for a report."""
         family, level = self.design.family, f"{self.prob:.0%}"
         columns = ["term", "unit", "estimate", "sd", f"{level} interval"]
-        columns += [family.ratio, f"its {level} interval"] if family.ratio else []
+        if family.ratio:
+            # The interval of what is read: of the ratio where there is one.
+            columns[-1:] = [family.ratio, f"{level} interval"]
         rows = []
         for one in self.summary():
-            cells: list[str | float | None] = [
-                one.name,
-                one.per,
-                one.mean,
-                one.sd,
-                _between(one.low, one.high),
-            ]
-            if family.ratio and one.ratio is None:
-                cells += [None, None]
-            elif family.ratio:
-                cells += [one.ratio, _between(one.ratio_low or 0.0, one.ratio_high or 0.0)]
+            cells: list[str | float | None] = [one.name, one.per, one.mean, one.sd]
+            if one.ratio is not None and one.ratio_low is not None and one.ratio_high is not None:
+                ratio = number(one.ratio, _digits(one.ratio_low, one.ratio_high))
+                cells += [ratio, _between(one.ratio_low, one.ratio_high)]
+            else:
+                cells += [None, None] if family.ratio else [_between(one.low, one.high)]
             rows.append(tuple(cells))
         return Table(tuple(columns), tuple(rows), title=self.design.formula.text)
 
-    def predict(self, profile: Mapping[str, str | float]) -> Prediction:
+    def predict(self, profile: Mapping[str, str | float], level: str = "") -> Prediction:
         """The outcome's mean for a profile such as ``{"age": 60, "sex": "male"}``, in the file's own words.
 
-        Numbers that are left out are in the middle of their range, categories at their first level, groups
-        at an average one.
+        Numbers that are left out are in the middle of their declared range, which may be far from anybody's,
+        categories at their first level, groups at an average one; ``assumed`` names them. ``level`` is the
+        level of the outcome whose probability is wanted, where there are more than two; the last one if left
+        out.
 
         Raises:
             DeclarationError: for a field that the formula does not read, or a value that is not declared.
         """
-        codes, shown = {}, {}
-        read = [name for name in self.design.formula.fields if name != self.design.formula.outcome]
-        if unknown := sorted(set(profile) - set(read)):
-            raise DeclarationError(f"profile: {unknown} are not in the formula; it reads {read}.")
-        groups = {effect.term.group for effect in self.design.effects}
-        for name in read:
-            field = self.design.schema[name]
-            if name in profile:
-                codes[name] = profile_value(field, str(profile[name]))
-                shown[name] = str(profile[name])
-            elif name not in groups:
-                codes[name] = 0.0 if field.is_category else sum(field.range) / 2
-                shown[name] = field.all_levels[0].label if field.is_category else f"{codes[name]:g}"
-        means = self.design.family.inverse_link(self.design.predictor(self.draws, codes))
+        codes, shown, assumed = read_profile(self.design, profile)
+        means = self._means(codes, level)
         low, high = self._ends(means)
-        return Prediction(shown, float(means.mean()), low, high)
+        return Prediction(shown, float(means.mean()), low, high, assumed)
 
     def predictions(self, profiles: Sequence[Mapping[str, str | float]]) -> Table:
         """Predictions as a table for a report."""
-        made = [self.predict(profile) for profile in profiles]
-        names = list(dict.fromkeys(name for one in made for name in one.profile))
-        kind = f"{self.design.family.mean} of {self.design.formula.outcome}"
-        columns = (*names, kind, f"{self.prob:.0%} interval")
+        levels = self._levels or ("",)
+        made = [(level, self.predict(profile, level)) for profile in profiles for level in levels]
+        names = list(dict.fromkeys(name for _, one in made for name in one.profile))
+        kind = f"{self.design.family.mean} of {self._outcome}"
+        columns = (*names, *(["level"] if self._levels else []), kind, f"{self.prob:.0%} interval")
         rows: tuple[tuple[str | float, ...], ...] = tuple(
-            (*(one.profile.get(name, "average") for name in names), one.mean, _between(one.low, one.high))
-            for one in made
+            (
+                *(_shown(name, one) for name in names),
+                *([level] if level else []),
+                one.mean,
+                _between(one.low, one.high),
+            )
+            for level, one in made
         )
-        return Table(columns, rows, title="Predictions for stated profiles")
+        title = "Predictions for stated profiles"
+        if any(one.assumed for _, one in made):
+            title += " (* not stated: the middle of the declared range, the first level, an average group)"
+        return Table(columns, rows, title=title)
+
+    def marginal_effects(self, profile: Mapping[str, str | float], level: str = "") -> tuple[Prediction, ...]:
+        """How the outcome's mean moves at a profile: by a unit of each number, or to each other level.
+
+        Of a number it is the slope there. ``Prediction.profile`` says what is moved.
+        """
+        codes, _, _ = read_profile(self.design, profile)
+        found = []
+        for name in codes:
+            field = self.design.schema[name]
+            if field.is_category:
+                for code, each in enumerate(field.all_levels[1:], start=1):
+                    to, of = {**codes, name: float(code)}, {**codes, name: 0.0}
+                    moved = self._means(to, level) - self._means(of, level)
+                    words = {name: f"{field.all_levels[0].label} → {each.label}"}
+                    found.append(Prediction(words, float(moved.mean()), *self._ends(moved)))
+                continue
+            low, high = field.range
+            step = (high - low) * 1e-4
+            ends = max(codes[name] - step, low), min(codes[name] + step, high)
+            values = [self._means({**codes, name: end}, level) for end in ends]
+            slope = (values[1] - values[0]) / (ends[1] - ends[0])
+            unit = field.unit or ("day" if field.type == "date" else "unit")
+            words = {name: f"per {unit.removesuffix('s') or unit}"}
+            found.append(Prediction(words, float(slope.mean()), *self._ends(slope)))
+        return tuple(found)
+
+    def marginal_table(self, profile: Mapping[str, str | float], level: str = "") -> Table:
+        """Effects at a profile as a table for a report."""
+        _, shown, _ = read_profile(self.design, profile)
+        rows = tuple(
+            (name, words, one.mean, _between(one.low, one.high))
+            for one in self.marginal_effects(profile, level)
+            for name, words in one.profile.items()
+        )
+        moved = f"change in the {self.design.family.mean} of {self._outcome}"
+        at = ", ".join(f"{name} {value}" for name, value in shown.items())
+        return Table(("field", "moved", moved, f"{self.prob:.0%} interval"), rows, title=f"At {at}")
 
     def to_arviz(self) -> arviz.InferenceData:
         """The coefficients in the user's units as an ArviZ object, with levels as coordinates."""
@@ -180,41 +179,89 @@ class Answers:
                 name = f"{field} (vs {self.design.schema[field].all_levels[0].label})" if reduced else field
                 coords[name] = list(labels)
                 names.append(name)
+            if effect.classes:
+                names.append(self.design.formula.outcome)
+                coords[self.design.formula.outcome] = list(effect.classes)
             dims[effect.name] = names
+        for name in (INTERCEPT, THRESHOLDS):
+            if name in self.coefficients and self.coefficients[name].ndim > 1:
+                dims[name] = [f"{self.design.formula.outcome}{' from' * (name == THRESHOLDS)}"]
+                coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in self._labels(name)]
         draws = {name: value[None] for name, value in self.coefficients.items()}
         return arviz.from_dict(posterior=draws, coords=coords, dims=dims)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the outcome depends on, in the order of the formula."""
+        return tuple(name for name in self.design.formula.fields[:-1] if name != self.design.formula.trials)
 
     def forest(self) -> Plot:
         """Intervals of all effects, on the scale of ratios where there is one."""
         family = self.design.family
-        shown = [one for one in self.summary() if one.name != INTERCEPT][:_MOST_SHOWN]
-        ratio = bool(family.ratio)
-        heights = [float(len(shown) - index) for index in range(len(shown))]
-        low = [one.ratio_low or 0.0 if ratio else one.low for one in shown]
-        high = [one.ratio_high or 0.0 if ratio else one.high for one in shown]
-        middle = [one.ratio or 0.0 if ratio else one.mean for one in shown]
-        label = f"{family.ratio} of {self._outcome}" if ratio else f"difference in {self._outcome}"
-        return Plot(
-            title=self.design.formula.text,
-            x_label=f"{label}, {self.prob:.0%} interval",
-            y_label="",
-            drawn=(
-                Interval(floats(heights), floats(low), floats(middle), floats(high)),
-                Rule("x", 1.0 if ratio else 0.0),
-            ),
-            description=f"{label}: an interval for each of {', '.join(one.name for one in shown)}.",
-            x_log=ratio,
-            y_ticks=tuple((height, _tick(one)) for height, one in zip(heights, shown, strict=True)),
-            y_range=(0.4, len(shown) + 0.6),
-        )
+        effects = {name for effect in self.design.effects for name in effect.coordinates()}
+        shown = [one for one in self.summary() if one.name in effects]
+        label = f"{family.ratio} of {self._outcome}" if family.ratio else f"difference in {self._outcome}"
+        label += f", {self.prob:.0%} interval"
+        return forest_plot(shown, self.design.formula.text, label, ratio=bool(family.ratio))
+
+    def effect_plot(
+        self, name: str, profile: Mapping[str, str | float] | None = None, level: str = ""
+    ) -> Plot:
+        """The outcome's mean along the declared range or the levels of a field, the rest at a profile.
+
+        Raises:
+            DeclarationError: for a field that the formula does not read.
+        """
+        codes, shown, _ = read_profile(self.design, {} if profile is None else profile)
+        if name not in self.fields:
+            raise DeclarationError(f"effect of {name!r}: the formula reads {list(self.fields)}.")
+        field = self.design.schema[name]
+        low, high = (0.0, len(field.all_levels) - 1.0) if field.is_category else field.range
+        count = len(field.all_levels) if field.is_category else _CURVE
+        points = [float(point) for point in np.linspace(low, high, count)]
+        means = [self._means({**codes, name: point}, level) for point in points]
+        label = f"{self.design.family.mean} of {self._outcome}" + f" = {level}" * bool(level)
+        rest = ", ".join(f"{other} {value}" for other, value in shown.items() if other != name)
+        ends = [(float(each.mean()), *self._ends(each)) for each in means]
+        interval = f"{self.prob:.0%} interval"
+        return curve_plot(field, points, ends, (label, self.design.family.mean, interval), rest)
 
     def draw_forest(self, path: str | Path) -> None:
         """Write the forest plot as a PNG."""
         png(self.forest(), path)
 
     @property
+    def _levels(self) -> tuple[str, ...]:
+        """Labels of an outcome with more than two levels; empty for others."""
+        outcome = self.design.schema[self.design.formula.outcome]
+        several = self.design.family.kind in ("levels", "ordered")
+        return tuple(level.label for level in outcome.all_levels) if several else ()
+
+    def _means(self, codes: Mapping[str, float], level: str) -> Array:
+        """Of the outcome, or the probability of one of its levels, for every draw."""
+        means = self.design.means(self.draws, codes)
+        if not self._levels:
+            if level:
+                raise DeclarationError(f"level={level!r}: the outcome has no more than two levels.")
+            return means
+        if level and level not in self._levels:
+            raise DeclarationError(f"level={level!r}: the outcome has {list(self._levels)}.")
+        return np.asarray(means[:, self._levels.index(level) if level else -1])
+
+    def _labels(self, name: str) -> tuple[str, ...]:
+        """Of what is no effect: the intercept, thresholds, sds and parameters of the family."""
+        if name == THRESHOLDS:
+            pairs = zip(self._levels[:-1], self._levels[1:], strict=True)
+            return tuple(f"{name}[{below}|{above}]" for below, above in pairs)
+        if name == INTERCEPT and self.design.classes:
+            return tuple(f"{name}[{label}]" for label in self.design.classes)
+        return (name,)
+
+    @property
     def _outcome(self) -> str:
         outcome = self.design.schema[self.design.formula.outcome]
+        if self._levels:
+            return outcome.title or outcome.name
         if outcome.is_category:
             return f"{outcome.name} = {outcome.all_levels[-1].label}"
         return outcome.words
@@ -233,15 +280,17 @@ class Answers:
 
     def _per(self, name: str, effect: Effect | None) -> str:
         schema = self.design.schema
-        if effect is None:
+        if name == INTERCEPT:
             return "at 0 and first levels"
+        if effect is None:
+            return schema[self.design.formula.outcome].unit if name == "sigma" else ""
         number = effect.term.number
         parts = []
         if number is not None:
             fields = list(number.fields.values())
             field = schema[fields[0]]
             plain = len(fields) == 1 and number.text == field.name
-            parts.append(field.unit if plain else "")
+            parts.append((field.unit or "days" * (field.type == "date")) if plain else "")
         for field_name, reduced in effect.term.categories:
             if reduced:
                 parts.append(f"vs {schema[field_name].all_levels[0].label}")
@@ -249,26 +298,16 @@ class Answers:
 
 
 def _between(low: float, high: float) -> str:
-    return f"{number(low)} to {number(high)}"
+    digits = _digits(low, high)
+    return f"{number(low, digits)} to {number(high, digits)}"
 
 
-def _tick(one: Coefficient) -> str:
-    return f"{one.name} ({one.per})" if one.per else one.name
+def _digits(low: float, high: float) -> int:
+    """Enough to tell the ends of an interval apart: a ratio per day may differ from 1 in its fifth digit."""
+    if not 0 < high - low < math.inf:
+        return 4
+    return min(max(4, 2 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))), 12)
 
 
-def profile_value(field: Field, text: str) -> float:
-    """A value that a profile states, as a number of the row domain: a level's index, or a number.
-
-    Raises:
-        DeclarationError: for one that is not declared; nothing is moved into a range here.
-    """
-    if field.is_category:
-        by_label = {level.label: level.value for level in field.levels}
-        text = by_label.get(text, text)
-    columns, whole = Encoder(field).columns([text])
-    value = float(next(iter(columns.values()))[0])
-    outside = not field.is_category and is_number(text) and plain_number(text) != value
-    if not whole or not np.isfinite(value) or outside:
-        allowed = f"{[level.value for level in field.levels]}" if field.is_category else f"{field.range}"
-        raise DeclarationError(f"profile: {field.name!r}={text!r} is not declared; the schema has {allowed}.")
-    return value
+def _shown(name: str, one: Prediction) -> str:
+    return one.profile.get(name, "average") + "*" * (name in one.assumed)

@@ -23,6 +23,7 @@ from private_mcmc.data.fields import (
     plain_number,
     truth_of,
 )
+from private_mcmc.domains.numeric import PRESENT
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -58,6 +59,8 @@ class Encoder:
         if field.missing == "refuse":
             return {identifier(field.name): codes}, not (missing.any() or np.isnan(codes).any())
         columns = {identifier(field.name): np.where(missing, self._stand_in(), codes)}
+        if field.missing == "drop":
+            columns[PRESENT] = 1.0 - missing
         if field.indicator:
             columns[identifier(field.indicator)] = missing.astype(np.float64)
         return columns, not np.isnan(codes).any()
@@ -65,6 +68,8 @@ class Encoder:
     def _stand_in(self) -> float:
         if not self.field.is_category:
             return self.field.stand_in
+        if self.field.missing == "drop":
+            return 0.0
         value = MISSING_LEVEL if self.field.missing == "indicator" else self.field.missing
         return float([level.value for level in self.field.all_levels].index(value))
 
@@ -75,13 +80,16 @@ class Encoder:
         otherwise = {"refuse": REFUSED, "missing": MISSING, "other": places.get(OTHER_LEVEL, REFUSED)}
         fate = otherwise[field.otherwise]
         declared = {level.value: places[level.value] for level in field.levels}
+        truths = field.type == "boolean"
         low, high = (0.0, 0.0) if field.is_category else field.range
 
         def of_category(text: str) -> float:
-            value = truth_of(text) if field.type == "boolean" else text
+            value = truth_of(text, field.true_values, field.false_values) if truths else text
             found = declared.get(value or "")
-            if found is None and float(short := f"{plain_number(text):g}") == plain_number(text):
-                found = declared.get(short)  # 1.0 for 1, as other programs write whole numbers
+            if found is None and (number := plain_number(text)).is_integer():
+                # 1.0 for 1, as other programs write whole numbers.
+                value = truth_of(f"{number:.0f}", field.true_values, field.false_values)
+                found = declared.get((value or "") if truths else f"{number:.0f}")
             return fate if found is None else found
 
         def of_number(text: str) -> float:
@@ -105,7 +113,15 @@ class Encoder:
         if not field.bare:
             text = _AROUND.sub("", text)
         if field.thousands:
-            text = text.replace(field.thousands, "")
+            # One that does not stand between groups of digits is another sign: 1.5 is not 15.
+            text = " ".join(text.split()) if field.thousands.isspace() else text
+            sign = re.escape(" " if field.thousands.isspace() else field.thousands)
+            whole = text.partition(field.decimal)[0]
+            if re.search(sign, text) and not re.fullmatch(
+                rf"[-+]?\d{{1,3}}({sign}\d{{2,3}})*{sign}\d{{3}}", whole
+            ):
+                return math.nan
+            text = re.sub(sign, "", text)
         if field.decimal != ".":
             if "." in text:
                 return math.nan

@@ -5,8 +5,9 @@ Only declarations are read, never a value: of a Stata or SPSS file its dictionar
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as Xml
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,13 @@ from private_mcmc.data.descriptors import field_from_dict
 from private_mcmc.data.fields import Field
 from private_mcmc.data.schema import Schema, read_declaration
 from private_mcmc.errors import DeclarationError
+
+_DICTIONARIES = (".dta", ".sav", ".zsav", ".por")
+
+
+def has_dictionary(path: str | Path) -> bool:
+    """Whether a table of this kind brings labels of its own."""
+    return Path(path).suffix.lower() in _DICTIONARIES
 
 
 def read_codebook(path: str | Path) -> dict[str, Field]:
@@ -138,21 +146,46 @@ def _spss(path: str | Path) -> list[dict[str, Any]]:
         raise DeclarationError(
             f"{path}: labels of SPSS files need pyreadstat: pip install pyreadstat."
         ) from None
-    read = pyreadstat.read_por if str(path).lower().endswith(".por") else pyreadstat.read_sav
+    portable = str(path).lower().endswith(".por")
+    read = pyreadstat.read_por if portable else pyreadstat.read_sav
+    told = {} if portable else {"user_missing": True}
     try:
-        _, facts = read(str(path), metadataonly=True)
+        _, facts = read(str(path), metadataonly=True, **told)
     except (OSError, ValueError, pyreadstat.ReadstatError):
         raise DeclarationError(f"{path}: is not an SPSS file whose labels can be read.") from None
-    labels = facts.variable_value_labels
-    titles = facts.column_names_to_labels
-    return [_labelled(name, titles.get(name) or "", labels.get(name, {})) for name in facts.column_names]
+    labels, titles = facts.variable_value_labels, facts.column_names_to_labels
+
+    def variable(name: str) -> dict[str, Any]:
+        ends = [(part["lo"], part["hi"]) for part in facts.missing_ranges.get(name, [])]
+
+        def no_answer(value: Any) -> bool:
+            return any(type(low) is type(value) and low <= value <= high for low, high in ends)
+
+        return _labelled(name, titles.get(name) or "", labels.get(name, {}), no_answer)
+
+    return [variable(name) for name in facts.column_names]
 
 
-def _labelled(name: str, title: str, labels: Mapping[Any, str]) -> dict[str, Any]:
-    """A variable with labelled values is a category; one without has a range that is not known yet."""
-    values = [
-        {"value": f"{value:g}" if isinstance(value, int | float) else str(value), "label": str(label)}
-        for value, label in labels.items()
-    ]
+_NO_ANSWER = re.compile(
+    r"missing|refus|don'?t know|\bdk\b|no answer|not (applicable|asked|stated|ascertained)|\bn/?a\b", re.I
+)
+
+
+def _labelled(
+    name: str, title: str, labels: Mapping[Any, str], no_answer: Callable[[Any], bool] = lambda value: False
+) -> dict[str, Any]:
+    """A variable with labelled values is a category, one without has a range that is not known yet.
+
+    Codes for no answer are missing values, by the file's own word or by their label.
+    """
+    codes = {_code(value): (str(label), no_answer(value)) for value, label in labels.items()}
+    missing = [code for code, (label, told) in codes.items() if told or _NO_ANSWER.search(label)]
+    values = [{"value": code, "label": label} for code, (label, _) in codes.items() if code not in missing]
     kind = "string" if len(values) >= 2 else "number"
-    return {"name": name, "title": title, "type": kind, "categories": values if kind == "string" else []}
+    found = {"name": name, "title": title, "type": kind, "missingValues": ["", *missing]}
+    return {**found, "categories": values if kind == "string" else []}
+
+
+def _code(value: Any) -> str:
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return str(int(value)) if whole else str(value)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
 from private_mcmc.data.fields import (
+    FALSE,
     KEY,
+    TRUE,
     Field,
     Level,
     boolean_levels,
+    date_of,
     days,
     plain_number,
     truth_of,
 )
 from private_mcmc.errors import DeclarationError
 
-_OURS = {"bounds_from", "missing", "otherwise", "transform", "role", "suggested"}
+_OURS = {"bounds", "bounds_from", "missing", "otherwise", "transform", "role", "suggested"}
 
 
 def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = ("",)) -> Field:
@@ -41,7 +43,8 @@ def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = (
     kind = {"year": "integer", "datetime": "date", "any": "string"}.get(
         text := str(record.get("type", "string")), text
     )
-    levels = _levels(name, kind, record, limits)
+    true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
+    levels = boolean_levels(true, false) if kind == "boolean" else _levels(name, record, limits)
     ends = [_limit(name, kind, record, word, limits.get(word)) for word in ("minimum", "maximum")]
     return Field(
         name=name,
@@ -58,6 +61,9 @@ def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = (
         transform=str(ours.get("transform", "")),  # type: ignore[arg-type]
         role=str(ours.get("role", "")),  # type: ignore[arg-type]
         suggested=_truth(name, "suggested", ours.get("suggested", "false")),
+        bounds=str(ours.get("bounds", "")),  # type: ignore[arg-type]
+        true_values=true,
+        false_values=false,
         bare=_truth(name, "bareNumber", record.get("bareNumber", "true")),
         decimal=str(record.get("decimalChar", ".")),
         thousands=str(record.get("groupChar", "")),
@@ -74,7 +80,7 @@ def field_to_dict(field: Field) -> dict[str, Any]:
     elif field.type != "boolean" and field.levels:
         limits = {"enum": [level.value for level in field.levels]}
     labelled = any(level.label != level.value for level in field.levels) and field.type != "boolean"
-    ours = {word: getattr(field, word) for word in ("bounds_from", "transform", "role")}
+    ours = {word: getattr(field, word) for word in ("bounds", "bounds_from", "transform", "role")}
     if field.is_used:
         ours |= {"missing": field.missing, "otherwise": field.otherwise}
     suggested = {"suggested": True} if field.suggested else {}
@@ -89,6 +95,8 @@ def field_to_dict(field: Field) -> dict[str, Any]:
         if labelled
         else [],
         "missingValues": list(field.missing_values),
+        "trueValues": [] if field.true_values == TRUE else list(field.true_values),
+        "falseValues": [] if field.false_values == FALSE else list(field.false_values),
         "bareNumber": None if field.bare else False,
         "decimalChar": "" if field.decimal == "." else field.decimal,
         "groupChar": field.thousands,
@@ -97,9 +105,7 @@ def field_to_dict(field: Field) -> dict[str, Any]:
     return {word: value for word, value in record.items() if value not in ("", None, [], {})}
 
 
-def _levels(name: str, kind: str, record: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Level, ...]:
-    if kind == "boolean":
-        return boolean_levels()
+def _levels(name: str, record: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Level, ...]:
     labels: dict[str, str] = {}
     for item in _list(name, "categories", record.get("categories", [])):
         value = item.get("value") if isinstance(item, Mapping) else item
@@ -125,7 +131,7 @@ def _shown(field: Field, bound: float | None) -> float | int | str | None:
     if bound is None:
         return None
     if field.type == "date":
-        day = date.fromordinal(date(1970, 1, 1).toordinal() + int(bound))
+        day = date_of(bound)
         return day.strftime(field.format) if field.format else day.isoformat()
     return int(bound) if bound == int(bound) else bound
 
@@ -148,6 +154,13 @@ def _marks(name: str, found: Any) -> list[str]:
         item["value"] if isinstance(item, Mapping) else item for item in _list(name, "missingValues", found)
     ]
     return [str(mark) for mark in marks]
+
+
+def _words(name: str, record: Mapping[str, Any], word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
+    found = tuple(str(each) for each in _list(name, word, record.get(word, usual)))
+    if not found:
+        raise DeclarationError(f"field {name!r}: {word} is empty.")
+    return found
 
 
 def _truth(name: str, word: str, value: Any) -> bool:

@@ -55,7 +55,8 @@ class Expression:
                 ``sqrt``, ``exp`` of fields.
         """
         try:
-            tree = _Checked(text, names).visit(ast.parse(text.strip(), mode="eval").body)
+            # As in R: ^ is a power.
+            tree = _Checked(text, names).visit(ast.parse(text.strip().replace("^", "**"), mode="eval").body)
         except DeclarationError:
             raise
         except (SyntaxError, ValueError, RecursionError):

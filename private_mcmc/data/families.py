@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,30 @@ from private_mcmc.data.fields import Field
 from private_mcmc.errors import DeclarationError
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Kind: TypeAlias = Literal["two", "count", "number", "positive", "share", "levels", "ordered"]
+
+_WANTED: Mapping[Kind, str] = {
+    "two": "two levels (constraints.enum), type boolean, or an integer 0 to 1; for more take the family "
+    "categorical, or cumulative where they have an order",
+    "count": "type integer with a minimum of 0 and a maximum",
+    "number": "type number with a minimum and a maximum",
+    "positive": "type number with a minimum above 0 and a maximum",
+    "share": "type number with a minimum above 0 and a maximum below 1",
+    "levels": "three levels or more (constraints.enum); for two take bernoulli",
+    "ordered": "three levels or more in order (constraints.enum); for two take bernoulli",
+}
+
+
+class Parameter(NamedTuple):
+    """A parameter beside the mean: its name, other words for it, and its value if nothing is said of it.
+
+    ``usual`` is in halves of the outcome's range where ``scaled``.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    usual: float
+    scaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -21,17 +45,20 @@ class Family:
     """A distribution of outcomes.
 
     Attributes:
-        name: ``bernoulli``, ``poisson`` or ``gaussian``.
-        likelihood: the NumPyro distribution, with ``eta`` for the predictor.
-        inverse_link: from the predictor to the outcome's mean.
+        name: bambi's word for it.
+        kind: of the outcome.
+        likelihood: the NumPyro distribution; ``eta`` is the predictor, ``mu`` is it in the outcome's units.
+        inverse_link: from the predictor to the outcome's mean (of one trial).
         ratio: what ``exp`` of a coefficient is, or empty.
         mean: what a prediction is.
         intercept_sd: of the intercept's default prior, in units of the predictor.
         effect_sd: of an effect's default prior: of a level, or of a quarter of a number's range.
         group_sd: of the levels of a group.
+        parameters: beside the mean.
     """
 
     name: str
+    kind: Kind
     likelihood: str
     inverse_link: Callable[[Array], Array]
     ratio: str
@@ -39,6 +66,12 @@ class Family:
     intercept_sd: float
     effect_sd: float
     group_sd: float
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether effects are in the outcome's units."""
+        return self.kind == "number"
 
     def check(self, outcome: Field) -> None:
         """Raise unless the outcome's declaration fits.
@@ -46,25 +79,31 @@ class Family:
         Raises:
             DeclarationError: with the declaration that would.
         """
-        if self.name == "bernoulli":
-            two = len(outcome.all_levels) == 2 if outcome.is_category else outcome.range == (0, 1)
-            if not two or (outcome.type != "integer" and not outcome.is_category):
-                raise _unfit(
-                    outcome, self, "two levels (constraints.enum), type boolean, or an integer 0 to 1"
-                )
-        elif self.name == "poisson":
-            if outcome.is_category or outcome.type != "integer" or outcome.range[0] != 0:
-                raise _unfit(outcome, self, "type integer with a minimum of 0 and a maximum")
-        elif outcome.is_category:
-            raise _unfit(outcome, self, "type number with a minimum and a maximum")
+        if not self._fits(outcome):
+            raise _unfit(outcome, self, _WANTED[self.kind])
         if outcome.indicator or (outcome.is_category and outcome.missing == "indicator"):
             raise _unfit(
-                outcome, self, "no indicator of missing values: missing is refuse, middle, or a value"
+                outcome, self, "no indicator of missing values: missing is refuse, drop, middle, or a value"
             )
+
+    def _fits(self, outcome: Field) -> bool:
+        if outcome.is_category:
+            levels = len(outcome.all_levels)
+            return levels == 2 if self.kind == "two" else self.kind in ("levels", "ordered") and levels > 2
+        low, high = outcome.range
+        whole = outcome.type == "integer"
+        fits: Mapping[Kind, bool] = {
+            "two": whole and (low, high) == (0, 1),
+            "count": whole and low == 0 and high < 2**31,
+            "number": True,
+            "positive": low > 0,
+            "share": 0 < low < high < 1,
+        }
+        return fits.get(self.kind, False)
 
     def outcome_scale(self, outcome: Field) -> tuple[float, float]:
         """Centre and half range of the outcome, in whose units the model's predictor is."""
-        if self.name != "gaussian":
+        if not self.is_linear:
             return 0.0, 1.0
         low, high = outcome.range
         return (low + high) / 2, (high - low) / 2
@@ -74,15 +113,124 @@ def _unfit(outcome: Field, family: Family, wanted: str) -> DeclarationError:
     return DeclarationError(f"family {family.name!r}: the outcome {outcome.name!r} needs {wanted}.")
 
 
+def ordered_start(levels: int) -> tuple[list[float], list[float]]:
+    """Means and sds of the first threshold and of the logarithms of the gaps to the next ones."""
+    gaps = levels - 2
+    return [-gaps / 2, *[0.0] * gaps], [1.5, *[0.7] * gaps]
+
+
+def _softmax(eta: Array) -> Array:
+    whole = np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], axis=-1)
+    part = np.exp(whole - whole.max(axis=-1, keepdims=True))
+    shares: Array = part / part.sum(axis=-1, keepdims=True)
+    return shares
+
+
+_ODDS, _RATES, _MEANS = "odds ratio", "rate ratio", "ratio of means"
+_SIGMA = Parameter("sigma", (), 0.5, scaled=True)
+_SHAPE = Parameter("alpha", ("shape",), 1.0)
 FAMILIES: Mapping[str, Family] = {
-    family.name: family
-    for family in (
-        Family("bernoulli", "dist.Bernoulli(logits=eta)", expit, "odds ratio", "probability", 5.0, 2.5, 1.0),
-        Family("poisson", "dist.Poisson(jnp.exp(eta))", np.exp, "rate ratio", "mean count", 3.0, 1.0, 0.5),
-        Family("gaussian", "dist.Normal(eta, sigma)", np.asarray, "", "mean", 1.0, 1.0, 0.5),
+    one.name: one
+    for one in (
+        Family("bernoulli", "two", "dist.Bernoulli(logits=eta)", expit, _ODDS, "probability", 5.0, 2.5, 1.0),
+        Family(
+            "binomial", "count", "dist.Binomial(trials, logits=eta)", expit, _ODDS, "share", 5.0, 2.5, 1.0
+        ),
+        Family("poisson", "count", "dist.Poisson(jnp.exp(eta))", np.exp, _RATES, "mean count", 3.0, 1.0, 0.5),
+        Family(
+            "negativebinomial",
+            "count",
+            "dist.NegativeBinomial2(jnp.exp(eta), alpha)",
+            np.exp,
+            _RATES,
+            "mean count",
+            3.0,
+            1.0,
+            0.5,
+            (_SHAPE,),
+        ),
+        Family(
+            "gaussian", "number", "dist.Normal(mu, sigma)", np.asarray, "", "mean", 1.0, 1.0, 0.5, (_SIGMA,)
+        ),
+        Family(
+            "t",
+            "number",
+            "dist.StudentT(nu, mu, sigma)",
+            np.asarray,
+            "",
+            "mean",
+            1.0,
+            1.0,
+            0.5,
+            (_SIGMA, Parameter("nu", (), 4.0)),
+        ),
+        Family(
+            "gamma",
+            "positive",
+            "dist.Gamma(alpha, alpha * jnp.exp(-eta))",
+            np.exp,
+            _MEANS,
+            "mean",
+            3.0,
+            1.0,
+            0.5,
+            (_SHAPE,),
+        ),
+        Family(
+            "beta",
+            "share",
+            "dist.BetaProportion(jax.nn.sigmoid(eta), kappa)",
+            expit,
+            _ODDS,
+            "mean",
+            3.0,
+            1.0,
+            0.5,
+            (Parameter("kappa", ("phi",), 10.0),),
+        ),
+        Family(
+            "categorical",
+            "levels",
+            # The first level's logit is 0.
+            "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))",
+            _softmax,
+            _ODDS,
+            "probability",
+            3.0,
+            1.5,
+            1.0,
+        ),
+        Family(
+            "cumulative",
+            "ordered",
+            "dist.OrderedLogistic(eta, thresholds)",
+            np.asarray,
+            _ODDS,
+            "probability",
+            3.0,
+            1.5,
+            1.0,
+        ),
     )
 }
-_SAME = {"binomial": "bernoulli", "logistic": "bernoulli", "normal": "gaussian", "logit": "bernoulli"}
+_SAME = {
+    "logistic": "bernoulli",
+    "logit": "bernoulli",
+    "binary": "bernoulli",
+    "normal": "gaussian",
+    "negbinomial": "negativebinomial",
+    "negative_binomial": "negativebinomial",
+    "student": "t",
+    "student_t": "t",
+    "studentt": "t",
+    "multinomial": "categorical",
+    "softmax": "categorical",
+    "ordinal": "cumulative",
+    "ordered": "cumulative",
+    "ols": "gaussian",
+    "linear": "gaussian",
+    "lm": "gaussian",
+}
 
 
 def family(name: str) -> Family:
@@ -91,8 +239,12 @@ def family(name: str) -> Family:
     Raises:
         DeclarationError: for a name that is none; the message lists them.
     """
-    found = FAMILIES.get(name.lower())
+    word = str(name).strip().lower()
+    found = FAMILIES.get(word)
     if found is None:
-        hint = f" Did you mean {_SAME[name.lower()]!r}?" if name.lower() in _SAME else ""
+        # As in R: poisson(), binomial(link = "logit").
+        near = word.partition("(")[0].strip()
+        near = _SAME.get(near, near)
+        hint = f" Did you mean {near!r}?" if near in FAMILIES else ""
         raise DeclarationError(f"family {name!r}: one of {', '.join(FAMILIES)}.{hint}")
     return found

@@ -8,23 +8,28 @@ beside them; what Table Schema has no word for stands under the key ``private_mc
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal, TypeAlias, get_args
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 
 Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
 Otherwise: TypeAlias = Literal["refuse", "missing", "other"]
 Transform: TypeAlias = Literal["", "log", "log1p", "sqrt"]
 Role: TypeAlias = Literal["", "outcome", "covariate", "group", "person", "ignored"]
+Bounds: TypeAlias = Literal["", "private"]
 
 KEY = "private_mcmc"
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
-_TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
+# Table Schema's own spellings.
+TRUE, FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 _MOST_LEVELS = 10_000
+# Names that a model's source or a driver's `run` has for something else.
+_TAKEN = re.compile(r"jnp|numpyro|dist|model|eta|present|rng_key|b\d+|sd\d+")
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Level:
     label: str
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Field:
     """What the cells of one column may be.
@@ -54,14 +60,17 @@ class Field:
         levels: of a category, in order; the first is what others are compared with.
         missing_values: cells that say that the value is missing.
         missing: what such a cell counts as: ``refuse`` (the table is refused), ``indicator`` (the middle of
-            the range and a column ``NAME_missing``, or a level of its own), ``middle``, a number, or the
-            value of a level.
+            the range and a column ``NAME_missing``, or a level of its own), ``middle``, a number, the
+            value of a level, or ``drop`` (its row counts for nothing; under ``zero_out`` alone).
         otherwise: what any other cell counts as, that is no declared value: ``refuse``, ``missing``, or
             ``other`` (a level of its own).
         bounds_from: where the bounds are known from, other than the data.
         transform: how a formula that names the field takes it.
         role: ``outcome``, ``covariate``, ``group``, ``person`` (an identifier, never read) or ``ignored``.
         suggested: proposed by the program and not yet confirmed by anyone.
+        bounds: ``private`` where the declared range is only an outer one, and a narrower one is bought.
+        true_values: cells of a boolean that mean true.
+        false_values: cells of a boolean that mean false.
         bare: whether cells are numbers without units or signs around them (Table Schema ``bareNumber``).
         decimal: the sign before decimals.
         thousands: the sign between groups of digits.
@@ -90,6 +99,9 @@ class Field:
     transform: Transform = ""
     role: Role = ""
     suggested: bool = False
+    bounds: Bounds = ""
+    true_values: tuple[str, ...] = TRUE
+    false_values: tuple[str, ...] = FALSE
     bare: bool = True
     decimal: str = "."
     thousands: str = ""
@@ -98,7 +110,12 @@ class Field:
     def __post_init__(self) -> None:
         if self.type not in get_args(Type):
             raise self._wrong(f"type {self.type!r} is not one of {', '.join(get_args(Type))}")
-        for word, allowed in (("otherwise", Otherwise), ("transform", Transform), ("role", Role)):
+        for word, allowed in (
+            ("otherwise", Otherwise),
+            ("transform", Transform),
+            ("role", Role),
+            ("bounds", Bounds),
+        ):
             if getattr(self, word) not in get_args(allowed):
                 choices = ", ".join(choice for choice in get_args(allowed) if choice)
                 raise self._wrong(f"{word} {getattr(self, word)!r} is not one of {choices}")
@@ -141,7 +158,7 @@ class Field:
     def stand_in(self) -> float:
         """The number that a missing cell counts as."""
         low, high = self.range
-        if self.missing in ("indicator", "middle"):
+        if self.missing in ("indicator", "middle", "drop"):
             middle = (low + high) / 2
             return float(round(middle)) if self.type == "integer" else middle
         return min(max(float(self.missing), low), high)
@@ -155,6 +172,12 @@ class Field:
     def words(self) -> str:
         """Title, or name, with the unit."""
         return (self.title or self.name) + (f" ({self.unit})" if self.unit else "")
+
+    def shown(self, value: float) -> str:
+        """A number of the row domain as a reader knows it: a level's label, a date, or a number."""
+        if self.is_category:
+            return self.all_levels[int(value)].label
+        return date_of(value).isoformat() if self.type == "date" else f"{value:g}"
 
     def check_confirmed(self) -> None:
         """Raise unless a person has confirmed what the program suggested.
@@ -178,9 +201,14 @@ class Field:
             raise self._wrong("a transform needs constraints.minimum and constraints.maximum")
         if self.transform in ("log", "sqrt") and not (self.minimum or 0) > 0:
             raise self._wrong(f"transform {self.transform!r} needs a minimum above 0, or take log1p")
-        if self.missing not in ("refuse", "indicator", "middle") and not is_number(self.missing):
+        if self.missing not in ("refuse", "indicator", "middle", "drop") and not is_number(self.missing):
             raise self._wrong(
-                f"missing {self.missing!r} is not refuse, indicator, middle, or the number it counts as"
+                f"missing {self.missing!r} is not refuse, indicator, middle, drop, or the number it counts as"
+            )
+        if self.bounds and (self.minimum is None or self.maximum is None):
+            raise self._wrong(
+                "bounds: private needs an outer range that anybody knows (constraints.minimum and maximum), "
+                "inside which a narrower one is bought"
             )
         if self.decimal == self.thousands:
             raise self._wrong("decimalChar and groupChar must differ")
@@ -196,8 +224,14 @@ class Field:
             )
         if self.transform:
             raise self._wrong("a transform is for numbers")
-        if self.missing not in ("refuse", "indicator", *values):
-            raise self._wrong(f"missing {self.missing!r} is not refuse, indicator, or one of its levels")
+        if self.bounds:
+            raise self._wrong("bounds are for numbers")
+        if both := sorted(set(self.true_values) & set(self.false_values)):
+            raise self._wrong(f"{both} are trueValues and falseValues")
+        if self.missing not in ("refuse", "indicator", "drop", *values):
+            raise self._wrong(
+                f"missing {self.missing!r} is not refuse, indicator, drop, or one of its levels"
+            )
         if clash := sorted(set(values) & set(self.missing_values)):
             raise self._wrong(f"{clash} are levels and missing values")
 
@@ -213,32 +247,48 @@ def is_number(text: str) -> bool:
 def plain_number(text: str) -> float:
     """A finite number, or NaN. Python's own underscores are no part of a number in a file."""
     try:
-        value = float(text)
+        # Typesetting has a minus of its own.
+        value = float(text.replace("\u2212", "-"))
     except ValueError:
         return math.nan
     return value if math.isfinite(value) and "_" not in text else math.nan
 
 
+_EPOCH = date(1970, 1, 1)
+
+
 def days(text: str, form: str) -> float:
-    """A date as days since 1970-01-01, or NaN."""
+    """Days from 1970-01-01 to a date in the declared form, or ISO 8601 as typed columns have it; or NaN."""
+    if form:
+        try:
+            return float((datetime.strptime(text, form).date() - _EPOCH).days)
+        except ValueError:
+            pass
     try:
-        day = datetime.strptime(text, form).date() if form else date.fromisoformat(text[:10])
+        day = datetime.fromisoformat(text).date()
     except ValueError:
         return math.nan
-    return float((day - date(1970, 1, 1)).days)
+    return float((day - _EPOCH).days)
 
 
-def boolean_levels() -> tuple[Level, ...]:
-    """The two values of a boolean, false first."""
-    return (Level("false", "false"), Level("true", "true"))
+def date_of(days_since: float) -> date:
+    """The date of so many days since 1970-01-01."""
+    return date.fromordinal(_EPOCH.toordinal() + int(days_since))
 
 
-def truth_of(cell: str) -> str | None:
-    """``true`` or ``false`` for Table Schema's spellings of a boolean."""
-    return "true" if cell in _TRUE else "false" if cell in _FALSE else None
+def boolean_levels(true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> tuple[Level, ...]:
+    """The two values of a boolean, false first; shown by the first of their words in the table."""
+    return (Level("false", false[0]), Level("true", true[0]))
+
+
+def truth_of(cell: str, true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> str | None:
+    """``true`` or ``false`` for the spellings of a boolean."""
+    return "true" if cell in true else "false" if cell in false else None
 
 
 def identifier(name: str) -> str:
     """``name`` as a Python name, for arguments of a model."""
     word = re.sub(r"\W", "_", name)
-    return word if word and not word[0].isdigit() else f"_{word}"
+    if not word or word[0].isdigit():
+        word = f"_{word}"
+    return f"{word}_" if keyword.iskeyword(word) or _TAKEN.fullmatch(word) else word

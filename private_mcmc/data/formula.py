@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.fields import Field, identifier
@@ -16,6 +16,20 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
 _GROUP = re.compile(r"\(([^()|]+)\|{1,2}([^()|]+)\)")
+_TRIALS = re.compile(r"^(.+?)\|\s*trials\(([^()]+)\)$")
+_OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
+# Habits of other programs, and what to write in their place.
+_HABITS = (
+    (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
+    (r"\bcbind\(", "write successes | trials(n) ~ …"),
+    (
+        r"\b(factor|as\.factor|ordered)\(",
+        "levels are declared in the schema (constraints.enum); write the name",
+    ),
+    (r"\bte?\(|\bs\(|\bsmooth\(", "smooth terms are learnt from rows; write I(x ** 2), or declare levels"),
+    (r"\bweights?\(", "weights are not taken: how much a row counts would be private"),
+    (r"\bSurv\(", "survival times are not taken; model an event as bernoulli, or counts with an offset"),
+)
 
 
 @dataclass(frozen=True)
@@ -50,17 +64,23 @@ class Formula:
         outcome: name of the outcome's field.
         intercept: whether there is one.
         terms: in the order of the formula; indicators of missing numbers follow their fields.
+        offset: added to the predictor as it is, or ``None``.
+        trials: of a binomial outcome: a field's name or a number, or empty.
     """
 
     text: str
     outcome: str
     intercept: bool
     terms: tuple[Term, ...]
+    offset: Expression | None = None
+    trials: str = ""
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all fields that are read, the outcome last."""
         names = dict.fromkeys(name for term in self.terms for name in term.fields)
+        names |= dict.fromkeys([] if self.offset is None else self.offset.fields.values())
+        names |= dict.fromkeys([self.trials] if self.trials and not self.trials.isdigit() else [])
         return (*(name for name in names if name != self.outcome), self.outcome)
 
 
@@ -71,26 +91,41 @@ def read_formula(text: str, schema: Schema) -> Formula:
         DeclarationError: for what is no formula, a name that is not declared, or a term that would have to
             be estimated from the data.
     """
-    groups = [(match[1].strip(), match[2].strip()) for match in _GROUP.finditer(text)]
-    plain = re.sub(r"\+\s*(?=$|\+)", "", _GROUP.sub("", text)).strip()
-    if "|" in plain:
+    for habit, instead in _HABITS:
+        if re.search(habit, text):
+            raise DeclarationError(f"formula {text!r}: {instead}.")
+    words = _plain(text, schema)
+    groups = [(match[1].strip(), match[2].strip()) for match in _GROUP.finditer(words)]
+    left, tilde, right = (part.strip() for part in _GROUP.sub("", words).partition("~"))
+    offsets = [match[1] for match in _OFFSET.finditer(right)]
+    right = re.sub(r"^\+\s*|\+\s*(?=$|\+)", "", _OFFSET.sub("", right)).strip()
+    trials = match[2].strip() if (match := _TRIALS.match(left)) else ""
+    left = match[1].strip() if match else left
+    if "|" in left + right:
         raise DeclarationError(f"formula {text!r}: group effects are written (1 | field) or (x | field).")
-    sides = plain.split("~")
-    if len(sides) != 2 or not sides[0].strip():
+    if not tilde or not left or "~" in right:
         raise DeclarationError(f"formula {text!r}: OUTCOME ~ TERMS, as in death ~ age + sex.")
-    outcome = sides[0].strip().strip("`")
+    outcome = _field(left, schema)
+    if outcome not in schema.by_name and re.search(r"\W", outcome):
+        raise DeclarationError(
+            f"formula {text!r}: the outcome is a field itself, and no function of fields: compute it in the "
+            "table and declare it."
+        )
     schema[outcome]
-    factors = _expand(text, sides[1].strip() or "1")
+    if trials and not trials.isdigit():
+        trials = _count(_field(trials, schema), text, schema)
+    factors = _expand(text, right or "1")
     intercept = [] in factors
     terms: list[Term] = []
-    for words in factors:
-        if words:
-            terms.append(_term(words, factors, schema))
+    for each in factors:
+        if each:
+            terms.append(_term(each, factors, schema))
     for effects, field in groups:
-        terms.extend(_group_terms(text, effects, field.strip("`"), schema))
+        terms.extend(_group_terms(text, effects, _field(field, schema), schema))
     if not terms and not intercept:
         raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
-    used = {name for term in terms for name in term.fields}
+    offset = _offset(offsets, schema)
+    used = {name for term in terms for name in term.fields} | set(offset.fields.values() if offset else ())
     if outcome in used:
         raise DeclarationError(f"formula {text!r}: the outcome {outcome!r} is also a term.")
     for name in dict.fromkeys(name for term in terms for name in term.fields):
@@ -98,7 +133,35 @@ def read_formula(text: str, schema: Schema) -> Formula:
             word = f"{name}_missing"
             shown = Expression(f"{name} missing", Expression.of_field(word).tree, {identifier(word): name})
             terms.append(Term(f"{name} missing", (), shown))
-    return Formula(text, outcome, intercept, tuple(terms))
+    return Formula(text, outcome, intercept, tuple(terms), offset, trials)
+
+
+def _offset(texts: list[str], schema: Schema) -> Expression | None:
+    """All offsets as one expression; a missing cell counts in them as its field declares."""
+    if not texts:
+        return None
+    found = _number(" + ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0], schema)
+    found.bounds(ranges(schema, found))
+    return found
+
+
+def _count(name: str, text: str, schema: Schema) -> str:
+    field = schema[name]
+    if field.is_category or field.type != "integer" or not field.range[0] >= 0:
+        raise DeclarationError(
+            f"formula {text!r}: trials are a number, or a field of type integer with a minimum of at least 0."
+        )
+    return name
+
+
+def _plain(text: str, schema: Schema) -> str:
+    """``text`` with every field's name as a Python name: ``sample.yr`` and `` `body mass` `` too."""
+    for name in sorted(schema.by_name, key=len, reverse=True):
+        word = identifier(name)
+        text = text.replace(f"`{name}`", word)
+        if word != name and re.fullmatch(r"[\w.]+", name):
+            text = re.sub(rf"(?<![\w.`]){re.escape(name)}(?![\w.(`])", word, text)
+    return text
 
 
 def ranges(schema: Schema, expression: Expression) -> dict[str, tuple[float, float]]:
@@ -117,7 +180,7 @@ def _expand(text: str, right: str) -> list[list[str]]:
     try:
         terms = list(formulaic.Formula(f"~ {right}"))
         return [[factor.expr for factor in term.factors if factor.expr != "1"] for term in terms]
-    except (FormulaicError, AttributeError, TypeError, ValueError):
+    except (FormulaicError, SyntaxError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise DeclarationError(
             f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + (1 | region)."
         ) from None
@@ -126,6 +189,7 @@ def _expand(text: str, right: str) -> list[list[str]]:
 def _term(words: list[str], every: list[list[str]], schema: Schema) -> Term:
     categories: list[tuple[str, bool]] = []
     number: Expression | None = None
+    names: list[str] = []
     for word in words:
         if (field := _category(word, schema)) is not None:
             rest = [other for other in words if other != word]
@@ -135,13 +199,12 @@ def _term(words: list[str], every: list[list[str]], schema: Schema) -> Term:
                 not rest and any(_alone(each, schema) for each in every[: every.index(words)])
             )
             categories.append((field.name, reduced))
+            names.append(field.name)
         else:
             found = _number(word, schema)
+            names.append(found.text)
             number = found if number is None else number.times(found)
-    name = ":".join(word if _category(word, schema) is None else _bare(word) for word in words)
-    if len(words) == 1 and number is not None:
-        name = number.text
-    return Term(name, tuple(categories), number)
+    return Term(":".join(names), tuple(categories), number)
 
 
 def _alone(words: list[str], schema: Schema) -> bool:
@@ -163,13 +226,18 @@ def _group_terms(text: str, effects: str, field: str, schema: Schema) -> list[Te
     return found
 
 
-def _bare(word: str) -> str:
+def _field(word: str, schema: Schema) -> str:
+    """The name of the field that a Python name stands for; the word itself where there is none."""
+    return next((name for name in schema.by_name if identifier(name) == word), word)
+
+
+def _bare(word: str, schema: Schema) -> str:
     inner = word[2:-1].strip() if word.startswith("C(") and word.endswith(")") else word
-    return inner.strip("`")
+    return _field(inner, schema)
 
 
 def _category(word: str, schema: Schema) -> Field | None:
-    name = _bare(word)
+    name = _bare(word, schema)
     field = schema.by_name.get(name)
     if field is None or not field.is_category:
         if word.startswith("C("):
@@ -183,12 +251,15 @@ def _category(word: str, schema: Schema) -> Field | None:
 
 
 def _number(word: str, schema: Schema) -> Expression:
-    bare = word.strip("`")
-    if bare in schema.by_name:
-        field = schema[bare]
+    name = _field(word, schema)
+    if name in schema.by_name or word.isidentifier():
+        field = schema[name]
         return Expression.of_field(field.name, field.transform)
-    plain = re.sub(r"`([^`]+)`", lambda match: identifier(match[1]), word)
-    return Expression.parse(plain, _numbers(schema))
+    found = Expression.parse(word, _numbers(schema))
+    shown = word
+    for plain, own in found.fields.items():
+        shown = re.sub(rf"\b{plain}\b", own, shown)
+    return replace(found, text=shown)
 
 
 def _numbers(schema: Schema) -> Mapping[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import difflib
 import hashlib
 import json
-import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,7 @@ class Schema:
         fields: the columns that are declared; other columns of a table are never read.
         person: the field that identifies a person, or empty if every row is another person.
         at_most: rows that one person may have.
+        encoding: of a CSV file, where it is not UTF-8.
 
     Raises:
         DeclarationError: for names that are given twice.
@@ -47,15 +49,21 @@ class Schema:
     fields: tuple[Field, ...]
     person: str = ""
     at_most: int = 1
+    encoding: str = ""
 
     def __post_init__(self) -> None:
         names = [identifier(name) for field in self.fields for name in (field.name, field.indicator) if name]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DeclarationError(f"schema: names {twice} are given twice (or are equal as Python names).")
-        if words := sorted(name for name in names if keyword.iskeyword(name)):
-            raise DeclarationError(f"schema: {words} are Python's own words; rename these columns.")
         if self.person and self.person not in self.by_name:
             raise DeclarationError(f"schema: person {self.person!r} is not among the fields.")
+        if self.encoding:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise DeclarationError(
+                    f"schema: encoding {self.encoding!r} is not known; spreadsheets often write cp1252."
+                ) from None
         if not self.at_most >= 1:
             raise DeclarationError(f"schema: at_most={self.at_most}: must be at least 1.")
 
@@ -81,14 +89,15 @@ class Schema:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
         marks = record.get("missingValues", [""])
         ours = record.get(KEY, {})
-        person = ours.get("person", {}) if isinstance(ours, Mapping) else None
-        if not isinstance(person, Mapping):
-            raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}.")
+        ours = ours if isinstance(ours, Mapping) else {"?": ours}
+        person = ours.get("person", {})
+        if not isinstance(person, Mapping) or set(ours) - {"person", "encoding"}:
+            raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}, and encoding.")
         read = tuple(field_from_dict(field, marks) for field in fields)
         count = str(person.get("at_most", "1"))
         if not count.isdigit():
             raise DeclarationError("schema: person.at_most must be a whole number.")
-        return cls(read, str(person.get("field", "")), int(count))
+        return cls(read, str(person.get("field", "")), int(count), str(ours.get("encoding", "")))
 
     def to_dict(self) -> dict[str, Any]:
         """The descriptor; ``from_dict`` reads it again."""
@@ -96,8 +105,11 @@ class Schema:
             "$schema": _STANDARD,
             "fields": [field_to_dict(each) for each in self.fields],
         }
-        if self.person:
-            record[KEY] = {"person": {"field": self.person, "at_most": self.at_most}}
+        ours: dict[str, Any] = (
+            {"person": {"field": self.person, "at_most": self.at_most}} if self.person else {}
+        )
+        if ours := ours | ({"encoding": self.encoding} if self.encoding else {}):
+            record[KEY] = ours
         return record
 
     def to_yaml(self) -> str:
@@ -119,7 +131,11 @@ class Schema:
     def __getitem__(self, name: str) -> Field:
         field = self.by_name.get(name)
         if field is None:
-            raise DeclarationError(f"{name!r} is not a field of the schema; it has {list(self.by_name)}.")
+            near = difflib.get_close_matches(name, self.by_name, n=1, cutoff=0.6)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise DeclarationError(
+                f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
+            )
         if not field.is_used:
             raise DeclarationError(f"field {name!r} has role {field.role!r}: it is not part of any model.")
         return field
@@ -155,7 +171,7 @@ def domain(field: Field) -> Domain:
         count = len(field.all_levels)
         return Binary() if count == 2 else Categories(count)
     low, high = field.range
-    if field.type == "integer" and low == 0:
+    if field.type == "integer" and low == 0 and high < 2**31:
         return Binary() if high == 1 else Counts(int(high))
     return Box(low, high)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from private_mcmc.data.design import INTERCEPT, Design, Effect
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design, Effect
+from private_mcmc.data.families import ordered_start
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.formula import Term
 
@@ -15,6 +17,7 @@ A NumPyro model written by private-mcmc from a schema: every number in it is pub
 indices of their levels. Edit it, and run it with --model FILE.py:model in place of --formula.
 """
 
+import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
@@ -26,39 +29,73 @@ def model({arguments}):
 
 def model_source(design: Design) -> str:
     """Python source of a function ``model`` whose arguments are the row columns."""
-    outcome = identifier(design.formula.outcome)
+    outcome, formula = identifier(design.formula.outcome), design.formula
+    offset = formula.offset
     columns = list(dict.fromkeys(word for effect in design.effects for word in _columns(effect.term)))
+    columns += [] if offset is None else [word for word in offset.fields if word not in columns]
+    trials = formula.trials and (formula.trials if formula.trials.isdigit() else identifier(formula.trials))
+    columns += [trials] if trials and not trials.isdigit() and trials not in columns else []
+    middle, half = design.outcome_scale
     lines: list[str] = []
-    first = True
-    _, half = design.outcome_scale
-    middle = design.outcome_scale[0]
     if design.intercept is not None:
-        prior = f"{(design.intercept.mean - middle) / half!r}, {design.intercept.sd / half!r}"
+        prior = design.intercept.in_units(1 / half, middle).source() + _expand([len(design.classes)])
         lines += [
             "# Where every number is in the middle of its range and every category at its first level.",
-            f'eta = numpyro.sample("{INTERCEPT}", dist.Normal({prior}))',
+            f'eta = numpyro.sample("{INTERCEPT}", {prior})',
         ]
-        first = False
     for index, effect in enumerate(design.effects):
-        lines += _effect(effect, f"b{index}", half, design, first)
-        first = False
-    likelihood = design.family.likelihood
-    if design.sigma is not None:
-        lines.append(
-            f"# eta is in units of {half:g} from {middle:g}: half the outcome's range from its middle."
+        lines += _effect(effect, str(index), half, design, not lines)
+    if offset is not None:
+        lines += [
+            _comment(f"Offset {offset.text}."),
+            f"eta = {'eta + ' * bool(lines)}{_per(offset.source(), half)}",
+        ]
+    if not lines:
+        lines += ["eta = 0.0"]
+    lines += _thresholds(design) + _parameters(design)
+    if design.family.is_linear:
+        lines += [
+            f"# eta is in units of {half:g} from {middle:g}: half the outcome's range from its middle.",
+            f"mu = {middle!r} + {half!r} * eta",
+        ]
+    if trials:
+        # More successes than trials are no row of a binomial: such a row has as many trials.
+        most = (
+            trials
+            if trials.isdigit()
+            else f"{trials} if {outcome} is None else jnp.maximum({trials}, {outcome})"
         )
-        lines.append(f"# Its sd around the mean is stated: sigma = {design.sigma:g}.")
-        likelihood = f"dist.Normal({middle!r} + {half!r} * eta, {design.sigma!r})"
-    size = columns[0] if columns else outcome
+        lines += [f"trials = {most}"]
     lines += [
-        f'with numpyro.plate("rows", {size}.shape[0]):',
-        f'    numpyro.sample("{design.formula.outcome}", {likelihood}, obs={outcome})',
+        f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
+        f"    numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})",
     ]
     head = _HEAD.format(
-        formula=design.formula.text.replace("\\", "").replace('"', "'"),
+        formula=formula.text.replace("\\", "").replace('"', "'"),
         arguments=", ".join([*columns, f"{outcome}=None"]),
     )
-    return head + "".join(f"    {line}\n" for line in lines)
+    body = "".join(f"    {line}\n" for line in lines)
+    return (head if "jax." in body else head.replace("import jax\n", "")) + body
+
+
+def _thresholds(design: Design) -> list[str]:
+    if not design.thresholds:
+        return []
+    means, sds = ordered_start(design.thresholds + 1)
+    return [
+        "# The first threshold, and the logarithms of the gaps to the next ones.",
+        f"start = dist.Normal(jnp.array({means}), jnp.array({sds})).to_event(1)",
+        f'thresholds = numpyro.sample("{THRESHOLDS}", '
+        "dist.TransformedDistribution(start, dist.transforms.OrderedTransform()))",
+    ]
+
+
+def _parameters(design: Design) -> list[str]:
+    lines = []
+    for name, prior in design.parameters.items():
+        value = prior.source() if prior.is_stated else f"numpyro.sample({name!r}, {prior.source()})"
+        lines += [f"{name} = {value}" + "  # stated, not estimated" * prior.is_stated]
+    return lines
 
 
 def compile_model(source: str, name: str = "model.py") -> Callable[..., Any]:
@@ -74,41 +111,59 @@ def _columns(term: Term) -> list[str]:
     return [*(identifier(name) for name, _ in term.categories), *numbers]
 
 
-def _effect(effect: Effect, variable: str, half: float, design: Design, first: bool) -> list[str]:
-    term = effect.term
-    mean, sd = (value * effect.scale / half for value in (effect.prior.mean, effect.prior.sd))
-    size = 1
-    for length in effect.shape:
-        size *= length
-    prior = f"dist.Normal({mean!r}, {sd!r})"
-    if effect.shape:
-        prior += f".expand([{size}]).to_event(1)"
+def _effect(effect: Effect, index: str, half: float, design: Design, first: bool) -> list[str]:
+    term, variable = effect.term, f"b{index}"
+    prior = effect.prior.in_units(effect.scale / half)
+    size, classes = math.prod(effect.shape), effect.classes
+    words = (
+        f"{effect.name}: prior of {'the sd of its effects' if effect.spread else 'an effect'} {effect.prior}"
+    )
+    words += "" if term.number is None or effect.scale == 1 else f" per unit; a unit here is {effect.scale:g}"
+    lines = [_comment(words + ".")]
+    if term.categories:
+        lines += [_comment(f"Levels of {_levels(term, design)}.")]
+    if effect.spread:
+        lines += [
+            f"sd{index} = numpyro.sample({effect.spread_name!r}, {prior.source()})",
+            f"{variable} = sd{index} * "
+            f"numpyro.sample({effect.name!r}, dist.Normal(0.0, 1.0){_expand([size])})",
+        ]
+    else:
+        lines += [f"{variable} = numpyro.sample({effect.name!r}, {prior.source()}{_expand(effect.shape)})"]
     value = variable
-    if effect.shape:
+    if term.categories:
         if len(effect.shape) > 1:
             value = f"{value}.reshape({effect.shape})"
         if any(reduced for _, reduced in term.categories):
-            pads = ", ".join(f"({int(reduced)}, 0)" for _, reduced in term.categories)
-            value = f"jnp.pad({value}, {pads if len(effect.shape) == 1 else f'({pads})'})"
-        value += f".ravel()[{_index(term, design)}]" if len(effect.shape) > 1 else f"[{_index(term, design)}]"
-    words = f"{effect.name}: prior of an effect {effect.prior}"
+            pads = [(int(reduced), 0) for _, reduced in term.categories] + [(0, 0)] * bool(classes)
+            value = f"jnp.pad({value}, {pads[0] if len(pads) == 1 else tuple(pads)})"
+        if len(term.categories) > 1:
+            value += f".reshape(-1, {len(classes)})" if classes else ".ravel()"
+        value += f"[{_index(term, design)}]"
     if term.number is not None:
-        shift = f" - {effect.centre!r}" if effect.centre else ""
-        value = f"{value} * ({term.number.source()}{shift})" + (
-            f" / {effect.scale!r}" if effect.scale != 1 else ""
+        number = term.number.source()
+        number = f"({number}{f' - {effect.centre!r}' if effect.centre else ''})"
+        value = f"{value} * {number}{'[:, None]' * bool(classes)}" + f" / {effect.scale!r}" * (
+            effect.scale != 1
         )
-        words += "" if effect.scale == 1 else f" per unit; an effect here is one of {effect.scale:g} units"
-    levels = "; ".join(
+    return [*lines, f"eta = {'' if first else 'eta + '}{value}"]
+
+
+def _expand(shape: Sequence[int]) -> str:
+    size = math.prod(shape)
+    return f".expand([{size}]).to_event(1)" if shape and size else ""
+
+
+def _per(source: str, half: float) -> str:
+    return source if half == 1 else f"({source}) / {half!r}"
+
+
+def _levels(term: Term, design: Design) -> str:
+    return "; ".join(
         f"{name}: {', '.join(level.label for level in design.schema[name].all_levels[:8])}"
         + (", …" if len(design.schema[name].all_levels) > 8 else "")
         for name, _ in term.categories
     )
-    return [
-        _comment(words + "."),
-        *([_comment(f"Levels of {levels}.")] if levels else []),
-        f"{variable} = numpyro.sample({effect.name!r}, {prior})",
-        f"eta = {'' if first else 'eta + '}{value}",
-    ]
 
 
 def _index(term: Term, design: Design) -> str:

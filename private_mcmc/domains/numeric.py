@@ -55,9 +55,12 @@ def check_type(name: str, dtype: object) -> None:
     by a cast what is meant.
     """
     if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and native(dtype) in _TYPES):
+        held = _held(dtype)
+        instead = "cast it, for example by column.astype(np.float64)"
+        if held in ("text", "objects", "dates"):
+            instead += "; words and dates become numbers by a schema, as in pmc.fit"
         raise DataSchemaError(
-            f"column {name!r} is not numeric: it holds {_held(dtype)}. Columns are {_WHAT}; cast it, for "
-            "example by column.astype(np.float64)."
+            f"column {name!r} is not numeric: it holds {held}. Columns are {_WHAT}; {instead}."
         )
 
 

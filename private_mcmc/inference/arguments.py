@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.errors import DeclarationError, unknown_arguments
+from private_mcmc.errors import DeclarationError, construction_checked, unknown_arguments
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.kernels import Generator
 from private_mcmc.kernels.devices import ChainMethod, Devices
@@ -20,6 +20,7 @@ from private_mcmc.target import check_count
 Record = TypeVar("Record", "Execution", Bookkeeping)
 
 
+@construction_checked
 @dataclass(frozen=True, kw_only=True)
 class Execution:
     """Where a run is executed, and with which random numbers; nothing here changes what it costs.

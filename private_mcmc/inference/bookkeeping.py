@@ -19,7 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, ReleaseError, check_kind
+from private_mcmc.errors import DeclarationError, ReleaseError, check_kind, construction_checked
 from private_mcmc.inference.checkpoint import (
     Checkpoint,
     Saver,
@@ -41,6 +41,7 @@ from private_mcmc.release.ledger.export import standing
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Bookkeeping:
     """Where runs are charged and saved; without a ledger nothing is charged.
@@ -53,6 +54,7 @@ class Bookkeeping:
         checkpoint: save the run as it goes, in a secret file from which ``resume`` goes on.
         known_by: private columns by which the ledger recognises the data set, where runs use parts of it;
             the run's own if left out.
+        reserved: the open charge of ``fit``, which pays for the bounds that it bought and for this one run.
 
     Raises:
         DeclarationError: for a ledger without a data set, or a data set without a ledger.
@@ -67,6 +69,7 @@ class Bookkeeping:
     purpose: str = ""
     checkpoint: Checkpoint | None = None
     known_by: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
+    reserved: Reservation | None = None
 
     def __post_init__(self) -> None:
         if (self.ledger is None) != (self.dataset is None):
@@ -237,6 +240,17 @@ class ChargedRun:
         books, model = self.books, self.declared.model
         if books.ledger is None:
             return None
+        if books.reserved is not None:
+            open_ones = {
+                charge.identity
+                for charge in books.ledger.history(books.dataset)
+                if charge.outcome == "reserved"
+            }
+            paid = books.reserved.statement == self.price.to_dict() and books.reserved.identity in open_ones
+            if not paid:
+                raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
+            # Whoever made the charge settles it.
+            return nullcontext(books.reserved)  # type: ignore[return-value]
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
         words = f"{name} on rows {self.declared.rows.fingerprint[:16]}"
         # One of several processes sees a part of the rows only: the data set is known by its name then.

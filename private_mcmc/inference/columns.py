@@ -99,6 +99,11 @@ def bind_columns(
     Raises:
         DataSchemaError: for more arguments than the model takes, or one given twice.
     """
+    if args and hasattr(args[0], "keys"):
+        raise DataSchemaError(
+            f"run(…) takes columns, {sorted(rows.columns)}, and not a table: pass them by name. pmc.fit "
+            "takes a table with words and missing cells, and a schema."
+        )
     names = list(inspect.signature(model).parameters)[: len(args)]
     twice = sorted(set(names) & set(kwargs))
     if len(names) < len(args) or twice:

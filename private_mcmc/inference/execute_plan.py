@@ -92,7 +92,7 @@ class PlannedRun:
         first = plan.policy.next(())
         if first is None:
             raise DeclarationError("the plan's policy buys nothing.")
-        _admitted(plan, (), first)
+        _admitted(plan, plan.before, first)
         rows, present = on_device(plan.reading.rows, arrays, n)
         if isinstance(first, PathStage):
             runner, given = _runner(plan, first), _with_derived(first, rows)
@@ -124,7 +124,7 @@ class PlannedRun:
         """
         plan, paths = self.declared, job.streams.steps
         history: History = ()
-        parts: tuple[Statement, ...] = ()
+        parts: tuple[Statement, ...] = plan.before
         states: list[Array] = []
         stage: Stage | None = first
         while stage is not None:

@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from private_mcmc import accounting
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import read_table
+from private_mcmc.data.table import data_marks, read_table
 from private_mcmc.dossier.remarks import small_delta, warnings_of
 from private_mcmc.dossier.study import Study
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, arguments_checked
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
+from private_mcmc.inference.private_bounds import BoundsPlan, plan_bounds
 from private_mcmc.inference.question import Model, Question, question
 from private_mcmc.inference.record import About
-from private_mcmc.planning import Plan, plan
-from private_mcmc.release import Ledger
-from private_mcmc.target import Adjacency, Target
+from private_mcmc.planning import Plan, Prediction, plan
+from private_mcmc.release import Ledger, Reservation
+from private_mcmc.report import number
+from private_mcmc.target import Adjacency, Target, check_count
+
+# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
+_LARGE_ERROR = 3.0
+_FEW_ROWS = 30
+
+
+def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
+    """Why what comes out may say little that the prior does not; from public facts only."""
+    found = []
+    if n < _FEW_ROWS:
+        found.append(
+            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
+            "answer is nearly the prior's."
+        )
+    if not prediction.rms <= _LARGE_ERROR:
+        found.append(
+            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
+            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
+        )
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,17 +57,23 @@ class Planned:
         table: the table's name.
         columns: private.
         known_by: what a ledger knows the table by; private.
+        bounds: what is bought before the plan; then ``plan`` is the one for the outer ranges.
+        read: reads the table's columns for a schema.
     """
 
     asked: Question
     plan: Plan
     table: str
     columns: Mapping[str, Any]
-    known_by: Mapping[str, Any] | None
+    known_by: Mapping[str, Any]
+    bounds: BoundsPlan | None
+    read: Callable[[Schema], Mapping[str, Any]]
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
-        return warnings_of(self.plan.target, self.plan.n, ledger)
+        bought = () if self.bounds is None else self.bounds.notes
+        doubted = doubts(self.plan.n, self.plan.prediction)
+        return (*self.asked.notes, *bought, *doubted, *warnings_of(self.shown.target, self.plan.n, ledger))
 
     def run(
         self,
@@ -55,10 +83,40 @@ class Planned:
         purpose: str = "",
         progress_bar: bool = True,
     ) -> Study:
-        """Charge, run and release."""
+        """Charge, buy the bounds that nobody knows, run and release."""
+        if self.bounds is None:
+            return self._run(Bookkeeping(ledger, dataset, purpose, known_by=self.known_by), progress_bar)
+        shown, before = self.shown, self.bounds.statements
+        charge: AbstractContextManager[Reservation | None] = nullcontext()
+        if ledger is not None and dataset is not None:
+            words = self.asked.formula or "a model of one's own"
+            charge = ledger.charge(
+                dataset, shown.statement, purpose=purpose, model=words, data=dict(self.known_by)
+            )
+        # Charged before the table is looked at, and once for all.
+        with charge as reserved:
+            asked = self.asked.on(self.bounds.buy(self.asked.schema, self.columns))
+            made = plan(
+                asked.model, asked.rows, self.bounds.rest, n=self.plan.n, guarantee=self.plan.guarantee
+            )
+            made = replace(made, target=shown.target, statement=shown.statement, before=before)
+            ready = replace(self, asked=asked, plan=made, columns=self.read(asked.schema), bounds=None)
+            return ready._run(Bookkeeping(ledger, dataset, purpose, reserved=reserved), progress_bar)
+
+    @property
+    def shown(self) -> Plan:
+        """The plan with the target and the price of everything together."""
+        if self.bounds is None:
+            return self.plan
+        target, n = self.bounds.whole, self.plan.n
+        budget = accounting.gdp.budget(target.epsilon, target.delta)
+        price = accounting.capped(accounting.adaptive(budget, target.adjacency, self.bounds.statements), n)
+        return replace(self.plan, target=target, statement=price)
+
+    def _run(self, books: Bookkeeping, progress_bar: bool) -> Study:
         driver = PrivateMCMC.from_plan(
             self.plan,
-            bookkeeping=Bookkeeping(ledger, dataset, purpose, known_by=self.known_by),
+            bookkeeping=books,
             progress_bar=progress_bar,
         )
         driver.run(**self.columns)
@@ -71,7 +129,7 @@ class Planned:
             family=asked.family,
             priors=asked.priors,
             norm=asked.norm,
-            warnings=self.warnings(ledger),
+            warnings=self.warnings(books.ledger),
         )
         return driver.study(about)
 
@@ -88,39 +146,56 @@ def plan_fit(
     max_error: float | None = None,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
+    if n is not None:
+        check_count("n", n)
     target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
-    if adjacency != "replace_one" and n is None:
-        raise DeclarationError(f"adjacency={adjacency!r} hides the number of rows: give a bound, n=….")
+    if target.adjacency == "add_remove" and n is None:
+        raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
+    dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
+    if dropped and target.adjacency != "zero_out":
+        raise DeclarationError(
+            f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
+            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
+            "or a value."
+        )
     columns = read_table(table, asked.schema, asked.fields)
     rows = len(next(iter(columns.values()))) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
-    made = plan(asked.model, asked.rows, target, n=rows, guarantee=guarantee, max_error=max_error)
-    return _ready(table, asked, made, columns)
+    bounds = plan_bounds(asked.schema, asked.fields, target)
+    own = target if bounds is None else bounds.rest
+    made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
+    return _ready(table, asked, made, columns, bounds)
 
 
 def with_plan(table: Any, asked: Question, made: Plan) -> Planned:
     """Read a table for a plan that was made for the question before.
 
     Raises:
-        DeclarationError: for a plan of other rows.
+        DeclarationError: for a plan of other rows, or bounds that are to be bought first.
     """
+    if private := [name for name in asked.fields if asked.schema[name].bounds == "private"]:
+        raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    return _ready(table, asked, made, read_table(table, asked.schema, asked.fields))
+    return _ready(table, asked, made, read_table(table, asked.schema, asked.fields), None)
 
 
-def _ready(table: Any, asked: Question, made: Plan, columns: Mapping[str, Any]) -> Planned:
-    if not isinstance(table, str | Path):
-        return Planned(asked, made, "a table in memory", columns, None)
-    # By the file's bytes: formulas read different fields of one table.
-    known_by = {"file": np.memmap(table, np.uint8, "r")}
-    return Planned(asked, made, Path(table).name, columns, known_by)
+def _ready(
+    table: Any, asked: Question, made: Plan, columns: Mapping[str, Any], bounds: BoundsPlan | None
+) -> Planned:
+    name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
+
+    def read(schema: Schema) -> Mapping[str, Any]:
+        return read_table(table, schema, asked.fields)
+
+    return Planned(asked, made, name, columns, data_marks(table), bounds, read)
 
 
+@arguments_checked
 def fit(
     table: Any,
-    schema: Schema,
+    schema: Schema | str | Path,
     formula: str | None = None,
     *,
     epsilon: float,
@@ -144,13 +219,13 @@ def fit(
     **Cost**: (ε, δ), once. What is computed from the study is free; another fit is charged again.
 
     Args:
-        table: path of a CSV or Parquet file, a data frame, or a dict of columns.
-        schema: what its cells may be.
+        table: path of a CSV, Parquet, Arrow, Stata, SPSS or SAS file, a data frame, or a dict of columns.
+        schema: what its cells may be, or the path of its file.
         formula: such as ``"death ~ age + log(kappa) + (1 | region)"``.
         epsilon: of the target.
         delta: of the target; a power of ten of at most ``1e-6`` and ``1/(10 n)`` if left out.
         adjacency: of the target.
-        family: ``"bernoulli"``, ``"poisson"`` or ``"gaussian"``.
+        family: such as ``"bernoulli"``, ``"poisson"`` or ``"gaussian"``.
         priors: such as ``"age ~ normal(0, 0.1)"``, on the user's scale.
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
@@ -182,7 +257,8 @@ def fit(
         >>> [coefficient.name for coefficient in study.answers().summary()]
         ['Intercept', 'age']
     """
-    asked = question(schema, formula, family=family, priors=priors, model=model)
+    asked = question(_schema_of(schema), formula, family=family, priors=priors, model=model)
+    Bookkeeping(ledger, dataset)  # refuses one without the other
     planned = plan_fit(
         table,
         asked,
@@ -196,3 +272,19 @@ def fit(
     for words in planned.warnings(ledger):
         warnings.warn(words, stacklevel=2)
     return planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+
+
+def _schema_of(given: object) -> Schema:
+    """A schema or the path of its file.
+
+    Raises:
+        DeclarationError: for anything else.
+    """
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, Path) or (isinstance(given, str) and "~" not in given):
+        return Schema.load(given)
+    raise DeclarationError(
+        f"fit(table, schema, formula, epsilon=…): as schema a {type(given).__name__} was given. Declare what "
+        "the table's cells may be: `private-mcmc init` writes schema.yaml, pmc.Schema.load reads it."
+    )

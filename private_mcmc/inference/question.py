@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from private_mcmc.data.design import design
+from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.formula import read_formula
@@ -33,6 +33,7 @@ class Question:
         family: its family's name, or empty.
         priors: as stated.
         norm: bound of the norm of a row's design, or ``None``.
+        notes: what to know of it before anything is spent.
     """
 
     schema: Schema
@@ -44,6 +45,13 @@ class Question:
     family: str = ""
     priors: tuple[str, ...] = ()
     norm: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def on(self, schema: Schema) -> Question:
+        """The same question of a table with other bounds."""
+        if self.formula:
+            return question(schema, self.formula, family=self.family, priors=self.priors)
+        return replace(question(schema, model=self.model), source=self.source)
 
 
 def question(
@@ -60,7 +68,13 @@ def question(
         DeclarationError: for a formula, a family, a prior or a field that does not fit the schema.
     """
     if (formula is None) == (model is None):
-        raise DeclarationError("give a formula or a model, one of them.")
+        raise DeclarationError("give a formula, as 'death ~ age + sex', or a model; one of them.")
+    if not isinstance(formula, str | None):
+        instead = "model=…" if callable(formula) else "a text, as in 'death ~ age + sex'"
+        raise DeclarationError(f"formula: a {type(formula).__name__} was given; give {instead}.")
+    if isinstance(priors, Mapping):
+        raise DeclarationError("priors: a list of texts, as ['age ~ normal(0, 0.1)', 'sigma = 12'].")
+    priors = [priors] if isinstance(priors, str) else priors
     if schema.at_most > 1:
         raise NotYetSupported(
             f"person: at_most: {schema.at_most}: persons with several rows are not supported yet. Keep one "
@@ -79,6 +93,7 @@ def question(
             made.family.name,
             tuple(priors),
             made.norm,
+            _notes(made),
         )
     if model is None:
         raise DeclarationError("give a formula or a model.")
@@ -100,3 +115,11 @@ def question(
     except (OSError, TypeError):
         source = ""
     return Question(schema, fields, every, model, source)
+
+
+def _notes(made: Design) -> tuple[str, ...]:
+    return tuple(
+        f"{name} is taken to be {made.parameters[name]}, nothing was said of it. State what is known, as "
+        f"the prior {name} = {made.parameters[name]}, or have it estimated, as {name} ~ halfnormal(…)."
+        for name in made.unsaid
+    )

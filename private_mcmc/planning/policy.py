@@ -45,6 +45,7 @@ class Plan:
         prediction: the error to expect, from synthetic rows of the declared domain.
         planner: makes the policies of this model.
         choices: the numbers of the policy that were chosen.
+        before: statements of what was released before the stages, within the same target.
 
     Example:
         >>> from private_mcmc.models import logistic, logistic_rows
@@ -68,6 +69,7 @@ class Plan:
     prediction: Prediction
     planner: Planner
     choices: Choices
+    before: tuple[Statement, ...] = ()
 
     @property
     def budget(self) -> float:

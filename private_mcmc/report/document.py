@@ -170,6 +170,9 @@ def _facts(block: Facts) -> RichTable:
     return grid
 
 
+_NAME = 28
+
+
 def _table(block: Table) -> RichTable:
     from rich import box
     from rich.table import Table as RichTable
@@ -177,7 +180,9 @@ def _table(block: Table) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, title=block.title or None, title_justify="left")
     for index, name in enumerate(block.columns):
         right = right_aligned(block, index)
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        # Names of rows are read at a glance only in one piece.
+        whole = index == 0 and all(len(cell(row[0])) <= _NAME for row in block.rows)
+        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=whole)
     for row in block.rows:
         table.add_row(*(_text(cell(value)) for value in row))
     return table

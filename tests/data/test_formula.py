@@ -11,6 +11,7 @@ import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
+from private_mcmc.data.fields import identifier
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.model import read
@@ -204,6 +205,43 @@ def test_ratios_are_exponentials_of_coefficients_and_arviz_knows_the_levels():
     assert len(answers.forest().y_ticks) == 3
 
 
+def test_names_of_any_kind_are_written_as_they_are():
+    odd = {"lambda": 0.5, "sample.yr": 1.0, "body mass": 2.0, "größe": 3.0, "dist": 0.7}
+    fields = [
+        {"name": name, "type": "number", "constraints": {"minimum": "0.1", "maximum": "4"}} for name in odd
+    ]
+    fields += [
+        {"name": "年齢", "constraints": {"enum": ["若", "老"]}},
+        {"name": "died.at.last", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict({"fields": fields})
+    text = "died.at.last ~ log(lambda) + sample.yr * dist + I(`body mass`^2) + größe + (1 | 年齢)"
+    shown = design(read_formula(text, schema), schema, family("bernoulli"))
+    names = ["log(lambda)", "sample.yr", "dist", "I(body mass ^ 2)", "größe", "sample.yr:dist", "1 | 年齢"]
+    assert sorted(effect.name for effect in shown.effects) == sorted(names)
+    draws = draws_of(shown, 2)
+    answers = Answers(shown, draws)
+    user = {name: values[0] for name, values in shown.to_user(draws).items()}
+    expected = (
+        user["Intercept"]
+        + user["log(lambda)"] * np.log(0.5)
+        + user["sample.yr"]
+        + user["dist"] * 0.7
+        + user["sample.yr:dist"] * 0.7
+        + user["I(body mass ^ 2)"] * 4
+        + user["größe"] * 3
+        + user["1 | 年齢"][1]
+    )
+    stated = predictor(
+        compile_model(model_source(shown)),
+        {identifier(name): np.array([value]) for name, value in odd.items()}
+        | {"年齢": np.array([1]), "died_at_last": np.array([0])},
+        {name: each[0] for name, each in draws.items()},
+    )
+    assert float(stated[0]) == pytest.approx(expected)
+    assert answers.predict({**odd, "年齢": "老"}).assumed == ()
+
+
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
@@ -246,7 +284,14 @@ def test_an_outcome_that_does_not_fit_its_family_is_refused_with_what_would(form
 
 @pytest.mark.parametrize(
     "prior",
-    ["age ~ cauchy(0, 1)", "wealth ~ normal(0, 1)", "age ~ normal(0, 0)", "sd(region) ~ normal(0, 1)"],
+    [
+        "age ~ flat()",
+        "age ~ halfnormal(1)",
+        "sigma = 3",
+        "wealth ~ normal(0, 1)",
+        "age ~ normal(0, 0)",
+        "sd(region) ~ normal(0, 1)",
+    ],
 )
 def test_a_prior_that_is_not_stated_for_a_term_is_refused(prior):
     with pytest.raises(pmc.DeclarationError, match="prior"):

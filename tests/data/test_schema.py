@@ -2,6 +2,8 @@
 
 import json
 
+import pandas
+import pyreadstat
 import pytest
 
 import private_mcmc as pmc
@@ -105,12 +107,28 @@ def test_a_codebook_with_entities_is_refused(tmp_path):
 
 
 def test_labels_of_a_stata_file_are_read(tmp_path):
-    pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"sex": pandas.Categorical(["male", "female"]), "age": [30.0, 40.0]})
     table.to_stata(tmp_path / "c.dta", write_index=False, variable_labels={"age": "Age in years"})
     fields = read_codebook(tmp_path / "c.dta")
     assert {level.label for level in fields["sex"].levels} == {"male", "female"}
     assert fields["age"].title == "Age in years" and fields["age"].maximum is None
+
+
+def test_labels_of_an_spss_file_are_read_and_codes_for_no_answer_are_missing(tmp_path):
+    table = pandas.DataFrame({"sex": [1.0, 2.0, 9.0], "income": [1200.0, -8.0, -9.0], "zip": [1234567.0] * 3})
+    labels = {
+        "sex": {1.0: "male", 2.0: "female", 9.0: "other answer"},
+        "income": {-8.0: "Don't know", -9.0: "Refused"},
+        "zip": {1234567.0: "here", 7654321.0: "there"},
+    }
+    ranges = {"sex": [{"lo": 9.0, "hi": 9.0}]}
+    path = tmp_path / "c.sav"
+    pyreadstat.write_sav(table, path, variable_value_labels=labels, missing_ranges=ranges)
+    fields = read_codebook(path)
+    assert [level.value for level in fields["sex"].levels] == ["1", "2"]
+    assert fields["sex"].missing_values == ("", "9")
+    assert fields["income"].type == "number" and fields["income"].missing_values == ("", "-8", "-9")
+    assert [level.value for level in fields["zip"].levels] == ["1234567", "7654321"]
 
 
 def test_a_data_packages_first_schema_is_a_codebook(tmp_path):
@@ -121,3 +139,30 @@ def test_a_data_packages_first_schema_is_a_codebook(tmp_path):
     (tmp_path / "p.json").write_text(json.dumps({"resources": [{"schema": {"fields": fields}}]}))
     found = read_codebook(tmp_path / "p.json")
     assert found["age"].range == (18, 90) and found["note"].role == "ignored"
+
+
+def test_names_that_python_or_the_models_source_have_for_something_else_are_taken():
+    names = ["lambda", "dist", "eta", "b1", "present", "sample.yr", "2019", "größe", "年齢", "body mass"]
+    schema = pmc.Schema.from_dict({"fields": [{"name": name, "type": "boolean"} for name in names]})
+    words = [
+        "lambda_",
+        "dist_",
+        "eta_",
+        "b1_",
+        "present_",
+        "sample_yr",
+        "_2019",
+        "größe",
+        "年齢",
+        "body_mass",
+    ]
+    assert set(schema.rows().columns) == set(words) and all(word.isidentifier() for word in words)
+
+
+def test_a_boolean_is_shown_by_the_tables_own_words():
+    record = {"name": "dead", "type": "boolean", "trueValues": ["dead"], "falseValues": ["alive", "lives"]}
+    field = pmc.Schema.from_dict({"fields": [record]})["dead"]
+    assert [level.label for level in field.levels] == ["alive", "dead"]
+    for wrong in ({"trueValues": []}, {"trueValues": ["alive"]}):
+        with pytest.raises(pmc.DeclarationError, match="trueValues"):
+            pmc.Schema.from_dict({"fields": [{**record, **wrong}]})

@@ -1,10 +1,18 @@
 """Tables become columns of the declared domains; refusals name fields and quote nothing."""
 
+import datetime
+import gzip
+
 import numpy as np
+import pandas
+import pyarrow
+import pyreadstat
 import pytest
+from pyarrow import feather, parquet
 
 import private_mcmc as pmc
-from private_mcmc.data.table import read_header, read_table
+from private_mcmc.data.study import texts
+from private_mcmc.data.table import data_marks, read_header, read_table
 
 SCHEMA = pmc.Schema.from_dict(
     {
@@ -38,20 +46,183 @@ def test_a_csv_file_becomes_the_declared_columns(tmp_path, mark):
     check(read_table(tmp_path / "t.csv", SCHEMA, NAMES))
 
 
-def test_a_parquet_file_a_data_frame_and_a_dict_give_the_same_columns(tmp_path):
-    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-    from pyarrow import parquet
+ROWS = {"sex": ["m", "f", "f"], "age": [30.5, None, 130.0], "parity": [2, 0, 11]}
+NULLABLE = {"sex": "category", "age": "Float64", "parity": "Int8"}
+WRITTEN = {
+    "semicolons.csv": lambda path: path.write_text(CSV.replace(",", ";")),
+    "tabs.tsv": lambda path: path.write_text(CSV.replace(",", "\t")),
+    "quoted.csv": lambda path: path.write_text(
+        '"sex","age","parity"\n"m","30.5","2"\n"f","",0\nf,"1e9",11\n'
+    ),
+    "blank lines.csv": lambda path: path.write_text(CSV.replace("\n", "\r\n\r\n")),
+    "index.csv": lambda path: pandas.DataFrame(ROWS).to_csv(path),
+    "utf16.txt": lambda path: path.write_text(CSV.replace(",", "\t"), encoding="utf-16"),
+    "packed.csv.gz": lambda path: path.write_bytes(gzip.compress(CSV.encode())),
+    "t.parquet": lambda path: parquet.write_table(pyarrow.table(ROWS), path),
+    "t.feather": lambda path: feather.write_feather(pyarrow.table(ROWS), path),
+    "t.dta": lambda path: pandas.DataFrame(ROWS).to_stata(path, write_index=False),
+    "t.sav": lambda path: pyreadstat.write_sav(pandas.DataFrame(ROWS), path),
+    "t.xpt": lambda path: pyreadstat.write_xport(pandas.DataFrame(ROWS), path),
+}
+IN_MEMORY = {
+    "a dict": lambda: ROWS,
+    "a dict of arrays": lambda: {name: np.array(values, object) for name, values in ROWS.items()},
+    "a data frame": lambda: pandas.DataFrame(ROWS),
+    "nullable types": lambda: pandas.DataFrame(ROWS).astype(NULLABLE),
+    "an index of its own": lambda: pandas.DataFrame(ROWS, index=[5, 5, 5]),
+    "an Arrow table": lambda: pyarrow.table(ROWS),
+    "a structured array": lambda: pandas.DataFrame(ROWS).to_records(),
+}
 
-    rows = {"sex": ["m", "f", "f"], "age": [30.5, None, 130.0], "parity": [2, 0, 11]}
-    parquet.write_table(pyarrow.table(rows), tmp_path / "t.parquet")
-    check(read_table(tmp_path / "t.parquet", SCHEMA, NAMES))
-    check(read_table(pandas.DataFrame(rows), SCHEMA, NAMES))
-    check(read_table(rows, SCHEMA, NAMES))
-    assert read_header(tmp_path / "t.parquet") == ["sex", "age", "parity"]
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_table_is_the_same_in_every_format(tmp_path, name):
+    WRITTEN[name](tmp_path / name)
+    check(read_table(tmp_path / name, SCHEMA, NAMES))
+    assert set(NAMES) <= set(read_header(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_a_table_in_memory_is_the_same_as_in_a_file(name):
+    check(read_table(IN_MEMORY[name](), SCHEMA, NAMES))
+
+
+def of(cells, **field):
+    """One column's numbers, of cells as a CSV file has them; ``None`` where the table is refused."""
+    schema = pmc.Schema.from_dict({"fields": [{"name": "x", **field}]})
+    try:
+        return read_table({"x": cells}, schema, ["x"])["x"].tolist()
+    except pmc.DataSchemaError:
+        return None
+
+
+RANGE = {"constraints": {"minimum": "-1000000000000", "maximum": "1000000000000"}}
+
+
+@pytest.mark.parametrize(
+    ("field", "cells", "expected"),
+    [
+        (
+            {"type": "number", "groupChar": ",", **RANGE},
+            ["1,234.5", "12", "9,876,543"],
+            [1234.5, 12, 9876543],
+        ),
+        ({"type": "number", "groupChar": ",", **RANGE}, ["1,5"], None),
+        (
+            {"type": "number", "groupChar": ".", "decimalChar": ",", **RANGE},
+            ["1.234,5", "-12"],
+            [1234.5, -12],
+        ),
+        ({"type": "number", "groupChar": ".", "decimalChar": ",", **RANGE}, ["1.5"], None),
+        ({"type": "number", "groupChar": " ", "decimalChar": ",", **RANGE}, ["1\u00a0234,5"], [1234.5]),
+        ({"type": "number", "bareNumber": "false", "groupChar": ",", **RANGE}, ["$1,234", "5 %"], [1234, 5]),
+        ({"type": "number", **RANGE}, ["\u22125", "123456789012", "1e-300"], [-5, 123456789012, 1e-300]),
+        ({"type": "number", **RANGE}, ["0x10"], None),
+        ({"type": "integer", **RANGE}, ["9007199254740993"], [1e12]),
+        ({"constraints": {"enum": ["1234567", "7654321"]}}, ["1234567.0", "7654321"], [0, 1]),
+        ({"constraints": {"enum": ["123456", "2"]}}, ["123456.4"], None),
+        ({"constraints": {"enum": ["да", "нет"]}}, ["нет", " да "], [1, 0]),
+        ({"constraints": {"enum": ["東", "西", "北"]}}, ["北", "東"], [2, 0]),
+        ({"constraints": {"enum": ["2,600 to 5,200", "Under 2,600"]}}, ["Under 2,600"], [1]),
+        ({"type": "boolean", "trueValues": ["yes", "Y"], "falseValues": ["no"]}, ["Y", "no"], [1, 0]),
+        ({"type": "boolean", "trueValues": ["dead"], "falseValues": ["alive"]}, ["dead", "DEAD"], None),
+        ({"type": "boolean"}, ["True", "0", "1.0"], [1, 0, 1]),
+        ({"type": "boolean"}, [True, np.False_, 1], [1, 0, 1]),
+        (
+            {"type": "year", "constraints": {"minimum": "1900", "maximum": "2030"}},
+            ["1999", "1850"],
+            [1999, 1900],
+        ),
+    ],
+)
+def test_cells_as_people_write_them_are_read_or_refused_and_never_another_number(field, cells, expected):
+    assert of(cells, **field) == expected
+
+
+DATE = {"type": "date", "constraints": {"minimum": "1970-01-01", "maximum": "1970-12-31"}}
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1970-01-11", "1971-01-01"],
+        ["1970-01-11T23:59:00", "1999-01-01 00:00:00"],
+        [datetime.date(1970, 1, 11), datetime.datetime(1971, 1, 1, 12)],
+        np.array(["1970-01-11", "1971-01-01"], "datetime64[ns]"),
+        pandas.to_datetime(["1970-01-11", "1971-01-01"]),
+    ],
+    ids=str,
+)
+def test_dates_are_the_same_however_they_are_held(cells):
+    assert of(cells, **DATE) == [10.0, 364.0]
+
+
+def test_dates_in_a_form_of_their_own_are_read_in_that_form_alone():
+    field = {"type": "date", "format": "%d/%m/%Y"}
+    field["constraints"] = {"minimum": "01/01/1970", "maximum": "31/12/1970"}
+    assert of(["02/03/1970", "1970-03-02"], **field) == [60.0, 60.0]
+    assert of(["3/31/1970"], **field) is None
+
+
+def test_a_missing_date_is_missing():
+    field = {**DATE, "private_mcmc": {"missing": "1970-01-02"}}
+    with pytest.raises(pmc.DeclarationError, match="missing"):
+        of([None], **field)
+    assert (
+        of(pandas.to_datetime(["1970-01-11", None]), **{**DATE, "private_mcmc": {"missing": "middle"}})[0]
+        == 10
+    )
+
+
+def test_a_file_in_another_encoding_is_declared_so(tmp_path):
+    (tmp_path / "t.csv").write_bytes("größe\nüber\n".encode("cp1252"))
+    fields = [{"name": "größe", "constraints": {"enum": ["über", "unter"]}}]
+    with pytest.raises(pmc.DataSchemaError, match="encoding: cp1252"):
+        read_table(tmp_path / "t.csv", pmc.Schema.from_dict({"fields": fields}), ["größe"])
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"encoding": "cp1252"}})
+    assert read_table(tmp_path / "t.csv", schema, ["größe"])["größe"].tolist() == [0]
+    assert pmc.Schema.from_dict(texts(schema.to_dict())) == schema
+    with pytest.raises(pmc.DeclarationError, match="encoding"):
+        pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"encoding": "klingon"}})
+
+
+def test_rows_that_drop_out_keep_their_slot_and_are_marked(tmp_path):
+    fields = [
+        {"name": "wage", "type": "number", "constraints": {"minimum": "0", "maximum": "10"}},
+        {"name": "sex", "constraints": {"enum": ["m", "f"]}},
+    ]
+    schema = pmc.Schema.from_dict(
+        {"fields": [{**field, "private_mcmc": {"missing": "drop"}} for field in fields]}
+    )
+    found = read_table({"wage": [3, None, 4], "sex": ["f", "m", None]}, schema, ["wage", "sex"])
+    assert found["present"].tolist() == [1, 0, 0] and found["sex"].tolist() == [1, 0, 0]
+    assert (found["wage"] >= 0).all() and (found["wage"] <= 10).all()
+    assert "present" not in schema.rows().columns
+
+
+def test_a_number_in_the_header_is_a_name_only_if_a_codebook_says_so(tmp_path):
+    (tmp_path / "t.csv").write_text("id,2019,2020\nsecret-word,1,2\n")
+    with pytest.raises(pmc.DataSchemaError, match="codebook") as refusal:
+        read_header(tmp_path / "t.csv")
+    assert "2019" not in str(refusal.value)
+    assert read_header(tmp_path / "t.csv", {"2019", "2020"}) == ["id", "2019", "2020"]
+
+
+def test_marks_of_a_table_do_not_depend_on_what_is_read_of_it_and_change_with_any_cell(tmp_path):
+    (tmp_path / "t.csv").write_text(CSV)
+    assert data_marks(tmp_path / "t.csv")["file"].tobytes() == CSV.encode()
+    first, again = data_marks(ROWS), data_marks(pandas.DataFrame(ROWS))
+    assert {name: mark.tobytes() for name, mark in first.items()} == {
+        name: mark.tobytes() for name, mark in again.items()
+    }
+    other = data_marks({**ROWS, "parity": [2, 0, 12]})
+    assert other["parity"].tobytes() != first["parity"].tobytes()
+    # Where one cell ends and the next begins is part of it.
+    assert data_marks({"a": ["ab", "c"]})["a"].tobytes() != data_marks({"a": ["a", "bc"]})["a"].tobytes()
 
 
 def test_files_are_read_in_chunks_without_a_seam(tmp_path, monkeypatch):
-    monkeypatch.setattr("private_mcmc.data.table._CHUNK", 2)
+    monkeypatch.setattr("private_mcmc.data.readers._CHUNK", 2)
     (tmp_path / "t.csv").write_text(CSV)
     check(read_table(tmp_path / "t.csv", SCHEMA, NAMES))
 

@@ -1,0 +1,115 @@
+"""Coefficients and predictions as records, and their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from private_mcmc.data.fields import Field
+from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats
+
+_MOST_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One coefficient in the user's units.
+
+    Attributes:
+        name: such as ``age`` or ``sex[male]``.
+        per: what it is the effect of.
+        mean: of the draws.
+        sd: of the draws.
+        low: lower end of the central interval.
+        high: its upper end.
+        ratio: odds or rate ratio: ``exp`` of the median, or ``None``.
+        ratio_low: ``exp(low)``.
+        ratio_high: ``exp(high)``.
+    """
+
+    name: str
+    per: str
+    mean: float
+    sd: float
+    low: float
+    high: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The outcome's mean for one profile, with a central interval of the draws.
+
+    ``assumed`` are the fields that the profile left out.
+    """
+
+    profile: Mapping[str, str]
+    mean: float
+    low: float
+    high: float
+    assumed: tuple[str, ...] = ()
+
+
+def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: bool) -> Plot:
+    """An interval for every coefficient, the first on top; of its ratio on a logarithmic axis."""
+    shown = shown[:_MOST_SHOWN]
+    heights = [float(len(shown) - index) for index in range(len(shown))]
+    low = [one.ratio_low or 0.0 if ratio else one.low for one in shown]
+    high = [one.ratio_high or 0.0 if ratio else one.high for one in shown]
+    middle = [one.ratio or 0.0 if ratio else one.mean for one in shown]
+    names = [f"{one.name} ({one.per})" if one.per else one.name for one in shown]
+    return Plot(
+        title=title,
+        x_label=label,
+        y_label="",
+        drawn=(
+            Interval(floats(heights), floats(low), floats(middle), floats(high)),
+            Rule("x", 1.0 if ratio else 0.0),
+        ),
+        description=f"{label}: an interval for each of {', '.join(one.name for one in shown)}.",
+        x_log=ratio,
+        y_ticks=tuple(zip(heights, names, strict=True)),
+        y_range=(0.4, len(shown) + 0.6),
+    )
+
+
+def curve_plot(
+    field: Field,
+    points: Sequence[float],
+    ends: Sequence[tuple[float, float, float]],
+    words: tuple[str, str, str],
+    rest: str,
+) -> Plot:
+    """Means and intervals ``(mean, low, high)`` along a number, or at every level of a category.
+
+    ``words``: what is drawn, the same in a word, and which interval; ``rest``: where other fields are.
+    """
+    label, short, interval = words
+    middle, low, high = (floats(list(part)) for part in zip(*ends, strict=True))
+    title = f"{label[:1].upper()}{label[1:]} by {field.title or field.name}"
+    at = f"{title}; {rest}."
+    if field.is_category:
+        heights = floats([float(len(points) - index) for index in range(len(points))])
+        labels = tuple(level.label for level in field.all_levels)
+        return Plot(
+            title=title,
+            x_label=f"{label}, {interval}",
+            y_label="",
+            drawn=(Interval(heights, low, middle, high),),
+            description=at,
+            y_ticks=tuple(zip(heights, labels, strict=True)),
+            y_range=(0.4, len(points) + 0.6),
+        )
+    ticks = [float(point) for point in np.linspace(points[0], points[-1], 4)] if field.type == "date" else []
+    return Plot(
+        title=title,
+        x_label=field.words,
+        y_label=f"{short}, {interval}",
+        drawn=(Band(floats(list(points)), low, high), Line(floats(list(points)), middle)),
+        description=at,
+        x_ticks=tuple((tick, field.shown(tick)) for tick in ticks),
+    )

@@ -1,0 +1,123 @@
+"""Priors in the words of brms and bambi, on the user's scale, and the same priors in other units."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from private_mcmc.data.fields import is_number
+from private_mcmc.errors import DeclarationError
+
+_PRIOR = re.compile(r"^(?P<name>.+?)\s*~\s*(?P<law>[A-Za-z_]+)\s*\((?P<numbers>[^()]*)\)\s*$")
+_STATED = re.compile(r"^(?P<name>\w+)\s*=\s*(?P<number>\S+)\s*$")
+
+
+class _Law(NamedTuple):
+    """NumPyro's class, the words for its parameters, and the unit of each."""
+
+    distribution: str
+    parameters: str
+    units: str
+
+
+# A parameter's unit: "l" a location, "s" a scale, "r" a rate, "m" the location of a logarithm, "-" none.
+_LAWS = {
+    "normal": _Law("Normal", "mean, sd", "ls"),
+    "studentt": _Law("StudentT", "nu, mean, scale", "-ls"),
+    "cauchy": _Law("Cauchy", "mean, scale", "ls"),
+    "laplace": _Law("Laplace", "mean, scale", "ls"),
+    "doubleexponential": _Law("Laplace", "mean, scale", "ls"),
+    "halfnormal": _Law("HalfNormal", "sd", "s"),
+    "halfcauchy": _Law("HalfCauchy", "scale", "s"),
+    "exponential": _Law("Exponential", "rate", "r"),
+    "gamma": _Law("Gamma", "shape, rate", "-r"),
+    "lognormal": _Law("LogNormal", "mean, sd", "m-"),
+}
+_REAL = ("normal", "studentt", "cauchy", "laplace", "doubleexponential")
+
+
+@dataclass(frozen=True)
+class Prior:
+    """One of the laws above with its numbers; without a law, a number that is stated and not estimated."""
+
+    law: str
+    numbers: tuple[float, ...]
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether it is one number."""
+        return not self.law
+
+    @property
+    def is_real(self) -> bool:
+        """Whether its values are of either sign."""
+        return self.law in _REAL
+
+    def in_units(self, factor: float, shift: float = 0.0) -> Prior:
+        """The law of ``factor·(x − shift)``."""
+        change = {
+            "l": lambda x: (x - shift) * factor,
+            "s": lambda x: x * factor,
+            "r": lambda x: x / factor,
+            "m": lambda x: x + math.log(factor),
+            "-": lambda x: x,
+        }
+        units = _LAWS[self.law].units
+        return Prior(self.law, tuple(change[u](x) for u, x in zip(units, self.numbers, strict=True)))
+
+    def source(self) -> str:
+        """As NumPyro's distribution, or as a number."""
+        if self.is_stated:
+            return repr(self.numbers[0])
+        return f"dist.{_LAWS[self.law].distribution}({', '.join(map(repr, self.numbers))})"
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{number:.4g}" for number in self.numbers)
+        return f"{self.law}({shown})" if self.law else shown
+
+
+def normal(mean: float, sd: float) -> Prior:
+    """A Normal prior."""
+    return Prior("normal", (mean, sd))
+
+
+def read_priors(texts: Sequence[str]) -> Mapping[str, Prior]:
+    """``age ~ normal(0, 0.1)``, ``sd(1 | region) ~ halfnormal(1)`` or ``sigma = 12``, by name.
+
+    Raises:
+        DeclarationError: for anything else, or numbers out of range.
+    """
+    found: dict[str, Prior] = {}
+    for text in texts:
+        name, prior = _read(text.strip())
+        if name in found:
+            raise DeclarationError(f"prior {text!r}: {name!r} has one already.")
+        found[name] = prior
+    return found
+
+
+def _read(text: str) -> tuple[str, Prior]:
+    if (stated := _STATED.match(text)) and is_number(stated["number"]) and float(stated["number"]) > 0:
+        return stated["name"], Prior("", (float(stated["number"]),))
+    match = _PRIOR.match(text)
+    name = "" if match is None else " ".join(match["name"].split())
+    law = "" if match is None else match["law"].lower().replace("_", "")
+    if match is None or law not in _LAWS:
+        raise DeclarationError(
+            f"prior {text!r}: TERM ~ normal(mean, sd), as in 'age ~ normal(0, 0.1)', or NAME = NUMBER, as in "
+            f"'sigma = 12'. There are {', '.join(_LAWS)}. Others: edit the model that --show-model prints."
+        )
+    words = [word.strip() for word in match["numbers"].split(",") if word.strip()]
+    # As in `normal(mean=0, sd=1)`.
+    values = [word.rpartition("=")[2].strip() for word in words]
+    wanted = _LAWS[law]
+    if len(values) != len(wanted.units) or not all(map(is_number, values)):
+        raise DeclarationError(f"prior {text!r}: {match['law']}({wanted.parameters}), all of them numbers.")
+    numbers = tuple(float(value) for value in values)
+    positive = [number for number, unit in zip(numbers, wanted.units, strict=True) if unit not in "lm"]
+    if not all(number > 0 for number in positive):
+        raise DeclarationError(f"prior {text!r}: sds, scales, rates and shapes are positive.")
+    return name, Prior(law, numbers)

@@ -1,0 +1,275 @@
+"""Tables in files and in memory as texts of cells, chunk by chunk; each format by the library that knows it.
+
+A typed value becomes the text that a CSV file would have for it, so that a table in any format is the same
+table. The first line of a CSV file is never quoted: without a header it is a person's record.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from private_mcmc.errors import DataSchemaError
+
+Cells: TypeAlias = Sequence[str | None]
+Chunk: TypeAlias = dict[str, Cells]
+
+_CHUNK = 65_536
+_DELIMITERS = (",", ";", "\t", "|")
+_PARQUET = (".parquet", ".pq")
+_ARROW = (".arrow", ".feather", ".ipc", ".arrows")
+# By pyreadstat's functions.
+_STATISTICAL = {
+    ".sav": "read_sav",
+    ".zsav": "read_sav",
+    ".por": "read_por",
+    ".sas7bdat": "read_sas7bdat",
+    ".xpt": "read_xport",
+}
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table: where it is, the names of its columns, and ``chunks(names)``, which reads some of them.
+
+    ``path`` is empty for one in memory.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    chunks: Callable[[Sequence[str]], Iterator[Chunk]]
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return self.path or "the table"
+
+
+def source_of(table: Any, encoding: str = "") -> Source:
+    """The table at a path, or a data frame (pandas, Polars, Arrow), a structured array or a dict of columns.
+
+    Raises:
+        DataSchemaError: for what is none of them or cannot be read; nothing of it is quoted.
+    """
+    if not isinstance(table, str | Path):
+        return _in_memory(table)
+    path = Path(table)
+    ending = path.suffix.lower()
+    if ending in _SPREADSHEETS:
+        raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
+    if path.is_dir() or not path.is_file():
+        raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
+    with _in_words(path):
+        if ending in _PARQUET:
+            return _of_parquet(path)
+        if ending in _ARROW:
+            return _of_arrow(path)
+        if ending == ".dta":
+            return _of_stata(path)
+        if ending in _STATISTICAL:
+            return _of_statistical(path, _STATISTICAL[ending])
+    return _of_csv(path, encoding)
+
+
+def as_text(value: Any) -> str:
+    """A value of a typed column as the text of a cell; an absent one is empty."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+        return ""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 1e15:
+        return str(int(value))
+    if isinstance(value, np.datetime64):
+        return str(value.astype("datetime64[s]"))
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)
+
+
+def _in_memory(table: Any) -> Source:
+    names = getattr(getattr(table, "dtype", None), "names", None) or getattr(table, "column_names", None)
+    names = names or getattr(table, "columns", None)
+    if names is None or callable(names):
+        names = table.keys() if hasattr(table, "keys") else None
+    if names is None:
+        raise DataSchemaError(
+            f"a table is a path, a data frame, or a dict of columns; a {type(table).__name__} was given."
+        )
+
+    def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
+        columns = {name: table[name] for name in wanted}
+        if wrong := [name for name, column in columns.items() if len(np.shape(column)) != 1]:
+            raise DataSchemaError(f"the table: columns {wrong} do not have one value for each row.")
+        if masked := [name for name, column in columns.items() if np.ma.isMaskedArray(column)]:
+            raise DataSchemaError(
+                f"the table: columns {masked} are masked; fill them (.filled(…)) with a missing code."
+            )
+        if len({len(column) for column in columns.values()}) > 1:
+            raise DataSchemaError("the table: its columns have different numbers of rows.")
+        yield {name: _texts(column) for name, column in columns.items()}
+
+    return Source("", tuple(str(name) for name in names), chunks)
+
+
+def _texts(column: Any) -> list[str]:
+    if hasattr(column, "to_pylist"):
+        return [as_text(value) for value in column.to_pylist()]
+    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
+        column = column.astype("datetime64[s]")  # finer ones become whole numbers as objects
+    return [as_text(value) for value in np.asarray(column, dtype=object).tolist()]
+
+
+def _of_frames(path: Path, names: Sequence[str], frames: Callable[[list[str]], Iterator[Any]]) -> Source:
+    """Of a reader of pandas frames."""
+
+    def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
+        with _in_words(path):
+            for frame in frames(list(wanted)):
+                yield {name: _texts(frame[name]) for name in wanted}
+
+    return Source(str(path), tuple(str(name) for name in names), chunks)
+
+
+def _of_stata(path: Path) -> Source:
+    from pandas.io.stata import StataReader
+
+    with StataReader(path) as reader:
+        names = list(reader.variable_labels())
+
+    def frames(wanted: list[str]) -> Iterator[Any]:
+        # Codes, whose labels the schema declares.
+        with StataReader(path, convert_categoricals=False, columns=wanted, chunksize=_CHUNK) as reader:
+            yield from reader
+
+    return _of_frames(path, names, frames)
+
+
+def _of_statistical(path: Path, function: str) -> Source:
+    try:
+        import pyreadstat
+    except ImportError:
+        raise DataSchemaError(f"{path}: this format needs pyreadstat: pip install pyreadstat.") from None
+    read = getattr(pyreadstat, function)
+    _, facts = read(str(path), metadataonly=True)
+
+    def frames(wanted: list[str]) -> Iterator[Any]:
+        if function == "read_por":  # without blocks in pyreadstat
+            yield read(str(path), usecols=wanted)[0]
+            return
+        parts = pyreadstat.read_file_in_chunks(read, str(path), chunksize=_CHUNK, usecols=wanted)
+        yield from (frame for frame, _ in parts)
+
+    return _of_frames(path, facts.column_names, frames)
+
+
+def _of_parquet(path: Path) -> Source:
+    parquet = _arrow(path, "pyarrow.parquet")
+
+    def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
+        with _in_words(path):
+            yield from _of_batches(
+                parquet.ParquetFile(path).iter_batches(_CHUNK, columns=list(wanted)), wanted
+            )
+
+    return Source(str(path), tuple(parquet.ParquetFile(path).schema_arrow.names), chunks)
+
+
+def _of_arrow(path: Path) -> Source:
+    dataset = _arrow(path, "pyarrow.dataset")
+    found = dataset.dataset(path, format="ipc")
+
+    def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
+        with _in_words(path):
+            yield from _of_batches(found.to_batches(columns=list(wanted), batch_size=_CHUNK), wanted)
+
+    return Source(str(path), tuple(found.schema.names), chunks)
+
+
+def _of_batches(batches: Iterator[Any], wanted: Sequence[str]) -> Iterator[Chunk]:
+    for batch in batches:
+        yield {name: _texts(batch.column(name)) for name in wanted}
+
+
+def _arrow(path: Path, module: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise DataSchemaError(
+            f"{path}: this format needs pyarrow: pip install 'private-mcmc[scale]'."
+        ) from None
+
+
+def _of_csv(path: Path, encoding: str) -> Source:
+    with _in_words(path, encoding), _opened(path, encoding) as file:
+        first = next((line for line in file if line.strip()), "")
+    delimiter = max(_DELIMITERS, key=lambda sign: (_outside_quotes(first).count(sign), sign == ","))
+
+    def lines() -> Iterator[list[str]]:
+        with _in_words(path, encoding), _opened(path, encoding) as file:
+            for line in csv.reader(file, delimiter=delimiter, strict=True):
+                if any(cell.strip() for cell in line) or len(line) > 1:
+                    yield line
+
+    header = [name.strip() for name in next(lines(), [])]
+    places, width = {name: place for place, name in reversed([*enumerate(header)])}, len(header)
+
+    def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
+        rows = islice(lines(), 1, None)
+        while block := list(islice(rows, _CHUNK)):
+            # Which cell is which is unknown in a line with more or fewer cells than the header.
+            yield {
+                name: [line[places[name]] if len(line) == width else None for line in block]
+                for name in wanted
+            }
+
+    return Source(str(path), tuple(header), chunks)
+
+
+def _outside_quotes(line: str) -> str:
+    return "".join(line.split('"')[::2])
+
+
+def _opened(path: Path, encoding: str) -> Any:
+    opened: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
+    if not encoding:
+        with opened(path, "rb") as file:
+            mark = file.read(2)
+        # Spreadsheets begin a file with a mark of its encoding.
+        encoding = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return opened(path, "rt", newline="", encoding=encoding)
+
+
+@contextmanager
+def _in_words(path: Path, encoding: str = "") -> Iterator[None]:
+    """Errors of libraries may quote cells: what stands here is all that is said."""
+    try:
+        yield
+    except (DataSchemaError, GeneratorExit):
+        raise
+    except UnicodeDecodeError:
+        raise DataSchemaError(
+            f"{path}: is not in {encoding or 'UTF-8'}. Save it as UTF-8, or declare its encoding in the "
+            "schema, as private_mcmc: {encoding: cp1252}."
+        ) from None
+    except csv.Error:
+        raise DataSchemaError(
+            f"{path}: is not a CSV file: a quotation is not closed, or a cell too long."
+        ) from None
+    except OSError as error:
+        raise DataSchemaError(f"{path}: cannot be read ({error.strerror or type(error).__name__}).") from None
+    except Exception as error:
+        raise DataSchemaError(f"{path}: cannot be read as {path.suffix} ({type(error).__name__}).") from None

@@ -1,0 +1,122 @@
+"""Bounds that nobody knows, bought before the plan: ``bounds: private`` in a schema.
+
+Each such field gets a histogram of its declared outer range with Gaussian noise, priced like every count
+(`theory.md`, section 4), and the narrower range is read off it: post-processing. What is bought and what the
+plan spends stand in one statement, under one budget that was fixed before (fully adaptive composition: the
+plan may depend on the bounds), and are charged to the ledger at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc import accounting
+from private_mcmc.accounting import Statement
+from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.schema import Schema
+from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.release import Counts, CountsPlan, plan_counts
+from private_mcmc.target import Target
+
+SHARE = 0.1
+_CELLS = 64
+# A bound leaves this share of the rows outside at its side, and more only as far as noise could hide it.
+_TAIL, _CAUTION = 0.01, 1.5
+# A range that spans more is divided evenly on the scale of logarithms.
+_WIDE = 1e3
+
+
+@dataclass(frozen=True)
+class BoundsPlan:
+    """Noised histograms of the fields whose bounds are bought, known before anything is spent.
+
+    **Guarantee**: a row falls into one cell of each histogram: replacing it moves one by at most ``√2``,
+    adding, removing or emptying it by 1 (``plan_counts``). **Cost**: ``SHARE`` of the squared budget in all.
+
+    Attributes:
+        fields: with their outer ranges.
+        mechanisms: one for each field.
+        whole: the target that bounds and plan meet together.
+        rest: the target of what is left for the plan.
+    """
+
+    fields: tuple[Field, ...]
+    mechanisms: tuple[CountsPlan, ...]
+    whole: Target
+    rest: Target
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What each histogram costs."""
+        return tuple(mechanism.statement for mechanism in self.mechanisms)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before this is spent."""
+        names = [field.name for field in self.fields]
+        return (
+            f"Bounds of {names} are bought first, for {SHARE:.0%} of the squared budget: all together spend "
+            f"ε = {self.whole.epsilon:g}. The plan shown is for the outer ranges; what runs is planned anew.",
+        )
+
+    def buy(self, schema: Schema, columns: Mapping[str, npt.NDArray[Any]]) -> Schema:
+        """``schema`` with the bought ranges; ``columns`` are curator-side, mapped into the outer ones."""
+        bought = {}
+        for field, mechanism in zip(self.fields, self.mechanisms, strict=True):
+            edges = _edges(field)
+            values = columns[identifier(field.name)]
+            there = np.asarray(columns.get(PRESENT, np.ones(len(values)))) > 0
+            if field.indicator:
+                # A missing number has no place among the others.
+                there = there & (columns[identifier(field.indicator)] == 0)
+            cells = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _CELLS - 1)
+            counts = mechanism.release(cells.astype(np.int64), there)
+            bought[field.name] = _narrowed(field, edges, counts)
+        return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
+
+
+def plan_bounds(schema: Schema, names: Sequence[str], target: Target) -> BoundsPlan | None:
+    """What would be bought for the fields ``names`` under ``target``; ``None`` if all ranges are known."""
+    fields = tuple(schema[name] for name in names if schema[name].bounds == "private")
+    if not fields:
+        return None
+    budget = accounting.gdp.budget(target.epsilon, target.delta)
+    each = budget * math.sqrt(SHARE / len(fields))
+    mechanisms = tuple(plan_counts(each, cells=_CELLS, adjacency=target.adjacency) for _ in fields)
+    # A hair less, so that rounding upwards keeps everything within the budget.
+    rest = accounting.gdp.epsilon(budget * math.sqrt(1 - SHARE), target.delta) * (1 - 1e-6)
+    return BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest))
+
+
+def _edges(field: Field) -> npt.NDArray[np.float64]:
+    low, high = field.range
+    if low > 0 and high / low > _WIDE:
+        return np.geomspace(low, high, _CELLS + 1)
+    return np.linspace(low, high, _CELLS + 1)
+
+
+def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> Field:
+    """The field with the range between its tails; the outer one where noise leaves nothing between them."""
+    values = np.asarray(counts.values, dtype=np.float64)
+    total = max(float(values.sum()), 1.0)
+    passed = np.sqrt(np.arange(1, len(values) + 1))
+    threshold = _TAIL * total + _CAUTION * counts.noise_sd * passed
+    first = _first(np.cumsum(values) > threshold)
+    last = len(values) - 1 - _first(np.cumsum(values[::-1]) > threshold)
+    low, high = (float(edges[first]), float(edges[last + 1])) if first <= last else field.range
+    if field.type in ("integer", "date"):
+        low, high = max(math.floor(low), field.range[0]), min(math.ceil(high), field.range[1])
+        # A count begins at 0, whatever is usual.
+        low = 0.0 if field.range[0] == 0 else low
+    words = "bought privately before the run, inside the declared outer range"
+    return replace(field, minimum=low, maximum=high, bounds="", bounds_from=words)
+
+
+def _first(flags: npt.NDArray[np.bool_]) -> int:
+    return int(np.argmax(flags)) if flags.any() else 0

@@ -1,0 +1,250 @@
+"""Every family's model has the density that its words say, in the user's units; SciPy is the reference."""
+
+import math
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+from scipy.special import expit, softmax
+
+import private_mcmc as pmc
+from private_mcmc.data.answers import Answers
+from private_mcmc.data.design import design
+from private_mcmc.data.families import family
+from private_mcmc.data.formula import read_formula
+from private_mcmc.data.priors import read_priors
+from private_mcmc.data.source import compile_model, model_source
+
+
+def number(name, low, high, kind="number", **more):
+    return {"name": name, "type": kind, "constraints": {"minimum": str(low), "maximum": str(high)}, **more}
+
+
+SCHEMA = pmc.Schema.from_dict(
+    {
+        "fields": [
+            {"name": "died", "type": "boolean"},
+            number("visits", 0, 20, "integer"),
+            number("n.seen", 0, 25, "integer"),
+            number("score", -50, 150),
+            number("cost", 1, 500),
+            number("share", 0.01, 0.99),
+            number("age", 0, 120, unit="years"),
+            number("lambda", 0.5, 8),
+            {"name": "sex", "constraints": {"enum": ["m", "f"]}},
+            {"name": "region", "constraints": {"enum": ["n", "s", "e"]}},
+            {"name": "vote", "constraints": {"enum": ["Y", "N", "A", "U"]}},
+        ]
+    }
+)
+N = 30
+RNG = np.random.default_rng(0)
+PEOPLE = {
+    "age": RNG.uniform(0, 120, N),
+    "lambda_": RNG.uniform(0.5, 8, N),
+    "sex": RNG.integers(0, 2, N),
+    "region": RNG.integers(0, 3, N),
+    "died": RNG.integers(0, 2, N),
+    "visits": RNG.integers(0, 20, N),
+    "n_seen": RNG.integers(20, 26, N),
+    "score": RNG.uniform(-50, 150, N),
+    "cost": RNG.uniform(1, 500, N),
+    "share": RNG.uniform(0.01, 0.99, N),
+    "vote": RNG.integers(0, 4, N),
+}
+AGE, SEX, LAMBDA = PEOPLE["age"], PEOPLE["sex"], PEOPLE["lambda_"]
+
+
+def linear(user):
+    """``age + sex`` in the user's units."""
+    return user["Intercept"] + user["age"] * AGE + user["sex"][0] * (SEX == 1)
+
+
+def negative_binomial(user, y):
+    mean = np.exp(linear(user) + np.log(LAMBDA))
+    return stats.nbinom.logpmf(y, user["alpha"], user["alpha"] / (user["alpha"] + mean))
+
+
+def beta(user, y):
+    mean = expit(linear(user))
+    return stats.beta.logpdf(y, 10 * mean, 10 * (1 - mean))
+
+
+def categorical(user, y):
+    eta = user["Intercept"] + AGE[:, None] * user["age"] + (SEX == 1)[:, None] * user["sex"][0]
+    return np.log(softmax(np.pad(eta, ((0, 0), (1, 0))), axis=1)[np.arange(N), y])
+
+
+def cumulative(user, y):
+    eta = user["age"] * AGE + user["sex"][0] * (SEX == 1)
+    below = np.pad(
+        expit(user["thresholds"] - eta[:, None]), ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))
+    )
+    return np.log(np.diff(below, axis=1)[np.arange(N), y])
+
+
+def grouped(user, y):
+    region = PEOPLE["region"]
+    eta = user["Intercept"] + user["1 | region"][region] + user["lambda | region"][region] * LAMBDA
+    return stats.bernoulli.logpmf(y, expit(eta))
+
+
+CASES = {
+    "bernoulli": ("died ~ age + sex", [], lambda u, y: stats.bernoulli.logpmf(y, expit(linear(u)))),
+    "binomial": (
+        "visits | trials(n.seen) ~ age + sex",
+        [],
+        lambda u, y: stats.binom.logpmf(y, PEOPLE["n_seen"], expit(linear(u))),
+    ),
+    "poisson": (
+        "visits ~ age + sex + offset(log(lambda))",
+        [],
+        lambda u, y: stats.poisson.logpmf(y, LAMBDA * np.exp(linear(u))),
+    ),
+    "negativebinomial": (
+        "visits ~ age + sex + offset(log(lambda))",
+        ["alpha ~ exponential(0.5)"],
+        negative_binomial,
+    ),
+    "gaussian": (
+        "score ~ age + sex",
+        ["sigma ~ halfnormal(20)"],
+        lambda u, y: stats.norm.logpdf(y, linear(u), u["sigma"]),
+    ),
+    "t": (
+        "score ~ age + sex + offset(lambda)",
+        ["sigma = 12", "nu = 5"],
+        lambda u, y: stats.t.logpdf(y, 5, linear(u) + LAMBDA, 12),
+    ),
+    "gamma": (
+        "cost ~ age + sex",
+        ["shape = 2"],
+        lambda u, y: stats.gamma.logpdf(y, 2, scale=np.exp(linear(u)) / 2),
+    ),
+    "beta": ("share ~ age + sex", [], beta),
+    "categorical": ("vote ~ age + sex", [], categorical),
+    "cumulative": ("vote ~ age + sex", [], cumulative),
+    "a hierarchy": (
+        "died ~ (lambda | region)",
+        ["sd(1 | region) ~ halfnormal(1)", "sd(lambda | region) ~ exponential(2)"],
+        grouped,
+    ),
+}
+
+
+def made(name):
+    formula, priors, _ = CASES[name]
+    chosen = family("bernoulli" if name == "a hierarchy" else name)
+    return design(read_formula(formula, SCHEMA), SCHEMA, chosen, priors)
+
+
+def traced(shown):
+    """The model's sites at a draw of their priors, in float64, and its trace."""
+    model = compile_model(model_source(shown))
+    given = {name: PEOPLE[name] for name in model.__code__.co_varnames[: model.__code__.co_argcount]}
+    with jax.enable_x64(True):
+        seeded = numpyro.handlers.seed(model, jax.random.key(3))
+        trace = numpyro.handlers.trace(seeded).get_trace(**given)
+        small = {
+            name: np.sort(0.3 * np.asarray(site["value"]))
+            if name == "thresholds"
+            else np.asarray(site["value"]) * (1.0 if site["fn"].support is dist.constraints.positive else 0.3)
+            for name, site in trace.items()
+            if site["type"] == "sample" and not site["is_observed"]
+        }
+        trace = numpyro.handlers.trace(numpyro.handlers.substitute(model, small)).get_trace(**given)
+    return small, trace
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("name", CASES)
+def test_the_model_that_is_shown_has_the_familys_density_in_the_users_units(name):
+    shown = made(name)
+    sites, trace = traced(shown)
+    user = {key: value[0] for key, value in shown.to_user({k: v[None] for k, v in sites.items()}).items()}
+    observed = trace[shown.formula.outcome]
+    with jax.enable_x64(True):
+        found = np.asarray(observed["fn"].log_prob(observed["value"]))
+    y = PEOPLE[shown.formula.outcome.replace(".", "_")]
+    np.testing.assert_allclose(found * np.ones(N), CASES[name][2](user, y), rtol=1e-6, atol=2e-6)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("name", ["binomial", "gamma", "categorical", "cumulative"])
+def test_a_prediction_is_the_mean_of_the_density_that_is_shown(name):
+    shown = made(name)
+    sites, trace = traced(shown)
+    draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
+    person = {"age": repr(float(AGE[0])), "sex": ["m", "f"][SEX[0]]}
+    law, answers = trace[shown.formula.outcome]["fn"], Answers(shown, draws)
+    with jax.enable_x64(True):
+        several = name in ("categorical", "cumulative")
+        expected = np.asarray(law.probs if several else law.mean)[0]
+    if several:
+        means = [answers.predict(person, level).mean for level in ("Y", "N", "A", "U")]
+        np.testing.assert_allclose(means, expected, rtol=1e-5)
+    else:
+        trials = PEOPLE["n_seen"][0] if name == "binomial" else 1
+        assert answers.predict(person).mean == pytest.approx(expected / trials, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        ("age ~ normal(0.1, 0.05)", stats.norm(0.1, 0.05)),
+        ("age ~ student_t(3, 0.1, 0.05)", stats.t(3, 0.1, 0.05)),
+        ("age ~ cauchy(0, 0.2)", stats.cauchy(0, 0.2)),
+        ("age ~ Laplace(mu=0.1, b=0.2)", stats.laplace(0.1, 0.2)),
+        ("sd(age | sex) ~ halfnormal(0.5)", stats.halfnorm(0, 0.5)),
+        ("sd(age | sex) ~ half_cauchy(0.5)", stats.halfcauchy(0, 0.5)),
+        ("sd(age | sex) ~ exponential(4)", stats.expon(0, 1 / 4)),
+        ("sd(age | sex) ~ gamma(2, 3)", stats.gamma(2, 0, 1 / 3)),
+        ("sd(age | sex) ~ lognormal(-1, 0.5)", stats.lognorm(0.5, 0, math.exp(-1))),
+    ],
+)
+def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text, reference):
+    (prior,) = read_priors([text]).values()
+    scale = 60.0
+    law = eval(prior.in_units(scale).source(), {"dist": dist})
+    value = 0.137
+    density = float(law.log_prob(value * scale)) + math.log(scale)
+    assert density == pytest.approx(reference.logpdf(value), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("formula", "kind", "message"),
+    [
+        ("cost ~ age", "beta", "below 1"),
+        ("score ~ age", "gamma", "above 0"),
+        ("sex ~ age", "categorical", "three levels"),
+        ("died ~ age", "cumulative", "three levels"),
+        ("vote ~ 0 + age", "cumulative", "leave out the 0"),
+        ("visits ~ age", "binomial", "trials"),
+        ("visits | trials(n.seen) ~ age", "poisson", "trials are for family"),
+        ("visits | trials(score) ~ age", "binomial", "type integer"),
+        ("visits ~ age + offset(log(score))", "poisson", "no finite value"),
+        ("visits ~ age + offset(sex)", "poisson", "no range|not a field that is a number"),
+    ],
+)
+def test_what_does_not_fit_a_family_is_refused_with_what_would(formula, kind, message):
+    with pytest.raises(pmc.DeclarationError, match=message):
+        design(read_formula(formula, SCHEMA), SCHEMA, family(kind))
+
+
+def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
+    shown = made("bernoulli")
+    sites, _ = traced(shown)
+    draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
+    answers = Answers(shown, draws)
+    by_age, by_sex = answers.marginal_effects({"age": 40, "sex": "m"})
+    slope = answers.predict({"age": 41}).mean - answers.predict({"age": 39}).mean
+    assert by_age.mean == pytest.approx(slope / 2, rel=1e-3) and dict(by_age.profile) == {"age": "per year"}
+    there, here = (answers.predict({"age": 40, "sex": sex}).mean for sex in "fm")
+    assert by_sex.mean == pytest.approx(there - here) and dict(by_sex.profile) == {"sex": "m → f"}
+    assert answers.predict({"age": 40}).assumed == ("sex",)
+    curve = answers.effect_plot("age", {"sex": "f"})
+    assert curve.drawn[1].y[0] == pytest.approx(answers.predict({"age": 0, "sex": "f"}).mean)
+    assert len(answers.effect_plot("sex").y_ticks) == 2

@@ -1,0 +1,130 @@
+"""Natural mistakes, habits of Stan, NumPyro and R: each gets a sentence with the remedy and costs nothing."""
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.inference.fit import doubts, warnings_of
+
+NUMBER = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}}
+SCHEMA = pmc.Schema.from_dict(
+    {
+        "fields": [
+            NUMBER,
+            {"name": "died", "type": "boolean"},
+            {"name": "region", "constraints": {"enum": ["n", "s", "e"]}},
+            {"name": "note", "type": "string", "private_mcmc": {"role": "ignored"}},
+        ]
+    }
+)
+# What no message may repeat.
+SECRET = 47.5
+TABLE = pandas.DataFrame(
+    {"age": [30.0, SECRET, 50.0], "died": [True, False, True], "region": ["n", "s", "e"]}
+)
+
+
+def fit(*args, **options):
+    return pmc.fit(*args, **{"epsilon": 1.0, "progress_bar": False, **options})
+
+
+def asked(formula, **options):
+    return lambda: fit(TABLE, SCHEMA, formula, **options)
+
+
+def on(table, formula="died ~ age"):
+    return lambda: fit(table, SCHEMA, formula)
+
+
+def logistic(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+def driver(**options):
+    kernel = pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0)
+    declared = {"rows": pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary()), "target": pmc.Target(3.0, 1e-6)}
+    return pmc.PrivateMCMC(kernel, **declared, **{"release": "path", "num_steps": 5, **options})
+
+
+X, Y = np.full((3, 2), 0.1), np.zeros(3)
+MISTAKES = {
+    "num_samples, as in NumPyro": (asked("died ~ age", num_samples=1000), "follows from the plan"),
+    "chains, as in Stan": (asked("died ~ age", chains=4), "follows from the plan"),
+    "a seed": (asked("died ~ age", random_seed=1), "from the operating system"),
+    "data=, as in R": (lambda: fit("died ~ age", data=TABLE, schema=SCHEMA), "is the first argument"),
+    "the key first, to a driver": (lambda: driver().run(jax.random.key(0), X=X, y=Y), "no random key"),
+    "the key first, to fit": (lambda: fit(jax.random.key(0), SCHEMA, "died ~ age"), "a table is a path"),
+    "the formula first, as in R": (lambda: fit("died ~ age", TABLE), "as schema a DataFrame was given"),
+    "no schema": (lambda: fit(TABLE, formula="died ~ age"), "'schema'"),
+    "the formula for the schema": (lambda: fit(TABLE, "died ~ age"), "private-mcmc init"),
+    "a schema that is not there": (lambda: fit(TABLE, "schema.yml", "died ~ age"), "cannot be read"),
+    "the schema of another table": (on({"weight": [1.0]}), r"has no columns \['age', 'died'\]"),
+    "y ~ .": (asked("died ~ ."), "name the terms"),
+    "factor()": (asked("died ~ factor(region)"), "levels are declared in the schema"),
+    "cbind()": (asked("cbind(died, age) ~ region"), "trials"),
+    "Surv()": (asked("Surv(age, died) ~ region"), "survival times"),
+    "bs()": (asked("died ~ bs(age)"), "private rows"),
+    "log() of the outcome": (asked("log(age) ~ died", family="gaussian"), "no function of fields"),
+    "an unknown column": (asked("died ~ agee"), r"Did you mean 'age'\?"),
+    "a column that is ignored": (asked("died ~ note"), "role 'ignored'"),
+    "three levels for bernoulli": (asked("region ~ age"), "categorical"),
+    "poisson()": (asked("died ~ age", family="poisson()"), r"Did you mean 'poisson'\?"),
+    "binomial for yes or no": (asked("died ~ age", family="binomial"), r"Did you mean 'bernoulli'\?"),
+    "a prior that is a dict": (asked("died ~ age", priors={"age": "normal(0, 1)"}), "a list of texts"),
+    "a prior with sd 0": (asked("died ~ age", priors=["age ~ normal(0, 0)"]), "positive"),
+    "epsilon as a text": (asked("died ~ age", epsilon="1"), "positive, finite number"),
+    "no epsilon": (lambda: pmc.fit(TABLE, SCHEMA, "died ~ age"), "'epsilon'"),
+    "a delta of 2": (asked("died ~ age", delta=2), "delta=2"),
+    "another word for the adjacency": (asked("died ~ age", adjacency="add-remove"), "add_remove"),
+    "a private number of rows": (asked("died ~ age", adjacency="add_remove"), "public bound"),
+    "a ledger's path": (asked("died ~ age", ledger="l.db", dataset="people"), "give a Ledger"),
+    "a ledger without a data set": (asked("died ~ age", dataset="people"), "both"),
+    "an array": (on(np.zeros((3, 2))), "a data frame, or a dict of columns"),
+    "a table twice as wide": (on(pandas.concat([TABLE, TABLE], axis=1)), "are there twice"),
+    "all cells missing": (on({"age": [None] * 3, "died": [True] * 3}), "missing: indicator"),
+    "no rows": (on({"age": [], "died": []}), "no rows"),
+    "a file that is not there": (on("people.csv"), "no such file"),
+    "a spreadsheet": (on("people.xlsx"), "save the sheet as CSV"),
+    "a data frame for a driver": (lambda: driver().run(TABLE), "pass them by name"),
+    "words for a driver": (lambda: driver().run(X=X, y=np.array(["yes", "no", "yes"])), "by a schema"),
+    "Execution(foo=…)": (lambda: pmc.Execution(devises=1), r"did you mean devices=\?"),
+    "Bookkeeping(foo=…)": (lambda: pmc.Bookkeeping(leger=1), r"did you mean ledger=\?"),
+    "Target(eps=…)": (lambda: pmc.Target(eps=1, delta=1e-6), "epsilon="),
+    "Field(lower=…)": (lambda: pmc.Field("age", "number", lower=0), "minimum"),
+    "a type of another program": (lambda: pmc.Field("age", "float"), "number, integer"),
+    "rows dropped where all must stay": (
+        lambda: fit(TABLE, pmc.Schema((pmc.Field("age", "number", minimum=0.0, maximum=9.0, missing="drop"),
+                                       SCHEMA["died"])), "died ~ age"),
+        "zero_out",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_natural_mistake_gets_a_sentence_with_the_remedy(mistake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call, remedy = MISTAKES[mistake]
+    with pytest.raises(pmc.PrivateMCMCError, match=remedy) as refusal:
+        call()
+    said = str(refusal.value)
+    assert "\n" not in said and len(said) < 600
+    assert str(SECRET) not in said
+
+
+def test_weak_targets_get_a_warning_in_plain_words():
+    assert "not below 1/n" in " ".join(warnings_of(pmc.Target(1.0, 0.5), 2000, object()))
+    assert "next to nothing" in " ".join(warnings_of(pmc.Target(100.0, 1e-6), 2000, object()))
+    assert "Nothing keeps count" in " ".join(warnings_of(pmc.Target(1.0, 1e-6), 2000, None))
+
+
+def test_few_rows_and_large_predicted_errors_are_said_in_plain_words():
+    usual = pmc.Prediction(0.5, 0.1, 0.2, 0.02)
+    assert doubts(1000, usual) == ()
+    assert "12 rows are few" in doubts(12, usual)[0]
+    assert "little that the prior does not" in doubts(1000, usual._replace(rms=9.0))[0]

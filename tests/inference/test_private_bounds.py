@@ -1,0 +1,128 @@
+"""Bounds that are bought: priced with the run in one statement, charged before a row is looked at."""
+
+import math
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.inference.private_bounds import SHARE, plan_bounds
+from private_mcmc.inference.question import question
+
+ADJACENCIES = ("replace_one", "add_remove", "zero_out")
+
+
+def schema_of(*fields):
+    return pmc.Schema.from_dict({"fields": list(fields)})
+
+
+def private(name, low, high, kind="number", **ours):
+    limits = {"minimum": str(low), "maximum": str(high)}
+    return {"name": name, "type": kind, "constraints": limits, "private_mcmc": {"bounds": "private", **ours}}
+
+
+WAGE, AGE = (
+    private("wage", 0, 1000),
+    {"name": "age", "type": "number"} | {"constraints": {"minimum": "0", "maximum": "120"}},
+)
+SCHEMA = schema_of(
+    WAGE, private("income", 1, 1e9, missing="indicator"), private("visits", 0, 1000, "integer"), AGE
+)
+RNG = np.random.default_rng(0)
+COLUMNS = {
+    "wage": RNG.normal(16, 4, 20_000).clip(0, 1000),
+    "income": RNG.lognormal(10, 0.7, 20_000).clip(1, 1e9),
+    "income_missing": np.zeros(20_000),
+    "visits": RNG.poisson(6, 20_000).astype(float),
+    "age": RNG.uniform(0, 120, 20_000),
+}
+NAMES = ["wage", "income", "visits", "age"]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_bounds_and_plan_together_are_one_statement_that_is_verified_and_meets_the_target(adjacency):
+    target = pmc.Target(1.0, 1e-6, adjacency)
+    bounds = plan_bounds(SCHEMA, NAMES, target)
+    budget = accounting.gdp.budget(1.0, 1e-6)
+    spent = math.fsum(statement.gdp**2 for statement in bounds.statements)
+    assert spent == pytest.approx(SHARE * budget**2, rel=1e-6) and len(bounds.statements) == 3
+    # What is left for the plan fits beside them, and hardly anything is wasted.
+    rest = accounting.gdp.budget(bounds.rest.epsilon, bounds.rest.delta)
+    stage = accounting.gaussian(adjacency=adjacency, sensitivity=1.0, scale=1 / rest * (1 + 1e-12))
+    whole = accounting.adaptive(budget, adjacency, (*bounds.statements, stage))
+    assert whole.verify() and whole.delta(1.0) <= 1e-6
+    assert rest**2 + spent == pytest.approx(budget**2, rel=1e-4)
+    assert bounds.whole == target and "ε = 1" in bounds.notes[0]
+
+
+def test_bounds_are_near_the_tails_inside_the_outer_range_and_said_to_be_bought():
+    bought = plan_bounds(SCHEMA, NAMES, pmc.Target(10.0, 1e-6)).buy(SCHEMA, COLUMNS)
+    wage, income, visits = (bought[name] for name in ("wage", "income", "visits"))
+    assert 0 <= wage.minimum <= 16 and 24 <= wage.maximum <= 60  # of an outer range of 1000
+    assert 1 <= income.minimum <= 22_000 and 50_000 <= income.maximum <= 1e6  # of one of 1e9
+    assert visits.minimum == 0 and 10 <= visits.maximum <= 50 and visits.maximum == int(visits.maximum)
+    assert bought["age"] == SCHEMA["age"]
+    assert wage.bounds == "" and "bought privately" in wage.bounds_from
+    assert bought.rows(["wage"]) == pmc.Rows(wage=pmc.Box(wage.minimum, wage.maximum))
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("n", [0, 1, 30])
+def test_noise_alone_leaves_a_range_inside_the_outer_one(adjacency, n):
+    bounds = plan_bounds(SCHEMA, NAMES, pmc.Target(0.1, 1e-6, adjacency))
+    for _ in range(5):
+        bought = bounds.buy(SCHEMA, {name: column[:n] for name, column in COLUMNS.items()})
+        for name in NAMES:
+            (low, high), (least, most) = bought[name].range, SCHEMA[name].range
+            assert least <= low < high <= most
+        bought.rows(NAMES)
+
+
+def test_missing_and_dropped_numbers_have_no_place_in_a_histogram():
+    target = pmc.Target(10.0, 1e-6, "zero_out")
+    columns = {name: column.copy() for name, column in COLUMNS.items()}
+    half = np.arange(20_000) % 2
+    columns["income"][half == 1], columns["income_missing"] = 5e8, half.astype(float)
+    columns["wage"][half == 1], columns["present"] = 990.0, 1.0 - half
+    bought = plan_bounds(SCHEMA, NAMES, target).buy(SCHEMA, columns)
+    assert bought["income"].maximum < 1e7 and bought["wage"].maximum < 100
+
+
+def test_a_question_is_asked_anew_of_the_bought_bounds():
+    asked = question(SCHEMA, "wage ~ age", family="gaussian", priors=["sigma = 5"])
+    narrow = plan_bounds(SCHEMA, NAMES, pmc.Target(10.0, 1e-6)).buy(SCHEMA, COLUMNS)
+    again = asked.on(narrow)
+    assert again.rows.columns["wage"].interval()[1] == narrow["wage"].maximum
+    assert again.priors == asked.priors and again.source != asked.source
+
+
+def test_private_bounds_need_an_outer_range_and_a_number():
+    for wrong in ({"type": "number"}, {"type": "string", "constraints": {"enum": ["a", "b"]}}):
+        with pytest.raises(pmc.DeclarationError, match=r"outer range|for numbers"):
+            schema_of({"name": "x", **wrong, "private_mcmc": {"bounds": "private"}})
+    assert plan_bounds(SCHEMA, ["age"], pmc.Target(1.0, 1e-6)) is None
+
+
+@pytest.mark.long
+def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "l.db")
+    ledger.declare("people", pmc.Target(1.2, 1e-6))
+    table = {name: COLUMNS[name][:4000] for name in ("wage", "age")}
+    told = {"family": "gaussian", "priors": ["sigma = 4"], "epsilon": 1.0, "progress_bar": False}
+    books = {"ledger": ledger, "dataset": "people"}
+    with pytest.warns(UserWarning, match="bought first"):
+        study = pmc.fit(table, SCHEMA, "wage ~ age", **told, **books)
+    (charge,) = ledger.history("people")
+    assert charge.outcome == "released"
+    statement = pmc.Statement.from_dict(study.statement)
+    assert statement.verify() and statement.delta(1.0) <= 1e-6
+    assert charge.cost == ledger.state().dataset("people").filter.cost(statement)
+    assert statement.parts[0].argument.rule == "noise.gaussian" and len(statement.parts) > 1
+    (wage,) = (field for field in study.schema["fields"] if field["name"] == "wage")
+    assert float(wage["constraints"]["maximum"]) < 200
+    assert abs(study.answers().summary()[0].mean - 16) < 2
+    # A second one does not fit, and nothing is bought for it.
+    with pytest.warns(UserWarning), pytest.raises(pmc.BudgetExceeded):
+        pmc.fit(table, SCHEMA, "wage ~ 1", **told, **books)
+    assert len(ledger.history("people")) == 1
