@@ -11,7 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 
 import private_mcmc as pmc
-from private_mcmc.data.study import texts
+from private_mcmc.dossier.record import texts
 from private_mcmc.data.table import data_marks, read_header, read_table
 
 SCHEMA = pmc.Schema.from_dict(
@@ -294,7 +294,7 @@ def test_what_is_no_column_of_cells_is_refused_in_words_that_quote_nothing(kind)
 
 
 def test_a_column_in_memory_is_as_long_as_the_others():
-    with pytest.raises(pmc.DataSchemaError, match="number of rows"):
+    with pytest.raises(pmc.DataSchemaError, match="numbers of rows"):
         read_table({"age": [1, 2, 3], "sex": ["m", "f"]}, SCHEMA, ["age", "sex"])
 
 
@@ -310,7 +310,7 @@ def test_a_date_that_no_calendar_has_is_refused_in_words(tmp_path):
     parquet.write_table(
         pyarrow.table({"age": pyarrow.array([10**7], pyarrow.date32())}), tmp_path / "t.parquet"
     )
-    with pytest.raises(pmc.DataSchemaError, match="cell cannot be read"):
+    with pytest.raises(pmc.DataSchemaError, match="cannot be read as .parquet"):
         read_table(tmp_path / "t.parquet", SCHEMA, ["age"])
 
 
