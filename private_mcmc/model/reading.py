@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,7 +156,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
     check_count("n", n)
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
-    with ONE_AT_A_TIME, jax.enable_x64(True):
+    with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
         one = discover(model, _abstract(rows, 1), public)
         refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
         program = _program(model, rows, public, one, 1)
@@ -163,7 +164,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         many = _program(model, rows, public, one, max(n, 2))
         refuse_prior_on_count(program, many, one)
         several_rows = many if n == COUNT else _program(model, rows, public, one, COUNT)
-        refuse_coupled_rows(program, several_rows, rows, one)
+        refuse_coupled_rows(program, several_rows, many, max(n, 2), rows, one)
         found = find_structure(program, rows, one.observations)
         structure, bases = found if found is not None else (None, ())
         narrow = _narrow_view(model, rows, public, one, structure)
@@ -194,6 +195,20 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         prior=prior,
         program=program,
     )
+
+
+@contextmanager
+def _differentiable() -> Iterator[None]:
+    """Langevin steps take gradients: a loop without a fixed end has none that JAX could compute."""
+    try:
+        yield
+    except ValueError as error:
+        if "mode differentiation" not in str(error):
+            raise
+        raise NotYetSupported(
+            "the model has a loop whose end is not fixed (jax.lax.while_loop, or fori_loop with bounds that "
+            "are computed), which has no gradient in JAX: write it as jax.lax.scan over a fixed length."
+        ) from error
 
 
 def _current(wide: View, narrow: Callable[[], View]) -> View:
