@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -191,18 +192,23 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         return _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=model_args), rows)
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
-    with ONE_AT_A_TIME, jax.enable_x64(True):
+    with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
         one = discover(model, _abstract(rows, 1), public)
         # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
         refuse_growing_latents(one, discover(model, _abstract(rows, COUNT), public))
         program = _program(model, rows, public, one, 1)
         refuse_prior_on_data(program, one)
-        many = _program(model, rows, public, one, COUNT)
-        refuse_coupled_rows(program, many, rows, one)
-        if n != COUNT:
+        few = _program(model, rows, public, one, COUNT)
+
+        @functools.cache
+        def at_n() -> Program:
+            if n == COUNT:
+                return few
             refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
-            many = _program(model, rows, public, one, max(n, 2))
-        refuse_prior_on_count(program, many, one)
+            return _program(model, rows, public, one, max(n, 2))
+
+        refuse_coupled_rows(program, few, at_n, max(n, 2), rows, one)
+        refuse_prior_on_count(program, at_n(), one)
         found = find_structure(program, rows, one.observations)
         structure, bases = found if found is not None else (None, ())
         narrow = _narrow_view(model, rows, public, one, structure)
@@ -281,6 +287,20 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         prior=prior,
     )
     return replace(each, rows=rows.persons, row_loss=loss, unit=unit, each=each, own=own)
+
+
+@contextmanager
+def _differentiable() -> Iterator[None]:
+    """Langevin steps take gradients: a loop without a fixed end has none that JAX could compute."""
+    try:
+        yield
+    except ValueError as error:
+        if "mode differentiation" not in str(error):
+            raise
+        raise NotYetSupported(
+            "the model has a loop whose end is not fixed (jax.lax.while_loop, or fori_loop with bounds that "
+            "are computed), which has no gradient in JAX: write it as jax.lax.scan over a fixed length."
+        ) from error
 
 
 def _current(wide: View, narrow: Callable[[], View]) -> View:

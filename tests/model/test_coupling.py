@@ -8,7 +8,7 @@ import pytest
 from numpyro import handlers
 
 from private_mcmc.domains import Binary, Box, Rows
-from private_mcmc.errors import DoThisInstead
+from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 
 
@@ -51,3 +51,49 @@ def test_what_a_few_rows_refuse_is_never_run_on_all_of_them():
     with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
         read(process, Rows(x=Box(0, 1), y=Box(-1, 1)), n=1_000_000)
     assert max(counts) < 100
+
+
+def slope(predictor):
+    def model(x, y):
+        b = numpyro.sample("b", dist.Normal(0, 1))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=predictor(b, x)), obs=y)
+
+    return model
+
+
+FLAGS = Rows(x=Binary(), y=Binary())
+
+
+@pytest.mark.parametrize(
+    "predictor",
+    [lambda b, x: b * x[::-1], lambda b, x: b * jnp.roll(x, 1), lambda b, x: b * x[(len(x) - 1) // 2]],
+    ids=["reversed", "shifted", "one row for all"],
+)
+def test_no_symmetry_of_some_rows_hides_that_others_are_read(predictor):
+    """The first synthetic outcomes read the same from both ends."""
+    with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
+        read(slope(predictor), FLAGS, n=4)
+
+
+@pytest.mark.parametrize("n", [50, 20_000])
+def test_rows_whose_terms_change_with_the_public_number_of_rows_are_refused(n):
+    def model(b, x):
+        return b * x * (2.0 if len(x) >= n else 1.0)
+
+    assert read(slope(model), FLAGS, n=n - 1).dim == 1
+    with pytest.raises(DoThisInstead, match="number of rows"):
+        read(slope(model), FLAGS, n=n)
+
+
+def test_a_loop_without_a_fixed_end_is_refused_in_words():
+    def model(b, x):
+        return x * jax.lax.while_loop(lambda s: s[1] < 3, lambda s: (1.5 * s[0], s[1] + 1), (b, 0))[0]
+
+    with pytest.raises(NotYetSupported, match="scan"):
+        read(slope(model), FLAGS, n=4)
+
+
+def test_arithmetic_in_types_shorter_than_numpys_proves_nothing():
+    found = read(slope(lambda b, x: (b * x).astype(jnp.bfloat16).astype(jnp.float32)), FLAGS, n=4)
+    assert found.constants.gradient_bound == jnp.inf and not found.constants.convex

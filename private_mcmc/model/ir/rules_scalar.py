@@ -209,6 +209,8 @@ def _convert(operands: Operands, params: Params, shape: Shape) -> Interval | Non
         return _compare(_apart, _both_known)(
             [a, between(np.zeros(a.shape), np.zeros(a.shape))], params, shape
         )
+    if target.kind not in "iu":
+        return None  # shorter floats than NumPy's own
     # Out of range, the cast wraps around or saturates.
     fits = a.lowest >= np.iinfo(target).min and a.highest <= np.iinfo(target).max
     return between(np.trunc(a.lo), np.trunc(a.hi), whole=True, uniform=a.uniform) if fits else None
