@@ -132,6 +132,7 @@ class Schedule:
     num_steps: int
     clip: float
     num_chains: int = 1
+    clips: tuple[float, ...] | None = None
     temper: float = 1.0
     preconditioner: Matrix | None = None
     noise: Matrix | None = None
@@ -140,7 +141,6 @@ class Schedule:
     box: tuple[float, ...] | None = None
     storage: Storage = "float64"
     release: Release = "path"
-    clips: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)

@@ -132,10 +132,10 @@ def decide(declared: Declaration, n: int) -> Decision:
         release=release,
         sites=reading.sites,
     )
-    if schedule.clips is not None and declared.guarantee == "posterior":
+    if schedule.clips is not None and (declared.guarantee == "posterior" or declared.curvature is not None):
         raise DeclarationError(
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
-            "statement is what holds: guarantee='run'."
+            "statement is what holds: guarantee='run', and no curvature=…."
         )
     report = examine(
         reading,
@@ -150,10 +150,8 @@ def decide(declared: Declaration, n: int) -> Decision:
         raise NotPrivate(_posterior_refusal(report), report)
     proved, test, proposed = curvature(reading, schedule), None, declared.curvature
     if proposed is not None:
-        if schedule.storage != "float64" or schedule.clips is not None:
-            raise DeclarationError(
-                "curvature=…: what is tested must be what runs; no storage='float32', no clips=…."
-            )
+        if schedule.storage != "float64":
+            raise DeclarationError("curvature=…: what is tested must be what runs; no storage='float32'.")
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
         proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
     if expectations is not None:
