@@ -133,6 +133,7 @@ class Schedule:
     num_steps: int
     clip: float
     num_chains: int = 1
+    clips: tuple[float, ...] | None = None
     temper: float = 1.0
     preconditioner: Matrix | None = None
     noise: Matrix | None = None
@@ -142,7 +143,6 @@ class Schedule:
     storage: Storage = "float64"
     release: Release = "path"
     unit: Unit | None = None
-    clips: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)

@@ -133,10 +133,10 @@ def decide(declared: Declaration, n: int) -> Decision:
         sites=reading.sites,
         unit=reading.unit,
     )
-    if schedule.clips is not None and declared.guarantee == "posterior":
+    if schedule.clips is not None and (declared.guarantee == "posterior" or declared.curvature is not None):
         raise DeclarationError(
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
-            "statement is what holds: guarantee='run'."
+            "statement is what holds: guarantee='run', and no curvature=…."
         )
     report = examine(
         reading,
@@ -153,10 +153,8 @@ def decide(declared: Declaration, n: int) -> Decision:
     if proposed is not None:
         if reading.unit is not None:
             raise NotYetSupported("curvature=…: the curvature of persons' rows is not tested yet.")
-        if schedule.storage != "float64" or schedule.clips is not None:
-            raise DeclarationError(
-                "curvature=…: what is tested must be what runs; no storage='float32', no clips=…."
-            )
+        if schedule.storage != "float64":
+            raise DeclarationError("curvature=…: what is tested must be what runs; no storage='float32'.")
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
         proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
     if expectations is not None:

@@ -35,6 +35,7 @@ KEY = [
     ("001", "Figure 1, posterior", "loose", 0.5, 0.151),
     ("001", "Figure 1, curve with η of Claim IV.9", "loose", 38.0, 43_789),
     ("001", "Figure 1, curve with η of Section IV-B", "false", 38.0, 0.0654),
+    ("001", "Section IV, by preflight", "holds", 16.808, 30.027),
     ("001", "Claim IV.9", "holds", 5.0, 24.25),
     ("001", "Section V-B, largest ε", "false", 4.89, 4.418),
     ("002", "Table 1, nonconvex", "holds", 5.179, 5.179),

@@ -258,7 +258,7 @@ def _posteriors() -> Section:
         ),
     )
     text = (
-        "Open: the last state on batches of *fixed* size beyond the path (the slot of an absent row "
+        "Open: the last state on batches of fixed size beyond the path (the slot of an absent row "
         "is refilled); "
         "hidden states under noise that is not proportional to the preconditioner, but for diagonal "
         "maps; what "

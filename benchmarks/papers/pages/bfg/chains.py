@@ -66,7 +66,7 @@ def mixing_time(cells: int) -> Section:
                 y_log=True,
             ),
             Note(
-                "It is the distance to the chain's *own* law: it may not be passed as a distance to "
+                "It is the distance to the chain's own law: it may not be passed as a distance to "
                 "the posterior."
             ),
         ),

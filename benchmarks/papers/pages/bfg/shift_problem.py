@@ -180,7 +180,7 @@ def figure_1() -> Section:
             Text(
                 f"At `p = 0.7` the bound is up to {worst[0.7] - 1:.0%} above that of `p = 1`, at the "
                 "largest steps of the "
-                "figure; on its logarithmic axis over many decades that cannot be seen."
+                "figure; on its logarithmic axis of four decades that is easily overlooked."
             ),
         ),
     )
