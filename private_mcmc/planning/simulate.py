@@ -221,7 +221,10 @@ def _designs(predictor: Predictor, rows: Columns) -> tuple[jax.Array, jax.Array]
 def _mode(
     predictor: Predictor, reading: RowModel, rows: Columns, precision: Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Newton's method, whose steps move predictors by a root mean square of 1 at most."""
+    """Newton's method. Where curvature varies, steps move predictors by a root mean square of 1 at most, in
+    units in which curvature is at most ¼: an outcome may be in any units."""
+    bound = predictor.family.curvature_bound
+    unit = 0.5 / math.sqrt(bound) if 0 < bound < math.inf else 1.0
     design, offset = _designs(predictor, rows)
     slope = jax.vmap(jax.grad(predictor.loss))
     curvature = jax.vmap(jax.grad(jax.grad(predictor.loss)))
@@ -235,7 +238,9 @@ def _mode(
         gradient = prior_score(theta) + (weights * slope(design @ theta + offset, rows)) @ design
         move = jnp.linalg.solve(hessian(theta), gradient)
         longest = jnp.sqrt(jnp.mean((design @ move) ** 2))
-        return theta - move * jnp.minimum(1.0, 1.0 / jnp.maximum(longest, 1e-300)), None
+        varies = jnp.min(curvature(design @ theta + offset, rows)) < (1 - 1e-6) * bound
+        share = jnp.where(varies, jnp.minimum(1.0, unit / jnp.maximum(longest, 1e-300)), 1.0)
+        return theta - move * share, None
 
     mode = jax.lax.scan(newton, jnp.zeros(design.shape[1]), None, length=_NEWTON_STEPS)[0]
     return mode, jnp.linalg.inv(hessian(mode))
