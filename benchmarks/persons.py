@@ -8,8 +8,8 @@ Any medical expense in a year, by logistic regression: 20,190 years of 5,912 per
 ("persons"). Each has the clip that serves it best, tried on the same data: the table is about what promises
 cost, not about how a clip is found. Errors are root mean squares, over coefficients and runs, of path means
 against the exact posterior's, in posterior sds; the metric is the posterior's own, paths start five sds off,
-and the first fifth of them is left out. Then the processor time of a step on persons over that on rows: ``n·k`` slots are computed, of which
-the panel fills two thirds.
+and the first fifth of them is left out. Then the processor time of a step on persons over that on rows:
+``n·k`` slots are computed, of which the panel fills two thirds.
 """
 
 from __future__ import annotations

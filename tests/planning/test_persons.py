@@ -1,0 +1,48 @@
+"""Plans for persons: what a person tells is the sum of its rows', and all stages protect the same persons."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.model import read
+from private_mcmc.model.row_sum import synthetic_rows
+from private_mcmc.planning.synthetic import Likelihood, PersonLikelihood, likelihood_of
+from private_mcmc.target import Unit
+from tests.soundness.sweep.zoo import ZOO
+
+ZOO_MODEL = ZOO["logistic"]
+ROWS = pmc.Rows(**ZOO_MODEL.rows.columns, who=pmc.Person(3))
+
+
+def test_the_information_of_a_person_is_the_sum_of_that_of_its_rows():
+    found = likelihood_of(read(ZOO_MODEL.model, ROWS, n=5), 0.5)
+    assert isinstance(found, PersonLikelihood) and not found.few
+    single = Likelihood(found.reading, found.outcomes, 0.5)
+    with jax.enable_x64(True):
+        rows = {name: jnp.asarray(column) for name, column in synthetic_rows(ZOO_MODEL.rows, 3).items()}
+        at, root = jnp.asarray([[0.3, -0.2], [1.0, 0.4]]), jnp.eye(2)
+        person = jax.jit(found.information)(at, root, {**rows, OWN_ROWS: jnp.asarray([1, 0, 1])})
+        each = jax.jit(jax.vmap(single.information, (None, None, 0)))(at, root, rows)
+    assert person.shape == (2 * found.vectors, 2)
+    person, own = np.asarray(person), np.asarray(each)[[0, 2]]
+    told = np.einsum("rki,rkj->ij", own, own)
+    assert np.allclose(person.T @ person, told, rtol=1e-12)
+
+
+@pytest.mark.long
+def test_a_plan_of_persons_is_carried_out_at_its_price():
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(400), rng.integers(1, 5, 400))
+    X = rng.normal(size=(len(who), 2)) / 3
+    y = rng.random(len(who)) < 1 / (1 + np.exp(-X @ [1.0, -1.0]))
+    target = pmc.Target(8.0, 1e-6)
+    plan = pmc.plan(ZOO_MODEL.model, ROWS, target, n=400, guarantee="run")
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    mcmc.run(X=X, y=y, who=who)
+    assert mcmc.statement.unit == Unit("who", 3) and mcmc.statement.verify()
+    assert all(stage.stage.statement.unit == Unit("who", 3) for stage in mcmc.history)
+    assert mcmc.statement.epsilon(1e-6) <= 8.0
+    assert "persons" in str(plan.report().blocks)
