@@ -34,5 +34,5 @@ def person_constants(each: RowConstants, count: int) -> RowConstants:
         gradient_bound=larger * each.gradient_bound,
         curvature_bound=larger * each.curvature_bound,
         range_bound=larger * each.range_bound,
-        why=f"of each of up to {count} rows: {each.why}",
+        why=f"a sum of up to {count} rows, each: {each.why}",
     )

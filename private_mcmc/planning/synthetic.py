@@ -273,11 +273,15 @@ class PersonLikelihood(Likelihood):
     @property
     def vectors(self) -> int:
         """How many gradients stand for one person and parameter."""
-        return self.count * super().vectors
+        return self.count * self._each.vectors
+
+    @property
+    def _each(self) -> Likelihood:
+        return Likelihood(self.reading, self.outcomes, self.temper)
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """The rows' own, one after the other: what a person says is the sum of it."""
-        own = jax.vmap(super().information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
+        own = jax.vmap(self._each.information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
         there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
         return there.reshape(-1, own.shape[-1])
 

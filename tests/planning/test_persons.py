@@ -1,76 +1,49 @@
-"""Plans for persons: stages and statement speak of them; outcomes of one person are drawn together."""
+"""Plans for persons: what a person tells is the sum of its rows', and all stages protect the same persons."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import read
-from private_mcmc.planning.general import GeneralPolicy, facts_of
-from private_mcmc.planning.stages import PathStage, Prediction
+from private_mcmc.model.row_sum import synthetic_rows
+from private_mcmc.planning.synthetic import Likelihood, PersonLikelihood
 from private_mcmc.planning.synthetic_persons import likelihood_of
-from tests.examples_of_models import logistic
+from private_mcmc.target import Unit
+from tests.soundness.sweep.zoo import ZOO
 
-ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), person=pmc.Person(at_most=3))
-N = 4000
-
-
-def with_intercepts(X, person, persons, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    spread = numpyro.sample("spread", dist.HalfNormal(2.0))
-    with numpyro.plate("persons", persons):
-        u = numpyro.sample("u", dist.Normal(0, spread))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[person]), obs=y)
+ZOO_MODEL = ZOO["logistic"]
+ROWS = pmc.Rows(**ZOO_MODEL.rows.columns, who=pmc.Person(3))
 
 
-@pytest.mark.slow
-def test_every_stage_is_stated_for_persons_and_fits_the_budget():
-    reading = read(logistic, ROWS, n=N)
-    facts = facts_of(logistic, reading, N, "replace_one", 0.5, {})
-    policy = GeneralPolicy(facts, 1.5, 0.1, Prediction(1.0, 0.0, 1.0, 0.0))
-    first = policy.next(())
-    assert first is not None and not isinstance(first, PathStage)
-    assert first.statement.unit == ROWS.unit
-    # A person's rows are clipped together: the path's schedule is that of persons.
-    path = policy._path("run", 0.4, facts.metric, facts.prior.centre, 0.1)
-    assert path.statement.unit == ROWS.unit and path.statement.gdp <= 0.4
-
-
-@pytest.mark.slow
-def test_outcomes_of_one_person_agree_as_its_latent_makes_them():
-    """Under a wide spread of intercepts most persons answer all alike, in shares that quadrature gives."""
-    reading = read(with_intercepts, ROWS, n=N, model_args={"persons": N})
-    likelihood = likelihood_of(reading, 1.0)
-    persons = {
-        "X": jnp.zeros((N, 3, 2)),
-        "y": jnp.zeros((N, 3), int),
-        "rows of the person": jnp.ones((N, 3), int),
-    }
+def test_the_information_of_a_person_is_the_sum_of_that_of_its_rows():
+    found = likelihood_of(read(ZOO_MODEL.model, ROWS, n=5), 0.5)
+    assert isinstance(found, PersonLikelihood) and not found.few
+    single = Likelihood(found.reading, found.outcomes, 0.5)
     with jax.enable_x64(True):
-        theta = jnp.array([0.0, 0.0, float(np.log(4.0))])
-        drawn, _ = likelihood.sample(theta, persons, 1.0, jax.random.key(0))
-    alike = np.mean(np.ptp(np.asarray(drawn["y"]), axis=1) == 0)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(101)
-    p = 1 / (1 + np.exp(-4.0 * nodes))
-    exact = np.sum(weights * (p**3 + (1 - p) ** 3)) / np.sum(weights)
-    # Four standard errors.
-    assert abs(alike - exact) < 4 * np.sqrt(exact * (1 - exact) / N)
+        rows = {name: jnp.asarray(column) for name, column in synthetic_rows(ZOO_MODEL.rows, 3).items()}
+        at, root = jnp.asarray([[0.3, -0.2], [1.0, 0.4]]), jnp.eye(2)
+        person = jax.jit(found.information)(at, root, {**rows, OWN_ROWS: jnp.asarray([1, 0, 1])})
+        each = jax.jit(jax.vmap(single.information, (None, None, 0)))(at, root, rows)
+    assert person.shape == (2 * found.vectors, 2)
+    person, own = np.asarray(person), np.asarray(each)[[0, 2]]
+    told = np.einsum("rki,rkj->ij", own, own)
+    assert np.allclose(person.T @ person, told, rtol=1e-12)
 
 
 @pytest.mark.long
-def test_a_plan_for_persons_is_run_and_verifies():
-    random = np.random.default_rng(0)
-    count = random.integers(1, 4, N)
-    person = np.repeat(np.arange(N), count)
-    X = random.uniform(-0.7, 0.7, (len(person), 2))
-    y = (random.random(len(person)) < 1 / (1 + np.exp(-X @ [2.0, -1.0]))).astype(int)
-    plan = pmc.plan(logistic, ROWS, pmc.Target(3.0, 1e-6), n=N, guarantee="run")
-    driver = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-    driver.run(X=X, y=y, person=person)
-    assert driver.statement.unit == ROWS.unit and driver.statement.verify()
-    off = (driver.get_samples()["w"].mean(axis=0) - [2.0, -1.0]) / driver.get_samples()["w"].std(axis=0)
-    assert np.abs(off).max() < 6
+def test_a_plan_of_persons_is_carried_out_at_its_price():
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(400), rng.integers(1, 5, 400))
+    X = rng.normal(size=(len(who), 2)) / 3
+    y = rng.random(len(who)) < 1 / (1 + np.exp(-X @ [1.0, -1.0]))
+    target = pmc.Target(8.0, 1e-6)
+    plan = pmc.plan(ZOO_MODEL.model, ROWS, target, n=400, guarantee="run")
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    mcmc.run(X=X, y=y, who=who)
+    assert mcmc.statement.unit == Unit("who", 3) and mcmc.statement.verify()
+    assert all(stage.stage.statement.unit == Unit("who", 3) for stage in mcmc.history)
+    assert mcmc.statement.epsilon(1e-6) <= 8.0
+    assert "persons" in str(plan.report().blocks)
