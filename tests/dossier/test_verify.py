@@ -110,6 +110,13 @@ def lower(value):
     return json.loads(json.dumps(value).replace(re.search(r'"m": ([\d.]+)', json.dumps(value))[1], "0.01"))
 
 
+def seeded(record):
+    """The statement of a run whose seed the caller chose."""
+    argument = record["argument"]
+    void = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
+    return record | {"argument": argument | {"assumptions": [void, *argument["assumptions"]]}}
+
+
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
@@ -134,6 +141,7 @@ def lower(value):
         (lambda s: {"rows": {**s.rows, "sex": s.rows["age"]}}, "formula, schema, model and row bounds"),
         (lambda s: {"norm": s.norm / 2}, "formula, schema, model and row bounds"),
         (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
+        (lambda s: {"statement": seeded(s.statement)}, "the privacy statement"),
         (lambda s: {"warnings": ()}, "ε, δ and the risk at the target"),
     ],
 )
