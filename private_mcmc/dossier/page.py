@@ -23,6 +23,7 @@ from private_mcmc.report import (
     Form,
     Heading,
     Note,
+    Plots,
     Report,
     Table,
     Text,
@@ -65,7 +66,7 @@ def page(study: StudyRecord, prob: float = 0.9) -> Report:
         Code("private-mcmc verify ." + (" --ledger LEDGER" if study.ledger else "")),
         Facts((("fingerprint", f"`{study.fingerprint}`"), ("made", study.created), *_versions(study))),
         argument(study.price, study.delta),
-        Details("The privacy curve", (curve(study.price, (study.epsilon, study.delta)),)),
+        Details("The privacy curve", (Plots((curve(study.price, (study.epsilon, study.delta)),)),)),
     ]
     if study.certificate is not None:
         certificate = Statement.from_dict(study.certificate)

@@ -151,7 +151,8 @@ class StudyRecord:
     @property
     def seeded(self) -> bool:
         """Whether the caller chose the randomness: then nothing here is private."""
-        return self.randomness.get("source") == "caller"
+        lines = self.price.argument.assumptions
+        return self.randomness.get("source") == "caller" or any("NOT PRIVATE" in line for line in lines)
 
     @cached_property
     def design(self) -> Design:

@@ -312,7 +312,9 @@ class PrivateMCMC:
         """
         if self._outcome is None:
             raise ReleaseError("nothing was released yet: run first.")
-        return study_of(self._run, self._n, self._outcome, self._charge, about or About())
+        noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
+        samples = {} if noised else self.get_samples(group_by_chain=True)
+        return study_of(self._run, self._n, self._outcome, samples, self._charge, about or About())
 
     def report(self) -> Report:
         """The dossier of the last run as a page; of a plan that was not run yet, the plan."""

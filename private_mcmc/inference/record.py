@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
@@ -56,10 +57,11 @@ def study_of(
     run: Runnable,
     n: int,
     outcome: Outcome,
+    samples: Mapping[str, npt.NDArray[Any]],
     charge: Mapping[str, Any] | None,
     about: About,
 ) -> Study:
-    """The record of a run that has released.
+    """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``.
 
     Raises:
         ReleaseError: for a plan that broke off.
@@ -70,14 +72,9 @@ def study_of(
         raise ReleaseError("the plan broke off: there is no result to keep, .history has its stages.")
     made = declared if isinstance(declared, Plan) else None
     certificate = _certificate(run, n)
-    draws: dict[str, Any] = {}
-    chains, expectations = 1, {}
+    expectations = {}
     if isinstance(released, ReleasedExpectations):
         expectations = {value.name: value.to_dict() for value in released.values}
-    else:
-        states = released if outcome.draws is None else outcome.draws
-        chains = len(next(iter(states.samples.values())))
-        draws = {name: np.asarray(value).tolist() for name, value in states.get_samples().items()}
     after = None if outcome.conclusion is None else outcome.conclusion.prediction
     return Study(
         library=version("private-mcmc"),
@@ -107,8 +104,8 @@ def study_of(
         warnings=warnings_of(target, n, charge) if about.warnings is None else about.warnings,
         versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
         randomness=dict(released.provenance),
-        chains=chains,
-        draws=draws,
+        chains=max((len(value) for value in samples.values()), default=1),
+        draws={name: value.reshape(-1, *value.shape[2:]).tolist() for name, value in samples.items()},
         expectations=plain(expectations),
     )
 
