@@ -18,7 +18,7 @@ from private_mcmc import accounting
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.study import Study
 from private_mcmc.data.table import data_marks, read_table
-from private_mcmc.errors import DeclarationError, arguments_checked
+from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
@@ -169,6 +169,8 @@ def plan_fit(
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
+    if dropped and asked.schema.person:
+        raise NotYetSupported(f"fields {dropped}: missing: drop is for tables without a person field.")
     if dropped and target.adjacency != "zero_out":
         raise DeclarationError(
             f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
