@@ -92,9 +92,10 @@ def plan_bounds(schema: Schema, names: Sequence[str], target: Target) -> BoundsP
     if not fields:
         return None
     if schema.person:
+        names = [field.name for field in fields]
         raise NotYetSupported(
-            f"fields {[field.name for field in fields]}: bounds: private is priced for one row of each person, "
-            f"and {schema.person!r} may have several. Declare public bounds."
+            f"fields {names}: bounds: private is priced for one row of each person; {schema.person!r} may have "
+            "several. Declare public bounds."
         )
     budget = accounting.gdp.budget(target.epsilon, target.delta)
     each = budget * math.sqrt(SHARE / len(fields))
