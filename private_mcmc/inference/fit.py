@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc import accounting
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.study import Study
 from private_mcmc.data.table import data_marks, read_table
@@ -103,7 +102,7 @@ class Planned:
         """What to know before this is spent."""
         bought = () if self.bounds is None else self.bounds.notes
         doubted = doubts(self.plan.n, self.plan.prediction)
-        return (*self.asked.notes, *bought, *doubted, *warnings_of(self.target, self.plan.n, ledger))
+        return (*self.asked.notes, *bought, *doubted, *warnings_of(self.plan.target, self.plan.n, ledger))
 
     def run(
         self,
@@ -114,29 +113,24 @@ class Planned:
         progress_bar: bool = True,
     ) -> Study:
         """Charge, buy the bounds that nobody knows, run and release."""
+        books = Bookkeeping(ledger, dataset, purpose, known_by=self.known_by)
         if self.bounds is None:
-            return self._run(Bookkeeping(ledger, dataset, purpose, known_by=self.known_by), progress_bar)
-        target, before = self.target, self.bounds.statements
-        budget = accounting.gdp.budget(target.epsilon, target.delta)
-        price = accounting.capped(accounting.adaptive(budget, target.adjacency, before), self.plan.n)
+            return self._run(books, progress_bar)
         charge: AbstractContextManager[Reservation | None] = nullcontext()
         if ledger is not None and dataset is not None:
             words = self.asked.formula or "a model of one's own"
-            charge = ledger.charge(dataset, price, purpose=purpose, model=words, data=dict(self.known_by))
+            charge = ledger.charge(
+                dataset, self.plan.statement, purpose=purpose, model=words, data=dict(self.known_by)
+            )
         # Charged before the table is looked at, and once for all.
         with charge as reserved:
             asked = self.asked.on(self.bounds.buy(self.asked.schema, self.columns))
             made = plan(
                 asked.model, asked.rows, self.bounds.rest, n=self.plan.n, guarantee=self.plan.guarantee
             )
-            made = replace(made, target=target, statement=price, before=before)
-            ready = replace(self, asked=asked, plan=made, columns=self.read(asked.schema), bounds=None)
-            return ready._run(Bookkeeping(ledger, dataset, purpose, reserved=reserved), progress_bar)
-
-    @property
-    def target(self) -> Target:
-        """What everything together meets."""
-        return self.plan.target if self.bounds is None else self.bounds.whole
+            both, columns = self.bounds.beside(made), self.read(asked.schema)
+            ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None)
+            return ready._run(replace(books, reserved=reserved), progress_bar)
 
     def _run(self, books: Bookkeeping, progress_bar: bool) -> Study:
         driver = PrivateMCMC.from_plan(
@@ -184,6 +178,7 @@ def plan_fit(
     bounds = plan_bounds(asked.schema, asked.fields, target)
     own = target if bounds is None else bounds.rest
     made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
+    made = made if bounds is None else bounds.beside(made)
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
     def read(schema: Schema) -> Mapping[str, Any]:

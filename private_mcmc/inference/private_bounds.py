@@ -22,6 +22,7 @@ from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.planning import Plan
 from private_mcmc.release import Counts, CountsPlan, plan_counts
 from private_mcmc.target import Target
 
@@ -51,6 +52,13 @@ class BoundsPlan:
     mechanisms: tuple[CountsPlan, ...]
     whole: Target
     rest: Target
+
+    def beside(self, plan: Plan) -> Plan:
+        """A plan for ``rest`` as part of ``whole``: one budget, and one statement of bounds and stages."""
+        budget = accounting.gdp.budget(self.whole.epsilon, self.whole.delta)
+        both = accounting.adaptive(budget, self.whole.adjacency, self.statements)
+        statement = accounting.capped(both, plan.n)
+        return replace(plan, target=self.whole, statement=statement, before=self.statements)
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -94,8 +102,8 @@ def plan_bounds(schema: Schema, names: Sequence[str], target: Target) -> BoundsP
     if schema.person:
         names = [field.name for field in fields]
         raise NotYetSupported(
-            f"fields {names}: bounds: private is priced for one row of each person; {schema.person!r} may have "
-            "several. Declare public bounds."
+            f"fields {names}: bounds: private is priced for one row of each person, but {schema.person!r} "
+            "may have several. Declare public bounds."
         )
     budget = accounting.gdp.budget(target.epsilon, target.delta)
     each = budget * math.sqrt(SHARE / len(fields))
