@@ -105,7 +105,7 @@ def fit(
                     guarantee=wanted,
                     max_error=max_error,
                 )
-        confirm(planned.shown, planned.warnings(books), yes, as_json, books, dataset)
+        confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)
         bar = not as_json and sys.stderr.isatty()
         with near_private_rows():
             study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)

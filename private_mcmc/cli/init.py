@@ -116,6 +116,8 @@ def _asked(suggested: Field) -> Field:
 
 
 def _answers(suggested: Field) -> dict[str, Any]:
+    from private_mcmc.data.fields import FALSE, TRUE
+
     name = suggested.name
     usual: str = "category" if suggested.type == "string" else suggested.type
     record: dict[str, Any] = {"name": name, "title": _prompt(f"{name}: title", suggested.title or name)}
@@ -127,7 +129,13 @@ def _answers(suggested: Field) -> dict[str, Any]:
         given = ",".join(f"{level.value}={level.label}" for level in suggested.levels)
         words = _prompt(f"{name}: its values, as m=male,f=female (the first is the reference)", given)
         record["categories"] = [_level(word) for word in words.split(",") if word.strip()]
-    elif kind != "boolean":
+    elif kind == "boolean":
+        for word, usual_words in (("trueValues", TRUE), ("falseValues", FALSE)):
+            given = _prompt(
+                f"{name}: its words for {word.removesuffix('Values')}, as yes,Y", ",".join(usual_words)
+            )
+            record[word] = [each.strip() for each in given.split(",") if each.strip()]
+    else:
         record["unit"] = _prompt(f"{name}: unit", suggested.unit)
         limits = {}
         for word, bound in (("minimum", suggested.minimum), ("maximum", suggested.maximum)):
@@ -139,7 +147,7 @@ def _answers(suggested: Field) -> dict[str, Any]:
     record["missingValues"] = ["", *(mark.strip() for mark in marks.split(",") if mark.strip())]
     ours = {"bounds_from": "confirmed in private-mcmc init"}
     ours["missing"] = _prompt(
-        f"{name}: a missing value is (refuse, indicator, or the value it counts as)", "refuse"
+        f"{name}: a missing value is (refuse, indicator, middle, drop, or the value it counts as)", "refuse"
     )
     other = "other" if kind in ("category", "boolean") else "missing"
     ours["otherwise"] = _prompt(

@@ -35,14 +35,15 @@ def summary(
     if forest is not None:
         found.answers(prob).draw_forest(forest)
     if effects is not None:
-        _draw(found.answers(prob), profiles[0] if profiles else {}, effects)
+        draw(found.answers(prob), profiles[0] if profiles else {}, effects)
     if marginal:
-        _marginal(found.answers(prob), profiles or [{}], as_json)
+        tell_marginal(found.answers(prob), profiles or [{}], as_json)
     else:
         show(found, profiles, prob, as_json)
 
 
-def _draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
+def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
+    """A figure of every field of the formula, as PNG."""
     from private_mcmc.data.fields import identifier
     from private_mcmc.report import png
 
@@ -51,7 +52,8 @@ def _draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
         png(answers.effect_plot(name, profile), folder / f"effect-{identifier(name)}.png")
 
 
-def _marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
+def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
+    """Effects at each profile, as tables or JSON."""
     from private_mcmc.report import Report, plain
 
     if as_json:

@@ -79,7 +79,8 @@ class Encoder:
         marks = {mark.strip() for mark in field.missing_values}
         otherwise = {"refuse": REFUSED, "missing": MISSING, "other": places.get(OTHER_LEVEL, REFUSED)}
         fate = otherwise[field.otherwise]
-        declared = {level.value: places[level.value] for level in field.levels}
+        # Of cells, what stands around them does not matter; nor of levels.
+        declared = {level.value.strip(): places[level.value] for level in field.levels}
         truths = field.type == "boolean"
         low, high = (0.0, 0.0) if field.is_category else field.range
 

@@ -214,7 +214,7 @@ class Field:
             raise self._wrong("decimalChar and groupChar must differ")
 
     def _check_category(self) -> None:
-        values = [level.value for level in self.levels]
+        values = [level.value.strip() for level in self.levels]
         if len(set(values)) < len(values) or {OTHER_LEVEL, MISSING_LEVEL} & set(values):
             raise self._wrong("has a level twice, or one with a name of the library's own")
         if not len(self.all_levels) >= 2 or len(values) > _MOST_LEVELS:
@@ -228,7 +228,7 @@ class Field:
             raise self._wrong("bounds are for numbers")
         if both := sorted(set(self.true_values) & set(self.false_values)):
             raise self._wrong(f"{both} are trueValues and falseValues")
-        if self.missing not in ("refuse", "indicator", "drop", *values):
+        if self.missing not in ("refuse", "indicator", "drop", *(level.value for level in self.levels)):
             raise self._wrong(
                 f"missing {self.missing!r} is not refuse, indicator, drop, or one of its levels"
             )

@@ -18,7 +18,7 @@ class _Usual(NamedTuple):
 
 # Ranges that hold for nearly every person, wide enough not to be learnt from any table.
 _USUAL = (
-    _Usual(r"age|alter|edad", "number", 0, 120, "years"),
+    _Usual(r"age(_(at|of)_?\w+)?|(\w+_)?age|alter|edad", "number", 0, 120, "years"),
     _Usual(r"birth_?year|year_?of_?birth|yob", "integer", 1900, 2030, ""),
     _Usual(r"year|jahr", "integer", 1900, 2100, ""),
     _Usual(r"month", "integer", 1, 12, ""),
@@ -41,7 +41,9 @@ _YES_NO = r"is_\w+|has_\w+|dead|death|died|alive|female|male|smok\w*|diabet\w*|m
 
 def suggestion(name: str) -> Field:
     """A field that a column of this name may be; one to be ignored where nothing is suggested."""
-    word = re.sub(r"\W+", "_", name.strip().lower())
+    # ageAtEntry as age_at_entry.
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())
+    word = re.sub(r"\W+", "_", apart).lower()
     for usual in _USUAL:
         if re.fullmatch(usual.names, word):
             return Field(

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from private_mcmc import accounting
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import data_marks, read_table
 from private_mcmc.dossier.remarks import small_delta, warnings_of
 from private_mcmc.dossier.study import Study
-from private_mcmc.errors import DeclarationError, arguments_checked
+from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
@@ -73,7 +72,7 @@ class Planned:
         """What to know before this is spent."""
         bought = () if self.bounds is None else self.bounds.notes
         doubted = doubts(self.plan.n, self.plan.prediction)
-        return (*self.asked.notes, *bought, *doubted, *warnings_of(self.shown.target, self.plan.n, ledger))
+        return (*self.asked.notes, *bought, *doubted, *warnings_of(self.plan.target, self.plan.n, ledger))
 
     def run(
         self,
@@ -84,14 +83,14 @@ class Planned:
         progress_bar: bool = True,
     ) -> Study:
         """Charge, buy the bounds that nobody knows, run and release."""
+        books = Bookkeeping(ledger, dataset, purpose, known_by=self.known_by)
         if self.bounds is None:
-            return self._run(Bookkeeping(ledger, dataset, purpose, known_by=self.known_by), progress_bar)
-        shown, before = self.shown, self.bounds.statements
+            return self._run(books, progress_bar)
         charge: AbstractContextManager[Reservation | None] = nullcontext()
         if ledger is not None and dataset is not None:
             words = self.asked.formula or "a model of one's own"
             charge = ledger.charge(
-                dataset, shown.statement, purpose=purpose, model=words, data=dict(self.known_by)
+                dataset, self.plan.statement, purpose=purpose, model=words, data=dict(self.known_by)
             )
         # Charged before the table is looked at, and once for all.
         with charge as reserved:
@@ -99,19 +98,9 @@ class Planned:
             made = plan(
                 asked.model, asked.rows, self.bounds.rest, n=self.plan.n, guarantee=self.plan.guarantee
             )
-            made = replace(made, target=shown.target, statement=shown.statement, before=before)
-            ready = replace(self, asked=asked, plan=made, columns=self.read(asked.schema), bounds=None)
-            return ready._run(Bookkeeping(ledger, dataset, purpose, reserved=reserved), progress_bar)
-
-    @property
-    def shown(self) -> Plan:
-        """The plan with the target and the price of everything together."""
-        if self.bounds is None:
-            return self.plan
-        target, n = self.bounds.whole, self.plan.n
-        budget = accounting.gdp.budget(target.epsilon, target.delta)
-        price = accounting.capped(accounting.adaptive(budget, target.adjacency, self.bounds.statements), n)
-        return replace(self.plan, target=target, statement=price)
+            both, columns = self.bounds.beside(made), self.read(asked.schema)
+            ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None)
+            return ready._run(replace(books, reserved=reserved), progress_bar)
 
     def _run(self, books: Bookkeeping, progress_bar: bool) -> Study:
         driver = PrivateMCMC.from_plan(
@@ -152,6 +141,8 @@ def plan_fit(
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
+    if dropped and asked.schema.person:
+        raise NotYetSupported(f"fields {dropped}: missing: drop is for tables without a person field.")
     if dropped and target.adjacency != "zero_out":
         raise DeclarationError(
             f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
@@ -165,6 +156,7 @@ def plan_fit(
     bounds = plan_bounds(asked.schema, asked.fields, target)
     own = target if bounds is None else bounds.rest
     made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
+    made = made if bounds is None else bounds.beside(made)
     return _ready(table, asked, made, columns, bounds)
 
 

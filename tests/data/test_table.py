@@ -121,6 +121,7 @@ RANGE = {"constraints": {"minimum": "-1000000000000", "maximum": "1000000000000"
         ({"type": "integer", **RANGE}, ["9007199254740993"], [1e12]),
         ({"constraints": {"enum": ["1234567", "7654321"]}}, ["1234567.0", "7654321"], [0, 1]),
         ({"constraints": {"enum": ["123456", "2"]}}, ["123456.4"], None),
+        ({"constraints": {"enum": [" Male", " Female"]}}, [" Female", "Male"], [1, 0]),
         ({"constraints": {"enum": ["да", "нет"]}}, ["нет", " да "], [1, 0]),
         ({"constraints": {"enum": ["東", "西", "北"]}}, ["北", "東"], [2, 0]),
         ({"constraints": {"enum": ["2,600 to 5,200", "Under 2,600"]}}, ["Under 2,600"], [1]),

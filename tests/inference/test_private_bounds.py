@@ -104,6 +104,12 @@ def test_private_bounds_need_an_outer_range_and_a_number():
     assert plan_bounds(SCHEMA, ["age"], pmc.Target(1.0, 1e-6)) is None
 
 
+def test_persons_with_several_rows_would_fall_into_several_cells_and_are_refused():
+    persons = pmc.Schema((*SCHEMA.fields, pmc.Field("id", "string", role="person")), person="id")
+    with pytest.raises(pmc.NotYetSupported, match="one row of each person"):
+        plan_bounds(persons, NAMES, pmc.Target(1.0, 1e-6))
+
+
 @pytest.mark.long
 def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "l.db")

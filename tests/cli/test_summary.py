@@ -1,0 +1,77 @@
+"""Effects and figures of a study, in words, JSON and PNG, whatever the fields are called."""
+
+import json
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.cli.summary import draw, tell_marginal
+from private_mcmc.data.answers import Answers
+from private_mcmc.data.design import design
+from private_mcmc.data.families import family
+from private_mcmc.data.formula import read_formula
+
+SCHEMA = pmc.Schema.from_dict(
+    {
+        "fields": [
+            {
+                "name": "since",
+                "title": "Admitted",
+                "type": "date",
+                "constraints": {"minimum": "2015-01-01", "maximum": "2023-12-31"},
+            },
+            {
+                "name": "body mass",
+                "type": "number",
+                "unit": "kg",
+                "constraints": {"minimum": "30", "maximum": "200"},
+            },
+            {"name": "ward", "constraints": {"enum": ["a/b", "c"]}},
+            {"name": "vote", "constraints": {"enum": ["no", "maybe", "yes"]}},
+        ]
+    }
+)
+
+
+@pytest.fixture
+def answers():
+    formula = read_formula("vote ~ since + `body mass` + ward", SCHEMA)
+    shown = design(formula, SCHEMA, family("categorical"))
+    rng = np.random.default_rng(0)
+    sites = {"Intercept": (2,), "since": (2,), "body mass": (2,), "ward": (2,)}
+    draws = {name: rng.normal(size=(200, *shape)) for name, shape in sites.items()}
+    return Answers(shown, draws)
+
+
+def test_effects_at_a_profile_are_told_in_words_and_as_json(answers, capsys):
+    tell_marginal(answers, [{"since": "2020-02-29", "ward": "c"}], as_json=True)
+    ((since, mass, ward),) = json.loads(capsys.readouterr().out)
+    assert since["profile"] == {"since": "per day"} and mass["profile"] == {"body mass": "per kg"}
+    assert ward["profile"] == {"ward": "a/b → c"} and ward["low"] <= ward["mean"] <= ward["high"]
+    tell_marginal(answers, [{}], as_json=False)
+    words = capsys.readouterr().out
+    assert "since 2019-07-02" in words and "per day" in words and "a/b → c" in words
+
+
+@pytest.mark.slow
+def test_every_field_gets_a_figure_of_its_own(answers, tmp_path):
+    draw(answers, {}, tmp_path / "figures")
+    found = {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
+    assert set(found) == {"effect-since.png", "effect-body_mass.png", "effect-ward.png"}
+    assert all(image.startswith(b"\x89PNG") for image in found.values())
+    ticks = [label for _, label in answers.effect_plot("since").x_ticks]
+    assert ticks[0] == "2015-01-01" and ticks[-1] == "2023-12-31"
+
+
+@pytest.mark.slow
+def test_names_of_levels_are_coordinates_and_every_level_has_a_prediction(answers):
+    posterior = answers.to_arviz().posterior
+    assert list(posterior["ward"].coords["vote"].values) == ["maybe", "yes"]
+    assert posterior["ward"].shape == (1, 200, 1, 2) and posterior["Intercept"].shape == (1, 200, 2)
+    table = answers.predictions([{"ward": "c"}])
+    assert [row[3] for row in table.rows] == ["no", "maybe", "yes"]
+    assert sum(row[4] for row in table.rows) == pytest.approx(1)
+    assert "*" in table.title and table.rows[0][:3] == ("2019-07-02*", "115*", "c")
+    with pytest.raises(pmc.DeclarationError, match="level='never'"):
+        answers.predict({}, "never")
