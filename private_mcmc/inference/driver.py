@@ -309,19 +309,19 @@ class PrivateMCMC:
     def posterior(self, also: Sequence[PrivateMCMC] = (), rng_key: jax.Array | None = None) -> ReleasedStates:
         """Draws of the posterior given everything that a plan's run released, in several chains of NUTS.
 
-        Stages are noisy observations with known noise; the noise of privacy, the cost of bounding rows' influence and
-        the prior are all in the width, at any budget. It is post-processing: free, and a function of what was released
-        alone. Also under ``guarantee="posterior"`` the likelihood of the model is not weighted in it.
+        Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
+        and the prior are in the width. It is post-processing: free, and a function of what was released alone.
+        Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
 
         Args:
-            also: other runs of plans for the same model on the same data, merged as one likelihood; the statement is
-                then that of all of them together.
+            also: other runs of plans for the same model on the same data, merged as one likelihood; the
+                statement is then that of all of them together.
             rng_key: of the sampler; a public one if left out, so that the draws are reproduced.
 
         Raises:
             ReleaseError: for a driver that has not run a plan, or for runs of another model.
-            NotYetSupported: for models whose releases have no likelihood yet; ``get_samples`` then has draws of the
-                path, and says so in ``print_summary``.
+            NotYetSupported: for models whose releases have no likelihood yet; ``get_samples`` then has draws
+                of the path, and ``print_summary`` says so.
         """
         runs = (self, *also)
         outcomes = [one._outcome for one in runs]

@@ -228,7 +228,7 @@ def _outcome(plan: Plan, history: History, statement: Statement, job: RunKeysAnd
 
 
 def given_releases(plan: Plan, outcomes: Sequence[Outcome], key: jax.Array | None = None) -> ReleasedStates:
-    """Draws of the posterior given what runs on one data set released; their statement is that of all of them."""
+    """Draws of the posterior given what runs on one data set released, with the statement of all of them."""
     found = posterior_draws(plan.reading, [one.history for one in outcomes], plan.n, key)
     first = outcomes[0].draws
     if first is None:

@@ -1,4 +1,4 @@
-"""The posterior given what was released: calibrated draws from a plan's stages, or from several runs on the same data."""
+"""The posterior given what was released, by the stages of a plan or by several runs on the same data."""
 
 from private_mcmc.inference.posterior.given_releases import posterior_draws
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 import jax
@@ -11,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.inference.posterior.likelihood import Likelihood, curvature
+from private_mcmc.inference.posterior.likelihood import Likelihood, curvature, log_density
 from private_mcmc.inference.posterior.observations import EDGES, FIRST_EDGES, blocks, gradients, paths
 from private_mcmc.inference.posterior.people import Released, people, with_outcomes
-from private_mcmc.inference.posterior.sample import draws, mode, whitened
+from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, MomentsStage
 from private_mcmc.release import SecondMoments
@@ -25,10 +26,15 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _WIDEST = 1e3
 _MOST_PARAMETERS = 60
 _ROUNDS = 2
+CHAINS = Chains()
 
 
 def posterior_draws(
-    reading: RowModel, histories: Sequence[History], n: int, key: jax.Array | None = None
+    reading: RowModel,
+    histories: Sequence[History],
+    n: int,
+    key: jax.Array | None = None,
+    asked: Chains = CHAINS,
 ) -> Array:
     """Draws of the unconstrained parameter given all releases, ``(chains, draws, p)``.
 
@@ -39,6 +45,7 @@ def posterior_draws(
         histories: the stages of runs on one data set, with what they released.
         n: the number of rows, or its public bound.
         key: of the sampler; a public one if left out.
+        asked: chains and their lengths.
 
     Raises:
         NotYetSupported: for models whose releases this has no likelihood of.
@@ -48,10 +55,10 @@ def posterior_draws(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
         )
     with jax.enable_x64(True):
-        return _draws(reading, histories, n, jax.random.key(0) if key is None else key)
+        return _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
 
 
-def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Array) -> Array:
+def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Array, asked: Chains) -> Array:
     done = [completed for history in histories for completed in history]
     released = [
         Released(one.stage, one.value)
@@ -76,27 +83,35 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
         for path in walks
     ]
     every = tuple(block for part in made for block in part)
-    follow = [gradients(path.stage, reading, part) for path, part in zip(walks, made, strict=True)]
     last = walks[-1]
     metric = last.stage.schedule.preconditioner
     root = np.eye(reading.dim) if metric is None else _root(np.asarray(metric))
     at = last.states[len(last.states) // 2 :].mean(axis=0)
     fitted = people(reading, released, n)
     prior_root = _prior_root(reading, at)
+    density = _density(reading)
     for _ in range(_ROUNDS):
         persons = with_outcomes(reading, fitted.rows, n, at)
-        tensor = np.concatenate([one(persons.columns) for one in follow], axis=1)
+        tensor = [
+            gradients(path, reading, persons.columns, part) for path, part in zip(walks, made, strict=True)
+        ]
         known = curvature(released, fitted, persons, root)
-        likelihood = Likelihood(reading, persons, every, tensor, known, n)
-        density = likelihood.at(at)
+        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), known, n)
+        terms = likelihood.at(at)
         start = np.concatenate([at, likelihood.hyperparameters])
-        wide = np.eye(len(start))
-        wide[: len(at), : len(at)] = prior_root
-        near = np.eye(len(start)) * 0.3
+        near, wide = np.eye(len(start)) * 0.3, np.eye(len(start))
         near[: len(at), : len(at)] = known.root
-        best = mode(density, [start], near)
+        wide[: len(at), : len(at)] = prior_root
+        best = mode(density, terms, start, near)
         at = best[: reading.dim]
-    return draws(density, best, whitened(density, best, wide), key)[..., : reading.dim]
+    found = draws(density, terms, best, whitened(density, terms, best, wide), key, asked)
+    return found[..., : reading.dim]
+
+
+@lru_cache(maxsize=8)
+def _density(reading: RowModel) -> LogDensity:
+    """One function for a reading, so that what is compiled for it is kept."""
+    return partial(log_density, reading)
 
 
 def _root(metric: Array) -> Array:

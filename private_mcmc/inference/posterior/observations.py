@@ -1,8 +1,11 @@
 """Paths as observations of clipped sums of gradients: every step is one, with noise of known size.
 
-A step of size ``γ`` in the metric ``M`` says ``−M^{-1}(θ_{k+1} − θ_k)/γ − ∇K(θ_k) = w G_D(θ_k) + N(0, 2M^{-1}/γ)``, where
-``G_D`` is the sum over rows that the kernel took. Steps are averaged in blocks: that of the noise is exact, and the mean of
-``G_D`` is over the states of the block.
+A step of size ``γ`` in the metric ``M`` says
+
+``−M^{-1}(θ_{k+1} − θ_k)/γ − ∇K(θ_k) = w G_D(θ_k) + N(0, 2M^{-1}/γ)``,
+
+where ``G_D`` is the sum over rows that the kernel took. Steps are averaged in blocks: the noise's mean is
+exact, and the mean of ``G_D`` is over the states of the block.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import TypeAlias
 
 import jax
@@ -18,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, PathStage
 
@@ -66,7 +71,7 @@ class Path:
 
 
 def paths(history: History) -> list[Path]:
-    """The paths of a run from which something can be learnt; a stage that goes on where the last one ended joins it."""
+    """The paths of a run that say something; a stage that goes on where the last one ended joins it."""
     made: list[Path] = []
     for one in history:
         stage, states = one.stage, one.value
@@ -97,14 +102,11 @@ def _goes_on(last: Path, stage: PathStage) -> bool:
 
 
 def blocks(path: Path, prior_score: Callable[[Array], Array], edges: Sequence[float]) -> list[Block]:
-    """The path's blocks; ``prior_score`` is ``∇K`` of states ``(k, p)``, blocks end at the Langevin times ``edges``."""
+    """The path's blocks, which end at the Langevin times ``edges``; ``prior_score`` is ``∇K`` of states."""
     stage, states = path.stage, path.states
     schedule = stage.schedule
-    metric = np.eye(schedule.dim)
-    if schedule.preconditioner is not None:
-        metric = np.asarray(schedule.preconditioner, dtype=np.float64)
-        metric = np.diag(metric) if metric.ndim == 1 else metric
-    precision = np.linalg.inv(metric)
+    root = _dense(whitening(schedule.preconditioner, schedule.dim).root, schedule.dim)
+    precision = np.linalg.inv(root @ root.T)
     at = np.vstack([np.asarray(stage.start), states])
     steps = np.asarray(schedule.step_sizes, dtype=np.float64)
     if isinstance(schedule.step_size, float):
@@ -134,49 +136,53 @@ def _stretches(times: Array, edges: Sequence[float]) -> list[tuple[int, int]]:
     if count <= _FEW_STEPS:
         return [(k, k + 1) for k in range(count)]
     ends = sorted({min(int(np.searchsorted(times, edge)), count) for edge in edges})
-    return [(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True) if last > first]
+    return [(first, last) for first, last in pairwise(ends) if last > first]
 
 
-Gradients: TypeAlias = Callable[[Columns], Array]
-
-
-def gradients(stage: PathStage, reading: RowModel, made: Sequence[Block]) -> Gradients:
-    """``rows ↦`` mean clipped gradient of every row in every block, ``(rows, blocks, p)``, by the kernel's own code."""
-    followed = stage.reading or reading
-    change = whitening(stage.schedule.preconditioner, reading.dim)
-    gradient = clipped_gradient(followed, change, stage.schedule.clip, states=1, sums=1)
+def gradients(path: Path, reading: RowModel, rows: Columns, made: Sequence[Block]) -> Array:
+    """Mean clipped gradient of every row in every block, ``(rows, blocks, p)``, by the kernel's own code."""
+    stage = path.stage
     most = max(len(block.states) for block in made)
     states = np.stack([_padded(block.states, most) for block in made])
     shares = np.stack([_padded(block.shares, most, 0.0) for block in made])
+    given = rows if stage.derived is None else {**rows, **jax.vmap(stage.derived)(rows)}
+    root = _dense(whitening(stage.schedule.preconditioner, reading.dim).root, reading.dim)
+    whitened = _gradients(
+        stage.reading or reading, jnp.asarray(root), stage.schedule.clip, states, shares, given
+    )
+    return np.asarray(np.nan_to_num(np.asarray(whitened)) @ np.linalg.inv(root))
+
+
+@partial(jax.jit, static_argnums=0)
+def _gradients(
+    followed: RowModel, root: jax.Array, clip: jax.Array, states: jax.Array, shares: jax.Array, rows: Columns
+) -> jax.Array:
+    change = Whitening(root)
+    gradient = clipped_gradient(followed, change, clip, states=1, sums=1)
 
     def prepare(row: Columns) -> object:
         alone = {name: column[None] for name, column in row.items()}
         return gradient.prepare(alone, jnp.ones(1, dtype=bool))
 
-    @jax.jit
-    def every(states: jax.Array, shares: jax.Array, rows: Columns) -> jax.Array:
-        given = rows if stage.derived is None else {**rows, **jax.vmap(stage.derived)(rows)}
-        prepared = jax.vmap(prepare)(given)
+    prepared = jax.vmap(prepare)(rows)
 
-        def add(total: jax.Array, one: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-            state, share = one
-            each = jax.vmap(gradient.total, in_axes=(None, 0))(change.from_parameter(state), prepared)
-            return total + share * each, None
+    def add(total: jax.Array, one: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        state, share = one
+        each = jax.vmap(gradient.total, in_axes=(None, 0))(change.from_parameter(state), prepared)
+        return total + share * each, None
 
-        def of_block(block: tuple[jax.Array, jax.Array]) -> jax.Array:
-            empty = jnp.zeros((len(next(iter(rows.values()))), reading.dim))
-            return jax.lax.scan(add, empty, block)[0]
+    def of_block(block: tuple[jax.Array, jax.Array]) -> jax.Array:
+        empty = jnp.zeros((len(next(iter(rows.values()))), followed.dim))
+        return jax.lax.scan(add, empty, block)[0]
 
-        return jnp.swapaxes(jax.lax.map(of_block, (states, shares)), 0, 1)
+    return jnp.swapaxes(jax.lax.map(of_block, (states, shares)), 0, 1)
 
-    root = np.eye(reading.dim)
-    if change.root is not None:
-        root = np.asarray(change.root)
-        root = np.diag(root) if root.ndim == 1 else root
-    back = np.linalg.inv(root)
-    return lambda rows: np.asarray(
-        np.nan_to_num(every(jnp.asarray(states), jnp.asarray(shares), rows)) @ back
-    )
+
+def _dense(root: npt.NDArray[np.float64] | jax.Array | None, dim: int) -> Array:
+    if root is None:
+        return np.eye(dim)
+    dense = np.asarray(root, dtype=np.float64)
+    return np.diag(dense) if dense.ndim == 1 else dense
 
 
 def _padded(values: Array, count: int, filling: float | None = None) -> Array:

@@ -1,17 +1,18 @@
 """Synthetic people for what was released: covariates like the released moments, and possible outcomes.
 
-Real covariate columns are ``x = m + Bz`` of public shapes ``z``, moved into their domain; ``m`` and ``B`` are fitted so that
-every released matrix of second moments (of designs, of curvature, of information) is what these rows would
-give, as closely as its noise says. The other columns are drawn from their domain. Nothing private is used.
+Real covariate columns are ``x = m + Bz`` of public shapes ``z``, moved into their domain; ``m`` and ``B`` are
+fitted so that every released matrix of second moments (of designs, of curvature, of information) is what
+these rows would give, as closely as its noise says. The other columns are drawn from their domain. Nothing private
+is used.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -39,8 +40,11 @@ _DISCREPANCY = 0.02
 _WEAK = 0.1
 _FITTING_STEPS = 40
 _FEW, _NODES, _GRID = 16, 25, 1025
-# Outcomes less likely than exp(−this) of the most likely one, under a law four times as dispersed, are left out.
-_NEGLIGIBLE = 14.0
+# Outcomes less likely than exp(−this) times the most likely one are left out.
+_NEGLIGIBLE = 28.0
+
+
+Query: TypeAlias = tuple[Callable[..., jax.Array], tuple[Any, ...], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +56,27 @@ class Released:
 
     @property
     def root(self) -> Array | None:
-        """``A``, where the rows' vectors are ``Aᵀ`` times those of the parameter; ``None`` if it is not known."""
+        """``A``, where the rows' vectors are ``Aᵀ`` times the parameter's; ``None`` if it is not known."""
         vectors = self.stage.vectors
         last = vectors.args[-1] if isinstance(vectors, partial) and vectors.args else None
         dim = self.stage.mechanism.dim
         return last if isinstance(last, np.ndarray) and last.shape == (dim, dim) else None
 
-    def predicted(self, rows: Columns, each: float) -> jax.Array:
+    @property
+    def query(self) -> Query:
+        """The rows' vectors as a function and its arguments, which other releases of the policy have too."""
+        vectors = self.stage.vectors
+        if isinstance(vectors, partial) and all(
+            isinstance(each, float | np.ndarray) for each in vectors.args
+        ):
+            return vectors.func, vectors.args, self.stage.mechanism.radius
+        return vectors, (), self.stage.mechanism.radius
+
+    def predicted(self, rows: Columns, each: float) -> Array:
         """What rows that stand for ``each`` people would release without noise."""
+        function, given, radius = self.query
         weights = jnp.full(len(next(iter(rows.values()))), each)
-        return second_moments(self.stage.vectors, (), self.stage.mechanism.radius, rows, weights)
+        return np.asarray(second_moments(function, given, radius, rows, weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +96,16 @@ class People:
     each: float
 
     def log_shares(self, reading: RowModel, theta: jax.Array) -> jax.Array:
-        """Logarithms of the outcomes' probabilities under ``θ``, normalised row by row, ``(rows, outcomes)``."""
-        losses = jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, self.columns)
-        losses = losses.reshape(self.log_base.shape)
-        return jax.nn.log_softmax(jnp.where(jnp.isfinite(losses), self.log_base - losses, -1e30), axis=1)
+        """Logarithms of the outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""
+        found: jax.Array = log_shares(reading, self.columns, jnp.asarray(self.log_base), theta)
+        return found
+
+
+@partial(jax.jit, static_argnums=0)
+def log_shares(reading: RowModel, columns: Columns, log_base: jax.Array, theta: jax.Array) -> jax.Array:
+    """As :meth:`People.log_shares`."""
+    losses = jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, columns).reshape(log_base.shape)
+    return jax.nn.log_softmax(jnp.where(jnp.isfinite(losses), log_base - losses, -1e30), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +115,7 @@ class Fitted:
     Attributes:
         rows: their columns.
         fitted: whether they could be fitted.
-        uncertainty: of the last released matrix without its noise, in the upper triangle: a root of the covariance.
+        uncertainty: of the last released matrix without its noise: a root of its triangle's covariance.
     """
 
     rows: Columns
@@ -108,43 +129,80 @@ def people(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
     width = sum(math.prod(reading.rows.columns[name].event_shape) for name in fitted)
     if not released or not 0 < width <= _MOST_FITTED:
         return Fitted(rows)
-    shapes = _shapes(width)
-    centre, spread = _start(reading, fitted, rows, width)
+    queries = [one.query for one in released]
     lower = np.tril_indices(width)
-
-    def coloured(parameters: jax.Array) -> Columns:
-        mean = centre + spread * parameters[:width]
-        factor = jnp.zeros((width, width)).at[lower].set(parameters[width:]) * spread[:, None]
-        values = mean + shapes @ factor.T
-        return {**rows, **_split(reading, fitted, values)}
-
     start = np.concatenate([np.zeros(width), np.eye(width)[lower]])
-
-    def residuals(parameters: jax.Array) -> jax.Array:
-        made = coloured(parameters)
-        parts = [_WEAK * (parameters - start)]
-        for one in released:
-            scale = math.hypot(one.value.noise_sd, _DISCREPANCY)
-            off = one.predicted(made, n / _ROWS) - one.value.matrix
-            parts.append(_upper(off, one.stage.mechanism.dim) / scale)
-        return jnp.concatenate(parts)
-
-    jacobian = jax.jit(jax.jacfwd(residuals))
-    value = jax.jit(residuals)
-    found = least_squares(
-        lambda x: np.asarray(value(x)),
-        start,
-        jac=lambda x: np.asarray(jacobian(x)),
-        max_nfev=_FITTING_STEPS,
-        loss="linear",
+    data = Target(
+        tuple((given, radius) for _, given, radius in queries),
+        tuple(jnp.asarray(one.value.matrix) for one in released),
+        tuple(jnp.asarray(math.hypot(one.value.noise_sd, _DISCREPANCY)) for one in released),
+        jnp.asarray(n / _ROWS),
+        rows,
+        jnp.asarray(start),
     )
-    made = {name: jnp.asarray(column) for name, column in coloured(jnp.asarray(found.x)).items()}
+    functions = tuple(function for function, _, _ in queries)
+    found = least_squares(
+        lambda x: np.asarray(_residuals(reading, functions, data, x)),
+        start,
+        jac=lambda x: np.asarray(_jacobian(reading, functions, data, x)),
+        max_nfev=_FITTING_STEPS,
+        ftol=1e-3,
+        xtol=1e-4,
+        x_scale=np.maximum(np.abs(start), 0.3),
+    )
+    made = {
+        name: jnp.asarray(column)
+        for name, column in _coloured(reading, data.rows, jnp.asarray(found.x)).items()
+    }
     known = [index for index, one in enumerate(released) if one.root is not None]
     return Fitted(made, _uncertainty(found.jac, released, known[-1]) if known else None)
 
 
+class Target(NamedTuple):
+    """What synthetic rows are fitted to: arguments of queries, released matrices, their noise; the start."""
+
+    given: tuple[tuple[tuple[Any, ...], float], ...]
+    matrices: tuple[jax.Array, ...]
+    scales: tuple[jax.Array, ...]
+    each: jax.Array
+    rows: Columns
+    start: jax.Array
+
+
+Functions: TypeAlias = tuple[Callable[..., jax.Array], ...]
+
+
+def _coloured(reading: RowModel, rows: Columns, parameters: jax.Array) -> Columns:
+    """Rows whose real columns are ``m + Bz``, with ``m`` and ``B``'s lower triangle in the domain's units."""
+    names = _real_columns(reading)
+    centre, spread = _start(reading, names, rows)
+    width = len(centre)
+    factor = jnp.zeros((width, width)).at[np.tril_indices(width)].set(parameters[width:])
+    values = centre + spread * (parameters[:width] + _shapes(width) @ factor.T)
+    return {**rows, **_split(reading, names, values)}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _residuals(reading: RowModel, functions: Functions, data: Target, parameters: jax.Array) -> jax.Array:
+    made = _coloured(reading, data.rows, parameters)
+    weights = jnp.full(_ROWS, data.each)
+    parts = [_WEAK * (parameters - data.start)]
+    for function, (given, radius), matrix, scale in zip(
+        functions, data.given, data.matrices, data.scales, strict=True
+    ):
+        off = second_moments(function, given, radius, made, weights) - matrix
+        parts.append(_upper(off, len(matrix)) / scale)
+    return jnp.concatenate(parts)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _jacobian(reading: RowModel, functions: Functions, data: Target, parameters: jax.Array) -> jax.Array:
+    found: jax.Array = jax.jacfwd(partial(_residuals, reading, functions, data))(parameters)
+    return found
+
+
 def _uncertainty(jacobian: Array, released: Sequence[Released], which: int) -> Array:
-    """A root of the covariance of the upper triangle of a predicted matrix, linearised where the fit ended."""
+    """A root of the covariance of a predicted matrix's triangle, linearised where the fit ended."""
     sizes = [one.stage.mechanism.dim * (one.stage.mechanism.dim + 1) // 2 for one in released]
     first = jacobian.shape[1] + sum(sizes[:which])
     own = jacobian[first : first + sizes[which]] * math.hypot(released[which].value.noise_sd, _DISCREPANCY)
@@ -175,7 +233,7 @@ def with_outcomes(reading: RowModel, rows: Columns, n: int, theta: Array) -> Peo
 
 
 def _grid(reading: RowModel, name: str) -> Array:
-    """Possible outcomes in the model's support: beyond the declared bounds too where it is the line or all counts."""
+    """Possible outcomes: beyond the declared bounds too, where the support is the line or all counts."""
     domain = reading.rows.columns[name]
     low, high = (float(bound) for bound in domain.interval())
     if not math.isfinite(high - low):
@@ -195,20 +253,13 @@ _COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBin
 
 
 def _nodes(reading: RowModel, rows: Columns, name: str, grid: Array, theta: Array) -> tuple[Array, Array]:
-    """Row by row, evenly spaced outcomes over where a law twice as wide as the row's own is not negligible."""
+    """Row by row, evenly spaced outcomes where a law about twice as wide as the row's is not negligible."""
 
-    @jax.jit
-    def log_densities(theta: jax.Array, rows: Columns) -> jax.Array:
-        dtype = rows[name].dtype
-        choices = jnp.asarray(grid, dtype=dtype)
-        return jax.lax.map(
-            lambda row: -jax.vmap(lambda y: reading.row_loss(theta, {**row, name: y}))(choices), rows
-        )
-
-    found = np.asarray(log_densities(jnp.asarray(theta), rows))
+    choices = jnp.asarray(grid, dtype=rows[name].dtype)
+    found = np.asarray(_log_densities(reading, name, jnp.asarray(theta), rows, choices))
     found = np.where(np.isfinite(found), found, -np.inf)
     best = found.max(axis=1, keepdims=True)
-    kept = (found - best) / 4 > -_NEGLIGIBLE / 2
+    kept = found - best > -_NEGLIGIBLE
     first = kept.argmax(axis=1)
     last = len(grid) - 1 - kept[:, ::-1].argmax(axis=1)
     share = np.linspace(0.0, 1.0, _NODES)
@@ -223,6 +274,17 @@ def _nodes(reading: RowModel, rows: Columns, name: str, grid: Array, theta: Arra
     edges = np.column_stack([nodes[:, :1] - 0.5, middles, nodes[:, -1:] + 0.5])
     widths = np.diff(edges, axis=1)
     return nodes, np.log(np.maximum(widths, 1e-12))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _log_densities(
+    reading: RowModel, name: str, theta: jax.Array, rows: Columns, choices: jax.Array
+) -> jax.Array:
+    def of_row(row: Columns) -> jax.Array:
+        return -jax.vmap(lambda y: reading.row_loss(theta, {**row, name: y}))(choices)
+
+    found: jax.Array = jax.lax.map(of_row, rows)
+    return found
 
 
 def _real_columns(reading: RowModel) -> tuple[str, ...]:
@@ -242,17 +304,11 @@ def _shapes(width: int) -> jax.Array:
     return jnp.asarray(np.linalg.solve(factor, points.T).T)
 
 
-def _start(reading: RowModel, names: tuple[str, ...], rows: Columns, width: int) -> tuple[Array, Array]:
+def _start(reading: RowModel, names: tuple[str, ...], rows: Columns) -> tuple[jax.Array, jax.Array]:
     """Where the fit begins: the middle of a domain, or the positive side of one around zero."""
-    centres, spreads = [], []
-    for name in names:
-        values = np.asarray(rows[name], dtype=np.float64).reshape(_ROWS, -1)
-        spread = values.std(axis=0) + 1e-12
-        mean = values.mean(axis=0)
-        around_zero = np.abs(mean) < 0.3 * spread
-        centres.append(np.where(around_zero, spread, mean))
-        spreads.append(spread)
-    return np.concatenate(centres), np.concatenate(spreads)
+    values = jnp.concatenate([rows[name].reshape(_ROWS, -1) for name in names], axis=1)
+    spread, mean = values.std(axis=0) + 1e-12, values.mean(axis=0)
+    return jnp.where(jnp.abs(mean) < 0.3 * spread, spread, mean), spread
 
 
 def _split(reading: RowModel, names: tuple[str, ...], values: jax.Array) -> Columns:
