@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+import jax
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.dossier import Study
-from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked
+from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError, arguments_checked
 from private_mcmc.inference.arguments import Execution, records, refuse_key, steps_of
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun, releases
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee
 from private_mcmc.inference.execute import DeclaredRun, Outcome, Runnable, no_value_checks
-from private_mcmc.inference.execute_plan import PlannedRun
+from private_mcmc.inference.execute_plan import PlannedRun, given_releases, of_the_path
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
@@ -139,6 +141,7 @@ class PrivateMCMC:
         self._outcome: Outcome | None = None
         self._charge: Mapping[str, Any] | None = None
         self._n = 0
+        self._posterior: ReleasedStates | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -230,7 +233,7 @@ class PrivateMCMC:
                     "make a driver for each thread. Nothing was run or charged."
                 )
             self._thread = threading.current_thread()
-        self._outcome = None
+        self._outcome = self._posterior = None
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
         self._n = n
@@ -288,7 +291,7 @@ class PrivateMCMC:
     def get_samples(self, group_by_chain: bool = False) -> Mapping[str, npt.NDArray[Any]]:
         """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``.
 
-        Of a plan: the draws that its policy made from all releases; ``released`` has the raw path.
+        Of a plan: draws of ``posterior()``; ``released`` has the raw path.
         """
         return self._states().get_samples(group_by_chain)
 
@@ -299,7 +302,10 @@ class PrivateMCMC:
     def print_summary(self, prob: float = 0.9) -> None:
         """NumPyro's summary table of released draws, or the released expectations; then the statement."""
         if isinstance(self.released, ReleasedStates):
-            self._states().print_summary(prob)
+            states = self._states()
+            states.print_summary(prob)
+            if "draws" in states.provenance:
+                print(f"Draws: {states.provenance['draws']}.")
         else:
             print(self.released)
         print(self.statement.summary(self._run.declared.target.delta))
@@ -347,9 +353,44 @@ class PrivateMCMC:
             return self._states().expectation(what)
         return released[what].value
 
+    def posterior(self, also: Sequence[PrivateMCMC] = (), rng_key: jax.Array | None = None) -> ReleasedStates:
+        """Draws of the posterior given everything that a plan's run released, in several chains of NUTS.
+
+        Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
+        and the prior are in the width. It is post-processing: free, and a function of what was released alone.
+        Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
+
+        Args:
+            also: other runs of plans for the same model on the same data, merged as one likelihood; the
+                statement is then that of all of them together.
+            rng_key: of the sampler; a public one if left out, so that the draws are reproduced.
+
+        Raises:
+            ReleaseError: for a driver that has not run a plan, or for runs of another model.
+            NotYetSupported: for models whose releases have no likelihood yet; ``get_samples`` then has draws
+                of the path, and ``print_summary`` says so.
+        """
+        runs = (self, *also)
+        outcomes = [one._outcome for one in runs]
+        known = [one for one in outcomes if one is not None and one.history and one.released is not None]
+        plans = [one._run.declared for one in runs]
+        plan, first = plans[0], outcomes[0]
+        if not isinstance(plan, Plan) or first is None or len(known) < len(runs):
+            raise ReleaseError("posterior: only of plans that were run to their end.")
+        if any(one.reading.names != plan.reading.names for one in plans if isinstance(one, Plan)):
+            raise ReleaseError("posterior: also= takes runs of plans for the same model.")
+        if not also and rng_key is None:
+            if self._posterior is None:
+                self._posterior = given_releases(plan, known)
+            return self._posterior
+        return given_releases(plan, known, rng_key)
+
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
-            return self._outcome.draws
+            try:
+                return self.posterior()
+            except NotYetSupported as reason:
+                return of_the_path(self._outcome.draws, str(reason))
         if not isinstance(self.released, ReleasedStates):
             raise ReleaseError(
                 "this run released expectations, not states: its states stay hidden. "

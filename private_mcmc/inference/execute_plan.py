@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, check_kind
+from private_mcmc.errors import DeclarationError, ReleaseError, check_kind
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
@@ -25,6 +26,7 @@ from private_mcmc.inference.execute import (
     ReadyRun,
     checked_start,
     clipping_shares,
+    constrainer,
     follow,
     keep_all,
     marked,
@@ -33,6 +35,7 @@ from private_mcmc.inference.execute import (
     trial_streams,
     try_constraining,
 )
+from private_mcmc.inference.posterior import posterior_draws
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.model import RowModel
@@ -222,3 +225,27 @@ def _outcome(plan: Plan, history: History, statement: Statement, job: RunKeysAnd
         kept = np.concatenate(paths)
         raw = released(kept, num_warmup=len(kept) - len(paths[-1]))
     return Outcome(statement, raw, draws=draws, history=history, conclusion=conclusion)
+
+
+def given_releases(plan: Plan, outcomes: Sequence[Outcome], key: jax.Array | None = None) -> ReleasedStates:
+    """Draws of the posterior given what runs on one data set released, with the statement of all of them."""
+    found = posterior_draws(plan.reading, [one.history for one in outcomes], plan.n, key)
+    first = outcomes[0].draws
+    if first is None:
+        raise ReleaseError("the plan broke off before it released draws.")
+    statements = [one.statement for one in outcomes]
+    with jax.enable_x64(True):
+        constrained = constrainer(plan.reading)(jnp.asarray(found))
+    return replace(
+        first,
+        samples={name: np.asarray(values) for name, values in constrained.items()},
+        steps=tuple(range(1, found.shape[1] + 1)),
+        statement=statements[0] if len(statements) == 1 else accounting.compose(*statements),
+        provenance={**first.provenance, "draws": "of the posterior given what was released"},
+    )
+
+
+def of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
+    """The policy's own draws, which say why they are not the posterior's."""
+    said = f"of the path, whose intervals are too short where the budget is small ({reason.rstrip('.')})"
+    return replace(draws, provenance={**draws.provenance, "draws": said})

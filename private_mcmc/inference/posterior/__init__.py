@@ -1,0 +1,5 @@
+"""The posterior given what was released, by the stages of a plan or by several runs on the same data."""
+
+from private_mcmc.inference.posterior.given_releases import posterior_draws
+
+__all__ = ["posterior_draws"]

@@ -1,0 +1,127 @@
+"""From what was released to draws of the posterior given it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.inference.posterior.likelihood import Likelihood, curvature, log_density
+from private_mcmc.inference.posterior.observations import EDGES, FIRST_EDGES, blocks, gradients, paths
+from private_mcmc.inference.posterior.people import Released, people, with_outcomes
+from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
+from private_mcmc.model import RowModel
+from private_mcmc.planning import History, MomentsStage
+from private_mcmc.release import SecondMoments
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+# A prior whose coordinates are wider than this is not explored further.
+_WIDEST = 1e3
+_MOST_PARAMETERS = 60
+_ROUNDS = 2
+CHAINS = Chains()
+
+
+def posterior_draws(
+    reading: RowModel,
+    histories: Sequence[History],
+    n: int,
+    key: jax.Array | None = None,
+    asked: Chains = CHAINS,
+) -> Array:
+    """Draws of the unconstrained parameter given all releases, ``(chains, draws, p)``.
+
+    A function of what was released and of public facts alone: post-processing, free.
+
+    Args:
+        reading: the model.
+        histories: the stages of runs on one data set, with what they released.
+        n: the number of rows, or its public bound.
+        key: of the sampler; a public one if left out.
+        asked: chains and their lengths.
+
+    Raises:
+        NotYetSupported: for models whose releases this has no likelihood of.
+    """
+    if reading.dim > _MOST_PARAMETERS:
+        raise NotYetSupported(
+            f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
+        )
+    with jax.enable_x64(True):
+        return _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
+
+
+def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Array, asked: Chains) -> Array:
+    done = [completed for history in histories for completed in history]
+    released = [
+        Released(one.stage, one.value)
+        for one in done
+        if isinstance(one.stage, MomentsStage) and isinstance(one.value, SecondMoments)
+    ]
+    walks = [path for history in histories for path in paths(history)]
+    if not walks:
+        raise NotYetSupported("no path was released that says anything of the parameter.")
+    score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)))
+
+    def prior_score(at: Array) -> Array:
+        return np.asarray(score(jnp.asarray(at)))
+
+    firsts = [paths(history)[:1] for history in histories]
+    made = [
+        blocks(
+            path,
+            prior_score,
+            FIRST_EDGES if any(path.stage is one.stage for part in firsts for one in part) else EDGES,
+        )
+        for path in walks
+    ]
+    every = tuple(block for part in made for block in part)
+    last = walks[-1]
+    metric = last.stage.schedule.preconditioner
+    root = np.eye(reading.dim) if metric is None else _root(np.asarray(metric))
+    at = last.states[len(last.states) // 2 :].mean(axis=0)
+    fitted = people(reading, released, n)
+    prior_root = _prior_root(reading, at)
+    density = _density(reading)
+    for _ in range(_ROUNDS):
+        persons = with_outcomes(reading, fitted.rows, n, at)
+        tensor = [
+            gradients(path, reading, persons.columns, part) for path, part in zip(walks, made, strict=True)
+        ]
+        known = curvature(released, fitted, persons, root)
+        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), known, n)
+        terms = likelihood.at(at)
+        start = np.concatenate([at, likelihood.hyperparameters])
+        near, wide = np.eye(len(start)) * 0.3, np.eye(len(start))
+        near[: len(at), : len(at)] = known.root
+        wide[: len(at), : len(at)] = prior_root
+        best = mode(density, terms, start, near)
+        at = best[: reading.dim]
+    found = draws(density, terms, best, whitened(density, terms, best, wide), key, asked)
+    return found[..., : reading.dim]
+
+
+@lru_cache(maxsize=8)
+def _density(reading: RowModel) -> LogDensity:
+    """One function for a reading, so that what is compiled for it is kept."""
+    return partial(log_density, reading)
+
+
+def _root(metric: Array) -> Array:
+    if metric.ndim == 1:
+        return np.diag(np.sqrt(metric))
+    return np.asarray(np.linalg.cholesky(metric))
+
+
+def _prior_root(reading: RowModel, at: Array) -> Array:
+    """A root of about the prior's covariance, from its curvature."""
+    hessian = np.asarray(jax.hessian(reading.neg_log_prior)(jnp.asarray(at)))
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+    return np.asarray(vectors / np.sqrt(np.maximum(values, _WIDEST**-2)))

@@ -1,0 +1,105 @@
+"""Draws of a density that is nearly Normal: its mode, its curvature there, and NUTS in those coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from numpyro.infer import NUTS
+from scipy.optimize import minimize
+
+Array: TypeAlias = npt.NDArray[np.float64]
+# ``(data, x) ↦ log p(x)``: what is compiled is shared by all data of one shape.
+LogDensity: TypeAlias = Callable[[Any, jax.Array], jax.Array]
+
+_DEEPEST = 7
+_MODE_STEPS = 200
+_ROUNDS, _STEP, _FLATTEST = 8, 0.25, 0.25
+
+
+@dataclass(frozen=True)
+class Chains:
+    """How many chains of NUTS, of how many steps each."""
+
+    chains: int = 4
+    warm_up: int = 100
+    draws: int = 300
+
+
+@partial(jax.jit, static_argnums=0)
+def _value_and_slope(log_density: LogDensity, data: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return jax.value_and_grad(lambda x: log_density(data, x))(x)
+
+
+def mode(log_density: LogDensity, data: Any, start: Array, root: Array) -> Array:
+    """Where the density is largest, from ``start``; steps are taken in the metric of ``root``."""
+
+    def evaluated(z: Array) -> tuple[float, Array]:
+        value, slope = _value_and_slope(log_density, data, jnp.asarray(start + root @ z))
+        usable = bool(np.isfinite(value)) and bool(np.all(np.isfinite(slope)))
+        return (-float(value), -root.T @ np.asarray(slope)) if usable else (1e30, np.zeros(len(z)))
+
+    found = minimize(
+        evaluated,
+        np.zeros(len(start)),
+        jac=True,
+        method="BFGS",
+        options={"maxiter": _MODE_STEPS, "gtol": 1e-2},
+    )
+    return np.asarray(start + root @ found.x)
+
+
+def whitened(log_density: LogDensity, data: Any, at: Array, largest: Array) -> Array:
+    """``L`` with ``LLᵀ`` about the covariance near ``at``; ``largest`` is a root of a larger one."""
+
+    def slope(x: Array) -> Array:
+        return np.asarray(_value_and_slope(log_density, data, jnp.asarray(x))[1])
+
+    root = largest
+    # Differences over steps as long as what the prior thinks of, then over ever more typical ones.
+    for _ in range(_ROUNDS):
+        sides = np.stack([slope(at + _STEP * side) - slope(at - _STEP * side) for side in root.T])
+        hessian = np.nan_to_num(-(sides @ root) / (2 * _STEP))
+        values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+        root = root @ (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
+        root = root / np.maximum(1.0, np.linalg.norm(np.linalg.solve(largest, root), axis=0))
+        if np.all(np.abs(np.log(np.maximum(np.abs(values), _FLATTEST))) < 0.2):
+            break
+    return np.asarray(root)
+
+
+def draws(log_density: LogDensity, data: Any, at: Array, root: Array, key: jax.Array, asked: Chains) -> Array:
+    """NUTS from starts around ``at``, shape ``(chains, draws, dimensions)``."""
+    keys = jax.random.split(key, asked.chains)
+    return np.asarray(_chains(log_density, asked, data, jnp.asarray(at), jnp.asarray(root), keys))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _chains(
+    log_density: LogDensity, asked: Chains, data: Any, at: jax.Array, root: jax.Array, keys: jax.Array
+) -> jax.Array:
+    def potential(z: jax.Array) -> jax.Array:
+        value = -log_density(data, at + root @ z)
+        return jnp.where(jnp.isfinite(value), value, jnp.inf)
+
+    def chain(key: jax.Array) -> jax.Array:
+        first, second = jax.random.split(key)
+        kernel = NUTS(potential_fn=potential, max_tree_depth=_DEEPEST)
+        state = kernel.init(second, asked.warm_up, jax.random.normal(first, at.shape), (), {})
+
+        def step(state: Any, _: None) -> tuple[Any, jax.Array]:
+            state = kernel.sample(state, (), {})
+            return state, state.z
+
+        length = asked.warm_up + asked.draws
+        return jax.lax.scan(step, state, None, length=length)[1][asked.warm_up :]
+
+    # One after the other: factors of matrices in batches are slow on CPUs.
+    made: jax.Array = jax.lax.map(chain, keys)
+    return at + made @ root.T
