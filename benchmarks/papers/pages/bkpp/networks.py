@@ -104,9 +104,12 @@ def tables() -> Section:
             Note(
                 "These need hours of training at the paper's size and measure a heuristic. Small "
                 "runs, on 8 × 8 "
-                "digits, are in docs/auditing.md. There the paper's “similar δ” appears only when the entries of "
-                "Σ are taken as standard deviations (`noise --deviation`): at ε = 0.1 both noises have δ = 0.007 "
-                "and a mean loss of 0.08. As variances, as the paper writes them, per-layer noise has δ = 0.12, "
+                "digits, are in docs/auditing.md. There the paper's “similar δ” appears only when the "
+                "entries of "
+                "Σ are taken as standard deviations (`noise --deviation`): at ε = 0.1 both noises "
+                "have δ = 0.007 "
+                "and a mean loss of 0.08. As variances, as the paper writes them, per-layer noise has "
+                "δ = 0.12, "
                 "proportional noise 0.03, and the losses differ as in Table 1.",
                 "unsure",
             ),
