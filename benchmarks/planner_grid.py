@@ -58,9 +58,8 @@ class Setting:
 
 SETTINGS = (
     Setting("clip of the run"),
-    Setting("shares of second moments", ("FIRST_SHARE", "REFINING_SHARE")),
-    Setting("shares of the warm-up", ("SEGMENT_SHARE", "WARM_UP_SHARE")),
-    Setting("burn-in", ("_BURN_IN",)),
+    Setting("share of first second moments", ("FIRST_SHARE",)),
+    Setting("share of the warm-up", ("WARM_UP_SHARE",)),
 )
 Choice = Mapping[str, float]
 

@@ -9,6 +9,7 @@ from benchmarks.datasets.health_insurance import any_visit, visits
 from benchmarks.datasets.mortgages import mortgages
 from benchmarks.datasets.record import Column as Column
 from benchmarks.datasets.record import Dataset as Dataset
+from benchmarks.datasets.synthetic import rare as rare
 from benchmarks.datasets.synthetic import synthetic as synthetic
 
 LOADERS: dict[str, Callable[[], Dataset]] = {
@@ -19,5 +20,6 @@ LOADERS: dict[str, Callable[[], Dataset]] = {
     "affairs": affairs,
     "visits": visits,
     "weeks_worked": weeks_worked,
+    "rare": rare,
     "made_up": synthetic,
 }

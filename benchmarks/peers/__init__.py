@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from benchmarks.peers.external import D3P, DiffPrivLib
+from benchmarks.peers.limits import Oracle, SufficientStatistics
 from benchmarks.peers.method import Budget as Budget
 from benchmarks.peers.method import DoesNotApply as DoesNotApply
 from benchmarks.peers.method import Method as Method
@@ -28,6 +29,8 @@ def methods(environments: Path, cache: Path) -> dict[str, Method]:
         Ours("add_remove"),
         Simulated("replace_one"),
         Simulated("add_remove"),
+        Oracle(cache),
+        SufficientStatistics(cache),
         D3P(environments),
         DiffPrivLib(environments),
         ObjectivePerturbation(),

@@ -133,7 +133,7 @@ class Influence:
                     jax.grad(self.predictor.loss)(eta, {**row, self._name: outcome.astype(dtype)})
                 )
 
-            each = jnp.vectorize(slope)(*map(jnp.asarray, np.broadcast_arrays(eta, outcomes)))
+            each = jax.jit(jnp.vectorize(slope))(*np.broadcast_arrays(eta, outcomes))
             return np.nan_to_num(np.asarray(each, dtype=np.float64))
 
     def largest_slope(self, eta: jax.Array, row: Row, bound: Bound = "weights") -> jax.Array:

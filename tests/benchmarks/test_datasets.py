@@ -27,6 +27,7 @@ ROWS = {
     "any_visit": 20_190,
     "visits": 20_190,
     "affairs": 6_366,
+    "rare": 26_000,
     "made_up": 30_000,
 }
 

@@ -25,6 +25,7 @@ from private_mcmc.planning.estimates import (
     query,
     root_of,
     score_average,
+    settled_average,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
 from private_mcmc.planning.simulate import mode_and_sd, simulate_affine, synthetic_data
@@ -106,6 +107,23 @@ def test_the_mean_score_of_a_path_has_the_noise_that_it_says():
         scores.append(score_average(states, schedule, 1.0, np.zeros_like))
     covariance = np.cov(np.array([each.score for each in scores]).T)
     np.testing.assert_allclose(covariance @ scores[0].precision, np.eye(2), atol=0.25)
+
+
+def test_what_a_path_shows_to_be_burn_in_is_left_out():
+    """A path whose first tenth is on its way is as good as one that starts at the mode."""
+    random, steps = np.random.default_rng(7), 400
+    schedule = pmc.Schedule(
+        adjacency="replace_one", num_rows=9, dim=1, step_size=0.5, num_steps=steps, clip=1.0,
+        preconditioner=((1.0,),),
+    )  # fmt: skip
+    states = [np.array([60.0])]
+    for _ in range(steps):
+        # The score saturates, as a clipped one does: no straight line from the start leads to the mode.
+        score = 5 * np.tanh(states[-1] / 5)
+        states.append(states[-1] - 0.5 * score + random.standard_normal(1))
+    given = np.array(states), schedule, 1.0, np.zeros_like
+    settled, every = settled_average(*given, np.eye(1)).root(np.eye(1)), score_average(*given).root(np.eye(1))
+    assert abs(float(settled[0])) < 0.4 < abs(float(every[0]))
 
 
 @pytest.mark.parametrize(("steps", "relaxations"), [(50, 3.0), (4000, 300.0)])

@@ -1,0 +1,135 @@
+"""What is possible at a budget: one release at the true mode; and sufficient statistics with a tuned split.
+
+Neither is a private method: both look at the exact posterior to choose their settings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from benchmarks.datasets import Dataset
+from benchmarks.datasets.models import Regression
+from benchmarks.peers.method import Array, Budget, DoesNotApply, Runs
+from benchmarks.utility_reference import Reference, reference
+from private_mcmc.accounting.curves import gdp
+
+_CLIPS = np.geomspace(0.3, 60.0, 45)
+_NEWTON_STEPS = 15
+_SPLITS = (0.1, 0.2, 0.4, 0.6, 0.8)
+
+
+def slopes(regression: Regression, eta: Array, y: Array) -> tuple[Array, Array, Array]:
+    """``ψ'``, ``ψ''`` and the largest ``|ψ'|`` over the declared outcomes."""
+    if regression.family == "logistic":
+        mean, low, high, scale = expit(eta), 0.0, 1.0, 1.0
+        second = mean * (1 - mean)
+    elif regression.family == "poisson":
+        mean, scale = np.exp(np.minimum(eta, 30.0)), 1.0
+        (low, high), second = map(float, regression.outcome.interval()), mean
+    else:
+        mean, scale = eta, regression.noise_sd**2
+        (low, high), second = map(float, regression.outcome.interval()), np.full_like(eta, 1 / scale)
+    worst = np.maximum(np.abs(mean - low), np.abs(mean - high)) / scale
+    return (mean - y) / scale, second, worst
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """One Gaussian release of the weighted score at the true mode, in the metric of the true Hessian.
+
+    Rows are weighted by ``min(1, C/largest slope norm)``, with the clip ``C`` that errs least on these rows,
+    the shift of the weighted mode included.
+    """
+
+    cache: Path
+    name = "oracle"
+    adjacency = "replace_one"
+    about = "not a method: the weighted score at the true mode, in the true metric, with the best clip"
+
+    def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
+        """The weighted mode, with fresh noise in every run."""
+        exact = reference(dataset, cache=self.cache)
+        m = gdp.budget(budget.epsilon, budget.delta)
+        X, y, counts = dataset.distinct
+        precision = np.eye(dataset.dim) / dataset.regression.prior_sd**2
+        _, second, worst = slopes(dataset.regression, X @ exact.mode, y)
+        hessian = (X.T * (counts * second)) @ X + precision
+        root = np.linalg.inv(np.linalg.cholesky(hessian)).T
+        norms = np.linalg.norm(X @ root, axis=1) * worst
+        typical = np.sqrt(dataset.dim / dataset.n)
+        found = [
+            _released(dataset, exact, counts * np.minimum(1.0, clip * typical / norms), root, clip * typical)
+            for clip in _CLIPS
+        ]
+        errors = [np.hypot(_rms(mode - exact.mean, exact), _size(noise / m, exact)) for mode, noise in found]
+        mode, noise = found[int(np.argmin(errors))]
+        random = np.random.default_rng()
+        draws = tuple((mode + noise @ random.standard_normal(dataset.dim) / m)[None] for _ in range(runs))
+        return Runs(draws, {"expected rms": float(min(errors)), "clip": float(_CLIPS[np.argmin(errors)])})
+
+
+def _released(
+    dataset: Dataset, exact: Reference, weights: Array, root: Array, clip: float
+) -> tuple[Array, Array]:
+    """The mode of weighted rows, and the noise's root at 1-GDP."""
+    X, y, _ = dataset.distinct
+    precision = np.eye(dataset.dim) / dataset.regression.prior_sd**2
+    w = exact.mode.copy()
+    for _ in range(_NEWTON_STEPS):
+        slope, second, _ = slopes(dataset.regression, X @ w, y)
+        curvature = (X.T * (weights * second)) @ X + precision
+        w = w - np.linalg.solve(curvature, X.T @ (weights * slope) + precision @ w)
+    return w, np.linalg.solve(curvature, np.linalg.inv(root).T) * 2 * clip
+
+
+def _rms(off: Array, exact: Reference) -> float:
+    return float(np.sqrt(np.mean((off / exact.sd) ** 2)))
+
+
+def _size(noise: Array, exact: Reference) -> float:
+    return float(np.sqrt(np.mean(np.sum(noise**2, axis=1) / exact.sd**2)))
+
+
+@dataclass(frozen=True)
+class SufficientStatistics:
+    """``XᵀX`` and ``Xᵀy`` with Gaussian noise (Vu, Slavković 2009; Foulds et al. 2016), noise floored.
+
+    The split of the budget is the best of a few for these rows.
+    """
+
+    cache: Path
+    name = "sufficient statistics"
+    adjacency = "replace_one"
+    about = "XᵀX and Xᵀy with Gaussian noise, the best of five splits for these rows; (ε, δ); linear models"
+
+    def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
+        """Point estimates: the posterior mean of noised statistics."""
+        if dataset.regression.family != "linear":
+            raise DoesNotApply("sufficient statistics are those of linear regressions.")
+        exact, m = reference(dataset, cache=self.cache), gdp.budget(budget.epsilon, budget.delta)
+        random = np.random.default_rng()
+        tried = {split: [_statistics(dataset, split, m, random) for _ in range(runs)] for split in _SPLITS}
+        best = min(_SPLITS, key=lambda split: sum(_rms(w - exact.mean, exact) ** 2 for w in tried[split]))
+        return Runs(tuple(w[None] for w in tried[best]), {"share of the squared budget for XᵀX": best})
+
+
+def _statistics(
+    dataset: Dataset, split: float, m: float, random: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    regression, p = dataset.regression, dataset.dim
+    low, high = map(float, regression.outcome.interval())
+    largest = max(abs(low), abs(high))
+    gram_sd = np.sqrt(2.0) / (m * np.sqrt(split))
+    half = np.tril(random.standard_normal((p, p)), -1) / np.sqrt(2.0)
+    gram = dataset.X.T @ dataset.X + gram_sd * (half + half.T + np.diag(random.standard_normal(p)))
+    cross = dataset.X.T @ dataset.y
+    cross = cross + 2 * largest / (m * np.sqrt(1 - split)) * random.standard_normal(p)
+    values, vectors = np.linalg.eigh(gram)
+    floored = (vectors * np.maximum(values, gram_sd * np.sqrt(2.0 * p))) @ vectors.T
+    ridge = np.eye(p) * regression.noise_sd**2 / regression.prior_sd**2
+    return np.asarray(np.linalg.solve(floored + ridge, cross))

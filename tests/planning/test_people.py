@@ -1,0 +1,40 @@
+"""Synthetic people look like a table of people: inside their domains, with rare and common columns."""
+
+import jax
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.planning.people import people
+
+ROWS = pmc.Rows(
+    X=pmc.Ball(2.0, dim=8),
+    age=pmc.Box(18.0, 90.0),
+    scores=pmc.Box([0.0, -1.0], [1.0, 5.0]),
+    sex=pmc.Binary(),
+    region=pmc.Categories(5),
+    visits=pmc.Counts(9),
+    weight=pmc.Real(),
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_people_lie_inside_their_domains_before_they_are_mapped_into_them(seed):
+    drawn = people(ROWS, 400, seed)
+    with jax.enable_x64(True):
+        mapped = ROWS.project(drawn)
+    for name, column in drawn.items():
+        assert column.shape == np.shape(mapped[name])
+        tolerance = 0.5 if name == "visits" else 1e-9
+        np.testing.assert_allclose(column, mapped[name], atol=tolerance)
+    assert set(np.unique(drawn["region"])) == set(range(5))
+
+
+def test_indicators_are_rare_in_some_data_sets_and_common_in_others():
+    prevalences = [people(ROWS, 2000, seed)["sex"].mean() for seed in range(20)]
+    assert min(prevalences) < 0.04 and max(prevalences) > 0.4
+
+
+def test_the_same_seed_draws_the_same_people():
+    for first, again in zip(people(ROWS, 50, 1).values(), people(ROWS, 50, 1).values(), strict=True):
+        np.testing.assert_array_equal(first, again)
