@@ -33,9 +33,10 @@ def times(first: float, second: float) -> float:
     return 0.0 if first == 0 or second == 0 else first * second
 
 
-def never_clips(free: float, clip: float, dim: int) -> bool:
-    """Whether gradients of norm at most ``free`` in ``dim`` dimensions pass a kernel's clip as they are."""
-    return free <= clip * (1 + _BOUND_ROUNDING) and dim <= _LARGEST_DIM
+def never_clips(free: float, clip: float, row_model: RowModel) -> bool:
+    """Whether a row's gradients, of norm at most ``free``, pass a kernel's clip as they are."""
+    entries = row_model.dim * (1 if row_model.unit is None else row_model.unit.rows)
+    return free <= clip * (1 + _BOUND_ROUNDING) and entries <= _LARGEST_DIM
 
 
 def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
@@ -60,7 +61,7 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         return Curvature(prior_strong_convexity=prior_mu, prior_smoothness=prior_smooth)
     widest = largest_eigenvalue(schedule.preconditioner)
     free = times(math.sqrt(widest) * _UP, rows.gradient_bound)
-    idle = never_clips(free, schedule.clip, schedule.dim)
+    idle = never_clips(free, schedule.clip, row_model)
     bend = times(widest * _UP, rows.curvature_bound)
     if single is not None and rows.convex:
         radius = times(math.sqrt(widest) * _UP, single.radius)

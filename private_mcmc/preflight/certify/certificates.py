@@ -75,7 +75,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     rows, predictors = row_model.constants, row_model.predictors
     widest = largest_eigenvalue(preconditioner)
     free = times(math.sqrt(widest) * (1 + 1e-15), rows.gradient_bound)
-    idle = clip is None or never_clips(free, clip, row_model.dim)
+    idle = clip is None or never_clips(free, clip, row_model)
     single = row_model.predictor is not None
     return Constants(
         subject="posterior" if idle else ("Huberised posterior" if single else "no posterior"),
