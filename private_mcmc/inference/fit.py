@@ -153,7 +153,7 @@ def plan_fit(
     rows = len(next(iter(columns.values()))) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
-    bounds = plan_bounds(asked.schema, asked.fields, target)
+    bounds = plan_bounds(asked.schema, asked.fields, target, rows)
     own = target if bounds is None else bounds.rest
     made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
     made = made if bounds is None else bounds.beside(made)

@@ -27,9 +27,11 @@ from private_mcmc.release import Counts, CountsPlan, plan_counts
 from private_mcmc.target import Target
 
 SHARE = 0.1
-_CELLS = 64
+# Fewest and most cells. In between, a power of two, such that what noise can hide in every cell is together
+# at most about a fifth of the rows: finer cells would hide, and cut, more of a long tail.
+_CELLS, _HIDDEN = (8, 64), 0.2
 # A bound leaves this share of the rows outside at its side, and more only as far as noise could hide it.
-_TAIL, _CAUTION = 0.01, 1.5
+_TAIL, _CAUTION = 0.01, 3.3
 # A range that spans more is divided evenly on the scale of logarithms.
 _WIDE = 1e3
 
@@ -78,20 +80,22 @@ class BoundsPlan:
         """``schema`` with the bought ranges; ``columns`` are curator-side, mapped into the outer ones."""
         bought = {}
         for field, mechanism in zip(self.fields, self.mechanisms, strict=True):
-            edges = _edges(field)
+            edges = _edges(field, mechanism.cells)
             values = columns[identifier(field.name)]
             there = np.asarray(columns.get(PRESENT, np.ones(len(values)))) > 0
             if field.indicator:
                 # A missing number has no place among the others.
                 there = there & (columns[identifier(field.indicator)] == 0)
-            cells = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _CELLS - 1)
+            cells = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, mechanism.cells - 1)
             counts = mechanism.release(cells.astype(np.int64), there)
             bought[field.name] = _narrowed(field, edges, counts)
         return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
 
 
-def plan_bounds(schema: Schema, names: Sequence[str], target: Target) -> BoundsPlan | None:
+def plan_bounds(schema: Schema, names: Sequence[str], target: Target, n: int) -> BoundsPlan | None:
     """What would be bought for the fields ``names`` under ``target``; ``None`` if all ranges are known.
+
+    ``n`` is the public number of rows, or its bound.
 
     Raises:
         NotYetSupported: for a table with persons, one of whom may fall into several cells.
@@ -107,17 +111,20 @@ def plan_bounds(schema: Schema, names: Sequence[str], target: Target) -> BoundsP
         )
     budget = accounting.gdp.budget(target.epsilon, target.delta)
     each = budget * math.sqrt(SHARE / len(fields))
-    mechanisms = tuple(plan_counts(each, cells=_CELLS, adjacency=target.adjacency) for _ in fields)
+    fewest, most = _CELLS
+    fine = _HIDDEN * n * each / (_CAUTION * math.sqrt(2))
+    cells = min(max(2 ** math.floor(math.log2(max(fine, 1))), fewest), most)
+    mechanisms = tuple(plan_counts(each, cells=cells, adjacency=target.adjacency) for _ in fields)
     # A hair less, so that rounding upwards keeps everything within the budget.
     rest = accounting.gdp.epsilon(budget * math.sqrt(1 - SHARE), target.delta) * (1 - 1e-6)
     return BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest))
 
 
-def _edges(field: Field) -> npt.NDArray[np.float64]:
+def _edges(field: Field, cells: int) -> npt.NDArray[np.float64]:
     low, high = field.range
     if low > 0 and high / low > _WIDE:
-        return np.geomspace(low, high, _CELLS + 1)
-    return np.linspace(low, high, _CELLS + 1)
+        return np.geomspace(low, high, cells + 1)
+    return np.linspace(low, high, cells + 1)
 
 
 def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> Field:
@@ -125,9 +132,11 @@ def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> F
     values = np.asarray(counts.values, dtype=np.float64)
     total = max(float(values.sum()), 1.0)
     passed = np.sqrt(np.arange(1, len(values) + 1))
-    threshold = _TAIL * total + _CAUTION * counts.noise_sd * passed
-    first = _first(np.cumsum(values) > threshold)
-    last = len(values) - 1 - _first(np.cumsum(values[::-1]) > threshold)
+    # A cell that is surely not empty, or a tail that surely holds more than its share; noise is neither.
+    cell = max(_TAIL * total, _CAUTION * counts.noise_sd)
+    tail = _TAIL * total + _CAUTION * counts.noise_sd * passed
+    first = _first((values > cell) | (np.cumsum(values) > tail))
+    last = len(values) - 1 - _first((values[::-1] > cell) | (np.cumsum(values[::-1]) > tail))
     low, high = (float(edges[first]), float(edges[last + 1])) if first <= last else field.range
     if field.type in ("integer", "date"):
         low, high = max(math.floor(low), field.range[0]), min(math.ceil(high), field.range[1])
