@@ -27,8 +27,8 @@ _ACTIVE, _ATTEMPTS = 3, 12
 _SCALES = (0.0, 0.3, 1.0, 3.0)
 # One data set may have a symmetry that hides the order of its rows: so many others are looked at, too.
 _OTHERS = 4
-# With more rows than this the whole model is not evaluated on all of them.
-_MOST_ROWS = 50_000
+# With more numbers in all rows than this the whole model is not evaluated on them.
+_MOST_NUMBERS = 500_000
 _TOLERANCE = 1e-7
 
 
@@ -97,7 +97,8 @@ def refuse_coupled_rows(
         for data in (synthetic_rows(rows, COUNT, _ATTEMPTS + k) for k in range(_OTHERS)):
             if programs.differ(key, thetas[-2], data):
                 raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), model_sites))
-        if COUNT != n <= _MOST_ROWS and programs.differ_at_n(key, thetas[-2], data):
+        few = n * sum(column[0].size for column in data.values()) <= _MOST_NUMBERS
+        if few and n != COUNT and programs.differ_at_n(key, thetas[-2], data):
             raise DoThisInstead(_mismatch(site.name, [], model_sites))
         if not finite:
             raise DoThisInstead(
