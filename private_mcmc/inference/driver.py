@@ -357,7 +357,7 @@ class PrivateMCMC:
         """Draws of the posterior given everything that a plan's run released, in several chains of NUTS.
 
         Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
-        and the prior are in the width. It is post-processing: free, and a function of what was released alone.
+        and the prior are in the width. It is post-processing: free, and a function of what was released.
         Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
 
         Args:

@@ -7,8 +7,8 @@ Block ``b`` of a path says ``y_b = G_b + noise``. With ``d_b = c_b − θ*``, ``
 - ``μ_b`` is the mean over synthetic people with outcomes drawn at ``θ*``, of the very gradients that the
   kernel clips;
 - ``s_b`` is how far this sample's score is from its mean: Normal, of the model's covariance. Its regression
-  on the full score at ``θ*`` is what an ordinary posterior knows of; the rest, the cost of bounding influence,
-  is wider by a factor ``λ`` where the model is a little wrong;
+  on the full score at ``θ*`` is what an ordinary posterior knows of; the rest, the cost of bounding rows'
+  influence, is wider by a factor ``λ`` where the model is a little wrong;
 - ``E`` is what synthetic people do not know of the curvature: a symmetric Normal matrix around what the
   released curvature says, as uncertain as its noise; ``F_b`` what a block's own weights change, of relative
   size ``τ``.
@@ -75,12 +75,15 @@ class Curvature:
 def curvature(found: Sequence[Released], fitted: Fitted, rows: People, root: Array) -> Curvature:
     """From the last released matrix whose coordinates are known; else in ``root``, with a guessed error."""
     known = [one for one in found if one.root is not None]
+    if not rows.covariates:
+        # Rows are their outcomes: synthetic people are as good as real ones.
+        return Curvature(root, np.ones(len(root)), np.zeros_like(root), np.zeros_like(root))
     if not known:
         one = np.ones(len(root))
         return Curvature(root, one, np.zeros_like(root), _UNSEEN**2 * np.outer(one, one))
     last = known[-1]
     noise = last.value.noise_sd
-    predicted = np.asarray(last.predicted(rows.covariates, rows.each))
+    predicted = np.asarray(last.predicted(rows.rows, rows.each))
     values, vectors = np.linalg.eigh(predicted)
     values = np.maximum(values, 1e-3 * max(values[-1], 1e-300))
     root, relative = np.asarray(last.root) @ vectors, np.outer(values, values)
@@ -117,6 +120,7 @@ class Terms(NamedTuple):
         reweighted: how unlike the full curvature the blocks' is, between 0 and 1, ``(blocks,)``.
         missing: mean of ``E``.
         variance: of ``E``.
+        unknown: the square of the share of the curvature that is not known, which far states have anew.
         misfit: centre of the prior of ``log λ``.
     """
 
@@ -133,6 +137,7 @@ class Terms(NamedTuple):
     reweighted: jax.Array
     missing: jax.Array
     variance: jax.Array
+    unknown: jax.Array
     misfit: jax.Array
 
 
@@ -152,7 +157,7 @@ def log_density(reading: RowModel, terms: Terms, parameters: jax.Array) -> jax.A
     uneven = square[:, None, None] * terms.slopes + jnp.einsum("bi,bj->bij", turned, turned)
     uneven = uneven * (terms.reweighted + square / (square + _NEAR * dim))[:, None, None]
     own = jnp.arange(count)
-    blocks = blocks.at[own, own].add(jnp.exp(2 * log_uneven) / 2 * uneven)
+    blocks = blocks.at[own, own].add((jnp.exp(2 * log_uneven) + terms.unknown) / 2 * uneven)
     covariance = terms.fixed + jnp.exp(log_misfit) * terms.rest
     covariance = covariance + jnp.swapaxes(blocks, 1, 2).reshape(covariance.shape)
     value = _log_normal(off.ravel(), covariance)
@@ -192,7 +197,8 @@ class Likelihood:
         full = np.asarray(_full_scores(self.reading, jnp.asarray(theta), self.rows.columns)) @ root
         explained, rest = self._deviations(tensor, full, shares)
         slopes = self._slopes(tensor, full, shares, count)
-        kappa = np.trace(slopes, axis1=1, axis2=2) / max(self.known.predicted.sum(), 1e-300)
+        whole = self._conditional(full, shares)
+        kappa = np.trace(slopes, axis1=1, axis2=2) / max(self.rows.each * np.square(whole).sum(), 1e-300)
         return Terms(
             columns=self.rows.columns,
             log_base=jnp.asarray(self.rows.log_base),
@@ -202,11 +208,12 @@ class Likelihood:
             centre=jnp.asarray(np.stack([back @ block.centre for block in self.blocks])),
             fixed=jnp.asarray(noise + explained),
             rest=jnp.asarray(rest),
-            slopes=jnp.asarray(slopes),
+            slopes=jnp.asarray(slopes if np.any(self.known.variance) else np.zeros_like(slopes)),
             kappa=jnp.asarray(kappa),
             reweighted=jnp.asarray(np.minimum(1.0, np.square(1.0 - kappa))),
             missing=jnp.asarray(self.known.missing),
             variance=jnp.asarray(self.known.variance),
+            unknown=jnp.asarray(np.diag(self.known.variance).mean() / self.known.predicted.mean() ** 2),
             misfit=jnp.asarray(self.hyperparameters[0]),
         )
 
@@ -251,7 +258,7 @@ def _full_scores(reading: RowModel, theta: jax.Array, rows: Columns) -> jax.Arra
 
 @jax.custom_vjp
 def _log_normal(off: jax.Array, covariance: jax.Array) -> jax.Array:
-    """``log N(off; 0, covariance)`` but for a constant. Derivatives of factorisations are slow: it has its own."""
+    """``log N(off; 0, covariance)`` but for a constant, with its own derivative: factors' ones are slow."""
     return _log_normal_forward(off, covariance)[0]
 
 

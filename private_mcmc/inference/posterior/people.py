@@ -2,8 +2,8 @@
 
 Real covariate columns are ``x = m + Bz`` of public shapes ``z``, moved into their domain; ``m`` and ``B`` are
 fitted so that every released matrix of second moments (of designs, of curvature, of information) is what
-these rows would give, as closely as its noise says. The other columns are drawn from their domain. Nothing private
-is used.
+these rows would give, as closely as its noise says. The other columns are drawn from their domain. Nothing
+private is used.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from private_mcmc.release import SecondMoments
 Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
 
-_ROWS = 384
+_ROWS = 256
 # Columns of real numbers beyond this many keep the spread of their domain.
 _MOST_FITTED = 40
 # Shapes are not known better than this share of a typical row's curvature.
 _DISCREPANCY = 0.02
 _WEAK = 0.1
 _FITTING_STEPS = 40
-_FEW, _NODES, _GRID = 16, 25, 1025
+_FEW, _NODES, _GRID = 16, 17, 1025
 # Outcomes less likely than exp(−this) times the most likely one are left out.
 _NEGLIGIBLE = 28.0
 
@@ -84,16 +84,18 @@ class People:
     """Synthetic rows, each with every outcome that matters, ``rows × outcomes`` of them in one axis.
 
     Attributes:
-        covariates: columns ``(rows, …)``, one outcome each.
+        rows: columns ``(rows, …)``, one outcome each.
         columns: columns ``(rows·outcomes, …)``.
         log_base: weights of the outcomes as a rule of integration, ``(rows, outcomes)``.
         each: how many real rows a synthetic one stands for.
+        covariates: the columns that are not outcomes.
     """
 
-    covariates: Columns
+    rows: Columns
     columns: Columns
     log_base: Array
     each: float
+    covariates: tuple[str, ...]
 
     def log_shares(self, reading: RowModel, theta: jax.Array) -> jax.Array:
         """Logarithms of the outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""
@@ -229,7 +231,8 @@ def with_outcomes(reading: RowModel, rows: Columns, n: int, theta: Array) -> Peo
         nodes, log_base = _nodes(reading, rows, name, grid, theta)
     repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
     repeated[name] = jnp.asarray(nodes.ravel(), dtype=rows[name].dtype)
-    return People(rows, repeated, log_base, n / count)
+    covariates = {key: column for key, column in rows.items() if key != name}
+    return People(rows, repeated, log_base, n / count, tuple(covariates))
 
 
 def _grid(reading: RowModel, name: str) -> Array:

@@ -1,0 +1,161 @@
+"""The posterior given what was released: closed forms, its two limits, and that nothing else enters it."""
+
+import functools
+from dataclasses import replace
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.diagnostics import effective_sample_size, gelman_rubin
+
+import private_mcmc as pmc
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.posterior.sample import Chains
+from private_mcmc.kernels.synthetic import SyntheticChain
+from private_mcmc.model import read
+from private_mcmc.planning import CompletedStage, PathStage
+from private_mcmc.planning.affine import affine_policy
+from private_mcmc.planning.simulate import simulate, synthetic_data
+from private_mcmc.schedule import Schedule
+from tests.examples_of_models import logistic
+from tests.inference.test_plan_runs import Fixed, path
+
+N, STEPS = 400, 40
+
+
+def mean_of_people(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0.5, 1.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu, 2.0), obs=y)
+
+
+@functools.cache
+def reading():
+    return read(mean_of_people, pmc.Rows(y=pmc.Box(-12.0, 12.0)), n=N)
+
+
+def released(time, sample_mean, seed=0, temper=1.0):
+    """The path of plain Langevin steps over ``N`` rows with this mean, clipped where no row reaches."""
+    curvature = 1.0 + temper * N / 4
+    metric = 1 / curvature
+    step = time / STEPS
+    random, state, states = np.random.default_rng(seed), 0.3, []
+    for _ in range(STEPS):
+        slope = state - 0.5 + temper * N / 4 * (state - sample_mean)
+        state = state - step * metric * slope + np.sqrt(2 * step * metric) * random.normal()
+        states.append([state])
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=N, dim=1, step_size=step, num_steps=STEPS, clip=100.0,
+        temper=temper, preconditioner=((metric,),), release="path",
+    )  # fmt: skip
+    return (CompletedStage(PathStage("run", schedule, np.array([0.3])), np.array(states)),)
+
+
+def exact(histories):
+    """Each path's exact likelihood of the sample mean, its law given ``μ``, and the prior: all Normal."""
+    precision, total = 0.0, 0.0
+    for ((completed),) in histories:
+        stage, states = completed.stage, completed.value[:, 0]
+        metric, weight = stage.schedule.preconditioner[0][0], stage.schedule.temper * N / 4
+        at = np.concatenate([stage.start, states])
+        seen = -(at[1:] - at[:-1]) / metric / stage.schedule.step_size - (at[:-1] - 0.5)
+        each = weight**2 * stage.schedule.step_size * metric / 2
+        precision += STEPS * each
+        total += each * np.sum(at[:-1] - seen / weight)
+    spread = 1 / precision + 4 / N
+    own = 1.0 + 1 / spread
+    return (0.5 + total / precision / spread) / own, own**-0.5
+
+
+@pytest.mark.parametrize("time", [1e-12, 0.5, 5.0, 1e4])
+def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
+    """Its ends are the prior and the ordinary posterior. Five standard errors: fails once in a million."""
+    history = released(time if time < 100 else 5.0, 1.2)
+    if time > 100:
+        # No noise: the last states stay where the sample's mean and the prior lead.
+        schedule = replace(history[0].stage.schedule, step_size=1.0)
+        mode = (0.5 + N / 4 * 1.2) / (1 + N / 4)
+        stage = PathStage("run", replace(schedule, step_size=time / STEPS), np.array([mode]))
+        history = (CompletedStage(stage, np.full((STEPS, 1), mode)),)
+    draws = posterior_draws(reading(), [history], N)
+    mean, sd = exact([history])
+    if time < 1e-6:
+        assert (mean, sd) == pytest.approx((0.5, 1.0), abs=1e-5)
+    if time > 100:
+        assert sd == pytest.approx((1 + N / 4) ** -0.5, rel=1e-3)
+    assert float(gelman_rubin(draws)[0]) < 1.05
+    size = float(effective_sample_size(draws)[0])
+    assert size > 150
+    assert draws.mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(size))
+    assert draws.std() == pytest.approx(sd, rel=5 * np.sqrt(1 / size))
+
+
+def test_runs_on_one_data_set_are_one_likelihood():
+    """Each alone is twice as uncertain of the sample's mean; they share the sample's deviation."""
+    histories = [released(0.5, 1.2, seed) for seed in (1, 2)]
+    draws = posterior_draws(reading(), histories, N)
+    mean, sd = exact(histories)
+    assert sd < 0.9 * exact(histories[:1])[1]
+    assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)
+    assert draws.std() == pytest.approx(sd, rel=0.15)
+
+
+def test_a_weight_of_the_likelihood_changes_what_is_known_and_not_what_is_asked():
+    history = released(5.0, 1.2, temper=0.25)
+    draws = posterior_draws(reading(), [history], N)
+    mean, sd = exact([history])
+    assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)
+    assert draws.std() == pytest.approx(sd, rel=0.15)
+
+
+def test_without_a_path_nothing_is_claimed():
+    with pytest.raises(pmc.NotYetSupported, match="no path"):
+        posterior_draws(reading(), [()], N)
+
+
+@pytest.mark.slow
+def test_the_posterior_is_a_function_of_what_was_released():
+    """Two drivers with other rows and one history say the same; a driver says it again and again."""
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
+    plan = pmc.plan(logistic, rows, pmc.Target(3.0, 1e-6), n=N, guarantee="run")
+    plan, drivers = replace(plan, policy=Fixed((path(),))), []
+    for seed in range(2):
+        random = np.random.default_rng(seed)
+        driver = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+        driver.run(X=random.uniform(-0.5, 0.5, (N, 3)), y=random.integers(0, 2, N))
+        drivers.append(driver)
+    one, other = drivers
+    mine = one.get_samples(group_by_chain=True)["w"]
+    assert mine.shape == (4, 300, 3) and not np.array_equal(mine, other.get_samples(group_by_chain=True)["w"])
+    other._keep(replace(other._outcome, history=one.history))
+    np.testing.assert_array_equal(other.posterior(rng_key=jax.random.key(0)).samples["w"], mine)
+    assert one.posterior() is one.posterior()
+    assert not np.array_equal(one.posterior(rng_key=jax.random.key(5)).samples["w"], mine)
+    posterior = one.to_arviz()
+    assert "posterior given what was released" in posterior.attrs["randomness"]
+    assert np.all(gelman_rubin(mine) < 1.1)
+    both = one.posterior(also=[drivers[1]])
+    assert both.statement.gdp == pytest.approx(np.sqrt(2) * plan.budget)
+
+
+@pytest.mark.long
+def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say():
+    """Logistic, synthetic covariates, ε = 1. Of 90 intervals of 90 % at least 70 hold: fails once in 1,000."""
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
+    base = affine_policy(read(logistic, rows, n=5000), 5000, "replace_one", gdp.budget(1.0, 1e-6))
+    held, chains = [], {}
+
+    def chain(stage):
+        followed = stage.reading or base.reading
+        return chains.setdefault(id(followed), SyntheticChain(lambda root, clip: followed))
+
+    for seed in range(30):
+        data = synthetic_data(base, seed)
+        history = simulate(base, chain, data.rows, data.weights, seed)
+        draws = posterior_draws(base.reading, [history], 5000, asked=Chains(2, 100, 200)).reshape(-1, 3)
+        low, high = np.quantile(draws, [0.05, 0.95], axis=0)
+        held += ((low <= data.mean) & (data.mean <= high)).tolist()
+    assert sum(held) >= 70
