@@ -144,22 +144,25 @@ class Schema:
         """What one row can be: a domain for every field, and for every indicator of missing numbers.
 
         Column names are those of the fields, with signs that Python does not take in names replaced by
-        ``_``. ``names`` are the fields wanted; all that may be part of a model if left out.
+        ``_``. ``names`` are the fields wanted; all that may be part of a model if left out. Where a
+        person may have several rows, the field that tells persons apart is among them.
 
         Raises:
             DeclarationError: for a name that is no field, a field without range, or one that was only
                 suggested.
         """
-        from private_mcmc.domains import Binary, Rows
+        from private_mcmc.domains import Binary, Person, Rows
 
         wanted = [field.name for field in self.fields if field.is_used] if names is None else names
-        columns: dict[str, Domain] = {}
+        columns: dict[str, Domain | Person] = {}
         for name in wanted:
             field = self[name]
             field.check_confirmed()
             columns[identifier(name)] = domain(field)
             if field.indicator:
                 columns[identifier(field.indicator)] = Binary()
+        if self.at_most > 1:
+            columns[identifier(self.person)] = Person(self.at_most)
         return Rows(**columns)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.data.cells import Array, Encoder
 from private_mcmc.data.fields import Field, is_number
@@ -59,6 +60,19 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
     if not found or not len(next(iter(found.values()))):
         raise DataSchemaError(f"{source.where}: has a header and no rows.")
     return found
+
+
+def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
+    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where there is none.
+
+    Raises:
+        DataSchemaError: if the table cannot be read, or lacks the field.
+    """
+    source = source_of(table, schema.encoding)
+    _check_names(source, [schema.person])
+    with _in_words(source.where):
+        cells = [cell or "" for chunk in source.chunks([schema.person]) for cell in chunk[schema.person]]
+        return np.array([cell.strip() for cell in cells], dtype=np.str_)
 
 
 def read_header(path: str | Path, declared: Collection[str] = (), encoding: str = "") -> list[str]:

@@ -14,7 +14,7 @@ from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import StudyRecord, texts
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.report import (
     Block,
     Code,
@@ -241,7 +241,7 @@ def _sentences(study: StudyRecord) -> tuple[str, ...]:
         chosen = "The model, its public arguments and the bounds of the rows"
     found = [
         f"{chosen}, ε and δ were chosen without looking at the private table.",
-        f"No person has more than {_rows_of_a_person(study)} in the table.",
+        _who_is_who(study),
         "Whoever could read the machine's memory or time its work while it ran is trusted.",
     ]
     if study.ledger is None:
@@ -256,9 +256,14 @@ def _sentences(study: StudyRecord) -> tuple[str, ...]:
     return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))
 
 
-def _rows_of_a_person(study: StudyRecord) -> str:
-    most = Schema.from_dict(texts(study.schema)).at_most if study.schema else 1
-    return "one row" if most == 1 else f"{most} rows"
+def _who_is_who(study: StudyRecord) -> str:
+    unit = study.price.unit
+    if unit is None:
+        return "No person has more than one row in the table."
+    return (
+        f"Rows with equal {unit.name!r} are those of one person, and no person has two of them; of a person "
+        f"with more than {unit.rows} rows, {unit.rows} entered."
+    )
 
 
 def _lines(statement: Statement) -> list[str]:
@@ -273,7 +278,8 @@ def _limits(study: StudyRecord) -> list[str]:
             "not be private: publish nothing that was computed from the table without noise."
         )
     found += [
-        f"One row is protected; what is true of two people together is protected at ε = {_of_two(study)}.",
+        f"{'One row' if study.price.unit is None else 'One person'} is protected; what is true of two people "
+        f"together is protected at ε = {_of_two(study)}.",
         "Intervals assume that the model is about right and hold the noise that was added; errors are "
         "estimates, no theorem covers them.",
         "The chain's noise is floating point, idealised as exact.",
@@ -284,7 +290,7 @@ def _limits(study: StudyRecord) -> list[str]:
 def _of_two(study: StudyRecord) -> str:
     try:
         found = group(study.price, 2).epsilon(study.delta)
-    except DeclarationError:
+    except (DeclarationError, NotYetSupported):
         return "more than twice this"
     return f"{number(found)} (same δ)"
 

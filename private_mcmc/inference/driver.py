@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path

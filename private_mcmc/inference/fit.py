@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import data_marks, read_table
+from private_mcmc.data.table import data_marks, read_identifiers, read_table
 from private_mcmc.dossier.remarks import small_delta, warnings_of
 from private_mcmc.dossier.study import Study
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
@@ -149,8 +151,8 @@ def plan_fit(
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
             "or a value."
         )
-    columns = read_table(table, asked.schema, asked.fields)
-    rows = len(next(iter(columns.values()))) if n is None else n
+    columns = _columns(table, asked)
+    rows = _count(columns, asked) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     bounds = plan_bounds(asked.schema, asked.fields, target, rows)
@@ -170,7 +172,22 @@ def with_plan(table: Any, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    return _ready(table, asked, made, read_table(table, asked.schema, asked.fields), None)
+    return _ready(table, asked, made, _columns(table, asked), None)
+
+
+def _columns(table: Any, asked: Question) -> dict[str, npt.NDArray[Any]]:
+    """What the model reads, and who each row is about where that is declared."""
+    columns: dict[str, npt.NDArray[Any]] = dict(read_table(table, asked.schema, asked.fields))
+    unit = asked.rows.unit
+    return columns if unit is None else columns | {unit.name: read_identifiers(table, asked.schema)}
+
+
+def _count(columns: Mapping[str, npt.NDArray[Any]], asked: Question) -> int:
+    """Of rows, or of persons: public where a row or a person is replaced by another."""
+    unit = asked.rows.unit
+    if unit is None:
+        return len(next(iter(columns.values())))
+    return len(set(columns[unit.name]) - {""})
 
 
 def _ready(

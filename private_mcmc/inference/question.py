@@ -14,7 +14,7 @@ from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.errors import DeclarationError
 
 Model = Callable[..., Any]
 
@@ -75,11 +75,6 @@ def question(
     if isinstance(priors, Mapping):
         raise DeclarationError("priors: a list of texts, as ['age ~ normal(0, 0.1)', 'sigma = 12'].")
     priors = [priors] if isinstance(priors, str) else priors
-    if schema.at_most > 1:
-        raise NotYetSupported(
-            f"person: at_most: {schema.at_most}: persons with several rows are not supported yet. Keep one "
-            "row for each person, chosen from that person's rows alone, and declare at_most: 1."
-        )
     if formula is not None:
         made = design(read_formula(formula, schema), schema, family_of(family), priors)
         source, fields = model_source(made), made.formula.fields

@@ -54,8 +54,19 @@ def posterior_draws(
         raise NotYetSupported(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
         )
+    if reading.unit is not None:
+        raise NotYetSupported("persons with several rows: the posterior given releases is that of rows.")
     with jax.enable_x64(True):
-        return _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
+        try:
+            found = _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            # What was released is kept whatever can be made of it; only released numbers are in the error.
+            raise NotYetSupported(
+                f"the likelihood of what was released has no usable maximum ({type(error).__name__})"
+            ) from error
+    if not np.all(np.isfinite(found)):
+        raise NotYetSupported("the likelihood of what was released has no usable maximum.")
+    return found
 
 
 def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Array, asked: Chains) -> Array:
