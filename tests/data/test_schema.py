@@ -9,6 +9,10 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.data.suggest import suggestion
+from private_mcmc.data.table import read_identifiers
+from private_mcmc.inference.fit import _columns, _count
+from private_mcmc.inference.question import question
+from private_mcmc.target import Unit
 
 YAML = """
 missingValues: ["", NA]
@@ -166,3 +170,26 @@ def test_a_boolean_is_shown_by_the_tables_own_words():
     for wrong in ({"trueValues": []}, {"trueValues": ["alive"]}):
         with pytest.raises(pmc.DeclarationError, match="trueValues"):
             pmc.Schema.from_dict({"fields": [{**record, **wrong}]})
+
+
+def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
+    record = {
+        "fields": [
+            {"name": "patient no", "type": "string", "private_mcmc": {"role": "person"}},
+            {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+            {"name": "seen", "type": "boolean"},
+        ],
+        "private_mcmc": {"person": {"field": "patient no", "at_most": 3}},
+    }
+    schema = pmc.Schema.from_dict(record)
+    assert schema.rows(["age", "seen"]).unit == Unit("patient_no", 3)
+    table = {
+        "patient no": ["b", "a", None, " b"],
+        "age": [30.0, 40.0, 50.0, 60.0],
+        "seen": [True, False, True, True],
+    }
+    assert read_identifiers(table, schema).tolist() == ["b", "a", "", "b"]
+    asked = question(schema, "seen ~ age")
+    assert asked.rows.unit == Unit("patient_no", 3)
+    grouped = asked.rows.grouped(_columns(table, asked), _count(_columns(table, asked), asked), public=True)
+    assert grouped["age"].shape == (2, 3)
