@@ -55,7 +55,13 @@ def posterior_draws(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
         )
     with jax.enable_x64(True):
-        return _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
+        try:
+            found = _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
+        except np.linalg.LinAlgError as error:
+            raise NotYetSupported(f"what was released cannot be turned into a posterior: {error}.") from error
+    if not np.all(np.isfinite(found)):
+        raise NotYetSupported("what was released cannot be turned into a posterior: draws are not finite.")
+    return found
 
 
 def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Array, asked: Chains) -> Array:
