@@ -143,7 +143,7 @@ def test_the_posterior_is_a_function_of_what_was_released():
 
 @pytest.mark.long
 def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say():
-    """Logistic, synthetic covariates, ε = 1. Of 90 intervals of 90 % at least 70 hold: fails once in 1,000."""
+    """Logistic, synthetic covariates, ε = 1. Of 90 intervals at least 70 hold: fails once in 1,000."""
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
     base = affine_policy(read(logistic, rows, n=5000), 5000, "replace_one", gdp.budget(1.0, 1e-6))
     held, chains = [], {}

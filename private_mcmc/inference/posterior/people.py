@@ -143,6 +143,8 @@ def people(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
         jnp.asarray(start),
     )
     functions = tuple(function for function, _, _ in queries)
+    if not np.all(np.isfinite(_residuals(reading, functions, data, jnp.asarray(start)))):
+        return Fitted(rows)
     found = least_squares(
         lambda x: np.asarray(_residuals(reading, functions, data, x)),
         start,
