@@ -13,7 +13,8 @@ from private_mcmc.report.blocks import Cell
 
 Predict = Callable[[float, int], Prediction]
 
-_DOUBLINGS, _BISECTIONS = 14, 5
+_FIRST, _FASTEST, _MARGIN, _LARGEST = 1.5, 32.0, 1.1, 2.0**14
+_TRIES, _BISECTIONS = 8, 3
 
 
 @dataclass(frozen=True)
@@ -79,28 +80,35 @@ def frontier(
 
 
 def rows_needed(predict: Predict, epsilon: float, n: int, max_error: float) -> int | None:
-    """About how many rows reach ``max_error`` at this ε, to three per cent; ``None``: too many to say."""
-    found = _first(lambda factor: predict(epsilon, math.ceil(n * factor)).rms <= max_error)
+    """About how many rows reach ``max_error`` at this ε; ``None``: too many to say."""
+    found = _first(lambda factor: predict(epsilon, math.ceil(n * factor)).rms, max_error)
     return None if found is None else math.ceil(n * found)
 
 
 def epsilon_needed(predict: Predict, epsilon: float, n: int, max_error: float) -> float | None:
     """About which ε reaches ``max_error`` with these rows; ``None``: too large to say."""
-    found = _first(lambda factor: predict(epsilon * factor, n).rms <= max_error)
+    found = _first(lambda factor: predict(epsilon * factor, n).rms, max_error)
     return None if found is None else epsilon * found
 
 
-def _first(enough: Callable[[float], bool]) -> float | None:
-    """The least factor above 1 that is enough: doubled until it is, then bisected on a log scale."""
-    high = 2.0
-    while not enough(high):
-        high *= 2
-        if high > 2.0**_DOUBLINGS:
+def _first(error: Callable[[float], float], wanted: float) -> float | None:
+    """A factor above 1 whose error is at most ``wanted``, and not much larger than it needs to be.
+
+    Errors fall about as one over the factor; every one of them is a whole simulation.
+    """
+    low, high = 1.0, _FIRST
+    for _ in range(_TRIES):
+        found = error(high)
+        if found <= wanted:
+            break
+        low, high = high, high * min(max(_MARGIN * found / wanted, _FIRST), _FASTEST)
+        if high > _LARGEST:
             return None
-    low = high / 2
+    else:
+        return None
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (low, middle) if error(middle) <= wanted else (middle, high)
     return high
 
 
