@@ -18,10 +18,12 @@ def progress(what: str, num_steps: int, shown: bool) -> Iterator[Callable[[int],
     if not shown:
         yield lambda done: None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, transient=False)
+    # A console of its own: one that a bar could not be drawn on stays taken for all later bars.
+    bar = Progress(*columns, console=Console(), transient=False)
     task = bar.add_task(what, total=num_steps)
 
     drawn = False

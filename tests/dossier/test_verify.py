@@ -11,9 +11,9 @@ import pytest
 from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, accounting
 from private_mcmc.cli.report import report
 from private_mcmc.dossier import new_dossier, verify_dossier
+from private_mcmc.dossier.claims import recomputed
 from private_mcmc.dossier.folder import digest, finish, is_complete
 from private_mcmc.dossier.record import privacy_numbers
-from private_mcmc.dossier.verify import recomputed
 from tests.dossier.studies import books_in, statement_of, study_of
 
 

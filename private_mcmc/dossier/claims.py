@@ -1,0 +1,165 @@
+"""What a dossier's record claims, recomputed from its constants."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Literal
+
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting import verify as verify_statement
+from private_mcmc.accounting.assumptions import no_more_rows
+from private_mcmc.data.schema import Schema
+from private_mcmc.data.source import model_source
+from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts
+from private_mcmc.dossier.remarks import warnings_of
+from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.target import Target
+
+Result = Literal["agrees", "differs", "not checked"]
+
+_CLOSE = 1e-9
+
+
+class Skipped(Exception):
+    """A check that cannot be made here."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at, and what was found."""
+
+    what: str
+    result: Result
+    why: str = ""
+
+
+def recomputed(study: StudyRecord) -> tuple[Check, ...]:
+    """What a record claims, recomputed from its constants; not whether it is the record that was written."""
+    return (
+        checked("the privacy statement", lambda: _statement(study)),
+        checked("ε, δ and the risk at the target", lambda: _numbers(study)),
+        checked("the stages' prices", lambda: _stages(study)),
+        checked("the posterior's certificate", lambda: _certificate(study)),
+        checked("formula, schema, model and row bounds", lambda: _question(study)),
+    )
+
+
+def checked(what: str, check: Callable[[], str]) -> Check:
+    """What a check found; it never raises."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers that are out of all range
+            return Check(what, "agrees", check())
+    except Skipped as reason:
+        return Check(what, "not checked", str(reason))
+    except (PrivateMCMCError, OSError) as error:
+        return Check(what, "differs", str(error))
+    except Exception as error:  # a record may hold anything, and libraries raise anything for it
+        return Check(what, "differs", f"makes no sense here ({type(error).__name__}: {error})")
+
+
+def need(holds: bool, words: str) -> None:
+    """Raise ``DeclarationError`` unless it holds."""
+    if not holds:
+        raise DeclarationError(words)
+
+
+def _statement(study: StudyRecord) -> str:
+    found = verify_statement(study.statement)
+    need(bool(found), found.reason)
+    need(study.price.adjacency == study.adjacency, "the statement speaks of another adjacency.")
+    need(not study.seeded, "the caller chose the randomness: not private.")
+    counts = set(_counts(study.price))
+    need(counts <= {study.n}, f"the statement is for {sorted(counts)} rows, not for {study.n}.")
+    if study.adjacency == "add_remove":
+        capped = no_more_rows(study.n) in _sentences(study.price)
+        need(capped, f"the statement is not for at most {study.n} rows.")
+    price = study.price
+    meets = price.delta(study.epsilon) <= study.delta or price.epsilon(study.delta) <= study.epsilon
+    need(meets, f"the statement does not meet ε = {study.epsilon:g} at δ = {study.delta:g}.")
+    return found.reason
+
+
+def _sentences(statement: Statement) -> Iterator[str]:
+    yield from statement.argument.assumptions
+    for part in statement.parts:
+        yield from _sentences(part)
+
+
+def _counts(statement: Statement) -> Iterator[int]:
+    """The numbers of rows that its runs were for."""
+    rows = statement.argument.constants.get("num_rows")
+    if rows is not None:
+        yield rows
+    for part in statement.parts:
+        yield from _counts(part)
+
+
+def _numbers(study: StudyRecord) -> str:
+    again, found = privacy_numbers(study.price, study.epsilon, study.delta), dict(study.privacy)
+    wrong = [name for name in {**again, **found} if not close(found.get(name), again.get(name))]
+    said = "; ".join(f"{name} is {again.get(name)}, not {found.get(name)}" for name in wrong)
+    need(not wrong, f"recomputed, {said}.")
+    remarks = warnings_of(Target(study.epsilon, study.delta, study.price.adjacency), study.n, study.ledger)
+    need(set(remarks) <= set(study.warnings), f"what is to be known of this target is {list(remarks)}.")
+    return f"ε = {again['epsilon_at_delta']:.6g} at δ = {study.delta:g}"
+
+
+def close(found: Any, wanted: Any) -> bool:
+    """Equal, up to rounding on another machine."""
+    if isinstance(wanted, Mapping):
+        return (
+            isinstance(found, Mapping)
+            and found.keys() == wanted.keys()
+            and all(close(found[key], wanted[key]) for key in wanted)
+        )
+    if isinstance(wanted, float):
+        return type(found) in (int, float) and math.isclose(found, wanted, rel_tol=_CLOSE, abs_tol=1e-300)
+    return type(found) is type(wanted) and found == wanted
+
+
+def _stages(study: StudyRecord) -> str:
+    if not study.stages:
+        raise Skipped("not a plan")
+    prices = [part.gdp for part in study.price.parts]
+    shown = [stage["gdp"] for stage in study.stages]
+    need(len(prices) == len(shown) and all(map(close, shown, prices)), f"{shown} are not {prices}.")
+    return f"{len(shown)} stages"
+
+
+def _certificate(study: StudyRecord) -> str:
+    if study.guarantee == "run":
+        need(study.certificate is None, "a certificate that the guarantee does not speak of.")
+        raise Skipped("guarantee 'run': the posterior is not claimed to be private")
+    need(study.guarantee == "posterior", f"guarantee {study.guarantee!r} is unknown.")
+    need(study.certificate is not None, "guarantee 'posterior' without a certificate.")
+    found = verify_statement(study.certificate or {})
+    need(bool(found), found.reason)
+    made = Statement.from_dict(study.certificate or {})
+    need(made.adjacency == study.adjacency, "the certificate speaks of another adjacency.")
+    need(made.delta(study.epsilon) <= study.delta, "the certificate does not meet the target.")
+    return found.reason
+
+
+def _question(study: StudyRecord) -> str:
+    if not study.formula:
+        raise Skipped("a model of the user's own: the fingerprint covers it")
+    same_library(study)
+    schema, made = Schema.from_dict(texts(study.schema)), study.design
+    need(model_source(made) == study.model, "the model is not the one that formula and schema give.")
+    rows = json.loads(json.dumps(schema.rows(made.formula.fields).to_dict()))
+    need(rows == study.rows, "the row bounds are not those of the schema.")
+    need(close(study.norm, made.norm), f"norm {study.norm} is not {made.norm}.")
+    return "the model is the one that the formula gives"
+
+
+def same_library(study: StudyRecord) -> None:
+    """Raise ``Skipped`` where another version made the record."""
+    here = version("private-mcmc")
+    if study.library != here:
+        raise Skipped(f"made with version {study.library}, this is {here}; hashes and fingerprint cover it")
