@@ -79,15 +79,15 @@ def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.nda
 
 
 def plan_within_its_budget() -> Attempt:
-    """Twelve stages that cost three times the budget together: what would run is refuted, or nothing runs."""
-    clips = (1.0,) * 12
+    """Stages that cost almost four times the budget together: what would run is refuted, or nothing runs."""
+    clips = (1.0,) * 18
     plan = stages_of(clips, 1.1 * path_stage(1.0).statement.gdp)
 
     def ends(outputs: np.ndarray) -> np.ndarray:
         return -outputs.reshape(len(outputs), len(clips), _STAGE_STEPS)[:, :, -1].sum(axis=1)
 
     mechanism = Mechanism("plan", plan.statement, plan_runs(plan), lambda pair: {"ends of stages": ends})
-    return audited(mechanism, far_apart(1, 2), num_runs=240)
+    return audited(mechanism, far_apart(1, 2), num_runs=320)
 
 
 def stages_have_noise_of_their_own() -> Attempt:
