@@ -38,6 +38,8 @@ SYNTHETIC_ROWS, DATA_SETS = 1024, 4
 _MEAN_OUTCOMES = (0.3, 0.12, 0.5, 0.03)
 # Predictors vary by this over the root of the curvature, which counts as no less than the other.
 _EFFECT, _FLATTEST = 0.6, 0.1
+# People's outcomes scatter more than models say, where they have the room.
+_FLATTER = 0.4
 _NEWTON_STEPS = 60
 
 
@@ -172,7 +174,9 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
         target = levels[level] + effect * (scores - scores.mean()) / spread - offset
         gram = design.T @ design + 1e-6 * policy.precision
         theta = np.linalg.solve(gram, design.T @ target)
-        logits = -_losses(predictor, choices, rows, design @ theta + offset)
+        logits = -np.asarray(_losses(predictor, choices, rows, design @ theta + offset))
+        if len(values) > 2:
+            logits *= _FLATTER
         each = policy.num_rows / SYNTHETIC_ROWS
         rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(seed))
         mean, sd = mode_and_sd(policy, rows, weights)

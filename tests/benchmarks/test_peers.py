@@ -11,6 +11,7 @@ from benchmarks.datasets import Dataset, synthetic
 from benchmarks.datasets.models import Regression
 from benchmarks.peers import Budget, DoesNotApply, Method, Unavailable, methods
 from benchmarks.peers.external import D3P, DiffPrivLib
+from benchmarks.peers.limits import Oracle, SufficientStatistics
 from benchmarks.peers.noisy_gradients import NoisyGradients
 from benchmarks.peers.nonprivate import Laplace
 from benchmarks.peers.objective_perturbation import ObjectivePerturbation, delta_of, gaussian_noise
@@ -19,7 +20,7 @@ from benchmarks.peers.ours import Ours, Simulated
 from benchmarks.peers.output_perturbation import OutputPerturbation
 from benchmarks.utility_metrics import score
 from benchmarks.utility_reference import Reference, reference
-from private_mcmc import Counts
+from private_mcmc import Box, Counts
 from private_mcmc.accounting.curves import gdp
 
 ENVIRONMENTS = Path("build/peers")
@@ -175,3 +176,28 @@ def test_every_method_names_its_adjacency(tmp_path: Path) -> None:
     known = methods(tmp_path, tmp_path)
     assert {name for name, method in known.items() if method.adjacency is None} == {"NUTS", "Laplace"}
     assert all(method.about for method in known.values())
+
+
+@pytest.mark.long
+def test_the_oracle_errs_as_it_expects_and_less_where_its_budget_is_larger(
+    dataset: Dataset, cache: Path, exact: Reference
+) -> None:
+    expected = []
+    for epsilon in (1.0, 10.0):
+        made = Oracle(cache).run(dataset, Budget(epsilon, 1e-6), 300)
+        seen = np.sqrt(np.mean([score(draws, exact).rms ** 2 for draws in made.draws]))
+        expected.append(made.facts["expected rms"])
+        assert seen == pytest.approx(expected[-1], rel=0.15)
+    assert expected[1] < 0.5 * expected[0]
+
+
+@pytest.mark.long
+def test_sufficient_statistics_without_noise_are_the_posterior_mean(dataset: Dataset, cache: Path) -> None:
+    random = np.random.default_rng(2)
+    y = np.clip(dataset.X @ random.normal(size=dataset.dim) + 0.1 * random.normal(size=dataset.n), -2.0, 2.0)
+    linear = Dataset("line", "", (), dataset.X, y, Regression("linear", Box(-2.0, 2.0), noise_sd=0.1), "")
+    made = SufficientStatistics(cache).run(linear, Budget(1e9, 1e-6), 2)
+    found = reference(linear, cache=cache)
+    np.testing.assert_allclose(made.draws[0][0], found.mean, atol=0.2 * float(found.sd.max()))
+    with pytest.raises(DoesNotApply):
+        SufficientStatistics(cache).run(dataset, PLENTY, 1)
