@@ -120,7 +120,6 @@ class Terms(NamedTuple):
         reweighted: how unlike the full curvature the blocks' is, between 0 and 1, ``(blocks,)``.
         missing: mean of ``E``.
         variance: of ``E``.
-        unknown: the square of the share of the curvature that is not known, which far states have anew.
         misfit: centre of the prior of ``log λ``.
     """
 
@@ -137,7 +136,6 @@ class Terms(NamedTuple):
     reweighted: jax.Array
     missing: jax.Array
     variance: jax.Array
-    unknown: jax.Array
     misfit: jax.Array
 
 
@@ -157,7 +155,7 @@ def log_density(reading: RowModel, terms: Terms, parameters: jax.Array) -> jax.A
     uneven = square[:, None, None] * terms.slopes + jnp.einsum("bi,bj->bij", turned, turned)
     uneven = uneven * (terms.reweighted + square / (square + _NEAR * dim))[:, None, None]
     own = jnp.arange(count)
-    blocks = blocks.at[own, own].add((jnp.exp(2 * log_uneven) + terms.unknown) / 2 * uneven)
+    blocks = blocks.at[own, own].add(jnp.exp(2 * log_uneven) / 2 * uneven)
     covariance = terms.fixed + jnp.exp(log_misfit) * terms.rest
     covariance = covariance + jnp.swapaxes(blocks, 1, 2).reshape(covariance.shape)
     value = _log_normal(off.ravel(), covariance)
@@ -213,7 +211,6 @@ class Likelihood:
             reweighted=jnp.asarray(np.minimum(1.0, np.square(1.0 - kappa))),
             missing=jnp.asarray(self.known.missing),
             variance=jnp.asarray(self.known.variance),
-            unknown=jnp.asarray(np.diag(self.known.variance).mean() / self.known.predicted.mean() ** 2),
             misfit=jnp.asarray(self.hyperparameters[0]),
         )
 
