@@ -36,7 +36,6 @@ def check_count(name: str, value: object) -> None:
         raise DeclarationError(f"{name}={value!r}: must be a whole number, at least 1.")
 
 
-@construction_checked
 @dataclass(frozen=True)
 class Unit:
     """What is protected as one row where several rows share an identifier: all of them together.
@@ -56,6 +55,7 @@ class Unit:
         return f"one person, with all of up to {self.rows} rows (equal {self.name!r})"
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Target:
     """(ε, δ) under an adjacency: ``P[A|D] ≤ e^ε P[A|D'] + δ`` for all adjacent ``D, D'`` and events ``A``.

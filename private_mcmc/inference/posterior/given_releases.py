@@ -59,6 +59,8 @@ def posterior_draws(
     with jax.enable_x64(True):
         try:
             found = _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
+        except NotYetSupported:
+            raise
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             # What was released is kept whatever can be made of it; only released numbers are in the error.
             raise NotYetSupported(

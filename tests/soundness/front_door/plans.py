@@ -59,7 +59,8 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
         statement=accounting.adaptive(accounting.gdp.budget(target.epsilon, delta), "replace_one", ()),
         certificate=None,
         prediction=Prediction(1.0, 0.0, 1.0, 0.0),
-        make=lambda *_: (None, None),
+        planner=None,
+        choices={},
     )
 
 
