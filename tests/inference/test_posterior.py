@@ -13,6 +13,7 @@ from numpyro.diagnostics import effective_sample_size, gelman_rubin
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import read
@@ -159,3 +160,20 @@ def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say():
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         held += ((low <= data.mean) & (data.mean <= high)).tolist()
     assert sum(held) >= 70
+
+
+@pytest.mark.parametrize(("noise", "fine"), [(dist.Normal, True), (dist.Laplace, False)])
+def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise, fine):
+    """A cut would move the mean, and with it the place at which the score vanishes."""
+
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", noise(mu, 0.8), obs=y)
+
+    many = 100_000
+    narrow = read(model, pmc.Rows(y=pmc.Box(0.0, 1.0)), n=many)
+    with jax.enable_x64(True):
+        people = with_outcomes(narrow, {"y": np.array([0.0, 1.0])}, many, np.array([0.1]))
+        off = people.off_centre(narrow, np.array([0.1]))
+    assert (off < 0.01) if fine else (off > 0.2)

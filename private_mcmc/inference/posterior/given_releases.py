@@ -13,7 +13,14 @@ import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.likelihood import Likelihood, curvature, log_density
-from private_mcmc.inference.posterior.observations import EDGES, FIRST_EDGES, blocks, gradients, paths
+from private_mcmc.inference.posterior.observations import (
+    EDGES,
+    FIRST_EDGES,
+    blocks,
+    gradients,
+    of_one_location,
+    paths,
+)
 from private_mcmc.inference.posterior.people import Released, people, with_outcomes
 from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
 from private_mcmc.model import RowModel
@@ -26,6 +33,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _WIDEST = 1e3
 _MOST_PARAMETERS = 60
 _ROUNDS = 2
+# What summing over outcomes may move the answer by, in posterior sds.
+_OFF_CENTRE = 0.2
 CHAINS = Chains()
 
 
@@ -78,7 +87,8 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
         for one in done
         if isinstance(one.stage, MomentsStage) and isinstance(one.value, SecondMoments)
     ]
-    walks = [path for history in histories for path in paths(history)]
+    of_runs = [of_one_location(paths(history)) for history in histories]
+    walks = [path for run in of_runs for path in run]
     if not walks:
         raise NotYetSupported("no path was released that says anything of the parameter.")
     score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)))
@@ -86,7 +96,7 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
     def prior_score(at: Array) -> Array:
         return np.asarray(score(jnp.asarray(at)))
 
-    firsts = [paths(history)[:1] for history in histories]
+    firsts = [run[:1] for run in of_runs]
     made = [
         blocks(
             path,
@@ -117,6 +127,8 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
         wide[: len(at), : len(at)] = prior_root
         best = mode(density, terms, start, near)
         at = best[: reading.dim]
+    if not persons.off_centre(reading, at) <= _OFF_CENTRE:
+        raise NotYetSupported("the law of the outcome cannot be summed finely enough.")
     found = draws(density, terms, best, whitened(density, terms, best, wide), key, asked)
     return found[..., : reading.dim]
 

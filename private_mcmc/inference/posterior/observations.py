@@ -89,6 +89,18 @@ def paths(history: History) -> list[Path]:
     return made
 
 
+def of_one_location(made: list[Path]) -> list[Path]:
+    """Those whose own slopes are not clipped more tightly than the last one's.
+
+    Where outcomes are skewed a tighter clip looks for another location (a median for a mean), which the
+    model does not know. Rows that are weighted whatever their outcome keep theirs.
+    """
+    if not made or made[-1].stage.reading is not None:
+        return made
+    last = made[-1].stage.schedule.clip
+    return [path for path in made if path.stage.reading is not None or path.stage.schedule.clip > 0.7 * last]
+
+
 def _usable(stage: PathStage, states: Array) -> bool:
     """Plain steps with all rows, and finite."""
     schedule = stage.schedule

@@ -102,6 +102,22 @@ class People:
         found: jax.Array = log_shares(reading, self.columns, jnp.asarray(self.log_base), theta)
         return found
 
+    def off_centre(self, reading: RowModel, theta: Array) -> float:
+        """How far the rule of integration moves the place where the expected score is 0, in posterior sds.
+
+        Under the model's own law the score has mean 0 at its parameter, whatever the covariates.
+        """
+        shares = np.exp(np.asarray(self.log_shares(reading, jnp.asarray(theta)))).ravel()
+        scores = np.asarray(_scores(reading, self.columns, jnp.asarray(theta)))
+        scores = np.where(shares[:, None] > 0, scores, 0.0)
+        mean, spread = self.each * shares @ scores, self.each * (scores * shares[:, None]).T @ scores
+        return float(np.sqrt(max(mean @ np.linalg.pinv(spread, hermitian=True) @ mean, 0.0)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _scores(reading: RowModel, columns: Columns, theta: jax.Array) -> jax.Array:
+    return jnp.asarray(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, columns))
+
 
 @partial(jax.jit, static_argnums=0)
 def log_shares(reading: RowModel, columns: Columns, log_base: jax.Array, theta: jax.Array) -> jax.Array:
@@ -248,11 +264,19 @@ def _grid(reading: RowModel, name: str) -> Array:
         if families <= _COUNTS:
             high = 2 * high + 8
         return np.unique(np.linspace(low, high, min(int(high - low) + 1, _GRID)).round())
-    if families <= _ON_THE_LINE:
-        low, high = low - (high - low), high + (high - low)
-    return np.linspace(low, high, _GRID)
+    if not families <= _ON_THE_LINE:
+        return np.linspace(low, high, _GRID)
+    width = high - low
+    inner = np.linspace(low - width, high + width, _GRID)
+    if families != {"Normal"}:
+        return inner
+    # A law that is cut off has another mean, and of many rows little of that is too much.
+    beyond = width * np.linspace(1.0, _WIDEST, _GRID // 8)[1:]
+    return np.concatenate([(low - beyond)[::-1], inner, high + beyond])
 
 
+# In widths of the declared range.
+_WIDEST = 12.0
 _ON_THE_LINE = {"Normal", "StudentT", "Laplace", "Logistic", "Cauchy", "Gumbel", "AsymmetricLaplace"}
 _COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", "GammaPoisson"}
 
