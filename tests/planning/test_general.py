@@ -68,7 +68,8 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
         statement=accounting.adaptive(budget, TARGET.adjacency, ()),
         certificate=None,
         prediction=GUESS,
-        make=lambda *_: (policy, GUESS),
+        planner=None,
+        choices={},
     )
 
 
