@@ -39,7 +39,7 @@ _MOST_FITTED = 40
 _DISCREPANCY = 0.02
 _WEAK = 0.1
 _FITTING_STEPS = 40
-_FEW, _NODES, _GRID = 16, 17, 1025
+_FEW, _NODES, _NODES_OF_COUNTS, _GRID = 16, 17, 65, 1025
 # Outcomes less likely than exp(−this) times the most likely one are left out.
 _NEGLIGIBLE = 28.0
 
@@ -291,14 +291,16 @@ def _nodes(reading: RowModel, rows: Columns, name: str, grid: Array, theta: Arra
     kept = found - best > -_NEGLIGIBLE
     first = kept.argmax(axis=1)
     last = len(grid) - 1 - kept[:, ::-1].argmax(axis=1)
-    share = np.linspace(0.0, 1.0, _NODES)
+    whole = np.issubdtype(reading.rows.columns[name].dtype, np.integer)
+    most = _NODES_OF_COUNTS if whole else _NODES
+    share = np.linspace(0.0, 1.0, most)
     nodes = grid[first][:, None] + share * (grid[last] - grid[first])[:, None]
-    if not np.issubdtype(reading.rows.columns[name].dtype, np.integer):
+    if not whole:
         return nodes, np.zeros(nodes.shape)
     nodes = nodes.round()
     # Counts next to each other are gone through; further apart each stands for its neighbourhood.
-    short = grid[last] - grid[first] < _NODES
-    nodes[short] = grid[first][short][:, None] + np.arange(_NODES)
+    short = grid[last] - grid[first] < most
+    nodes[short] = grid[first][short][:, None] + np.arange(most)
     middles = (nodes[:, 1:] + nodes[:, :-1]) / 2
     edges = np.column_stack([nodes[:, :1] - 0.5, middles, nodes[:, -1:] + 0.5])
     widths = np.diff(edges, axis=1)
