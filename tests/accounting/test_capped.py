@@ -90,14 +90,14 @@ def test_statements_whose_constants_hold_a_number_of_rows_quote_it(name):
     assert KINDS[name].verify()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_statements_whose_constants_only_rest_on_it_quote_it():
     for name, statement in everything_else():
         assert quoted(statement) == [N], name
         assert statement.verify(), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_tested_run_and_a_plan_quote_it():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-1, 1))
     kernel = PrivateULA(linear, 8e-4, 2.6, radius=1.5)

@@ -163,7 +163,7 @@ def test_bad_input_is_one_line_and_exit_code_3(folder, monkeypatch, capsys, argu
 HOLES = ("--adjacency", "zero_out", "--n", "800", "--present", "there")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, capsys):
     people = (folder / "people.csv").read_text().splitlines()
     flags = ["there", *(str(i % 3) for i in range(800))]

@@ -251,7 +251,7 @@ def test_the_usual_delta_is_far_below_one_person_in_all(n):
     assert 0 < small_delta(n) <= min(1e-6, 1 / (10 * n)) * (1 + 1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_twelve_lines_of_python_do_the_same(folder, schema):
     with pytest.warns(UserWarning, match="Nothing keeps count"):
         study = pmc.fit(
