@@ -12,7 +12,7 @@ from numpyro.diagnostics import effective_sample_size, gelman_rubin
 
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.posterior import posterior_draws, resembles
 from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
@@ -177,3 +177,14 @@ def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise
         people = with_outcomes(narrow, {"y": np.array([0.0, 1.0])}, many, np.array([0.1]))
         off = people.off_centre(narrow, np.array([0.1]))
     assert (off < 0.01) if fine else (off > 0.2)
+
+
+def test_synthetic_rows_resemble_others_where_covariates_are_real():
+    def model(x, region, y):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([3]).to_event(1))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=x * b[region]), obs=y)
+
+    rows = {"x": pmc.Box(0.0, 1.0), "y": pmc.Binary()}
+    assert not resembles(read(model, pmc.Rows(**rows, region=pmc.Categories(3)), n=N))
+    assert resembles(read(lambda x, y: model(x, 0, y), pmc.Rows(**rows), n=N))

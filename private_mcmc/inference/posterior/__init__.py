@@ -1,5 +1,6 @@
 """The posterior given what was released, by the stages of a plan or by several runs on the same data."""
 
 from private_mcmc.inference.posterior.given_releases import posterior_draws
+from private_mcmc.inference.posterior.people import resembles
 
-__all__ = ["posterior_draws"]
+__all__ = ["posterior_draws", "resembles"]

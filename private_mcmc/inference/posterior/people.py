@@ -79,6 +79,12 @@ class Released:
         return np.asarray(second_moments(function, given, radius, rows, weights))
 
 
+def resembles(reading: RowModel) -> bool:
+    """Whether all covariates are real, so that synthetic rows can be fitted to what was released of them."""
+    rows, outcomes = reading.rows.columns, outcome_columns(reading)
+    return all(np.issubdtype(rows[name].dtype, np.floating) for name in rows if name not in outcomes)
+
+
 @dataclass(frozen=True, eq=False)
 class People:
     """Synthetic rows, each with every outcome that matters, ``rows × outcomes`` of them in one axis.
