@@ -9,6 +9,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.inference.private_bounds import SHARE, plan_bounds
 from private_mcmc.inference.question import question
+from tests.examples_of_models import normal_mean
 
 ADJACENCIES = ("replace_one", "add_remove", "zero_out")
 
@@ -111,6 +112,7 @@ def test_persons_with_several_rows_would_fall_into_several_cells_and_are_refused
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:The predicted error")
 def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "l.db")
     ledger.declare("people", pmc.Target(1.2, 1e-6))
@@ -132,3 +134,25 @@ def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_pat
     with pytest.warns(UserWarning), pytest.raises(pmc.BudgetExceeded):
         pmc.fit(table, SCHEMA, "wage ~ 1", **told, **books)
     assert len(ledger.history("people")) == 1
+
+
+def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "l.db")
+    ledger.declare("people", pmc.Target(9.0, 1e-6))
+    declared = dict(
+        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)), target=pmc.Target(9.0, 1e-6), release="path", num_steps=2
+    )
+    kernel, y = pmc.PrivateULA(normal_mean, 0.02, 1.0), np.linspace(-1, 1, 6)
+
+    def run(reserved):
+        books = pmc.Bookkeeping(ledger, "people", reserved=reserved)
+        pmc.PrivateMCMC(kernel, **declared, guarantee="run", progress_bar=False, bookkeeping=books).run(y=y)
+
+    run(None)
+    (settled,) = ledger.history("people")
+    with pytest.raises(pmc.ReleaseError, match="settled, or was made for another"):
+        run(settled)
+    other = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1e-6, scale=1.0, what="a little")
+    cheap = ledger.reserve("people", other, purpose="a test")
+    with pytest.raises(pmc.ReleaseError, match="settled, or was made for another"):
+        run(cheap)
