@@ -87,7 +87,7 @@ def run(
     """
     from private_mcmc.cli.table import Missing, read_columns
     from private_mcmc.dossier import new_dossier
-    from private_mcmc.dossier.remarks import small_delta, warnings_of
+    from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, PrivateMCMC
     from private_mcmc.inference.record import About
     from private_mcmc.planning import Plan, plan

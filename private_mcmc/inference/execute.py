@@ -51,7 +51,7 @@ from private_mcmc.release import (
     state_grid,
 )
 from private_mcmc.release.curvature import ProposedCurvature
-from private_mcmc.report.progress import progress
+from private_mcmc.report.document import progress
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_count
 

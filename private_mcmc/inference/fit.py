@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import data_marks, read_identifiers, read_table
-from private_mcmc.dossier.remarks import small_delta, warnings_of
-from private_mcmc.dossier.study import Study
+from private_mcmc.dossier.folder import Study
+from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee

@@ -30,7 +30,6 @@ from private_mcmc.model.integrated import (
     shared_values,
 )
 from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
-from private_mcmc.model.persons import person_constants, person_loss
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -43,7 +42,7 @@ from private_mcmc.model.predictor import (
     predicted_loss,
 )
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
-from private_mcmc.model.row_constants import RowConstants, row_constants
+from private_mcmc.model.row_constants import RowConstants, person_constants, person_loss, row_constants
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.tracing import (

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.evaluate import evaluate, values
 from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds
