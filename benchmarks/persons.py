@@ -85,7 +85,7 @@ def path_error(data: Panel, rows: pmc.Rows, n: int, clip: float, gdp: float, rep
         start = random.multivariate_normal(data.mean, FAR**2 * data.covariance)
         mcmc = pmc.PrivateMCMC(
             kernel, rows=rows, target=pmc.Target(1e6, 1 - 1e-6), release="path", num_steps=steps, n=n,
-            guarantee="run", init_params=start, progress_bar=False,
+            guarantee="run", execution=pmc.Execution(init_params=start, progress_bar=False),
         )  # fmt: skip
         mcmc.run(**data.columns, **ids)
         one = mcmc.statement.gdp

@@ -17,7 +17,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.dossier import Study
 from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError, arguments_checked
-from private_mcmc.inference.arguments import Execution, records, refuse_key, steps_of
+from private_mcmc.inference.arguments import Execution, moved, records, refuse_key, steps_of
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun, releases
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee
 from private_mcmc.inference.execute import DeclaredRun, Outcome, Runnable, no_value_checks
@@ -61,18 +61,14 @@ class PrivateMCMC:
             Under ``"path"`` so many draws of every chain are shown; the warm-up is paid for as well.
         num_chains: independent chains; the price of states grows with their number.
         guarantee: ``"posterior"``: preflight must certify the posterior at the target, and the run must
-            meet it too. ``"run"``: the run's own statement decides.
+            meet it too. ``"run"``: the run's own statement decides. :class:`private_mcmc.ProposedCurvature`:
+            the same, and it relies on strong convexity of the data, behind a private test.
         num_warmup: states of the first steps are released like the others but left out of samples.
         n: the number of rows, checked against the data. Under ``add_remove`` an upper bound, under
             ``zero_out`` the number of slots, empty ones included; needed under both.
-        model_args: the model's other arguments, public.
-        init_params: public start, flat and unconstrained; zero if left out.
-        curvature: strong convexity of the data that the run relies on, behind a private test;
-            see :class:`private_mcmc.ProposedCurvature`.
-        progress_bar: show steps done.
-        execution: devices, blocks of rows, random generator: see :class:`private_mcmc.Execution`.
+        execution: devices, blocks of rows, start, random generator: see :class:`private_mcmc.Execution`.
         bookkeeping: ledger and checkpoint: see :class:`private_mcmc.Bookkeeping`.
-        deprecated: the fields of the two records, one by one.
+        others: NumPyro's ``progress_bar``; fields of the two records one by one, which is deprecated.
 
     Raises:
         DeclarationError: for declarations that make no sense.
@@ -104,19 +100,17 @@ class PrivateMCMC:
         num_steps: int | None = None,
         num_samples: int | None = None,
         num_chains: int = 1,
-        guarantee: Guarantee = "posterior",
+        guarantee: Guarantee | ProposedCurvature = "posterior",
         num_warmup: int = 0,
         n: int | None = None,
-        model_args: Mapping[str, Any] | None = None,
-        init_params: npt.ArrayLike | None = None,
-        curvature: ProposedCurvature | None = None,
-        progress_bar: bool = True,
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
-        **deprecated: Any,
+        **others: Any,
     ) -> None:
-        here, books = records(execution, bookkeeping, deprecated, _ARGUMENTS)
+        elsewhere = moved(others)
+        here, books = records(execution, bookkeeping, others, _ARGUMENTS)
         check_count("num_chains", num_chains)
+        tested = guarantee if isinstance(guarantee, ProposedCurvature) else None
         declared = Declaration(
             kernel=kernel,
             rows=rows,
@@ -124,15 +118,14 @@ class PrivateMCMC:
             release=release,
             num_steps=steps_of(num_steps, num_warmup, num_samples),
             num_chains=num_chains,
-            guarantee=guarantee,
+            guarantee="run" if isinstance(guarantee, ProposedCurvature) else guarantee,
             num_warmup=num_warmup,
             n=n,
-            model_args={} if model_args is None else copy.deepcopy(model_args),
-            init_params=init_params,
+            model_args=copy.deepcopy(elsewhere.get("model_args") or getattr(kernel, "model_args", {})),
             layout=layout(here.chain_method, here.devices, num_chains),
-            curvature=curvature,
+            curvature=tested or elsewhere.get("curvature"),
         )
-        self._set(DeclaredRun(declared, here, progress_bar), here, books)
+        self._set(DeclaredRun(declared, here), here, books)
 
     def _set(self, run: Runnable, execution: Execution, books: Bookkeeping) -> None:
         if books.checkpoint is not None and run.never_saved:
@@ -151,20 +144,17 @@ class PrivateMCMC:
         cls,
         plan: Plan,
         *,
-        progress_bar: bool = True,
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
-        **deprecated: Any,
+        **others: Any,
     ) -> Self:
         """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once.
 
         Where a later stage fails, what the earlier ones released is in ``history``, at the price of all.
         """
-        here, books = records(
-            execution, bookkeeping, deprecated, ("progress_bar", "execution", "bookkeeping")
-        )
+        here, books = records(execution, bookkeeping, others, ("execution", "bookkeeping"))
         driver = cls.__new__(cls)
-        driver._set(PlannedRun(plan, here, progress_bar), here, books)
+        driver._set(PlannedRun(plan, here), here, books)
         return driver
 
     def local_rows(self, n: int) -> slice:

@@ -120,7 +120,6 @@ class DeclaredRun:
 
     declared: Declaration
     execution: Execution
-    progress_bar: bool
     _decided: dict[int, Decision] = field(default_factory=dict)
 
     @property
@@ -131,7 +130,7 @@ class DeclaredRun:
     @property
     def never_saved(self) -> str | None:
         """A test of curvature draws its noise while it runs."""
-        return None if self.declared.curvature is None else "curvature=…: a run behind a test cannot be saved"
+        return None if self.declared.curvature is None else "a run behind a test of curvature cannot be saved"
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
@@ -142,7 +141,7 @@ class DeclaredRun:
         if on_the_host(columns) or jax.process_count() > 1:
             kept = {
                 "curator=True": self.execution.curator,
-                "curvature=…": self.declared.curvature is not None,
+                "guarantee=ProposedCurvature(…)": self.declared.curvature is not None,
             }
             for asked in (words for words, wanted in kept.items() if wanted):
                 raise DeclarationError(f"{asked}: only where one process holds all rows on its device.")
@@ -168,7 +167,7 @@ class DeclaredRun:
         """What must be the same for the same run, and the size of what it keeps."""
         decision = self.decide(n)
         schedule, noised = decision.schedule, decision.expectations is not None
-        start = checked_start(self.declared.init_params, schedule)
+        start = checked_start(self.execution.init_params, schedule)
         kept = 0 if noised else len(accounting.released_steps(schedule))
         size = 8 * schedule.num_chains * schedule.dim * (kept + 1)
         return ToSave(identity(decision, start, self.execution.rows_on_device), size, noised)
@@ -181,7 +180,7 @@ class DeclaredRun:
         """
         decision = self.decide(n)
         schedule, streams = decision.schedule, trial_streams(generator)
-        start = checked_start(self.declared.init_params, schedule)
+        start = checked_start(self.execution.init_params, schedule)
         rows: dict[str, jax.Array] = {}
         present = jnp.zeros(0, dtype=bool)
         host, arrays = on_the_host(columns), loaded(columns)
@@ -213,7 +212,7 @@ class DeclaredRun:
         """Run the decided schedule once; one process releases what was declared, the others nothing."""
         schedule, expectations = decision.schedule, decision.expectations
         _test_curvature(self.declared.curvature, decision, rows, present)
-        output = follow(steps, schedule, job, self.progress_bar)
+        output = follow(steps, schedule, job, self.execution)
         if not releases():
             return
         statement = marked(decision.statement.of(run_name()), job)
@@ -274,9 +273,9 @@ def trial_streams(generator: str) -> Streams:
     return Streams(key, key, key)
 
 
-def follow(steps: Steps, schedule: Schedule, job: RunKeysAndState, progress_bar: bool) -> ChainOutput:
+def follow(steps: Steps, schedule: Schedule, job: RunKeysAndState, execution: Execution) -> ChainOutput:
     """Make the steps of ``schedule`` once, with the keys and from the state of ``job``."""
-    with progress("sampling", schedule.num_steps, progress_bar and releases()) as on_progress:
+    with progress("sampling", schedule.num_steps, execution.progress_bar and releases()) as on_progress:
         return steps(streams=job.streams, on_progress=on_progress, saving=job.saver, state=job.state)
 
 
