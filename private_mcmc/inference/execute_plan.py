@@ -19,7 +19,8 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
 from private_mcmc.inference.decision import Decision
-from private_mcmc.inference.execute import (
+from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.runs import (
     Array,
     Keep,
     Outcome,
@@ -35,7 +36,6 @@ from private_mcmc.inference.execute import (
     trial_streams,
     try_constraining,
 )
-from private_mcmc.inference.posterior import posterior_draws
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.model import RowModel

@@ -18,7 +18,7 @@ from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.errors import ReleaseError
 from private_mcmc.inference.decision import Declaration
-from private_mcmc.inference.execute import Outcome, Runnable
+from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.preflight.certify.certificates import meets
 from private_mcmc.release import ReleasedExpectations
