@@ -29,7 +29,7 @@ MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 TRUE, FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 _MOST_LEVELS = 10_000
 # Names that a model's source or a driver's `run` has for something else.
-_TAKEN = re.compile(r"jnp|numpyro|dist|model|eta|present|rng_key|b\d+|sd\d+")
+_TAKEN = re.compile(r"jnp|numpyro|dist|model|piecewise|eta|present|rng_key|(b|sd|raw|cor)\d+")
 
 
 @dataclass(frozen=True)

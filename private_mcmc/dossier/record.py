@@ -19,7 +19,8 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import Risk, risk
 from private_mcmc.data.answers import Answers
-from private_mcmc.data.design import Array, Design, design
+from private_mcmc.data.design import Design, design
+from private_mcmc.data.effects import Array
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema

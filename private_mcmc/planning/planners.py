@@ -82,8 +82,9 @@ def planner(
     model: Callable[..., Any], reading: RowModel, target: Target, model_args: Mapping[str, Any]
 ) -> Planner:
     """The planner for this model."""
-    prior, one = reading.prior, reading.predictor is not None and len(outcome_columns(reading)) == 1
-    if one and prior.hessian is not None and prior.strong_convexity > 0:
+    prior, outcome = reading.prior, outcome_columns(reading)
+    one = len(outcome) == 1 and reading.rows.columns[outcome[0]].event_shape == ()
+    if one and reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0:
         return AffinePlanner(reading, target)
     return GeneralPlanner(model, reading, target, model_args)
 

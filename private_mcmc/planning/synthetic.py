@@ -26,7 +26,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Output
-from private_mcmc.model.predictor import find_structure
+from private_mcmc.model.predictor import cut_off
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
 
@@ -113,13 +113,13 @@ def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[s
 
 
 def outcome_columns(reading: RowModel) -> tuple[str, ...]:
-    """The columns that the observed values are made of; of a ``factor``, those apart from its predictor."""
+    """The columns that the observed values are made of; of a ``factor``, those apart from its predictors."""
     program, factors = reading.program, any(site.family == "Unit" for site in reading.observations)
     if not factors:
         observed = [program.outputs[Output("observed", site.name)] for site in reading.observations]
         return tuple(sorted(program.reads(observed) - {"theta"}))
-    found = find_structure(program, reading.rows, reading.observations)
-    covariates = program.reads(found[1]) if found else frozenset()
+    cut = cut_off(program)
+    covariates = program.reads([] if cut is None else [cut])
     return tuple(sorted(program.reads([program.outputs["loss"]]) - covariates - {"theta"}))
 
 
