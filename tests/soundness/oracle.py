@@ -186,8 +186,11 @@ def compare(
         found = np.isfinite(prior + likelihood)
         worst = _worst(gaps, sizes, found)
         if worst > _EXACT:
-            rough = _in_float32(theirs, points, chosen)[: -len(lines)].reshape(prior.shape)
-            found &= np.abs(rough - (prior + likelihood)) <= _CLAMPED * (1 + np.abs(prior + likelihood))
+            with jax.enable_x64(False):
+                rough = _numbers(theirs, points, chosen, compiled=False)
+            for value, other in zip((prior, likelihood), rough, strict=True):
+                other = other[: -len(lines)].reshape(value.shape)
+                found &= np.abs(other - value) <= _CLAMPED * (1 + np.abs(value))
             worst = _worst(gaps, sizes, found)
         integrates = not bool(np.any(away - near <= math.log(_FAR / _NEAR)))
     return Comparison(worst, integrates, int(found[:, 0].sum()), bool(hidden))
@@ -206,13 +209,6 @@ def _numbers(
         program = trace(lambda theta, **row: dict(enumerate(function(theta, row))), **shapes)
         found = evaluate_each(program, [*program.outputs], **given)
     return [np.asarray(value, np.float64) for value in found]
-
-
-def _in_float32(
-    function: Callable[..., tuple[jax.Array, ...]], thetas: np.ndarray, columns: Data
-) -> np.ndarray:
-    with jax.enable_x64(False):
-        return sum(_numbers(function, thetas, columns, compiled=False))
 
 
 def _worst(gaps: np.ndarray, sizes: np.ndarray, found: np.ndarray) -> float:
