@@ -22,7 +22,6 @@ from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun, releases
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee
 from private_mcmc.inference.execute import DeclaredRun, Outcome, Runnable, no_value_checks
 from private_mcmc.inference.execute_plan import PlannedRun, given_releases, of_the_path
-from private_mcmc.inference.posterior import resembles
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
@@ -387,13 +386,6 @@ class PrivateMCMC:
 
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
-            concluded, plan = self._outcome.conclusion, self._run.declared
-            exact = concluded is not None and concluded.prediction.rms <= _EXACT
-            if exact and isinstance(plan, Plan) and not resembles(plan.reading):
-                # Synthetic rows know little of categories, which would count as noise of the run.
-                return of_the_path(
-                    self._outcome.draws, "covariates are categories, and the budget is not small"
-                )
             try:
                 return self.posterior()
             except NotYetSupported as reason:
@@ -406,8 +398,6 @@ class PrivateMCMC:
         return self.released
 
 
-# Of an error that a plan expects of its own means, in posterior sds: its own draws are as wide as they say.
-_EXACT = 1.0
 _HIDDEN = "states that were not released stay hidden; .released has those that were."
 _INSTEAD = {
     "get_extra_fields": "what a kernel computes besides draws depends on private rows, and stays hidden.",
