@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
@@ -181,7 +179,7 @@ def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) ->
     return CompletedStage(stage, stage.mechanism.release(_of_rows(stage.cell, rows), np.asarray(present)))
 
 
-def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[Any]:
+def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> np.ndarray:
     with jax.enable_x64(True):
         return np.asarray(jax.vmap(function)(rows))
 

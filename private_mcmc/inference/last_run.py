@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy.typing as npt
+import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
@@ -20,6 +20,7 @@ from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
 from private_mcmc.report import Report
+from private_mcmc.types import Fields
 
 if TYPE_CHECKING:
     import arviz
@@ -33,7 +34,7 @@ class LastRun:
 
     _run: Runnable
     _outcome: Outcome | None
-    _charge: Mapping[str, Any] | None
+    _charge: Fields | None
     _n: int
     _posterior: ReleasedStates | None
 
@@ -69,7 +70,7 @@ class LastRun:
             raise ReleaseError("nothing was kept for the curator: run a driver made with curator=True.")
         return self._outcome.curator
 
-    def get_samples(self, group_by_chain: bool = False) -> Mapping[str, npt.NDArray[Any]]:
+    def get_samples(self, group_by_chain: bool = False) -> Mapping[str, np.ndarray]:
         """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``.
 
         Of a plan: draws of ``posterior()``; ``released`` has the raw path.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from private_mcmc.errors import DoThisInstead
 from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import ModelSites
+from private_mcmc.types import Record
 
 Data: TypeAlias = Mapping[str, np.ndarray]
 
@@ -112,7 +113,7 @@ def _coupling(programs: _Programs, key: Output, thetas: list[np.ndarray], data: 
     """Columns that couple rows even when all other columns are the same in every row."""
     coupled = []
     for column, values in data.items():
-        level: dict[str, Any] = {name: other[:1].repeat(COUNT, 0) for name, other in data.items()}
+        level: Record = {name: other[:1].repeat(COUNT, 0) for name, other in data.items()}
         if any(programs.differ(key, theta, {**level, column: values}) for theta in thetas):
             coupled.append(column)
     return coupled

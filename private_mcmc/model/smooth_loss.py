@@ -7,9 +7,9 @@ proof, up to the rounding of its own bounds, and not a search.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -21,8 +21,9 @@ from private_mcmc.model.ir.interval import Interval, anything, between, of_domai
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily
+from private_mcmc.types import Fields
 
-Loss: TypeAlias = Callable[[ArrayLike, Mapping[str, Any]], jax.Array]
+Loss: TypeAlias = Callable[[ArrayLike, Fields], jax.Array]
 
 _NEAR = np.linspace(-8.0, 8.0, 321)
 _FAR = np.concatenate([np.linspace(8.0, 40.0, 65)[1:], [60.0, 100.0]])

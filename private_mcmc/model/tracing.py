@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +21,7 @@ from numpyro.primitives import Messenger
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.sites import Message, ModelSites, Site, describe, masks, parameters, unwrap
-
-Model: TypeAlias = Callable[..., object]
-PublicArguments: TypeAlias = Mapping[str, object]
+from private_mcmc.types import Model, PublicArguments
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
 # those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.
