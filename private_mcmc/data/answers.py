@@ -264,7 +264,8 @@ class Answers:
         if self._levels:
             return outcome.title or outcome.name
         if outcome.is_category:
-            return f"{outcome.name} = {outcome.all_levels[-1].label}"
+            event = outcome.all_levels[-1].label
+            return outcome.name if event in (outcome.name, "true") else f"{outcome.name} = {event}"
         return outcome.words
 
     def _coefficient(self, label: str, per: str, draws: Array, effect: bool) -> Coefficient:

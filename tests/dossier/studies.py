@@ -96,6 +96,38 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
     return Study(**fields | changes)
 
 
+def with_long_names():
+    """A fit of an outcome, levels and splines whose names are long, and many."""
+    names = ["Less than high school", "Some college, but no degree", "Doctorate or professional degree"]
+    jobs = [f"Occupations of group {k} and others like them" for k in range(14)]
+    fields = [
+        {
+            "name": "income",
+            "title": "Household income after taxes and transfers",
+            "type": "number",
+            "unit": "thousand dollars a year",
+            "constraints": {"minimum": "0", "maximum": "500"},
+        },
+        {"name": "education_level", "constraints": {"enum": names}},
+        {"name": "occupation", "constraints": {"enum": jobs}},
+        {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+    ]
+    schema = Schema.from_dict({"fields": fields})
+    asked = question(schema, "income ~ education_level + ns(age, df=4) + occupation", family="gaussian")
+    rng = np.random.default_rng(0)
+    shapes = {"Intercept": (), "education_level": (2,), "occupation": (13,)}
+    shapes |= {f"ns(age, df=4)[{knot}]": () for knot in (0, 30, 90, 120)}
+    return study_of(
+        schema=schema.to_dict(),
+        rows=plain(asked.rows.to_dict()),
+        formula=asked.formula,
+        family="gaussian",
+        model=asked.source,
+        norm=asked.norm,
+        draws={name: rng.normal(0.3, 0.2, (40, *shape)).tolist() for name, shape in shapes.items()},
+    )
+
+
 def books_in(folder):
     """A ledger with a budget for three such studies, of which one is spent."""
     books = Ledger.create(folder / "books.db")
