@@ -30,7 +30,9 @@ TRUE, FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 _FATES = ("refuse", "indicator", "marginal", "middle", "drop")
 _MOST_LEVELS = 10_000
 # Names that a model's source or a driver's `run` has for something else.
-_TAKEN = re.compile(r"jnp|numpyro|dist|model|eta|present|rng_key|b\d+|sd\d+|(mean|sd|shares)_of_.*")
+_TAKEN = re.compile(
+    r"jnp|numpyro|dist|model|piecewise|eta|present|rng_key|(b|sd|raw|cor)\d+|(mean|sd|shares)_of_.*"
+)
 
 
 @dataclass(frozen=True)

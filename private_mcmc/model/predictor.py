@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable, abstract, trace

@@ -29,7 +29,6 @@ from private_mcmc.model.integrated import (
 )
 from private_mcmc.model.ir.program import Output, Program, abstract, trace
 from private_mcmc.model.other_persons import SEVERAL, refuse_other_persons
-from private_mcmc.model.persons import person_constants, person_loss
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -48,7 +47,7 @@ from private_mcmc.model.refusals import (
     refuse_prior_on_count,
     refuse_prior_on_data,
 )
-from private_mcmc.model.row_constants import RowConstants, row_constants
+from private_mcmc.model.row_constants import RowConstants, person_constants, person_loss, row_constants
 from private_mcmc.model.row_latents import (
     RowLatent,
     classes_of,
