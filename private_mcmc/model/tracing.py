@@ -117,11 +117,15 @@ class PersonsModel:
     column: str
     n: int
 
-    def of(self, count: int, plate: str = "", codes: Sequence[int] = (0,)) -> Model:
-        """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``."""
+    def of(self, count: int, plate: str = "", codes: Sequence[int] | None = (0,)) -> Model:
+        """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``.
+
+        Without codes every row has a person of its own, and JAX gives the last one where there are fewer.
+        """
 
         def run(**arguments: jax.Array) -> object:
-            rows = jnp.resize(jnp.asarray(codes), (arguments[self.column].shape[0],))
+            rows = jnp.arange(arguments[self.column].shape[0])
+            rows = rows if codes is None else jnp.resize(jnp.asarray(codes), rows.shape)
             with _Persons(plate, self.n, count):
                 return self.model(**arguments, **{self.identifiers: rows})
 
