@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.preflight.certify.certificates import Subject
 from private_mcmc.preflight.refute.pairs import DataSet
 from private_mcmc.report import plain
 from private_mcmc.target import Target, Unit
+from private_mcmc.types import Record
 
 VerdictWord = Literal["private", "not private", "unknown"]
 
@@ -45,7 +46,7 @@ class Refutation:
     q_high: float = 0.0
     density: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain data; infinite ends of intervals as ``None``."""
         return {
             "kind": self.kind,
@@ -90,8 +91,6 @@ class RunPart:
         text: what that means beside the posterior's verdict.
         distance: the total variation that the law of the run keeps from the posterior for one of two
             adjacent data sets, where a refuted posterior and a private run make one necessary.
-        interim: an ε at which a released state of this run is provably not (ε, δ)-DP, whatever the posterior
-            is; ``None`` where the laws of its states are not known.
         by_steps: ``(steps, ε of the path, ε of the last state)`` for several lengths of the run.
     """
 
@@ -99,7 +98,6 @@ class RunPart:
     meets: bool
     text: str
     distance: float | None = None
-    interim: float | None = None
     by_steps: tuple[tuple[int, float, float], ...] = ()
 
 
@@ -135,7 +133,7 @@ class Findings:
     subject: Subject
     certificates: tuple[Statement, ...]
     refutation: Refutation | None
-    structure: dict[str, Any]
+    structure: Record
     advice: tuple[Advice, ...]
     run: RunPart | None
     unit: Unit | None = None
@@ -147,7 +145,7 @@ class Findings:
             return None
         return min(statement.epsilon(self.target.delta) for statement in self.certificates)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain JSON types; infinities as ``"inf"``."""
         run = None
         if self.run is not None:
@@ -156,11 +154,10 @@ class Findings:
                 "meets": self.run.meets,
                 "text": self.run.text,
                 "distance": self.run.distance,
-                "interim": self.run.interim,
                 "by_steps": self.run.by_steps,
                 "statement": statement,
             }
-        result: dict[str, Any] = plain(
+        result: Record = plain(
             {
                 "model": self.model_name,
                 "verdict": self.verdict,
