@@ -18,11 +18,12 @@ from private_mcmc.domains import Rows
 from private_mcmc.dossier import Study
 from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError, arguments_checked
 from private_mcmc.inference.arguments import Execution, records, refuse_key, steps_of
-from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun, releases
+from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee
 from private_mcmc.inference.execute import DeclaredRun, Outcome, Runnable, no_value_checks
 from private_mcmc.inference.execute_plan import PlannedRun, given_releases, of_the_path
 from private_mcmc.inference.posterior import resembles
+from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
@@ -414,6 +415,7 @@ _INSTEAD = {
     "last_state": _HIDDEN,
     "post_warmup_state": _HIDDEN,
     "warmup": "warm-up is part of the one run that is paid for: give num_warmup=… and call run(…).",
+    "num_chains": "for ArviZ there is to_arviz().",
     "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
 }
 _ARGUMENTS = tuple(name for name in signature(PrivateMCMC.__init__).parameters if name != "self")
