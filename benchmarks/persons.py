@@ -85,7 +85,7 @@ def path_error(data: Panel, rows: pmc.Rows, n: int, clip: float, gdp: float, rep
         start = random.multivariate_normal(data.mean, FAR**2 * data.covariance)
         mcmc = pmc.PrivateMCMC(
             kernel, rows=rows, target=pmc.Target(1e6, 1 - 1e-6), release="path", num_steps=steps, n=n,
-            guarantee="run", init_params=start, progress_bar=False,
+            guarantee="run", execution=pmc.Execution(init_params=start, progress_bar=False),
         )  # fmt: skip
         mcmc.run(**data.columns, **ids)
         one = mcmc.statement.gdp
@@ -148,7 +148,7 @@ _COUNT = 400
 
 def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Callable[[], None]:
     from private_mcmc.inference.columns import on_device
-    from private_mcmc.inference.execute import trial_streams
+    from private_mcmc.inference.runs import trial_streams
 
     mcmc = pmc.PrivateMCMC(
         kernel, rows=rows, target=pmc.Target(1e6, 1 - 1e-6), release="last", num_steps=_COUNT, n=n,
@@ -164,7 +164,7 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
         prepared = jax.block_until_ready(runner.prepare(placed, present))
         gaps = jnp.full(1, _COUNT)
     from private_mcmc.kernels.randomness.batches import StepKeys
-    from private_mcmc.kernels.segments import buffer_size
+    from private_mcmc.kernels.streamed_chain import buffer_size
 
     keys = StepKeys(streams.steps, streams.batches)
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.auditing.audit_report import AuditResult
+from private_mcmc.auditing.audit_report import AttackResult, AuditResult, compared
 from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
 from private_mcmc.auditing.confidence import FloatArray, Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
-from private_mcmc.auditing.result import AttackResult, compared
 from private_mcmc.auditing.scores import LEARNED
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel

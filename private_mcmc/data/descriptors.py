@@ -20,7 +20,7 @@ from private_mcmc.data.fields import (
 )
 from private_mcmc.errors import DeclarationError
 
-_OURS = {"bounds", "bounds_from", "missing", "otherwise", "transform", "role", "suggested"}
+_OURS = {"bounds", "bounds_from", "marginal", "missing", "otherwise", "transform", "role", "suggested"}
 
 
 def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = ("",)) -> Field:
@@ -56,6 +56,7 @@ def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = (
         levels=levels,
         missing_values=tuple(_marks(name, record.get("missingValues", missing_values))),
         missing=str(ours.get("missing", "refuse")),
+        marginal=str(ours.get("marginal", "")),
         otherwise=str(ours.get("otherwise", "refuse")),  # type: ignore[arg-type]
         bounds_from=str(ours.get("bounds_from", "")),
         transform=str(ours.get("transform", "")),  # type: ignore[arg-type]
@@ -80,7 +81,7 @@ def field_to_dict(field: Field) -> dict[str, Any]:
     elif field.type != "boolean" and field.levels:
         limits = {"enum": [level.value for level in field.levels]}
     labelled = any(level.label != level.value for level in field.levels) and field.type != "boolean"
-    ours = {word: getattr(field, word) for word in ("bounds", "bounds_from", "transform", "role")}
+    ours = {word: getattr(field, word) for word in ("bounds", "bounds_from", "marginal", "transform", "role")}
     if field.is_used:
         ours |= {"missing": field.missing, "otherwise": field.otherwise}
     suggested = {"suggested": True} if field.suggested else {}

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-import numpy.typing as npt
-
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.domains import Rows
@@ -42,7 +40,6 @@ class Declaration:
     num_warmup: int
     n: int | None
     model_args: Mapping[str, Any]
-    init_params: npt.ArrayLike | None
     layout: Layout = ONE_DEVICE
     curvature: ProposedCurvature | None = None
 
@@ -136,7 +133,7 @@ def decide(declared: Declaration, n: int) -> Decision:
     if schedule.clips is not None and (declared.guarantee == "posterior" or declared.curvature is not None):
         raise DeclarationError(
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
-            "statement is what holds: guarantee='run', and no curvature=…."
+            "statement is what holds: guarantee='run'."
         )
     report = examine(
         reading,
@@ -152,9 +149,11 @@ def decide(declared: Declaration, n: int) -> Decision:
     proved, test, proposed = curvature(reading, schedule), None, declared.curvature
     if proposed is not None:
         if reading.unit is not None:
-            raise NotYetSupported("curvature=…: the curvature of persons' rows is not tested yet.")
+            raise NotYetSupported("ProposedCurvature: the curvature of persons' rows is not tested yet.")
         if schedule.storage != "float64":
-            raise DeclarationError("curvature=…: what is tested must be what runs; no storage='float32'.")
+            raise DeclarationError(
+                "ProposedCurvature: what is tested must be what runs, not storage='float32'."
+            )
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
         proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
     if expectations is not None:

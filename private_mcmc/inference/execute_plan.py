@@ -17,7 +17,9 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
 from private_mcmc.inference.decision import Decision
-from private_mcmc.inference.execute import (
+from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values
+from private_mcmc.inference.runs import (
     Array,
     Keep,
     Outcome,
@@ -33,8 +35,6 @@ from private_mcmc.inference.execute import (
     trial_streams,
     try_constraining,
 )
-from private_mcmc.inference.posterior import posterior_draws
-from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values
 from private_mcmc.inference.stages import Held, query, stage_mark, with_derived
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.devices import Layout, layout
@@ -50,7 +50,6 @@ class PlannedRun:
 
     declared: Plan
     execution: Execution
-    progress_bar: bool
     never_saved: str = "a plan is not saved as it goes: its moments and counts draw their noise meanwhile"
 
     def __post_init__(self) -> None:
@@ -60,6 +59,8 @@ class PlannedRun:
             raise DeclarationError(
                 "a plan runs one chain on rows in memory: chain_method= and rows_on_device= are for others."
             )
+        if given.init_params is not None:
+            raise DeclarationError("init_params=: a plan chooses where its paths start.")
         if given.curator and not alone():
             raise DeclarationError("curator=True: only where one process holds all rows.")
 
@@ -166,7 +167,7 @@ class PlannedRun:
         """The states of one path before rounding, shape ``(steps, p)``."""
         runner, given = _runner(self.declared, stage, self.layout), with_derived(stage, held.rows)
         steps = partial(runner.run, checked_start(stage.start, stage.schedule), given, held.present)
-        output = follow(steps, stage.schedule, job, self.progress_bar)
+        output = follow(steps, stage.schedule, job, self.execution)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import data_marks, read_identifiers, read_table
-from private_mcmc.dossier.remarks import small_delta, warnings_of
-from private_mcmc.dossier.study import Study
+from private_mcmc.dossier.folder import Study
+from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
+from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
@@ -108,7 +109,7 @@ class Planned:
         driver = PrivateMCMC.from_plan(
             self.plan,
             bookkeeping=books,
-            progress_bar=progress_bar,
+            execution=Execution(progress_bar=progress_bar),
         )
         driver.run(**self.columns)
         asked = self.asked

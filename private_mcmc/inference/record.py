@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
-from private_mcmc.dossier.record import privacy_numbers
-from private_mcmc.dossier.remarks import warnings_of
+from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.errors import ReleaseError
 from private_mcmc.inference.decision import Declaration
-from private_mcmc.inference.execute import Outcome, Runnable
+from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.preflight.certify.certificates import meets
 from private_mcmc.release import ReleasedExpectations

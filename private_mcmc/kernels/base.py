@@ -92,6 +92,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     preconditioner: Matrix | None = None
     rows: Rows | None = None
     storage: Storage = field(default="float64", kw_only=True)
+    model_args: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not callable(self.model):
@@ -222,7 +223,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     def _read(
         self, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> tuple[RowModel, dict[str, jax.Array], int]:
-        bound = inspect.signature(self.model).bind(*args, **(kwargs or {})).arguments
+        bound = inspect.signature(self.model).bind(*args, **{**self.model_args, **(kwargs or {})}).arguments
         given = {name: value for name, value in bound.items() if value is not None}
         rows = self.rows or _rows_by_length(given)
         if rows.unit is not None:

@@ -27,9 +27,9 @@ RowLoss = Callable[[jax.Array, Row], jax.Array]
 
 # Prior sds that the grid spans on either side, and its points, for one latent and for two. With spacing h a
 # sum over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
-_SPANS, _POINTS = {1: 6.0, 2: 5.0}, {1: 41, 2: 21}
+SPANS, POINTS = {1: 6.0, 2: 5.0}, {1: 41, 2: 21}
 # Of other families: the ends on the unconstrained line, and the points.
-_END, _PLAIN_POINTS = 8.0, 65
+END, PLAIN_POINTS = 8.0, 65
 _ON_A_LINE = ("Normal", "LogNormal")
 _MOST = 2
 SEVERAL = 3
@@ -71,10 +71,10 @@ class OwnLatents:
     def _lines(self, site: Site, at: jax.Array) -> list[jax.Array]:
         count = site.slice.stop - site.slice.start
         if site.family not in _ON_A_LINE:
-            return [jnp.linspace(-_END, _END, _PLAIN_POINTS)] * count
+            return [jnp.linspace(-END, END, PLAIN_POINTS)] * count
         keys = [self.program.outputs[Output("given", site.name, name)] for name in ("loc", "scale")]
         loc, scale = self.program.run(keys, {self.program.inputs["theta"]: at})
-        grid = jnp.linspace(-1.0, 1.0, _POINTS[len(self.own)]) * _SPANS[len(self.own)]
+        grid = jnp.linspace(-1.0, 1.0, POINTS[len(self.own)]) * SPANS[len(self.own)]
         centres = jnp.broadcast_to(loc, site.unconstrained_shape).ravel()
         sds = jnp.broadcast_to(scale, site.unconstrained_shape).ravel()
         return [centre + sd * grid for centre, sd in zip(centres, sds, strict=True)]

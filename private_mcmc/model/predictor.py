@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable, abstract, trace
@@ -70,7 +70,7 @@ def find_structure(
         if found is not None:
             bases, groups = found
             return Structure(tuple(known), groups, tuple(free)), bases
-    cut = _scalar_cut(program, levels)
+    cut = cut_off(program, 1, levels)
     return None if cut is None else (Structure((), (), ()), (cut,))
 
 
@@ -78,7 +78,7 @@ def locate(program: Program, structure: Structure) -> tuple[Variable, ...] | Non
     """The predictors of a structure in a program of the same model, traced in another precision."""
     levels = affinity(program, "theta")
     if not structure.terms:
-        cut = _scalar_cut(program, levels)
+        cut = cut_off(program, 1, levels)
         return None if cut is None else (cut,)
     found = _bases(program, levels, structure.terms)
     return None if found is None or found[1] != structure.groups else found[0]
@@ -103,12 +103,14 @@ def _bases(
     return tuple(bases), tuple(groups)
 
 
-def _scalar_cut(program: Program, levels: Mapping[Variable, Level]) -> Variable | None:
-    """The last scalar that is affine in the latents and without which the loss reads none of them."""
-    loss = program.outputs["loss"]
+def cut_off(
+    program: Program, most: float = math.inf, levels: Mapping[Variable, Level] | None = None
+) -> Variable | None:
+    """The last affine variable of at most so many numbers that cuts the latents off from the loss."""
+    loss, known = program.outputs["loss"], affinity(program, "theta") if levels is None else levels
     produced = (output for equation in program.slice([loss]) for output in equation.outputs)
     for variable in reversed([program.inputs["theta"], *produced]):
-        affine = levels[variable] is Level.AFFINE and program.size(variable) == 1
+        affine = known[variable] is Level.AFFINE and program.size(variable) <= most
         if affine and "theta" not in program.reads([loss], [variable]):
             return variable
     return None

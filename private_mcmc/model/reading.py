@@ -30,7 +30,6 @@ from private_mcmc.model.integrated import (
     shared_values,
 )
 from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
-from private_mcmc.model.persons import person_constants, person_loss
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -43,7 +42,8 @@ from private_mcmc.model.predictor import (
     predicted_loss,
 )
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
-from private_mcmc.model.row_constants import RowConstants, row_constants
+from private_mcmc.model.row_constants import RowConstants, person_constants, person_loss, row_constants
+from private_mcmc.model.row_latents import RowLatent, columns_of, row_latents, summed_loss, with_columns
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.tracing import (
@@ -192,6 +192,10 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         return _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=model_args), rows)
     public = dict(model_args or {})
     check_arguments(model, rows, public, n)
+    with jax.enable_x64(True):
+        latents = row_latents(model, functools.partial(_abstract, rows), public, COUNT)
+    if latents:
+        return _with_row_latents(model, rows, latents, n, public)
     with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
         one = discover(model, _abstract(rows, 1), public)
         # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
@@ -238,6 +242,24 @@ def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | No
         constants=constants,
         prior=prior,
         program=program,
+        model=model,
+    )
+
+
+def _with_row_latents(
+    model: Model, rows: Rows, latents: tuple[RowLatent, ...], n: int, public: PublicArguments
+) -> RowModel:
+    """The reading of rows whose own latents are summed out."""
+    found = read(with_columns(model, latents), columns_of(rows, latents), n=n, model_args=public)
+    hidden = {latent.site for latent in latents}
+    return replace(
+        found,
+        rows=rows,
+        observations=tuple(site for site in found.observations if site.name not in hidden),
+        row_loss=functools.partial(summed_loss, latents, found.program, found.row_loss),
+        predictor=None,
+        predictors=None,
+        constants=NOTHING_PROVED,
         model=model,
     )
 

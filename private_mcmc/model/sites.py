@@ -23,7 +23,13 @@ _TRUNCATED = (
     dist.RightTruncatedDistribution,
     dist.TwoSidedTruncatedDistribution,
 )
-_OF_A_BASE = (*_TRUNCATED, dist.ZeroInflatedProbs, dist.ZeroInflatedLogits, dist.TransformedDistribution)
+_CENSORED = (
+    dist.LeftCensoredDistribution,
+    dist.RightCensoredDistribution,
+    dist.IntervalCensoredDistribution,
+)
+_INFLATED = (dist.ZeroInflatedProbs, dist.ZeroInflatedLogits)
+_OF_A_BASE = (*_TRUNCATED, *_CENSORED, *_INFLATED, dist.TransformedDistribution)
 _WITHOUT_PARAMETERS = (dist.transforms.ExpTransform, dist.transforms.OrderedTransform)
 _FROM_THE_LINE = (*_WITHOUT_PARAMETERS, dist.transforms.SigmoidTransform)
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)

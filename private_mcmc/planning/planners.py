@@ -16,7 +16,7 @@ from private_mcmc.planning.general import GeneralPolicy, facts_of
 from private_mcmc.planning.simulate import predict
 from private_mcmc.planning.simulate_general import general_policy
 from private_mcmc.planning.stages import Policy, Prediction
-from private_mcmc.planning.synthetic import outcome_columns
+from private_mcmc.planning.synthetic import has_factors, outcome_columns
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.target import Target
@@ -82,8 +82,10 @@ def planner(
     model: Callable[..., Any], reading: RowModel, target: Target, model_args: Mapping[str, Any]
 ) -> Planner:
     """The planner for this model."""
-    prior, one = reading.prior, reading.predictor is not None and len(outcome_columns(reading)) == 1
-    if one and prior.hessian is not None and prior.strong_convexity > 0:
+    prior, outcome = reading.prior, outcome_columns(reading)
+    one = len(outcome) == 1 and reading.rows.columns[outcome[0]].event_shape == ()
+    one = one and not has_factors(reading)
+    if one and reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0:
         return AffinePlanner(reading, target)
     return GeneralPlanner(model, reading, target, model_args)
 

@@ -17,8 +17,10 @@ from private_mcmc.planning.synthetic import (
     Likelihood,
     PersonLikelihood,
     candidates,
+    has_factors,
     outcome_columns,
 )
+from private_mcmc.planning.synthetic_factors import MOST, FactorLikelihood
 
 # Outcomes that stand for all that a person's rows can have.
 _DRAWS = 8
@@ -84,6 +86,8 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
     if reading.own is not None:
         columns = tuple(single.rows.columns)
         return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own, columns=columns)
+    of_factors = has_factors(single) and single.dim <= MOST
+    each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper)
     if reading.unit is None:
-        return Likelihood(single, outcomes, temper)
-    return PersonLikelihood(single, outcomes, temper, count=reading.unit.rows)
+        return each
+    return PersonLikelihood(single, outcomes, temper, count=reading.unit.rows, each=each)

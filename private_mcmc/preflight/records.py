@@ -90,8 +90,6 @@ class RunPart:
         text: what that means beside the posterior's verdict.
         distance: the total variation that the law of the run keeps from the posterior for one of two
             adjacent data sets, where a refuted posterior and a private run make one necessary.
-        interim: an ε at which a released state of this run is provably not (ε, δ)-DP, whatever the posterior
-            is; ``None`` where the laws of its states are not known.
         by_steps: ``(steps, ε of the path, ε of the last state)`` for several lengths of the run.
     """
 
@@ -99,7 +97,6 @@ class RunPart:
     meets: bool
     text: str
     distance: float | None = None
-    interim: float | None = None
     by_steps: tuple[tuple[int, float, float], ...] = ()
 
 
@@ -156,7 +153,6 @@ class Findings:
                 "meets": self.run.meets,
                 "text": self.run.text,
                 "distance": self.run.distance,
-                "interim": self.run.interim,
                 "by_steps": self.run.by_steps,
                 "statement": statement,
             }

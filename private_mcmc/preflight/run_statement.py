@@ -12,10 +12,8 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.advice import is_sayable, rounded_down
-from private_mcmc.preflight.certify.certificates import Subject, meets
+from private_mcmc.preflight.certify.certificates import Subject, curvature, meets
 from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
-from private_mcmc.preflight.refute.run_refutation import interim_lower_bound
-from private_mcmc.preflight.schedule_constants import curvature
 from private_mcmc.report import number
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
@@ -43,9 +41,8 @@ def run_part(
     statement = accounting.langevin_statement(schedule, known)
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
-    interim = interim_lower_bound(row_model.each or row_model, schedule, target)
-    text = _words(statement, target, verdict, fine, subject) + _far(distance) + _unfinished(interim, target)
-    return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target))
+    text = _words(statement, target, verdict, fine, subject) + _far(distance)
+    return RunPart(statement, fine, text, distance, _by_steps(schedule, known, target))
 
 
 def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
@@ -69,15 +66,6 @@ def _far(distance: float | None) -> str:
         f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
         "variation away from the posterior"
     )
-
-
-def _unfinished(interim: float | None, target: Target) -> str:
-    if not interim:
-        return ""
-    shown = f"({number(interim)}, {number(target.delta)})-DP"
-    if interim > target.epsilon:
-        return f"; on two explicit data sets a released state of it is provably not {shown}"
-    return f"; no accountant could show it to be {shown}"
 
 
 def _by_steps(

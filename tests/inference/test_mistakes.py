@@ -95,7 +95,7 @@ MISTAKES = {
     "words for a driver": (lambda: driver().run(X=X, y=np.array(["yes", "no", "yes"])), "by a schema"),
     "init_strategy, as in NumPyro": (
         lambda: pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, init_strategy=None),
-        "init_params= of PrivateMCMC",
+        "Execution.init_params=",
     ),
     "a kernel without a clip": (lambda: pmc.PrivateULA(logistic, step_size=1e-3), "'clip'"),
     "Execution(foo=…)": (lambda: pmc.Execution(devises=1), r"did you mean devices=\?"),

@@ -58,7 +58,7 @@ def test_nothing_is_proved_of_it_but_its_predictor(reading):
 
 
 def test_its_outcomes_are_what_its_predictor_does_not_read(reading):
-    assert outcome_columns(reading) == ("event", "time")
+    assert outcome_columns(reading) == ("event",)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import numpyro.distributions as dist
 from jax.scipy.special import erf, ndtr
 from jax.scipy.stats import norm
 
-from private_mcmc.model.ir.affinity import Level
+from private_mcmc.model.ir.dependence import Level
 from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
 
 _MOST_CANDIDATES = 8

@@ -17,7 +17,7 @@ from private_mcmc.accounting.posterior.certificates import (
 )
 from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.affinity import affinity
+from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.interval import Interval, of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Variable, abstract, trace

@@ -12,8 +12,15 @@ from private_mcmc.preflight.refute.ascent import sharper
 from private_mcmc.preflight.refute.pairs import DataSet, data_set
 from private_mcmc.preflight.refute.reduce_1d import lines, on_line
 from private_mcmc.preflight.refute.reduce_nd import on_patch, patches
-from private_mcmc.preflight.refute.scan import Candidate, Reduction, law_weights
-from private_mcmc.preflight.refute.search import Found, certify, log_posterior, search
+from private_mcmc.preflight.refute.search import (
+    Candidate,
+    Found,
+    Reduction,
+    certify,
+    law_weights,
+    log_posterior,
+    search,
+)
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
