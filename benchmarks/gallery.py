@@ -144,8 +144,8 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         "",
         "*Posterior itself*: what preflight says of the posterior at that target; every run here is private "
         'by its own noise (`guarantee="run"`). *Expected error*: what the plan said beforehand; *error*: '
-        "root mean square difference of posterior means, in posterior sds. A network's expected error is that "
-        "of its losses. Seconds are of a busy machine of two cores.",
+        "root mean square difference of posterior means, in posterior sds. A network's expected error is "
+        "that of its losses. Seconds are of a busy machine of two cores.",
     ]
     for name, found in results.items():
         title, text = heading(name)
