@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Array, Design, Draws, Effect
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
+from private_mcmc.data.effects import Array, Draws, Effect
 from private_mcmc.data.figures import Coefficient, Prediction, curve_plot, forest_plot
 from private_mcmc.data.profiles import read_profile
 from private_mcmc.errors import DeclarationError
@@ -263,7 +264,8 @@ class Answers:
         if self._levels:
             return outcome.title or outcome.name
         if outcome.is_category:
-            return f"{outcome.name} = {outcome.all_levels[-1].label}"
+            event = outcome.all_levels[-1].label
+            return outcome.name if event in (outcome.name, "true") else f"{outcome.name} = {event}"
         return outcome.words
 
     def _coefficient(self, label: str, per: str, draws: Array, effect: bool) -> Coefficient:
@@ -284,13 +286,11 @@ class Answers:
             return "at 0 and first levels"
         if effect is None:
             return schema[self.design.formula.outcome].unit if name == "sigma" else ""
-        number = effect.term.number
         parts = []
-        if number is not None:
-            fields = list(number.fields.values())
-            field = schema[fields[0]]
-            plain = len(fields) == 1 and number.text == field.name
-            parts.append((field.unit or "days" * (field.type == "date")) if plain else "")
+        for each in effect.term.numbers:
+            field = schema[next(iter(each.fields.values()))]
+            plain = each.text == field.name and len(effect.term.numbers) == 1
+            parts.append(each.per or (field.unit or "days" * (field.type == "date")) * plain)
         for field_name, reduced in effect.term.categories:
             if reduced:
                 parts.append(f"vs {schema[field_name].all_levels[0].label}")

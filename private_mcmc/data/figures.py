@@ -61,7 +61,9 @@ def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: 
     low = [one.ratio_low or 0.0 if ratio else one.low for one in shown]
     high = [one.ratio_high or 0.0 if ratio else one.high for one in shown]
     middle = [one.ratio or 0.0 if ratio else one.mean for one in shown]
-    names = [f"{one.name} ({one.per})" if one.per else one.name for one in shown]
+    # The first level that others are compared with is in the table.
+    units = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
+    names = [f"{one.name} ({unit})" if unit else one.name for one, unit in zip(shown, units, strict=True)]
     return Plot(
         title=title,
         x_label=label,
@@ -70,7 +72,7 @@ def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: 
             Interval(floats(heights), floats(low), floats(middle), floats(high)),
             Rule("x", 1.0 if ratio else 0.0),
         ),
-        description=f"{label}: an interval for each of {', '.join(one.name for one in shown)}.",
+        description=f"{label[:1].upper()}{label[1:]}, of each coefficient; the table above has the numbers.",
         x_log=ratio,
         y_ticks=tuple(zip(heights, names, strict=True)),
         y_range=(0.4, len(shown) + 0.6),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from private_mcmc.kernels.chain import ChainState
 from private_mcmc.planning import Plan
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
+from private_mcmc.types import Fields, Record
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
@@ -95,7 +96,7 @@ class RunKeysAndState:
     saver: Saver | None = None
     state: ChainState | None = field(default=None, repr=False)
     finish: Callable[[], None] = lambda: None
-    charge: Mapping[str, Any] | None = None
+    charge: Fields | None = None
 
     @classmethod
     def of(cls, keys: RunKeys) -> Self:
@@ -176,7 +177,7 @@ class ChargedRun:
         job = self._saving(checkpoint, saved.header, saved.streams, saved.provenance, saved.state)
         return replace(job, charge=self._standing(charge))
 
-    def _standing(self, charge: Reservation | None) -> dict[str, Any] | None:
+    def _standing(self, charge: Reservation | None) -> Record | None:
         """What was spent before a charge and is left after it: read at once, since ledgers may go away.
 
         The name of the file without its folder: a path may tell who keeps it.

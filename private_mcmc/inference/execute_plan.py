@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
@@ -19,7 +17,8 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
 from private_mcmc.inference.decision import Decision
-from private_mcmc.inference.execute import (
+from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.runs import (
     Array,
     Keep,
     Outcome,
@@ -35,7 +34,6 @@ from private_mcmc.inference.execute import (
     trial_streams,
     try_constraining,
 )
-from private_mcmc.inference.posterior import posterior_draws
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.model import RowModel
@@ -52,7 +50,6 @@ class PlannedRun:
 
     declared: Plan
     execution: Execution
-    progress_bar: bool
     layout: Layout = ONE_DEVICE
     never_saved: str = "a plan is not saved as it goes: its moments and counts draw their noise meanwhile"
 
@@ -63,6 +60,8 @@ class PlannedRun:
             raise DeclarationError(
                 "a plan runs on one device: chain_method=, devices= and rows_on_device= are for others."
             )
+        if given.init_params is not None:
+            raise DeclarationError("init_params=: a plan chooses where its paths start.")
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
@@ -157,7 +156,7 @@ class PlannedRun:
         """The states of one path before rounding, shape ``(steps, p)``."""
         runner, given = _runner(self.declared, stage), _with_derived(stage, rows)
         start = checked_start(stage.start, stage.schedule)
-        output = follow(partial(runner.run, start, given, present), stage.schedule, job, self.progress_bar)
+        output = follow(partial(runner.run, start, given, present), stage.schedule, job, self.execution)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
@@ -180,7 +179,7 @@ def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) ->
     return CompletedStage(stage, stage.mechanism.release(_of_rows(stage.cell, rows), np.asarray(present)))
 
 
-def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> npt.NDArray[Any]:
+def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> np.ndarray:
     with jax.enable_x64(True):
         return np.asarray(jax.vmap(function)(rows))
 

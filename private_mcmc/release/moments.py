@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement, capped
-from private_mcmc.accounting.composition.noise import (
+from private_mcmc.accounting.noise import (
     second_moments,
     second_moments_noise,
     second_moments_sensitivity,

@@ -105,7 +105,7 @@ def test_what_does_not_match_is_refused(data, monkeypatch, tmp_path):
         driver(path).resume(**other)
     for changes, said in (
         (dict(num_steps=81), "schedule"),
-        (dict(init_params=np.ones(2)), "start"),
+        (dict(execution=replace(SEEDED, init_params=np.ones(2))), "start"),
         (dict(execution=replace(SEEDED, devices=1)), "devices"),
         (dict(kernel=PrivateULA(another_prior, 0.02, 1.0)), "the model"),
     ):
