@@ -212,7 +212,7 @@ def _latent(name: str, message: Message, start: int) -> Site:
         raise NotYetSupported(
             f"site {name!r}: its support {fn.support} has no unconstrained form."
         ) from error
-    shape = tuple(message["value"].shape)
+    shape = tuple(jnp.shape(message["value"]))
     free = tuple(transform.inverse_shape(shape))
     return Site(
         name=name,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -34,7 +35,11 @@ _EDGES = np.concatenate([[-np.inf], -_FAR[::-1], _NEAR, _FAR, [np.inf]])
 def certified(loss: Loss, rows: Rows) -> LikelihoodFamily:
     """``|ψ'|`` and ``|ψ''|`` over all ``η`` and all rows, where interval arithmetic bounds them."""
     first = jax.grad(loss)
-    second = jax.grad(first)
+
+    def second(eta: jax.Array, row: Fields) -> jax.Array:
+        """Forwards, which takes fewer operations, and loses less in them, than backwards once more."""
+        slope: jax.Array = jax.jvp(lambda value: first(value, row), (eta,), (jnp.ones_like(eta),))[1]
+        return slope
 
     def derivatives(eta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
         return {
