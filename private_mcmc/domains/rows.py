@@ -19,6 +19,7 @@ from jax.typing import DTypeLike
 from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.domains.numeric import PRESENT, numeric_column
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
+from private_mcmc.domains.ratio import Ratio
 from private_mcmc.domains.real import Ball, Box, Real
 from private_mcmc.domains.whole import Binary, Categories, Counts
 from private_mcmc.errors import DataSchemaError, DeclarationError
@@ -46,7 +47,7 @@ def read_toml(path: str | Path) -> Record:
 
 
 _DOMAINS: Mapping[str, type[Domain]] = {
-    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real)
+    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Ratio, Real)
 }
 
 
@@ -240,7 +241,8 @@ class Rows:
 
         Names and arguments are those of the Python domains in lower case: ``ball``, ``box``
         (``lo``, ``hi``: numbers or arrays), ``binary``, ``categories`` (``k``), ``counts`` (``max``),
-        ``real`` (``dim``); ``person`` (``at_most``) for a column of identifiers.
+        ``ratio`` (``x_low``, ``x_high``, ``center``, ``width``), ``real``
+        (``dim``); ``person`` (``at_most``) for a column of identifiers.
 
         Raises:
             DeclarationError: for a file that is not TOML or a domain that is not one of these.

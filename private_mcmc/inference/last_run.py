@@ -12,8 +12,8 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
 from private_mcmc.errors import NotYetSupported, ReleaseError
-from private_mcmc.inference.bookkeeping import releases
 from private_mcmc.inference.execute_plan import given_releases, of_the_path
+from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Conclusion, History, Plan

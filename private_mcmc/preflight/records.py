@@ -91,6 +91,9 @@ class RunPart:
         text: what that means beside the posterior's verdict.
         distance: the total variation that the law of the run keeps from the posterior for one of two
             adjacent data sets, where a refuted posterior and a private run make one necessary.
+        interim: an ε at which a released state of this run is provably not (ε, δ)-DP, whatever the posterior
+            is; ``None`` where the laws of its states are not known.
+        refuted: whether ``interim`` is above the target's ε: the run is provably not private.
         by_steps: ``(steps, ε of the path, ε of the last state)`` for several lengths of the run.
     """
 
@@ -98,7 +101,9 @@ class RunPart:
     meets: bool
     text: str
     distance: float | None = None
+    interim: float | None = None
     by_steps: tuple[tuple[int, float, float], ...] = ()
+    refuted: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,8 @@ class Findings:
         advice: computed changes that would certify the target.
         run: the statement of the run by the given schedule, if one was given.
         unit: who is protected where that is a person with several rows, each of whom counts as a row above.
+        unclipped: where clipping binds and what it leaves is not certified: the certificate at the target of
+            the model's own posterior, if there is one.
     """
 
     model_name: str
@@ -137,6 +144,7 @@ class Findings:
     advice: tuple[Advice, ...]
     run: RunPart | None
     unit: Unit | None = None
+    unclipped: Statement | None = None
 
     @property
     def epsilon(self) -> float | None:
@@ -154,6 +162,8 @@ class Findings:
                 "meets": self.run.meets,
                 "text": self.run.text,
                 "distance": self.run.distance,
+                "interim": self.run.interim,
+                "refuted": self.run.refuted,
                 "by_steps": self.run.by_steps,
                 "statement": statement,
             }
@@ -182,6 +192,7 @@ class Findings:
                     for a in self.advice
                 ],
                 "run": run,
+                "unclipped": None if self.unclipped is None else self.unclipped.to_dict(),
             }
         )
         return result

@@ -151,9 +151,12 @@ def examine(
         single = row_model if row_model.each is None else row_model.each
         refutation = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
+    unclipped = None
+    if verdict == "unknown" and known.subject == "Huberised posterior":
+        unclipped = _unclipped(row_model, n=n, temper=temper, target=target)
     run = None
     if schedule is not None:
-        run = run_part(row_model, schedule, target, verdict, refutation, known.subject)
+        run = run_part(row_model, schedule, target, verdict, refutation, known.subject, unclipped)
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
@@ -164,6 +167,7 @@ def examine(
         model_name=model_name,
         verdict=verdict,
         reasons=_reasons(row_model, known, proved, refutation, target),
+        unclipped=unclipped,
         target=target,
         n=n,
         temper=temper,
@@ -176,6 +180,13 @@ def examine(
         run=run,
         unit=row_model.unit,
     )
+
+
+def _unclipped(row_model: RowModel, *, n: int, temper: float, target: Target) -> Statement | None:
+    """The best certificate of the posterior that the model states, if it meets the target."""
+    free = constants(row_model, None)
+    proved = certificates(row_model, free, n=n, temper=temper, target=target)
+    return proved[0] if proved and meets(proved[0], target) else None
 
 
 def _agreed(

@@ -215,6 +215,16 @@ NORMAL_REGRESSION: Fields = {
     "n": is_count,
     "epsilons": some(is_non_negative),
 }
+NORMAL_RATIO: Fields = {
+    "precision": is_positive,
+    "noise": is_positive,
+    "x_low": is_positive,
+    "x_high": is_positive,
+    "center": is_finite,
+    "width": is_positive,
+    "n": is_count,
+    "epsilons": some(is_non_negative),
+}
 LAPLACE: Fields = {
     "epsilon": is_positive,
     "sensitivity": is_positive,
