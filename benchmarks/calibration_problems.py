@@ -105,7 +105,7 @@ class Problem:
         with jax.enable_x64(True):
             if self.real:
                 return self.columns, self._mode
-            given = {name: jnp.asarray(column) for name, column in self.columns.items()}
+            given = {name: self.rows.columns[name].project(column) for name, column in self.columns.items()}
             found = handlers.trace(handlers.seed(self.model, jax.random.key(seed))).get_trace(**given)
             free = [
                 np.ravel(biject_to(found[site.name]["fn"].support).inv(found[site.name]["value"]))
