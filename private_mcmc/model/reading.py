@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,15 +59,14 @@ from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_row
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
-    Model,
     PersonsModel,
-    PublicArguments,
     discover,
     joint_density,
     own_potentials,
     terms,
 )
 from private_mcmc.target import Unit, check_count
+from private_mcmc.types import Model, PublicArguments
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +118,7 @@ class RowModel:
     own: OwnLatents | None = field(default=None, repr=False)
 
 
-def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | None = None) -> RowModel:
+def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None = None) -> RowModel:
     """Read a NumPyro model; no private data is needed or used.
 
     The model is run on one abstract row, which gives that row's term by construction: no other row is

@@ -11,9 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +26,7 @@ from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, PathSt
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
 from private_mcmc.target import Adjacency
+from private_mcmc.types import Model, PublicArguments
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
 CLIP_MULTIPLES = (0.7, 1.5, 3.2, 7.0)
@@ -200,12 +199,12 @@ def _mala(
 
 
 def general_policy(
-    model: Callable[..., Any],
+    model: Model,
     reading: RowModel,
     n: int,
     adjacency: Adjacency,
     budget: float,
-    model_args: Mapping[str, Any],
+    model_args: PublicArguments,
     temper: float = 1.0,
 ) -> GeneralPolicy:
     """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
