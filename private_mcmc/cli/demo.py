@@ -19,7 +19,7 @@ from private_mcmc.errors import OutputError
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
-    from private_mcmc.data.design import Array
+    from private_mcmc.data.effects import Array
     from private_mcmc.dossier import Study
     from private_mcmc.report import Report
 

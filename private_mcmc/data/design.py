@@ -2,13 +2,18 @@
 
 A number with public range ``[a, b]`` enters as ``z = (x − c)/s`` with ``c = (a+b)/2``, ``s = (b−a)/2``, so
 that ``|z| ≤ 1``: among affine maps into ``[−1, 1]`` this one spreads values most, and more spread at the same
-norm is more signal at the same noise. Without an intercept, and for numbers times categories, ``c = 0`` and
-``s = max(|a|, |b|)``. A category's level enters as an indicator. With ``k`` terms and an intercept a row's
-design has norm at most ``√(k + 1)``.
+norm is more signal at the same noise. A category's level enters as an indicator. With ``k`` terms and an
+intercept a row's design has norm at most ``√(k + 1)``.
 
-The model's effects ``β`` are those of ``z``; the user's are ``β/s``, exactly, and the user's intercept is
-``β_0 − Σ β c/s``. Thresholds of an ordinal outcome, which are what the predictor is compared with, are moved
-the other way. Where a group's sd ``τ`` has a prior, its effects are ``τ·z`` with ``z`` standard Normal.
+The model's effects ``β`` are those of products of ``z`` and indicators; the user's are ``β/Πs``, and what
+``Π(x − c)`` has besides ``Πx`` is added to the terms of fewer numbers, exactly: of ``age`` to the intercept,
+of ``sex:age`` to ``sex``. Where a formula lacks such a term, the product enters as one number, with ``c = 0``
+and ``s = max(|a|, |b|)`` where there is no intercept either or it is multiplied by categories.
+Thresholds of an ordinal outcome, which are what the predictor is compared with, are moved the other way.
+
+Where a group's sd ``τ`` has a prior, its effects are ``τ·z`` with ``z`` standard Normal. A slope that is
+correlated with the group's intercept is ``τ·(ρz_0 + √(1 − ρ²)·z)``, with ``(ρ + 1)/2 ~ Beta(η, η)``: the law
+``LKJ(η)`` of two effects (Lewandowski, Kurowicka, Joe 2009).
 """
 
 from __future__ import annotations
@@ -17,76 +22,32 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
+from private_mcmc.data.effects import (
+    Array,
+    Draws,
+    Effect,
+    aligned,
+    base_of,
+    correlation,
+    left_out_of,
+    quarter_of,
+    scaled,
+    stated_prior,
+    target_of,
+)
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.families import Family
 from private_mcmc.data.fields import Field, identifier
-from private_mcmc.data.formula import Formula, Term, ranges
+from private_mcmc.data.formula import Formula
 from private_mcmc.data.priors import Prior, normal, read_priors
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
-Array: TypeAlias = npt.NDArray[np.float64]
-Draws: TypeAlias = Mapping[str, Array]
-
 INTERCEPT, THRESHOLDS = "Intercept", "thresholds"
-
-
-@dataclass(frozen=True)
-class Effect:
-    """One term's effects.
-
-    Attributes:
-        term: the formula's term.
-        levels: labels of every dimension, the reference left out; one dimension for each category.
-        centre: of the number.
-        scale: of the number; an effect of the model divided by it is one of a unit.
-        prior: of a unit's effect, on the user's scale; of its sd where ``spread``.
-        classes: the outcome's levels that have effects of their own: all but the first of a categorical one.
-        spread: whether the sd of a group's effects is estimated.
-    """
-
-    term: Term
-    levels: tuple[tuple[str, ...], ...]
-    centre: float
-    scale: float
-    prior: Prior
-    classes: tuple[str, ...] = ()
-    spread: bool = False
-
-    @property
-    def name(self) -> str:
-        """The model's site."""
-        return self.term.name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the effects, the outcome's classes last; ``()`` for a number alone."""
-        return (*(len(labels) for labels in self.levels), *([len(self.classes)] if self.classes else []))
-
-    @property
-    def spread_name(self) -> str:
-        """The site of the sd of a group's effects."""
-        return f"sd({self.name})"
-
-    def of(self, draws: Draws) -> Array:
-        """The effects ``(draws, *shape)`` from draws of the model's sites."""
-        found = draws[self.name].reshape(len(draws[self.name]), *self.shape)
-        if not self.spread:
-            return found
-        return np.asarray(found * draws[self.spread_name].reshape(-1, *(1,) * len(self.shape)))
-
-    def coordinates(self) -> tuple[str, ...]:
-        """A name for every effect, the last dimension fastest, such as ``sex[male]``."""
-        names = [""]
-        for labels in [*self.levels, *([self.classes] if self.classes else [])]:
-            names = [f"{before}{', ' if before else ''}{label}" for before in names for label in labels]
-        return tuple(f"{self.name}[{name}]" if name else self.name for name in names)
 
 
 @dataclass(frozen=True)
@@ -100,6 +61,7 @@ class Design:
         effects: in the order of the formula's terms.
         intercept: prior of the intercept in the middle of all ranges, or ``None`` without one.
         parameters: priors or stated values of the family's other parameters, in the outcome's units.
+        correlations: prior of each, by its site.
         unsaid: those of them that nobody stated.
     """
 
@@ -109,6 +71,7 @@ class Design:
     effects: tuple[Effect, ...]
     intercept: Prior | None
     parameters: Mapping[str, Prior]
+    correlations: Mapping[str, Prior]
     unsaid: tuple[str, ...]
 
     @property
@@ -130,25 +93,46 @@ class Design:
 
     @cached_property
     def outcome_scale(self) -> tuple[float, float]:
-        """Centre and half range of the outcome."""
-        return self.family.outcome_scale(self.schema[self.formula.outcome])
+        """Centre and half range of the outcome; a predictor without a constant is of the outcome itself."""
+        return self.family.outcome_scale(self.schema[self.formula.outcome], self.is_based)
+
+    @property
+    def is_based(self) -> bool:
+        """Whether a constant can go to the predictor: to its intercept, or to one effect of each row."""
+        return self.formula.intercept or bool(base_of(self.formula.terms))
 
     def to_user(self, draws: Draws) -> dict[str, Array]:
         """Draws of the model's sites, ``(draws, …)``, as coefficients in the user's units."""
         middle, half = self.outcome_scale
         found: dict[str, Array] = {}
-        centred = (effect for effect in self.effects if effect.centre)
-        shift = sum(
-            (effect.of(draws) * (effect.centre / effect.scale) for effect in centred), start=np.zeros(1)
-        )
         if self.intercept is not None:
-            found[INTERCEPT] = middle + half * (draws[INTERCEPT] - shift)
+            found[INTERCEPT] = half * draws[INTERCEPT]
         if self.thresholds:
-            found[THRESHOLDS] = draws[THRESHOLDS] + shift[:, None]
+            found[THRESHOLDS] = draws[THRESHOLDS]
         for effect in self.effects:
             found[effect.name] = effect.of(draws) * (half / effect.scale)
             if effect.spread:
                 found[effect.spread_name] = draws[effect.spread_name] * (half / effect.scale)
+        shift = np.full(1, middle)
+        for effect in self.effects:
+            for left_out in left_out_of(effect):
+                share = math.prod(-centre for centre in left_out.values()) * half / effect.scale
+                target = target_of(self.effects, effect, left_out)
+                if target is None:
+                    shift = shift + effect.of(draws) * share
+                else:
+                    found[target.name] = found[target.name] + aligned(
+                        effect.of(draws) * share, effect, target
+                    )
+        if self.thresholds:
+            found[THRESHOLDS] = found[THRESHOLDS] - shift[:, None]
+        elif self.intercept is not None:
+            found[INTERCEPT] = found[INTERCEPT] + shift
+        elif self.is_based:
+            base = base_of(self.formula.terms)
+            levels = next(len(effect.levels) for effect in self.effects if effect.name == base)
+            found[base] = found[base] + np.expand_dims(shift, tuple(range(1, 1 + levels)))
+        found |= {name: 2 * draws[name] - 1 for name in self.correlations}
         return found | {name: draws[name] for name in self.parameters if name in draws}
 
     def predictor(self, draws: Draws, profile: Mapping[str, float]) -> Array:
@@ -189,10 +173,9 @@ class Design:
         chosen: Array = draws.reshape(len(draws), *effect.shape)[(slice(None), *index)]  # type: ignore[arg-type]
         if any(place < 0 for place in index):
             return np.zeros_like(chosen)
-        number = effect.term.number
-        if number is None:
-            return chosen
-        return np.asarray(chosen * (number.value(_values(number, profile)) - effect.centre) / effect.scale)
+        for number, centre in zip(effect.numbers, effect.centres, strict=True):
+            chosen = chosen * (number.value(_values(number, profile)) - centre)
+        return np.asarray(chosen / effect.scale)
 
 
 def _values(number: Expression, profile: Mapping[str, float]) -> dict[str, Array]:
@@ -222,30 +205,42 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         )
     outcome = schema[formula.outcome]
     family.check(outcome)
-    _, half = family.outcome_scale(outcome)
+    based = formula.intercept or bool(base_of(formula.terms))
+    _, half = family.outcome_scale(outcome, based)
     if family.kind == "ordered" and not formula.intercept:
         raise DeclarationError(
             "family 'cumulative' has thresholds in place of an intercept: leave out the 0."
         )
     given = dict(read_priors(priors))
     shared = given.pop("b", None)
+    used: set[str] = set()
     labels = [level.label for level in outcome.all_levels]
     classes = tuple(labels[1:]) if family.kind == "levels" else ()
-    effects = []
+    effects: list[Effect] = []
     for term in formula.terms:
-        low, high, centre, scale = _scaling(term, schema, formula.intercept)
-        usual = family.group_sd if term.group else family.effect_sd
-        default = normal(0.0, usual * half / ((high - low) / 4 if _is_scaled(term) else 1.0))
+        usual = normal(
+            0.0, (family.group_sd if term.group else family.effect_sd) * half / quarter_of(term, schema)
+        )
         if shared is not None and not term.group:
-            default = shared
+            usual = shared
         levels = tuple(
             tuple(level.label for level in schema[name].all_levels[int(reduced) :])
             for name, reduced in term.categories
         )
         spread = given.pop(f"sd({term.name})", None) if term.group else None
-        prior = given.pop(term.name, default) if spread is None else spread
+        prior = stated_prior(term.name, given, used, usual) if spread is None else spread
         _check_sign(term.name, prior, real=spread is None)
-        effects.append(Effect(term, levels, centre, scale, prior, classes, spread is not None))
+        effects.append(Effect(term, levels, term.numbers, (), 1.0, prior, classes, spread is not None))
+    for name in used:
+        given.pop(name, None)
+    effects = [scaled(effect, effects, schema, based, half) for effect in effects]
+    correlations = {}
+    for effect in effects:
+        if effect.leader:
+            site = correlation(effect.term)
+            correlations[site] = given.pop(site, Prior("lkj", (2.0,)))
+            if correlations[site].law != "lkj":
+                raise DeclarationError(f"prior of {site!r}: lkj(eta), as lkj(2).")
     intercept = None
     if formula.intercept and family.kind != "ordered":
         intercept = given.pop(INTERCEPT, _usual_intercept(family, outcome))
@@ -265,7 +260,8 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         ]
         groups = [effect.spread_name for effect in effects if effect.term.group]
         raise DeclarationError(
-            f"prior of {sorted(given)}: there is no such term; priors are for {[*names, *groups]}."
+            f"prior of {sorted(given)}: there is no such term; priors are for "
+            f"{[*names, *groups, *correlations]}."
         )
     if not all(schema[name].is_used for name in formula.fields):
         raise DeclarationError("formula: a field that has no part in models is used.")
@@ -274,7 +270,7 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         raise DeclarationError(
             f"formula {formula.text!r}: {sorted(taken)} name parameters of the model; rename these columns."
         )
-    return Design(formula, schema, family, tuple(effects), intercept, parameters, tuple(unsaid))
+    return Design(formula, schema, family, tuple(effects), intercept, parameters, correlations, tuple(unsaid))
 
 
 def _usual_intercept(family: Family, outcome: Field) -> Prior:
@@ -291,19 +287,3 @@ def _check_sign(name: str, prior: Prior, *, real: bool) -> None:
     if prior.is_real != real:
         kinds = "normal, student_t, cauchy, laplace" if real else "halfnormal, halfcauchy, exponential, gamma"
         raise DeclarationError(f"prior of {name!r}: {prior} does not fit it; take one of {kinds}.")
-
-
-def _is_scaled(term: Term) -> bool:
-    """Whether the term has a number other than an indicator."""
-    number = term.number
-    return number is not None and all(word == identifier(name) for word, name in number.fields.items())
-
-
-def _scaling(term: Term, schema: Schema, intercept: bool) -> tuple[float, float, float, float]:
-    """Range, centre and scale of a term's number."""
-    if term.number is None:
-        return 0.0, 1.0, 0.0, 1.0
-    low, high = term.number.bounds(ranges(schema, term.number))
-    if intercept and not term.categories and _is_scaled(term):
-        return low, high, (low + high) / 2, (high - low) / 2 or 1.0
-    return low, high, 0.0, max(abs(low), abs(high)) or 1.0

@@ -1,15 +1,15 @@
 """Numbers of a formula, such as ``log(kappa)`` or ``age ** 2``: their public bounds, source and values.
 
-Only arithmetic whose range follows from declared ranges is taken. What other libraries' formulas estimate
-from the data (splines' knots, means, standard deviations) would be a release that nobody pays for.
+Only what follows from declared ranges is taken. What other libraries' formulas estimate from the data
+(splines' knots, means, standard deviations) would be a release that nobody pays for.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from private_mcmc.data.fields import identifier
 from private_mcmc.errors import DeclarationError
+from private_mcmc.types import Record
 
 Bounds: TypeAlias = tuple[float, float]
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -30,6 +31,21 @@ _FUNCTIONS: Mapping[str, tuple[Callable[[float], float], float]] = {
     "exp": (math.exp, -math.inf),
 }
 _SAME = ("I", "C")
+_LEARNT = ("np", "scale", "center", "standardize", "s", "te", "cc", "rcs", "lo", "loess")
+
+# As it stands in the source of models, and as it is computed here.
+PIECEWISE = '''def piecewise(x, knots, pieces, low, high):
+    """A polynomial between each two knots, by its coefficients, the highest power first."""
+    value = None
+    for left, right, piece in zip(knots, knots[1:], pieces):
+        u, part = (x - left) / (right - left), 0.0
+        for coefficient in piece:
+            part = part * u + coefficient
+        value = part if value is None else jnp.where(x < left, value, part)
+    return jnp.clip(value, low, high)
+'''
+_NUMPY: Record = {"jnp": np}
+exec(PIECEWISE, _NUMPY)
 
 
 @dataclass(frozen=True)
@@ -40,11 +56,15 @@ class Expression:
         text: as the user wrote it.
         tree: its syntax, with Python names for fields.
         fields: names of the fields it reads, by Python name.
+        per: what a coefficient is the effect of, where it is not a unit.
+        is_level: whether its values are weights of a few curves, as indicators are of levels.
     """
 
     text: str
     tree: ast.expr
     fields: Mapping[str, str]
+    per: str = ""
+    is_level: bool = False
 
     @classmethod
     def parse(cls, text: str, names: Mapping[str, str]) -> Expression:
@@ -77,6 +97,15 @@ class Expression:
         """The product."""
         tree = ast.BinOp(self.tree, ast.Mult(), other.tree)
         return Expression(f"{self.text}:{other.text}", tree, {**self.fields, **other.fields})
+
+    def piecewise(
+        self, text: str, knots: Sequence[float], pieces: Sequence[Sequence[float]], bounds: Bounds
+    ) -> Expression:
+        """A polynomial of it between each two knots, in ``(x − left)/(right − left)``, kept in ``bounds``."""
+        stated = (tuple(knots), tuple(tuple(piece) for piece in pieces), *bounds)
+        constants = [ast.parse(repr(each), mode="eval").body for each in stated]
+        tree = ast.Call(ast.Name("piecewise", ast.Load()), [self.tree, *constants], [])
+        return replace(self, text=text, tree=tree)
 
     def bounds(self, ranges: Mapping[str, Bounds]) -> Bounds:
         """Public bounds, from those of the fields by Python name.
@@ -145,10 +174,10 @@ class _Checked(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in ("np", "scale", "center", "standardize", "bs", "cr", "cc", "poly", "ns", "s"):
+        if name in _LEARNT:
             raise self._refused(
                 f"{name} would be estimated from the private rows; declared ranges centre and scale every "
-                "number already"
+                "number already, and ns(x, df=4), bs(x, df=5), poly(x, 2) take their knots from them"
             )
         if (name not in _FUNCTIONS and name not in _SAME) or len(node.args) != 1 or node.keywords:
             raise self._refused(f"functions are {', '.join(_FUNCTIONS)}, of one argument")
@@ -162,7 +191,7 @@ class _Checked(ast.NodeTransformer):
 class _Numpy(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name):
+        if isinstance(node.func, ast.Name) and node.func.id != "piecewise":
             node.func = ast.Attribute(ast.Name("jnp", ast.Load()), node.func.id, ast.Load())
         return node
 
@@ -176,6 +205,8 @@ def _bounds(node: ast.expr, ranges: Mapping[str, Bounds]) -> Bounds:
     if isinstance(node, ast.UnaryOp):
         low, high = _bounds(node.operand, ranges)
         return -high, -low
+    if isinstance(node, ast.Call) and node.func.id == "piecewise":  # type: ignore[attr-defined]
+        return ast.literal_eval(node.args[3]), ast.literal_eval(node.args[4])
     if isinstance(node, ast.Call):
         function, least = _FUNCTIONS[node.func.id]  # type: ignore[attr-defined]
         low, high = _bounds(node.args[0], ranges)
@@ -209,6 +240,11 @@ def _value(node: ast.expr, values: Mapping[str, Array]) -> Array:
         return np.asarray(float(node.value))  # type: ignore[arg-type]
     if isinstance(node, ast.UnaryOp):
         return -_value(node.operand, values)
+    if isinstance(node, ast.Call) and node.func.id == "piecewise":  # type: ignore[attr-defined]
+        curve: Array = _NUMPY["piecewise"](
+            _value(node.args[0], values), *map(ast.literal_eval, node.args[1:])
+        )
+        return curve
     if isinstance(node, ast.Call):
         found: Array = getattr(np, node.func.id)(_value(node.args[0], values))  # type: ignore[attr-defined]
         return found

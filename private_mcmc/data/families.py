@@ -101,12 +101,12 @@ class Family:
         }
         return fits.get(self.kind, False)
 
-    def outcome_scale(self, outcome: Field) -> tuple[float, float]:
+    def outcome_scale(self, outcome: Field, centred: bool = True) -> tuple[float, float]:
         """Centre and half range of the outcome, in whose units the model's predictor is."""
         if not self.is_linear:
             return 0.0, 1.0
         low, high = outcome.range
-        return (low + high) / 2, (high - low) / 2
+        return ((low + high) / 2, (high - low) / 2) if centred else (0.0, max(abs(low), abs(high)))
 
 
 def _unfit(outcome: Field, family: Family, wanted: str) -> DeclarationError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from private_mcmc.data.fields import Field
-from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats
+from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats, number
 
 _MOST_SHOWN = 40
 
@@ -61,7 +62,9 @@ def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: 
     low = [one.ratio_low or 0.0 if ratio else one.low for one in shown]
     high = [one.ratio_high or 0.0 if ratio else one.high for one in shown]
     middle = [one.ratio or 0.0 if ratio else one.mean for one in shown]
-    names = [f"{one.name} ({one.per})" if one.per else one.name for one in shown]
+    # The first level that others are compared with is in the table.
+    units = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
+    names = [f"{one.name} ({unit})" if unit else one.name for one, unit in zip(shown, units, strict=True)]
     return Plot(
         title=title,
         x_label=label,
@@ -70,7 +73,7 @@ def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: 
             Interval(floats(heights), floats(low), floats(middle), floats(high)),
             Rule("x", 1.0 if ratio else 0.0),
         ),
-        description=f"{label}: an interval for each of {', '.join(one.name for one in shown)}.",
+        description=f"{label[:1].upper()}{label[1:]}, of each coefficient; the table above has the numbers.",
         x_log=ratio,
         y_ticks=tuple(zip(heights, names, strict=True)),
         y_range=(0.4, len(shown) + 0.6),
@@ -113,3 +116,16 @@ def curve_plot(
         description=at,
         x_ticks=tuple((tick, field.shown(tick)) for tick in ticks),
     )
+
+
+def between(low: float, high: float) -> str:
+    """An interval in words."""
+    count = digits(low, high)
+    return f"{number(low, count)} to {number(high, count)}"
+
+
+def digits(low: float, high: float) -> int:
+    """Enough to tell the ends of an interval apart: a ratio per day may differ from 1 in its fifth digit."""
+    if not 0 < high - low < math.inf:
+        return 4
+    return min(max(4, 2 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))), 12)

@@ -35,6 +35,8 @@ _LAWS = {
     "exponential": _Law("Exponential", "rate", "r"),
     "gamma": _Law("Gamma", "shape, rate", "-r"),
     "lognormal": _Law("LogNormal", "mean, sd", "m-"),
+    # Of the correlation of two effects.
+    "lkj": _Law("Beta", "eta", "-"),
 }
 _REAL = ("normal", "studentt", "cauchy", "laplace", "doubleexponential")
 
@@ -72,6 +74,8 @@ class Prior:
         """As NumPyro's distribution, or as a number."""
         if self.is_stated:
             return repr(self.numbers[0])
+        if self.law == "lkj":
+            return f"dist.Beta({self.numbers[0]!r}, {self.numbers[0]!r})"
         return f"dist.{_LAWS[self.law].distribution}({', '.join(map(repr, self.numbers))})"
 
     def __str__(self) -> str:
@@ -82,6 +86,18 @@ class Prior:
 def normal(mean: float, sd: float) -> Prior:
     """A Normal prior."""
     return Prior("normal", (mean, sd))
+
+
+def marginal(name: str, text: str) -> Prior:
+    """The distribution of a field's missing numbers, on the user's scale.
+
+    Raises:
+        DeclarationError: for another one than ``normal(mean, sd)`` or ``lognormal(mean, sd)``.
+    """
+    _, found = _read(f"{name} ~ {text}")
+    if found.law not in ("normal", "lognormal"):
+        raise DeclarationError(f"field {name!r}: marginal: is normal(mean, sd) or lognormal(mean, sd).")
+    return found
 
 
 def read_priors(texts: Sequence[str]) -> Mapping[str, Prior]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design, Effect
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
+from private_mcmc.data.effects import Effect, correlation
+from private_mcmc.data.expressions import PIECEWISE
 from private_mcmc.data.families import ordered_start
-from private_mcmc.data.fields import identifier
-from private_mcmc.data.formula import Term
+from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.priors import marginal
+from private_mcmc.data.terms import Term
+from private_mcmc.types import Record
 
 _HEAD = '''"""{formula}
 
@@ -35,6 +38,8 @@ def model_source(design: Design) -> str:
     columns += [] if offset is None else [word for word in offset.fields if word not in columns]
     trials = formula.trials and (formula.trials if formula.trials.isdigit() else identifier(formula.trials))
     columns += [trials] if trials and not trials.isdigit() and trials not in columns else []
+    unknown = [name for name in formula.fields if design.schema[name].missing == "marginal"]
+    columns += [identifier(f"{name}_missing") for name in unknown]
     middle, half = design.outcome_scale
     lines: list[str] = []
     if design.intercept is not None:
@@ -70,12 +75,40 @@ def model_source(design: Design) -> str:
         f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
         f"    numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})",
     ]
+    lines = [line for name in unknown for line in _unknown(design.schema[name])] + lines
     head = _HEAD.format(
         formula=formula.text.replace("\\", "").replace('"', "'"),
         arguments=", ".join([*columns, f"{outcome}=None"]),
     )
     body = "".join(f"    {line}\n" for line in lines)
+    if "piecewise(" in body:
+        head = head.replace("\ndef model(", f"\n{PIECEWISE}\n\ndef model(")
     return (head if "jax." in body else head.replace("import jax\n", "")) + body
+
+
+def _unknown(field: Field) -> list[str]:
+    """A field's missing values, which are integrated over, or summed where it is a category."""
+    word, site = identifier(field.name), field.name
+    if field.is_category:
+        count = len(field.all_levels)
+        lines = [f'shares_of_{word} = numpyro.sample("shares({site})", dist.Dirichlet(jnp.ones({count})))']
+        law = f"dist.Categorical(shares_of_{word})"
+    elif field.marginal:
+        lines, law = [], marginal(field.name, field.marginal).source()
+    else:
+        low, high = field.range
+        centre, half = (low + high) / 2, (high - low) / 2
+        lines = [
+            f'mean_of_{word} = numpyro.sample("mean({site})", dist.Normal({centre!r}, {half!r}))',
+            f'sd_of_{word} = numpyro.sample("sd({site})", dist.LogNormal({math.log(half / 2)!r}, 0.7))',
+        ]
+        law = f"dist.Normal(mean_of_{word}, sd_of_{word})"
+    return [
+        _comment(f"Where {field.name} is missing, every value counts as probable as this says."),
+        *lines,
+        f'with numpyro.plate("rows", {word}.shape[0]):',
+        f'    {word} = numpyro.sample("{site} of all", {law}, obs={word}, obs_mask={word}_missing == 0)',
+    ]
 
 
 def _thresholds(design: Design) -> list[str]:
@@ -98,17 +131,19 @@ def _parameters(design: Design) -> list[str]:
     return lines
 
 
-def compile_model(source: str, name: str = "model.py") -> Callable[..., Any]:
+def compile_model(source: str, name: str = "model.py") -> Callable[..., object]:
     """The function ``model`` of the source."""
-    space: dict[str, Any] = {"__name__": "private_mcmc_model"}
+    space: Record = {"__name__": "private_mcmc_model"}
     exec(compile(source, name, "exec"), space)
-    found: Callable[..., Any] = space["model"]
+    found: Callable[..., object] = space["model"]
     return found
 
 
 def _columns(term: Term) -> list[str]:
-    numbers = [] if term.number is None else list(term.number.fields)
-    return [*(identifier(name) for name, _ in term.categories), *numbers]
+    return [
+        *(identifier(name) for name, _ in term.categories),
+        *(word for number in term.numbers for word in number.fields),
+    ]
 
 
 def _effect(effect: Effect, index: str, half: float, design: Design, first: bool) -> list[str]:
@@ -118,18 +153,29 @@ def _effect(effect: Effect, index: str, half: float, design: Design, first: bool
     words = (
         f"{effect.name}: prior of {'the sd of its effects' if effect.spread else 'an effect'} {effect.prior}"
     )
-    words += "" if term.number is None or effect.scale == 1 else f" per unit; a unit here is {effect.scale:g}"
+    words += "" if not term.numbers or effect.scale == 1 else f" per unit; a unit here is {effect.scale:g}"
     lines = [_comment(words + ".")]
     if term.categories:
         lines += [_comment(f"Levels of {_levels(term, design)}.")]
-    if effect.spread:
-        lines += [
-            f"sd{index} = numpyro.sample({effect.spread_name!r}, {prior.source()})",
-            f"{variable} = sd{index} * "
-            f"numpyro.sample({effect.name!r}, dist.Normal(0.0, 1.0){_expand([size])})",
-        ]
-    else:
-        lines += [f"{variable} = numpyro.sample({effect.name!r}, {prior.source()}{_expand(effect.shape)})"]
+    sample = f"numpyro.sample({effect.name!r}, {prior.source()}{_expand(effect.shape)})"
+    if effect.is_standard:
+        sample = f"numpyro.sample({effect.name!r}, dist.Normal(0.0, 1.0){_expand([size])})"
+        spread = repr(effect.unit)
+        if effect.spread:
+            spread = f"sd{index}"
+            lines += [f"{spread} = numpyro.sample({effect.spread_name!r}, {prior.source()})"]
+        lines += [f"raw{index} = {sample}"]
+        sample = f"{spread} * raw{index}"
+        if effect.leader:
+            leader = next(place for place, other in enumerate(design.effects) if other.name == effect.leader)
+            site = correlation(term)
+            lines += [
+                "# The correlation, from -1 to 1.",
+                f"cor{index} = 2 * numpyro.sample({site!r}, {design.correlations[site].source()}) - 1",
+            ]
+            both = f"cor{index} * raw{leader} + jnp.sqrt(1 - cor{index} ** 2) * raw{index}"
+            sample = f"{spread} * ({both})"
+    lines += [f"{variable} = {sample}"]
     value = variable
     if term.categories:
         if len(effect.shape) > 1:
@@ -140,12 +186,10 @@ def _effect(effect: Effect, index: str, half: float, design: Design, first: bool
         if len(term.categories) > 1:
             value += f".reshape(-1, {len(classes)})" if classes else ".ravel()"
         value += f"[{_index(term, design)}]"
-    if term.number is not None:
-        number = term.number.source()
-        number = f"({number}{f' - {effect.centre!r}' if effect.centre else ''})"
-        value = f"{value} * {number}{'[:, None]' * bool(classes)}" + f" / {effect.scale!r}" * (
-            effect.scale != 1
-        )
+    for number, centre in zip(effect.numbers, effect.centres, strict=True):
+        column = f"({number.source()}{f' - {centre!r}' if centre else ''})"
+        value = f"{value} * {column}{'[:, None]' * bool(classes)}"
+    value += f" / {effect.scale!r}" * bool(effect.numbers and effect.scale != 1)
     return [*lines, f"eta = {'' if first else 'eta + '}{value}"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax.typing import ArrayLike, DTypeLike
 from private_mcmc.domains.domain import Domain, every_other, number, whole
 from private_mcmc.errors import DeclarationError
 
-Bounds: TypeAlias = float | tuple[Any, ...]
+Bounds: TypeAlias = float | tuple["Bounds", ...]
 
 _SMALLEST, LARGEST = 1e-30, 1e30
 _HUGE = 1e32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from private_mcmc.report import (
     number,
 )
 from private_mcmc.report.blocks import Tone
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def page(found: Findings) -> Report:
@@ -270,7 +273,7 @@ class PreflightReport(Findings):
         """The report as plain blocks."""
         return page(self)
 
-    def show(self, console: Any = None) -> None:
+    def show(self, console: Console | None = None) -> None:
         """Print on a terminal (or on a ``rich.console.Console``)."""
         self.report.show(console)
 

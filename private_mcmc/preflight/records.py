@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.preflight.certify.certificates import Subject
 from private_mcmc.preflight.refute.pairs import DataSet
 from private_mcmc.report import plain
 from private_mcmc.target import Target, Unit
+from private_mcmc.types import Record
 
 VerdictWord = Literal["private", "not private", "unknown"]
 
@@ -45,7 +46,7 @@ class Refutation:
     q_high: float = 0.0
     density: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain data; infinite ends of intervals as ``None``."""
         return {
             "kind": self.kind,
@@ -139,7 +140,7 @@ class Findings:
     subject: Subject
     certificates: tuple[Statement, ...]
     refutation: Refutation | None
-    structure: dict[str, Any]
+    structure: Record
     advice: tuple[Advice, ...]
     run: RunPart | None
     unit: Unit | None = None
@@ -152,7 +153,7 @@ class Findings:
             return None
         return min(statement.epsilon(self.target.delta) for statement in self.certificates)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain JSON types; infinities as ``"inf"``."""
         run = None
         if self.run is not None:
@@ -166,7 +167,7 @@ class Findings:
                 "by_steps": self.run.by_steps,
                 "statement": statement,
             }
-        result: dict[str, Any] = plain(
+        result: Record = plain(
             {
                 "model": self.model_name,
                 "verdict": self.verdict,

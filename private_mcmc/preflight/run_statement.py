@@ -12,10 +12,9 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.advice import is_sayable, rounded_down
-from private_mcmc.preflight.certify.certificates import Subject, meets
+from private_mcmc.preflight.certify.certificates import Subject, curvature, meets
 from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
 from private_mcmc.preflight.refute.run_refutation import interim_lower_bound
-from private_mcmc.preflight.schedule_constants import curvature
 from private_mcmc.report import number
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
@@ -19,9 +17,10 @@ from private_mcmc.preflight.run_statement import run_advice, run_part, time_budg
 from private_mcmc.report import number
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive
+from private_mcmc.types import Model, PublicArguments, Record
 
 
-def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
+def structure(row_model: RowModel, known: Constants) -> Record:
     """Sites, prior constants, predictors and proved constants; infinities mean "not proved"."""
     predictors, rows = row_model.predictors, row_model.constants
     return {
@@ -70,14 +69,14 @@ def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
 
 @arguments_checked
 def preflight(
-    model: Callable[..., Any],
+    model: Model,
     rows: Rows,
     target: Target,
     *,
     n: int,
     clip: float | None = None,
     temper: float = 1.0,
-    model_args: Mapping[str, Any] | None = None,
+    model_args: PublicArguments | None = None,
     schedule: Schedule | None = None,
 ) -> PreflightReport:
     """Decide from the program and public facts whether one exact posterior draw meets the target.

@@ -7,10 +7,11 @@ import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from private_mcmc.files import write_whole
 from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
+from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +21,10 @@ _DASHES = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8)), "no
 
 # That stand side by side below a narrow chart, beside two handles.
 _LEGEND_LETTERS = 46
-# That an axis's name may have on an inch of a chart.
-_NAME_LETTERS = 8
+# That an axis's name and the names of its places may have on an inch of a chart.
+_NAME_LETTERS, _TICK_LETTERS = 10, 5
+# Inches of a chart that a named place takes, and what stands around them.
+_PLACE, _AROUND = 0.24, 1.0
 _RATIOS = tuple(digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 3, 5))
 
 
@@ -69,10 +72,23 @@ _CSS = Palette(
 )
 
 
+def tall(plot: Plot, size: tuple[float, float]) -> tuple[float, float]:
+    """``size``, higher where named places would not have room."""
+    lines = sum(name.count("\n") + 1 for _, name in _places(plot, size))
+    return size[0], max(size[1], _AROUND + _PLACE * lines)
+
+
+def _places(plot: Plot, size: tuple[float, float]) -> tuple[tuple[float, str], ...]:
+    """Places on the vertical axis, long names on several lines."""
+    room = int(_TICK_LETTERS * size[0])
+    return tuple((at, textwrap.fill(name.replace("[", " ["), room)) for at, name in plot.y_ticks)
+
+
 def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.4, 3.7)) -> Figure:
-    """A matplotlib figure of ``plot``; ``size`` in inches."""
+    """A matplotlib figure of ``plot``; ``size`` in inches, at least."""
     from matplotlib.figure import Figure
 
+    size = tall(plot, size)
     result = Figure(figsize=size, layout="constrained", facecolor="none")
     axes = result.add_subplot(facecolor="none")
     _prepare_axes(axes, plot, palette)
@@ -80,7 +96,7 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
         _draw(axes, drawn, palette)
     if plot.x_log and not plot.x_ticks:
         _readable_within_a_decade(axes)
-    _finish_axes(axes, plot, palette, size)
+    _finish_axes(result, axes, plot, palette, size)
     return result
 
 
@@ -105,7 +121,9 @@ def png(plot: Plot, path: str | Path | None = None, dpi: int = 150) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     drawing = figure(plot)
-    drawing.suptitle(plot.title, fontsize=11, color=LIGHT.ink, x=0.02, ha="left", weight="bold")
+    drawing.suptitle(
+        textwrap.fill(plot.title, 70), fontsize=11, color=LIGHT.ink, x=0.02, ha="left", weight="bold"
+    )
     FigureCanvasAgg(drawing)
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=dpi, facecolor=LIGHT.ground)
@@ -164,7 +182,7 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
 
 
 def _draw_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
-    place: dict[str, Any]
+    place: Record
     if rule.axis == "x":
         axes.axvline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
         place = {
@@ -178,25 +196,29 @@ def _draw_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
     axes.annotate(rule.label, textcoords="offset points", fontsize=8.5, color=palette.ink, **place)
 
 
-def _finish_axes(axes: Axes, plot: Plot, palette: Palette, size: tuple[float, float]) -> None:
+def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size: tuple[float, float]) -> None:
     if plot.x_ticks:
         axes.set_xticks([at for at, _ in plot.x_ticks], [name for _, name in plot.x_ticks])
         axes.minorticks_off()
     if plot.y_ticks:
-        axes.set_yticks([at for at, _ in plot.y_ticks], [name for _, name in plot.y_ticks])
+        axes.set_yticks([at for at, _ in plot.y_ticks], [name for _, name in _places(plot, size)])
         axes.minorticks_off()
     if plot.x_range is not None:
         axes.set_xlim(*plot.x_range)
     if plot.y_range is not None:
         axes.set_ylim(*plot.y_range)
     room = int(_NAME_LETTERS * size[0])
-    axes.set_xlabel(textwrap.fill(plot.x_label, room), fontsize=9.5, color=palette.ink)
+    label = textwrap.fill(plot.x_label, room)
+    if plot.y_ticks:  # which leave little room below the axis itself
+        result.supxlabel(label, fontsize=9.5, color=palette.ink)
+    else:
+        axes.set_xlabel(label, fontsize=9.5, color=palette.ink)
     axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
     names = [label for drawn in plot.drawn if (label := _label(drawn))]
     if names:
         owner: Axes | Figure | SubFigure = axes
-        place: dict[str, Any] = {}
+        place: Record = {}
         if len(names) > 2:  # they would cover what is drawn
             owner, place = axes.figure, {"loc": "outside lower center", "ncols": _columns(names)}
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)

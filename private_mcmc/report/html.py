@@ -87,7 +87,14 @@ margin:2.6rem 0 1rem}
 @media (max-width:34rem){.pm{padding:1.1rem .9rem 2rem}.pm .facts{width:100%}
 .pm .facts th,.pm .facts td{display:block;border:0;padding:0;white-space:normal}
 .pm .facts td{border-bottom:1px solid var(--faint);padding-bottom:.35rem;margin-bottom:.35rem}
-.pm .broad{display:none}.pm .narrow{display:block}}
+.pm .broad{display:none}.pm .narrow{display:block}
+.pm .many,.pm .many tbody,.pm .many tr{display:block}.pm .many thead{display:none}
+.pm .many caption{display:block}
+.pm .many tr{border-bottom:1px solid var(--faint);padding:.45rem 0}
+.pm .many td,.pm .many td.num{display:flex;gap:1rem;justify-content:space-between;text-align:right;border:0;
+padding:.06rem 0;white-space:normal}
+.pm .many td:first-child{font-weight:600;text-align:left}.pm .many td:first-child:before{content:none}
+.pm .many td:before{content:attr(data-label);color:var(--soft);text-align:left}}
 @page{size:A4;margin:15mm 14mm}
 @media print{.pm{--ink:#000;--soft:#444;--faint:#bbb;--ground:#fff;--card:#fff;--c0:#0067a5;--c1:#c8500a;
 --c2:#00805c;--c3:#9a4a86;--c4:#7a6a00;--good:#166b3f;--bad:#a3231b;--unsure:#7d5700;--good-bg:#e7f4ec;
@@ -97,7 +104,7 @@ font-size:12px;line-height:1.4;print-color-adjust:exact;-webkit-print-color-adju
 .pm p,.pm .note,.pm .confirm{max-width:none}
 .pm h2{margin-top:1.1rem;padding-top:.5rem;break-after:avoid}
 .pm figure,.pm tr,.pm .verdict,.pm .note,.pm .form{break-inside:avoid}
-.pm figure svg{max-height:6.6cm}.pm pre{white-space:pre-wrap}}
+.pm figure svg{max-height:6.6cm}.pm figure svg.tall{max-height:23cm}.pm pre{white-space:pre-wrap}}
 """
 
 PAGE = """<!doctype html>
@@ -108,6 +115,10 @@ PAGE = """<!doctype html>
 @media print{{html{{color-scheme:light;font-size:12px}}body{{background:#fff}}}}</style></head>
 <body><main>{body}</main></body></html>
 """
+
+
+# A table that has no more columns stays one on a phone; a chart that has no more places, small on paper.
+_FEW_COLUMNS, _SHORT = 3, 12
 
 
 def page(title: str, blocks: tuple[Block, ...]) -> str:
@@ -187,13 +198,17 @@ def _table(block: Table) -> str:
     )
     body = "".join(
         "<tr>"
-        + "".join(f"<td{c}>{_inline(cell(v))}</td>" for v, c in zip(row, classes, strict=True))
+        + "".join(
+            f'<td{c} data-label="{escape(name)}">{_inline(cell(v))}</td>'
+            for v, c, name in zip(row, classes, block.columns, strict=True)
+        )
         + "</tr>"
         for row in block.rows
     )
-    return (
-        f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    # On a phone each row of a table with many columns is a list.
+    many = ' class="many"' if len(block.columns) > _FEW_COLUMNS else ""
+    inner = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide"><table{many}>{inner}</table></div>'
 
 
 def _figure(plot: Plot, size: tuple[float, float], narrow: tuple[float, float] | None = None) -> str:
@@ -206,4 +221,5 @@ def _figure(plot: Plot, size: tuple[float, float], narrow: tuple[float, float] |
 
 def _drawn(plot: Plot, size: tuple[float, float], name: str) -> str:
     words = escape(plot.description or plot.title)
+    name += " tall" * (len(plot.y_ticks) > _SHORT)
     return svg(plot, size).replace("<svg", f'<svg class="{name}" role="img" aria-label="{words}"', 1)

@@ -3,8 +3,7 @@
 import numpy as np
 
 from private_mcmc import Ledger, Schema, Study, Target, accounting
-from private_mcmc.dossier.record import privacy_numbers
-from private_mcmc.dossier.remarks import warnings_of
+from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import plain
@@ -95,6 +94,38 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "expectations": {},
     }
     return Study(**fields | changes)
+
+
+def with_long_names():
+    """A fit of an outcome, levels and splines whose names are long, and many."""
+    names = ["Less than high school", "Some college, but no degree", "Doctorate or professional degree"]
+    jobs = [f"Occupations of group {k} and others like them" for k in range(14)]
+    fields = [
+        {
+            "name": "income",
+            "title": "Household income after taxes and transfers",
+            "type": "number",
+            "unit": "thousand dollars a year",
+            "constraints": {"minimum": "0", "maximum": "500"},
+        },
+        {"name": "education_level", "constraints": {"enum": names}},
+        {"name": "occupation", "constraints": {"enum": jobs}},
+        {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+    ]
+    schema = Schema.from_dict({"fields": fields})
+    asked = question(schema, "income ~ education_level + ns(age, df=4) + occupation", family="gaussian")
+    rng = np.random.default_rng(0)
+    shapes = {"Intercept": (), "education_level": (2,), "occupation": (13,)}
+    shapes |= {f"ns(age, df=4)[{knot}]": () for knot in (0, 30, 90, 120)}
+    return study_of(
+        schema=schema.to_dict(),
+        rows=plain(asked.rows.to_dict()),
+        formula=asked.formula,
+        family="gaussian",
+        model=asked.source,
+        norm=asked.norm,
+        draws={name: rng.normal(0.3, 0.2, (40, *shape)).tolist() for name, shape in shapes.items()},
+    )
 
 
 def books_in(folder):

@@ -9,16 +9,25 @@ import pytest
 
 from private_mcmc import Target
 from private_mcmc.dossier.page import page
+from private_mcmc.report.drawing import figure
 from private_mcmc.report.html import STYLE
-from tests.dossier.studies import books_in, study_of
+from tests.dossier.studies import books_in, study_of, with_long_names
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MEASURE = """<script>addEventListener("load", () => {
   const wide = [...document.querySelectorAll("main *")].filter(e => !e.closest(".wide, pre, svg, details")
     && e.getBoundingClientRect().right > innerWidth + 1).length;
+  const scrolled = [...document.querySelectorAll(".wide")].filter(e => !e.closest("details")
+    && e.scrollWidth > e.clientWidth + 1).length;
+  const shown = [...document.querySelectorAll("svg text")].filter(e => e.getBoundingClientRect().width > 0);
+  const cut = shown.filter(e => {
+    const ink = e.getBoundingClientRect(), sheet = e.closest("svg").getBoundingClientRect();
+    return ink.right > sheet.right + 1 || ink.left < sheet.left - 1 || ink.bottom > sheet.bottom + 1;
+  }).length;
   const drawn = [...document.querySelectorAll("svg")].filter(e => e.getBoundingClientRect().width > 0);
   const ink = getComputedStyle(document.querySelector("h1")).color;
   const found = JSON.stringify({page: document.documentElement.scrollWidth, window: innerWidth, wide,
+    scrolled, cut, texts: shown.length,
     drawn: drawn.filter(e => !e.closest("details")).length, ink,
     ground: getComputedStyle(document.body).backgroundColor});
   if (parent === window) document.title = found; else parent.postMessage(found, "*");
@@ -31,10 +40,11 @@ PHONE = """<title></title><script>onmessage = event => document.title = event.da
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("look")
-    text = study_of(books_in(folder)).report().to_html()
-    (folder / "page.html").write_text(text)
-    (folder / "measured.html").write_text(text.replace("</body>", MEASURE))
-    (folder / "phone.html").write_text(PHONE)
+    for name, study in (("", study_of(books_in(folder))), ("long-", with_long_names())):
+        text = study.report().to_html()
+        (folder / f"{name}page.html").write_text(text)
+        (folder / f"{name}measured.html").write_text(text.replace("</body>", MEASURE))
+        (folder / f"{name}phone.html").write_text(PHONE.replace("measured", f"{name}measured"))
     return folder
 
 
@@ -73,12 +83,16 @@ def test_every_colour_has_a_value_in_the_light_in_the_dark_and_on_paper():
 
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no browser here")
-@pytest.mark.parametrize(("name", "width", "scheme"), [("measured", 1280, 1), ("phone", 390, 0)])
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [("measured", 1280, 1), ("phone", 390, 0), ("long-measured", 1280, 0), ("long-phone", 390, 1)],
+)
 def test_nothing_is_wider_than_its_window_in_the_light_or_in_the_dark(place, name, width, scheme):
     wanted = ("--window-size=1280,2000", f"--blink-settings=preferredColorScheme={scheme}")
     waiting = ("--virtual-time-budget=10000", "--dump-dom", (place / f"{name}.html").as_uri())
     found = json.loads(re.search(r"<title>(.*?)</title>", browser(place, *wanted, *waiting))[1])
-    assert found["page"] <= found["window"] == width and found["wide"] == 0
+    assert found["page"] <= found["window"] == width and found["wide"] == found["scrolled"] == 0
+    assert found["cut"] == 0 < found["texts"]
     assert found["drawn"] == 2
     dark = sum(map(int, re.findall(r"\d+", found["ground"])[:3])) < 150
     assert dark == (scheme == 0)
@@ -96,3 +110,11 @@ def test_a_page_to_sign_has_two_to_four_sheets(place):
     )
     sheets = len(re.findall(rb"/Type\s*/Page[^s]", (place / "page.pdf").read_bytes()))
     assert 2 <= sheets <= 4
+
+
+@pytest.mark.slow
+def test_a_forest_has_room_for_every_name(place):
+    drawn = figure(with_long_names().answers().forest(), size=(3.7, 3.5))
+    assert drawn.get_size_inches()[1] > 8
+    for label in drawn.axes[0].get_yticklabels():
+        assert all(len(line) <= 18 for line in label.get_text().splitlines())

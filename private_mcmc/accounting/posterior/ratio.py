@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from private_mcmc.accounting.assumptions import EXACT_DRAW, RATIO_PAIRS, RELATION
-from private_mcmc.accounting.composition.compose import capped
+from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves.curve import Points
 from private_mcmc.accounting.posterior.normal import Extremes, normal_regression
 from private_mcmc.accounting.statement import Argument, Statement

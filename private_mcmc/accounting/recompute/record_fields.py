@@ -79,7 +79,7 @@ def is_text(value: object) -> bool:
 
 
 def is_string(value: object) -> bool:
-    """Any words, or none."""
+    """Words, or none."""
     return isinstance(value, str)
 
 

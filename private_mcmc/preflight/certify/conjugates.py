@@ -14,7 +14,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_gamma_poisson,
 )
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.affinity import affinity
+from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.likelihoods.links import find_link
 from private_mcmc.preflight.certify.facts import (

@@ -13,7 +13,7 @@ from private_mcmc.accounting.posterior.normal import posterior_normal_mean, post
 from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.domains import Ratio
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.program import Output, Program, Variable, abstract, trace
 from private_mcmc.preflight.certify.facts import (
     Asked,

@@ -11,8 +11,9 @@ import numpy as np
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Ratio, Real, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
+from private_mcmc.types import Record
 
-PublicRow = dict[str, Any]
+PublicRow = Record
 
 _FAR = (1.0, 1e3, 1e6)
 _MOST_AXES = 12
@@ -117,7 +118,7 @@ class DataSet:
         """Number of rows."""
         return sum(count for _, count in self.rows)
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[Record]:
         """Plain data."""
         return [
             {"row": {k: np.asarray(v).tolist() for k, v in row.items()}, "times": n} for row, n in self.rows
