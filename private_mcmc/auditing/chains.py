@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,7 @@ from private_mcmc.release import (
 )
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
+from private_mcmc.types import PublicArguments
 
 # Rows × chains of one run: its predictors stay in a core's cache.
 _RUN_PREDICTORS = 2**17
@@ -59,7 +59,7 @@ def chain_mechanism(
     num_steps: int,
     n: int,
     num_chains: int = 1,
-    model_args: Mapping[str, Any] | None = None,
+    model_args: PublicArguments | None = None,
     init_params: npt.ArrayLike | None = None,
     curvature: ProposedCurvature | None = None,
     generator: Generator = "chacha20",

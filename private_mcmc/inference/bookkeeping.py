@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError, check_kind, construction_checked
@@ -37,6 +37,7 @@ from private_mcmc.kernels.chain import ChainState
 from private_mcmc.planning import Plan
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
+from private_mcmc.types import Fields, Record
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
@@ -95,7 +96,7 @@ class RunKeysAndState:
     saver: Saver | None = None
     state: ChainState | None = field(default=None, repr=False)
     finish: Callable[[], None] = lambda: None
-    charge: Mapping[str, Any] | None = None
+    charge: Fields | None = None
 
     @classmethod
     def of(cls, keys: RunKeys) -> Self:
@@ -185,7 +186,7 @@ class ChargedRun:
         if any(charge.identity == reservation and charge.outcome != "reserved" for charge in charges):
             forget(checkpoint)
 
-    def _standing(self, charge: Reservation | None) -> dict[str, Any] | None:
+    def _standing(self, charge: Reservation | None) -> Record | None:
         """What was spent before a charge and is left after it: read at once, since ledgers may go away.
 
         The name of the file without its folder: a path may tell who keeps it.

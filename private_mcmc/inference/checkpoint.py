@@ -42,6 +42,7 @@ from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.release.ledger.file import data_mark
+from private_mcmc.types import Fields, Record
 
 _FORMAT = 1
 # What NumPy, zip and JSON raise at bytes that they cannot make sense of.
@@ -88,7 +89,7 @@ class Checkpoint:
 class Saved:
     """What the file of an unfinished run holds."""
 
-    header: Mapping[str, Any]
+    header: Fields
     state: ChainState = field(repr=False)
     streams: Streams = field(repr=False)
 
@@ -103,7 +104,7 @@ class Saver:
     """Writes the state of one run, and at its end that it has released."""
 
     checkpoint: Checkpoint
-    header: Mapping[str, Any]
+    header: Fields
     streams: Streams = field(repr=False)
     _last: float = field(default_factory=time.monotonic)
 
@@ -226,7 +227,7 @@ def saved_run(content: bytes, checkpoint: Checkpoint) -> Saved:
     return Saved(header, state, Streams(*keys))  # type: ignore[arg-type]
 
 
-def check_same(saved: Saved, identity: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
+def check_same(saved: Saved, identity: Fields, columns: Fields) -> None:
     """Raise ``ReleaseError`` unless the run in the file is the declared one, on the same rows."""
     different = [name for name, value in identity.items() if saved.header["identity"].get(name) != value]
     if different:
@@ -241,7 +242,7 @@ def check_same(saved: Saved, identity: Mapping[str, Any], columns: Mapping[str, 
         )
 
 
-def header(identity: Mapping[str, Any], columns: Mapping[str, Any], provenance: Provenance) -> dict[str, Any]:
+def header(identity: Fields, columns: Fields, provenance: Provenance) -> Record:
     """What the file says of its run besides its state; the data by a hash with a key of its own.
 
     Of several processes each marks its own rows, and all marks are kept in their order.
@@ -265,7 +266,7 @@ def _key(words: npt.NDArray[np.uint32], generator: str) -> jax.Array | None:
     return key
 
 
-def _write(path: Path, record: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def _write(path: Path, record: Fields, arrays: Mapping[str, np.ndarray]) -> None:
     """Replace the file at once: after a crash there is the old one or the new one."""
     content = io.BytesIO()
     text = np.frombuffer(json.dumps(record).encode(), np.uint8)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
@@ -22,6 +22,7 @@ from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, p
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target, check_count
+from private_mcmc.types import Model, PublicArguments
 
 Guarantee = Literal["posterior", "run"]
 
@@ -39,7 +40,7 @@ class Declaration:
     guarantee: Guarantee
     num_warmup: int
     n: int | None
-    model_args: Mapping[str, Any]
+    model_args: PublicArguments
     layout: Layout = ONE_DEVICE
     curvature: ProposedCurvature | None = None
 
@@ -60,7 +61,7 @@ class Declaration:
             check_count("n", self.n)
 
     @property
-    def model(self) -> Callable[..., Any]:
+    def model(self) -> Model:
         """The user's model."""
         return self.kernel.model
 

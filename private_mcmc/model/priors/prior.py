@@ -13,6 +13,7 @@ import numpy as np
 
 from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.program import Output, Program, abstract, trace
 from private_mcmc.model.priors.normalised import is_normalised
 from private_mcmc.model.priors.normals import Separable
@@ -185,14 +186,15 @@ def _recognised(program: Program, sites: Sequence[Site]) -> dict[str, Separable]
     if not kept:
         return {}
     dim = program.shape(program.inputs["theta"])[0]
-    points = [np.zeros(dim), *(0.7 * np.cos(np.arange(1.0, dim + 1) * step) for step in (1.3, 2.9))]
+    points = 0.7 * np.cos(np.outer((1.3, 2.9), np.arange(1.0, dim + 1)))
+    points = np.concatenate([np.zeros((1, dim)), points])
     ours = trace(
         lambda theta: {site.name: _anchored(site, form, 0.0)(theta[site.slice]) for site, form in kept},
         theta=abstract((dim,), np.float64),
     )
     parts = [[Output(kind, site.name) for kind in ("prior", "jacobian")] for site, _ in kept]
-    own = np.asarray([[-sum(evaluate(program, part, theta=at)) for part in parts] for at in points])
-    forms = np.asarray([evaluate(ours, [site.name for site, _ in kept], theta=at) for at in points])
+    own = np.stack([-sum(evaluate_each(program, part, theta=points)) for part in parts], axis=1)
+    forms = np.stack(evaluate_each(ours, [site.name for site, _ in kept], theta=points), axis=1)
     gaps = own - forms
     same = np.all(np.abs(gaps - gaps[0]) <= 1e-8 * (1 + np.abs(own)), axis=0)
     return {

@@ -7,10 +7,10 @@ from typing import Any
 import numpyro
 import numpyro.distributions as dist
 
-from benchmarks.papers.pages.hf.unfinished import interim_lower_bound
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc import Box, Rows, Schedule, Target, preflight
 from private_mcmc.model import read
+from private_mcmc.preflight.refute.run_refutation import interim_lower_bound
 from private_mcmc.report import Heading, Text, Verdict, number
 from private_mcmc.schedule import Batch
 
@@ -53,7 +53,7 @@ def one_report() -> Section:
         "exact",
         "cyclic SGLD with batches of one row, start at 0, exact Gaussian divergences; rows in [0, 40]",
         "`pmc.preflight(…, schedule=…)`",
-        "tests/benchmarks/test_unfinished_runs.py::test_a_private_posterior_and_an_unfinished_run_that_provably_is_not",
+        "tests/preflight/test_unfinished_runs.py::test_a_private_posterior_and_an_unfinished_run_that_provably_is_not",
     )
     verdict = Verdict(
         f"posterior {posterior.verdict}, run refuted",
