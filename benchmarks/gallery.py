@@ -170,6 +170,11 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def earlier() -> dict[str, dict[str, Any]]:
+    """The results of earlier runs."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
 def main() -> int:
     """Execute what was asked for, keep the results, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -181,10 +186,12 @@ def main() -> int:
     matplotlib.use("Agg")
     warnings.simplefilter("ignore")
     RESULTS.parent.mkdir(exist_ok=True)
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    kept = earlier()
     for name in () if asked.page else asked.names or ORDER:
-        kept[name] = result(name)
-        print(name, f"error {kept[name]['error']:.2f}", kept[name]["seconds"], flush=True)
+        found = result(name)
+        print(name, f"error {found['error']:.2f}", found["seconds"], flush=True)
+        # Others may run beside this one.
+        kept = {**earlier(), name: found}
         kept = {one: kept[one] for one in ORDER if one in kept}
         RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(page(kept), encoding="utf-8")
