@@ -41,8 +41,7 @@ def decision(kernel, rows, release, curvature):
         target=GENEROUS,
         release=release,
         num_steps=3000,
-        guarantee="run",
-        curvature=curvature,
+        guarantee=curvature or "run",
     ).decide(N)
 
 

@@ -22,9 +22,8 @@ from private_mcmc.models.regression import (
     softmax_rows,
     spline,
     spline_rows,
-    survival,
-    survival_rows,
 )
+from private_mcmc.models.survival import hazards, hazards_rows, survival, survival_rows, weibull_survival
 
 __all__ = [
     "ab_test",
@@ -34,6 +33,8 @@ __all__ = [
     "counts_rows",
     "groups",
     "groups_rows",
+    "hazards",
+    "hazards_rows",
     "item_response",
     "item_response_rows",
     "linear",
@@ -54,4 +55,5 @@ __all__ = [
     "spline_rows",
     "survival",
     "survival_rows",
+    "weibull_survival",
 ]

@@ -1,8 +1,6 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
-from private_mcmc.accounting.composition.compose import adaptive, capped, compose, group, stepwise
-from private_mcmc.accounting.composition.noise import gaussian, laplace, second_moments, second_moments_noise
-from private_mcmc.accounting.composition.tested import CurvatureFloor, unless_test_fails
+from private_mcmc.accounting.composition import adaptive, capped, compose, group, stepwise
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import (
     Concentrated,
@@ -28,6 +26,14 @@ from private_mcmc.accounting.langevin.sensitivity import (
     sensitivity,
 )
 from private_mcmc.accounting.langevin.steps import Curvature
+from private_mcmc.accounting.noise import (
+    CurvatureFloor,
+    gaussian,
+    laplace,
+    second_moments,
+    second_moments_noise,
+    unless_test_fails,
+)
 from private_mcmc.accounting.posterior.certificates import (
     posterior_bounded,
     posterior_bounded_gradient,

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.types import Fields
 
 # What a constant of a statement may be, and a record: what ``to_dict`` gives, names to constants.
 Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[str, "Constant"]
 Record = dict[str, Any]
-Constants = Mapping[str, Any]
+Constants = Fields
 Parts = Sequence[Constants]
 
 

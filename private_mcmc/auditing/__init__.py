@@ -1,12 +1,11 @@
 """Attacks on our own claims: empirical lower bounds on privacy loss, with confidence."""
 
-from private_mcmc.auditing.audit_report import AuditResult
+from private_mcmc.auditing.audit_report import AttackResult, AuditResult, Comparison
 from private_mcmc.auditing.auditing import audit
 from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
 from private_mcmc.auditing.confidence import LowerBounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair
 from private_mcmc.auditing.one_run import OneRunResult, audit_one_run, one_run_epsilon
-from private_mcmc.auditing.result import AttackResult, Comparison
 from private_mcmc.auditing.worst_pairs import pair_of_rows, refutation_pair, worst_pairs
 
 __all__ = [

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.auditing.audit_report import AuditResult
+from private_mcmc.auditing.audit_report import AttackResult, AuditResult, compared
 from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
 from private_mcmc.auditing.confidence import FloatArray, Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
-from private_mcmc.auditing.result import AttackResult, compared
 from private_mcmc.auditing.scores import LEARNED
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.planning import Plan
+from private_mcmc.types import Fields
 
 _PILOT_RUNS = 2_000
 _LEAST_RUNS = 40
@@ -123,7 +123,7 @@ def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pa
         raise DeclarationError("pair: give a private_mcmc.Pair(first, second), or none.")
 
 
-def _mechanism(given: LangevinKernel | Plan | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
+def _mechanism(given: LangevinKernel | Plan | Mechanism, declared: Fields) -> Mechanism:
     if isinstance(given, Mechanism | Plan):
         if declared:
             kind = "plan" if isinstance(given, Plan) else "mechanism"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,7 @@ from private_mcmc.release import (
 )
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
+from private_mcmc.types import PublicArguments
 
 # Rows × chains of one run: its predictors stay in a core's cache.
 _RUN_PREDICTORS = 2**17
@@ -59,7 +59,7 @@ def chain_mechanism(
     num_steps: int,
     n: int,
     num_chains: int = 1,
-    model_args: Mapping[str, Any] | None = None,
+    model_args: PublicArguments | None = None,
     init_params: npt.ArrayLike | None = None,
     curvature: ProposedCurvature | None = None,
     generator: Generator = "chacha20",
@@ -78,6 +78,8 @@ def chain_mechanism(
         DeclarationError: for declarations that make no sense.
     """
     priced = isinstance(release, Expectations)
+    if model_args is not None:
+        kernel = replace(kernel, model_args=model_args)
 
     def driver(chains: int, tested: bool = False) -> PrivateMCMC:
         return PrivateMCMC(
@@ -87,13 +89,11 @@ def chain_mechanism(
             release=release,
             num_steps=num_steps,
             num_chains=chains,
-            guarantee="run",
+            guarantee=curvature if tested and curvature is not None else "run",
             n=n,
-            model_args=model_args,
-            init_params=init_params,
-            curvature=curvature if tested else None,
-            progress_bar=False,
             execution=Execution(
+                init_params=init_params,
+                progress_bar=False,
                 chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
                 generator=generator,
                 unsafe_seed=True,
@@ -269,7 +269,7 @@ def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanis
     about a second each: give ``audit`` a few hundred ``num_runs``.
     """
     mcmc = PrivateMCMC.from_plan(
-        plan, progress_bar=False, execution=Execution(generator=generator, unsafe_seed=True)
+        plan, execution=Execution(generator=generator, unsafe_seed=True, progress_bar=False)
     )
     # Extreme pairs are found by gradients of norm at most 1, whatever clips the policy will choose.
     schedule = Schedule(

@@ -135,7 +135,7 @@ def audit_one_run(
     data: DataSet = {**canaries, PRESENT: included}
     if target.adjacency == "add_remove":
         data = {name: np.asarray(column)[included] for name, column in canaries.items()}
-    model = read(kernel.model, rows, n=count, model_args=declared.get("model_args"))
+    model = read(kernel.model, rows, n=count, model_args=declared.get("model_args") or kernel.model_args)
     score = _advantages(model, canaries, mechanism.draw(data, 1, chain).reshape(-1, model.dim))
     order = np.argsort(score)
     out, inside = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]

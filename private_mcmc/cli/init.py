@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.cli.common import JsonOption, ask
 from private_mcmc.errors import DeclarationError
+from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data.fields import Field
@@ -126,12 +127,12 @@ def _asked(suggested: Field) -> Field:
             _say(str(error))
 
 
-def _answers(suggested: Field) -> dict[str, Any]:
+def _answers(suggested: Field) -> Record:
     from private_mcmc.data.fields import FALSE, TRUE
 
     name = suggested.name
     usual: str = "category" if suggested.type == "string" else suggested.type
-    record: dict[str, Any] = {"name": name, "title": _prompt(f"{name}: title", suggested.title or name)}
+    record: Record = {"name": name, "title": _prompt(f"{name}: title", suggested.title or name)}
     kind = _prompt(f"{name}: what is it ({_KINDS})", usual if suggested.is_used else suggested.role)
     if kind in ("person", "ignored"):
         return {**record, "type": "string", "private_mcmc": {"role": kind}}

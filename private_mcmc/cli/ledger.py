@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.cli.common import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
+from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
@@ -53,6 +54,43 @@ def init(
             unit=unit,
         )
         _show([balance.to_dict()], as_json)
+
+
+CohortOption = Annotated[list[str], typer.Option(help="A cohort; repeat it for more.", show_default=False)]
+
+
+@app.command()
+def cohorts(
+    path: FileArgument,
+    dataset: Annotated[str, typer.Option(help="A data set of persons.", show_default=False)],
+    cohort: CohortOption,
+    membership: Annotated[
+        str, typer.Option(help="public (and fixed), or exclusive (add_remove and zero_out).")
+    ],
+    at_most: Annotated[int, typer.Option(help="The most cohorts that one person is in.")] = 1,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Declare cohorts of persons: releases that no person can be in twice do not add up."""
+    with _errors(as_json):
+        ledger = _opened(path, key)
+        ledger.cohorts(dataset, tuple(cohort), membership=membership, at_most=at_most)  # type: ignore[arg-type]
+        _show([ledger.balance(dataset).to_dict()], as_json)
+
+
+@app.command()
+def wave(
+    path: FileArgument,
+    dataset: Annotated[str, typer.Option(help="The data set whose cohorts are in it.", show_default=False)],
+    name: Annotated[str, typer.Option(help="Of the wave: charge DATASET/NAME.", show_default=False)],
+    cohort: CohortOption,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Declare one year's rows: those of persons of these cohorts and of nobody else."""
+    with _errors(as_json):
+        ledger = _opened(path, key)
+        _show([ledger.balance(ledger.wave(dataset, name, tuple(cohort))).to_dict()], as_json)
 
 
 @app.command()
@@ -113,7 +151,7 @@ def _opened(path: Path, key: Path | None, create: bool = False) -> Ledger:
     return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
-def _show(balances: list[dict[str, Any]], as_json: bool) -> None:
+def _show(balances: list[Record], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(balances, indent=2))
         return
@@ -129,9 +167,14 @@ def _show(balances: list[dict[str, Any]], as_json: bool) -> None:
         for balance in balances
     ]
     _table(("data set", "budget", "adjacency", "spent", "left", "charges"), rows)
+    for balance in balances:
+        exposed = [{"cohort": name, "charged": cost} for name, cost in balance.get("cohorts", {}).items()]
+        if exposed:
+            typer.echo(f"{balance['dataset']}: most exposed are persons of {balance['most_exposed']!r}")
+            _table(("cohort", "charged"), exposed)
 
 
-def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+def _table(columns: tuple[str, ...], rows: list[Record]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -60,7 +60,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
-    from private_mcmc.dossier.remarks import small_delta
+    from private_mcmc.dossier.record import small_delta
     from private_mcmc.planning import plan as make
 
     wanted = as_guarantee(guarantee or ("posterior" if schema is None else "run"))

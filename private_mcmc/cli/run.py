@@ -88,8 +88,8 @@ def run(
     from private_mcmc.cli.table import Missing, read_columns
     from private_mcmc.data.table import data_marks
     from private_mcmc.dossier import new_dossier
-    from private_mcmc.dossier.remarks import small_delta, warnings_of
-    from private_mcmc.inference import Bookkeeping, PrivateMCMC
+    from private_mcmc.dossier.record import small_delta, warnings_of
+    from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.record import About
     from private_mcmc.planning import Plan, plan
 
@@ -131,7 +131,7 @@ def run(
         bar = not as_json and sys.stderr.isatty()
         driver = PrivateMCMC.from_plan(
             made,
-            progress_bar=bar,
+            execution=Execution(progress_bar=bar),
             bookkeeping=Bookkeeping(books, dataset, purpose, known_by=data_marks(data)),
         )
         with near_private_rows():

@@ -68,7 +68,7 @@ class Encoder:
     def _stand_in(self) -> float:
         if not self.field.is_category:
             return self.field.stand_in
-        if self.field.missing == "drop":
+        if self.field.missing in ("drop", "marginal"):
             return 0.0
         value = MISSING_LEVEL if self.field.missing == "indicator" else self.field.missing
         return float([level.value for level in self.field.all_levels].index(value))

@@ -15,6 +15,7 @@ from private_mcmc.data.descriptors import field_from_dict
 from private_mcmc.data.fields import Field
 from private_mcmc.data.schema import Schema, read_declaration
 from private_mcmc.errors import DeclarationError
+from private_mcmc.types import Record
 
 _DICTIONARIES = (".dta", ".sav", ".zsav", ".por")
 
@@ -69,7 +70,7 @@ def _completed(field: Any) -> Any:
     return {**field, "private_mcmc": {"bounds_from": "the codebook"}}
 
 
-def _field(record: dict[str, Any], origin: str) -> Field:
+def _field(record: Record, origin: str) -> Field:
     ours: dict[str, str] = {"bounds_from": origin}
     if record["type"] == "string" and len(record.get("categories", [])) < 2:
         ours = {"role": "ignored"}
@@ -77,7 +78,7 @@ def _field(record: dict[str, Any], origin: str) -> Field:
     return field_from_dict({**record, "private_mcmc": ours})
 
 
-def _ddi(path: str | Path) -> list[dict[str, Any]]:
+def _ddi(path: str | Path) -> list[Record]:
     try:
         text = Path(path).read_bytes()
         # Entities may expand without end.
@@ -92,8 +93,8 @@ def _ddi(path: str | Path) -> list[dict[str, Any]]:
     return found
 
 
-def _ddi_variable(variable: Xml.Element) -> dict[str, Any]:
-    record: dict[str, Any] = {"name": variable.get("name", ""), "title": _text(variable, "labl")}
+def _ddi_variable(variable: Xml.Element) -> Record:
+    record: Record = {"name": variable.get("name", ""), "title": _text(variable, "labl")}
     categories, marks = [], [""]
     for each in variable:
         if _tag(each) != "catgry":
@@ -125,7 +126,7 @@ def _text(element: Xml.Element, tag: str) -> str:
     return "" if found is None or found.text is None else " ".join(found.text.split())
 
 
-def _stata(path: str | Path) -> list[dict[str, Any]]:
+def _stata(path: str | Path) -> list[Record]:
     try:
         from pandas.io.stata import StataReader
     except ImportError:
@@ -139,7 +140,7 @@ def _stata(path: str | Path) -> list[dict[str, Any]]:
     return [_labelled(name, title, labels.get(sets[name], {})) for name, title in titles.items()]
 
 
-def _spss(path: str | Path) -> list[dict[str, Any]]:
+def _spss(path: str | Path) -> list[Record]:
     try:
         import pyreadstat
     except ImportError:
@@ -155,7 +156,7 @@ def _spss(path: str | Path) -> list[dict[str, Any]]:
         raise DeclarationError(f"{path}: is not an SPSS file whose labels can be read.") from None
     labels, titles = facts.variable_value_labels, facts.column_names_to_labels
 
-    def variable(name: str) -> dict[str, Any]:
+    def variable(name: str) -> Record:
         ends = [(part["lo"], part["hi"]) for part in facts.missing_ranges.get(name, [])]
 
         def no_answer(value: Any) -> bool:
@@ -173,7 +174,7 @@ _NO_ANSWER = re.compile(
 
 def _labelled(
     name: str, title: str, labels: Mapping[Any, str], no_answer: Callable[[Any], bool] = lambda value: False
-) -> dict[str, Any]:
+) -> Record:
     """A variable with labelled values is a category, one without has a range that is not known yet.
 
     Codes for no answer are missing values, by the file's own word or by their label.

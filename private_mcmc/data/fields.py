@@ -27,9 +27,12 @@ KEY = "private_mcmc"
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 # Table Schema's own spellings.
 TRUE, FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
+_FATES = ("refuse", "indicator", "marginal", "middle", "drop")
 _MOST_LEVELS = 10_000
 # Names that a model's source or a driver's `run` has for something else.
-_TAKEN = re.compile(r"jnp|numpyro|dist|model|piecewise|eta|present|rng_key|(b|sd|raw|cor)\d+")
+_TAKEN = re.compile(
+    r"jnp|numpyro|dist|model|piecewise|eta|present|rng_key|(b|sd|raw|cor)\d+|(mean|sd|shares)_of_.*"
+)
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,13 @@ class Field:
         levels: of a category, in order; the first is what others are compared with.
         missing_values: cells that say that the value is missing.
         missing: what such a cell counts as: ``refuse`` (the table is refused), ``indicator`` (the middle of
-            the range and a column ``NAME_missing``, or a level of its own), ``middle``, a number, the
-            value of a level, or ``drop`` (its row counts for nothing; under ``zero_out`` alone).
+            the range and a column ``NAME_missing``, or a level of its own), ``marginal`` (whatever it may
+            be, each value as probable as ``marginal`` says), ``middle``, a number, the value of a level,
+            or ``drop`` (its row counts for nothing; under ``zero_out`` alone).
         otherwise: what any other cell counts as, that is no declared value: ``refuse``, ``missing``, or
             ``other`` (a level of its own).
+        marginal: the distribution of a missing number, such as ``normal(40, 12)`` in its units; if empty, a
+            Normal whose mean and sd are parameters of the model, and shares of levels for a category.
         bounds_from: where the bounds are known from, other than the data.
         transform: how a formula that names the field takes it.
         role: ``outcome``, ``covariate``, ``group``, ``person`` (an identifier, never read) or ``ignored``.
@@ -94,6 +100,7 @@ class Field:
     levels: tuple[Level, ...] = ()
     missing_values: tuple[str, ...] = ("",)
     missing: str = "refuse"
+    marginal: str = ""
     otherwise: Otherwise = "refuse"
     bounds_from: str = ""
     transform: Transform = ""
@@ -121,6 +128,8 @@ class Field:
                 raise self._wrong(f"{word} {getattr(self, word)!r} is not one of {choices}")
         if not self.is_used:
             return
+        if self.marginal and (self.is_category or self.missing != "marginal"):
+            raise self._wrong("marginal is the distribution of a number with missing: marginal")
         if self.is_category:
             self._check_category()
         else:
@@ -158,15 +167,16 @@ class Field:
     def stand_in(self) -> float:
         """The number that a missing cell counts as."""
         low, high = self.range
-        if self.missing in ("indicator", "middle", "drop"):
+        if self.missing in ("indicator", "marginal", "middle", "drop"):
             middle = (low + high) / 2
             return float(round(middle)) if self.type == "integer" else middle
         return min(max(float(self.missing), low), high)
 
     @property
     def indicator(self) -> str | None:
-        """Name of the column that says that a number is missing, if there is one."""
-        return f"{self.name}_missing" if self.missing == "indicator" and not self.is_category else None
+        """Name of the column that says that a value is missing, if there is one."""
+        own = self.missing == "marginal" or (self.missing == "indicator" and not self.is_category)
+        return f"{self.name}_missing" if own else None
 
     @property
     def words(self) -> str:
@@ -201,10 +211,8 @@ class Field:
             raise self._wrong("a transform needs constraints.minimum and constraints.maximum")
         if self.transform in ("log", "sqrt") and not (self.minimum or 0) > 0:
             raise self._wrong(f"transform {self.transform!r} needs a minimum above 0, or take log1p")
-        if self.missing not in ("refuse", "indicator", "middle", "drop") and not is_number(self.missing):
-            raise self._wrong(
-                f"missing {self.missing!r} is not refuse, indicator, middle, drop, or the number it counts as"
-            )
+        if self.missing not in _FATES and not is_number(self.missing):
+            raise self._wrong(f"missing {self.missing!r} is not {', '.join(_FATES)}, or a number")
         if self.bounds and (self.minimum is None or self.maximum is None):
             raise self._wrong(
                 "bounds: private needs an outer range that anybody knows (constraints.minimum and maximum), "
@@ -228,10 +236,9 @@ class Field:
             raise self._wrong("bounds are for numbers")
         if both := sorted(set(self.true_values) & set(self.false_values)):
             raise self._wrong(f"{both} are trueValues and falseValues")
-        if self.missing not in ("refuse", "indicator", "drop", *(level.value for level in self.levels)):
-            raise self._wrong(
-                f"missing {self.missing!r} is not refuse, indicator, drop, or one of its levels"
-            )
+        fates = ("refuse", "indicator", "marginal", "drop")
+        if self.missing not in (*fates, *(level.value for level in self.levels)):
+            raise self._wrong(f"missing {self.missing!r} is not {', '.join(fates)}, or one of its levels")
         if clash := sorted(set(values) & set(self.missing_values)):
             raise self._wrong(f"{clash} are levels and missing values")
 

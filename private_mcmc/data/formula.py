@@ -124,7 +124,7 @@ def read_formula(text: str, schema: Schema) -> Formula:
     if outcome in used:
         raise DeclarationError(f"formula {text!r}: the outcome {outcome!r} is also a term.")
     for name in dict.fromkeys(name for term in terms for name in term.fields):
-        if schema[name].indicator:
+        if schema[name].missing == "indicator" and schema[name].indicator:
             word = f"{name}_missing"
             shown = Expression(f"{name} missing", Expression.of_field(word).tree, {identifier(word): name})
             terms.append(Term(f"{name} missing", (), (shown,)))

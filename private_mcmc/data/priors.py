@@ -88,6 +88,18 @@ def normal(mean: float, sd: float) -> Prior:
     return Prior("normal", (mean, sd))
 
 
+def marginal(name: str, text: str) -> Prior:
+    """The distribution of a field's missing numbers, on the user's scale.
+
+    Raises:
+        DeclarationError: for another one than ``normal(mean, sd)`` or ``lognormal(mean, sd)``.
+    """
+    _, found = _read(f"{name} ~ {text}")
+    if found.law not in ("normal", "lognormal"):
+        raise DeclarationError(f"field {name!r}: marginal: is normal(mean, sd) or lognormal(mean, sd).")
+    return found
+
+
 def read_priors(texts: Sequence[str]) -> Mapping[str, Prior]:
     """``age ~ normal(0, 0.1)``, ``sd(1 | region) ~ halfnormal(1)`` or ``sigma = 12``, by name.
 

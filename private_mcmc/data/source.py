@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
 from private_mcmc.data.expressions import PIECEWISE
 from private_mcmc.data.families import ordered_start
-from private_mcmc.data.fields import identifier
+from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.priors import marginal
 from private_mcmc.data.terms import Term
+from private_mcmc.types import Record
 
 _HEAD = '''"""{formula}
 
@@ -37,6 +38,8 @@ def model_source(design: Design) -> str:
     columns += [] if offset is None else [word for word in offset.fields if word not in columns]
     trials = formula.trials and (formula.trials if formula.trials.isdigit() else identifier(formula.trials))
     columns += [trials] if trials and not trials.isdigit() and trials not in columns else []
+    unknown = [name for name in formula.fields if design.schema[name].missing == "marginal"]
+    columns += [identifier(f"{name}_missing") for name in unknown]
     middle, half = design.outcome_scale
     lines: list[str] = []
     if design.intercept is not None:
@@ -72,6 +75,7 @@ def model_source(design: Design) -> str:
         f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
         f"    numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})",
     ]
+    lines = [line for name in unknown for line in _unknown(design.schema[name])] + lines
     head = _HEAD.format(
         formula=formula.text.replace("\\", "").replace('"', "'"),
         arguments=", ".join([*columns, f"{outcome}=None"]),
@@ -80,6 +84,31 @@ def model_source(design: Design) -> str:
     if "piecewise(" in body:
         head = head.replace("\ndef model(", f"\n{PIECEWISE}\n\ndef model(")
     return (head if "jax." in body else head.replace("import jax\n", "")) + body
+
+
+def _unknown(field: Field) -> list[str]:
+    """A field's missing values, which are integrated over, or summed where it is a category."""
+    word, site = identifier(field.name), field.name
+    if field.is_category:
+        count = len(field.all_levels)
+        lines = [f'shares_of_{word} = numpyro.sample("shares({site})", dist.Dirichlet(jnp.ones({count})))']
+        law = f"dist.Categorical(shares_of_{word})"
+    elif field.marginal:
+        lines, law = [], marginal(field.name, field.marginal).source()
+    else:
+        low, high = field.range
+        centre, half = (low + high) / 2, (high - low) / 2
+        lines = [
+            f'mean_of_{word} = numpyro.sample("mean({site})", dist.Normal({centre!r}, {half!r}))',
+            f'sd_of_{word} = numpyro.sample("sd({site})", dist.LogNormal({math.log(half / 2)!r}, 0.7))',
+        ]
+        law = f"dist.Normal(mean_of_{word}, sd_of_{word})"
+    return [
+        _comment(f"Where {field.name} is missing, every value counts as probable as this says."),
+        *lines,
+        f'with numpyro.plate("rows", {word}.shape[0]):',
+        f'    {word} = numpyro.sample("{site} of all", {law}, obs={word}, obs_mask={word}_missing == 0)',
+    ]
 
 
 def _thresholds(design: Design) -> list[str]:
@@ -102,11 +131,11 @@ def _parameters(design: Design) -> list[str]:
     return lines
 
 
-def compile_model(source: str, name: str = "model.py") -> Callable[..., Any]:
+def compile_model(source: str, name: str = "model.py") -> Callable[..., object]:
     """The function ``model`` of the source."""
-    space: dict[str, Any] = {"__name__": "private_mcmc_model"}
+    space: Record = {"__name__": "private_mcmc_model"}
     exec(compile(source, name, "exec"), space)
-    found: Callable[..., Any] = space["model"]
+    found: Callable[..., object] = space["model"]
     return found
 
 

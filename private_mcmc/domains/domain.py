@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.types import Record
 
 LARGEST_COUNT = 2**31 - 1
 
@@ -60,7 +60,7 @@ class Domain:
         """``n`` public random rows; every other one lies at an extreme of the domain."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """``{"ball": {"radius": 1.0, "dim": 9}}``; the inverse of ``domain_from_dict``."""
         return {type(self).__name__.lower(): {k: v for k, v in asdict(self).items() if v is not None}}
 

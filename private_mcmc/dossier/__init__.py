@@ -1,7 +1,6 @@
 """What is kept of a run: its record, the page that a person signs, the folder, and the check of it all."""
 
-from private_mcmc.dossier.folder import new_dossier
-from private_mcmc.dossier.study import Study
+from private_mcmc.dossier.folder import Study, new_dossier
 from private_mcmc.dossier.verify import DossierCheck, verify_dossier
 
 __all__ = ["DossierCheck", "Study", "new_dossier", "verify_dossier"]

@@ -15,8 +15,7 @@ from private_mcmc.accounting import verify as verify_statement
 from private_mcmc.accounting.assumptions import no_more_rows
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import model_source
-from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts
-from private_mcmc.dossier.remarks import warnings_of
+from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts, warnings_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.target import Target
 

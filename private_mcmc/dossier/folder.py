@@ -1,4 +1,4 @@
-"""The dossier's folder: its place is taken before a run, the record is safe before anything is drawn."""
+"""A dossier's folder: its place is taken before a run, the record is safe before anything is drawn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord
 from private_mcmc.errors import OutputError, PrivateMCMCError
 from private_mcmc.files import NewFile, new_file, write_whole
+from private_mcmc.report import Report
 
 PAGE, DRAWS, MODEL, SCHEMA, FOREST = "dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"
 FILES = (PAGE, DRAWS, MODEL, SCHEMA, FOREST)
@@ -122,3 +124,34 @@ def _netcdf(study: StudyRecord) -> bytes:
 def digest(content: bytes) -> str:
     """SHA-256, as ``sha256sum`` prints it."""
     return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Study(StudyRecord):
+    """One released run: a fit, a plan or a declared kernel. Every value in it is public or released.
+
+    Attributes: :class:`private_mcmc.dossier.record.StudyRecord`.
+
+    Example:
+        >>> pmc.Study.load("no such folder")
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.DeclarationError: no such folder: cannot be read (No such file or directory).
+    """
+
+    def report(self, prob: float = 0.9) -> Report:
+        """The dossier: results first, then risk, question, plan, ledger, and what a person must confirm."""
+        return page(self, prob)
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the dossier into a folder: record, page, draws, model and schema.
+
+        Raises:
+            OutputError: if there is a dossier already, or a file cannot be written.
+        """
+        with new_dossier(folder) as place:
+            place.write(self)
+        return Path(folder)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from textwrap import shorten
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +30,7 @@ from private_mcmc.report import (
 )
 from private_mcmc.report.blocks import Cell
 from private_mcmc.target import check_adjacency
+from private_mcmc.types import Fields
 
 _MOST_SHOWN = 40
 _STATED = "(stated, not proved)"
@@ -211,7 +210,7 @@ def _plan(study: StudyRecord) -> list[Block]:
     return blocks
 
 
-def _two(prediction: Mapping[str, Any], key: str) -> str:
+def _two(prediction: Fields, key: str) -> str:
     return number(float(prediction[key]), 2)
 
 

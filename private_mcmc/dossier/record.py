@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import sys
 import warnings
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.target import Target
+from private_mcmc.types import Fields, PublicArguments, Record
 
 if TYPE_CHECKING:
     import arviz
@@ -75,13 +78,13 @@ class StudyRecord:
     library: str
     created: str
     table: str
-    schema: Mapping[str, Any]
-    rows: Mapping[str, Any]
+    schema: Fields
+    rows: Fields
     formula: str
     family: str
     priors: tuple[str, ...]
     model: str
-    arguments: Mapping[str, Any]
+    arguments: PublicArguments
     norm: float | None
     epsilon: float
     delta: float
@@ -89,19 +92,19 @@ class StudyRecord:
     n: int
     guarantee: str
     temper: float
-    predicted: Mapping[str, Any] | None
-    expected: Mapping[str, Any] | None
-    stages: tuple[Mapping[str, Any], ...]
-    statement: Mapping[str, Any]
-    certificate: Mapping[str, Any] | None
-    privacy: Mapping[str, Any]
-    ledger: Mapping[str, Any] | None
+    predicted: Fields | None
+    expected: Fields | None
+    stages: tuple[Fields, ...]
+    statement: Fields
+    certificate: Fields | None
+    privacy: Fields
+    ledger: Fields | None
     warnings: tuple[str, ...]
     versions: Mapping[str, str]
     randomness: Mapping[str, str]
     chains: int
-    draws: Mapping[str, Any]
-    expectations: Mapping[str, Any]
+    draws: Fields
+    expectations: Fields
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -122,13 +125,13 @@ class StudyRecord:
         except (TypeError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError):
             raise DeclarationError(f"{place}: is not the record of a study.") from None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain data."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def to_json(self, files: Mapping[str, str] | None = None) -> str:
         """The text of ``study.json``: with its own hash and, where the others are written, theirs."""
-        seal: dict[str, Any] = {"fingerprint": self.fingerprint}
+        seal: Record = {"fingerprint": self.fingerprint}
         if files is not None:
             seal["files"] = dict(files)
         return json.dumps(self.to_dict() | seal, ensure_ascii=False)
@@ -207,7 +210,7 @@ class StudyRecord:
         return made
 
 
-def privacy_numbers(statement: Statement, epsilon: float, delta: float) -> dict[str, Any]:
+def privacy_numbers(statement: Statement, epsilon: float, delta: float) -> Record:
     """What a statement says at a target, and what it means to one person; ``inf`` as a word."""
     return {
         "epsilon_at_delta": _finite(statement.epsilon(delta)),
@@ -231,3 +234,32 @@ def texts(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+_LARGE_EPSILON = 10.0
+
+
+def small_delta(n: int) -> float:
+    """A power of ten of at most ``1e-6`` and a tenth of ``1/n``: well below one person in all."""
+    return float(10.0 ** min(-6, -math.ceil(math.log10(10 * n))))
+
+
+def warnings_of(target: Target, n: int, ledger: object | None) -> tuple[str, ...]:
+    """Remarks on a target for ``n`` rows, and on a run that no ledger counts."""
+    found = []
+    if target.delta * n >= 1:
+        found.append(
+            f"δ = {target.delta:g} is not below 1/n = {1 / n:.2g}: publishing one whole row at random would "
+            f"meet such a target. Choose δ of at most {small_delta(n):g}."
+        )
+    if target.epsilon > _LARGE_EPSILON:
+        found.append(
+            f"ε = {target.epsilon:g} promises next to nothing: what is published may be e^{target.epsilon:g} "
+            "times as likely with a person's row as with another in its place. ε = 1 is strong, 3 usual."
+        )
+    if ledger is None:
+        found.append(
+            "Nothing keeps count of this run: what several runs tell about the same people adds up. "
+            "Keep a ledger (ledger=…, or --ledger and --dataset)."
+        )
+    return tuple(found)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError, construction_checked, unknown_arguments
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.kernels import Generator
 from private_mcmc.kernels.devices import ChainMethod, Devices
 from private_mcmc.target import check_count
+from private_mcmc.types import Fields, Record
 
-Record = TypeVar("Record", "Execution", Bookkeeping)
+Given = TypeVar("Given", "Execution", Bookkeeping)
 
 
 @construction_checked
@@ -34,6 +36,8 @@ class Execution:
         curator: keep what only the curator may look at (``.curator``), in this process's memory.
         generator: ``"chacha20"``, or ``"threefry2x32"``, which is faster and not cryptographic.
         unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
+        init_params: public start of every chain, flat and unconstrained; zero if left out.
+        progress_bar: show steps done.
 
     Example:
         >>> pmc.Execution(chain_method="sequential", devices=1).generator
@@ -46,6 +50,8 @@ class Execution:
     curator: bool = False
     generator: Generator = "chacha20"
     unsafe_seed: bool = False
+    init_params: npt.ArrayLike | None = field(default=None, repr=False, compare=False)
+    progress_bar: bool = True
 
     def __post_init__(self) -> None:
         if self.rows_on_device is not None:
@@ -57,10 +63,12 @@ class Execution:
 def records(
     execution: Execution | None,
     bookkeeping: Bookkeeping | None,
-    others: dict[str, Any],
+    others: dict[str, object],
     known: tuple[str, ...],
 ) -> tuple[Execution, Bookkeeping]:
     """Both records, with what the caller gave as separate arguments: ``others``, which are deprecated.
+
+    ``progress_bar=`` is what NumPyro's drivers call it, and stays welcome.
 
     Raises:
         DeclarationError: for unknown arguments (``known``: those of the caller), and things given twice.
@@ -69,11 +77,30 @@ def records(
     unknown = set(others).difference(*names.values())
     if unknown:
         raise unknown_arguments(unknown, (*known, *names["execution"], *names["bookkeeping"]))
+    shown = others.pop("progress_bar", None)
     run = _record("execution", Execution, execution, others)
+    if shown is not None:
+        run = replace(run, progress_bar=bool(shown))
     return run, _record("bookkeeping", Bookkeeping, bookkeeping, others)
 
 
-def _record(argument: str, kind: type[Record], given: Record | None, others: Mapping[str, Any]) -> Record:
+# Arguments of the driver that have another place now.
+_MOVED = {
+    "model_args": "the kernel model_args=…, as in PrivateULA(model, …, model_args=…)",
+    "curvature": "guarantee=private_mcmc.ProposedCurvature(…)",
+}
+
+
+def moved(others: Record) -> Record:
+    """Deprecated arguments that went elsewhere, taken out of ``others``."""
+    found = {name: others.pop(name) for name in _MOVED if name in others}
+    for name in found:
+        # Above this: the driver's constructor, what checks its arguments, the caller.
+        warnings.warn(f"{name}=… is deprecated; give {_MOVED[name]}", DeprecationWarning, stacklevel=4)
+    return found
+
+
+def _record(argument: str, kind: type[Given], given: Given | None, others: Fields) -> Given:
     if not (given is None or isinstance(given, kind)):
         raise DeclarationError(f"{argument}=…: give a private_mcmc.{kind.__name__}(…).")
     own = {name: others[name] for name in _names(kind) if name in others}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
-
-import numpy.typing as npt
+from typing import Literal, get_args
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
@@ -24,6 +22,7 @@ from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, p
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target, check_count
+from private_mcmc.types import Model, PublicArguments
 
 Guarantee = Literal["posterior", "run"]
 
@@ -41,8 +40,7 @@ class Declaration:
     guarantee: Guarantee
     num_warmup: int
     n: int | None
-    model_args: Mapping[str, Any]
-    init_params: npt.ArrayLike | None
+    model_args: PublicArguments
     layout: Layout = ONE_DEVICE
     curvature: ProposedCurvature | None = None
 
@@ -63,7 +61,7 @@ class Declaration:
             check_count("n", self.n)
 
     @property
-    def model(self) -> Callable[..., Any]:
+    def model(self) -> Model:
         """The user's model."""
         return self.kernel.model
 
@@ -136,7 +134,7 @@ def decide(declared: Declaration, n: int) -> Decision:
     if schedule.clips is not None and (declared.guarantee == "posterior" or declared.curvature is not None):
         raise DeclarationError(
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
-            "statement is what holds: guarantee='run', and no curvature=…."
+            "statement is what holds: guarantee='run'."
         )
     report = examine(
         reading,
@@ -152,9 +150,11 @@ def decide(declared: Declaration, n: int) -> Decision:
     proved, test, proposed = curvature(reading, schedule), None, declared.curvature
     if proposed is not None:
         if reading.unit is not None:
-            raise NotYetSupported("curvature=…: the curvature of persons' rows is not tested yet.")
+            raise NotYetSupported("ProposedCurvature: the curvature of persons' rows is not tested yet.")
         if schedule.storage != "float64":
-            raise DeclarationError("curvature=…: what is tested must be what runs; no storage='float32'.")
+            raise DeclarationError(
+                "ProposedCurvature: what is tested must be what runs, not storage='float32'."
+            )
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
         proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
     if expectations is not None:

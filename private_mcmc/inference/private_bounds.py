@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +79,7 @@ class BoundsPlan:
             "anew.",
         )
 
-    def buy(self, schema: Schema, columns: Mapping[str, npt.NDArray[Any]]) -> Schema:
+    def buy(self, schema: Schema, columns: Mapping[str, np.ndarray]) -> Schema:
         """``schema`` with the bought ranges; ``columns`` are curator-side, mapped into the outer ones."""
         bought = {}
         for field, mechanism in zip(self.fields, self.mechanisms, strict=True):

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
 from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage, norm_of_clips
 from private_mcmc.target import Adjacency, Unit
+from private_mcmc.types import Model, PublicArguments
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,14 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     ``PrivateMCMC`` runs subclasses of this class and nothing else.
     """
 
-    model: Callable[..., Any]
+    model: Model
     step_size: float | tuple[float, ...] | Callable[[int], float]
     clip: float
     temper: float = 1.0
     preconditioner: Matrix | None = None
     rows: Rows | None = None
     storage: Storage = field(default="float64", kw_only=True)
+    model_args: PublicArguments = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not callable(self.model):
@@ -222,7 +224,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     def _read(
         self, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> tuple[RowModel, dict[str, jax.Array], int]:
-        bound = inspect.signature(self.model).bind(*args, **(kwargs or {})).arguments
+        bound = inspect.signature(self.model).bind(*args, **{**self.model_args, **(kwargs or {})}).arguments
         given = {name: value for name, value in bound.items() if value is not None}
         rows = self.rows or _rows_by_length(given)
         if rows.unit is not None:

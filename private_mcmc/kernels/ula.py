@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 from private_mcmc.kernels.base import LangevinKernel, Parts
 from private_mcmc.schedule import box_diameter
 
 
+@construction_checked
 @dataclass(frozen=True)
 class PrivateULA(LangevinKernel):
     """Unadjusted Langevin with per-row clipping: ``θ' = θ − γM∇U(θ) + N(0, 2γM)``.
@@ -31,6 +32,7 @@ class PrivateULA(LangevinKernel):
             matrix. It must be public, or released and paid for.
         rows: the row domains; needed under ``numpyro.infer.MCMC`` only when the row columns cannot be
             told from the other arguments by their length.
+        model_args: the model's other arguments, public.
         storage: ``"float32"`` halves the memory of the rows; sums, states and noise stay float64.
         radius: of the ball ``‖M^{-1/2}θ‖ ≤ radius`` around the origin of the unconstrained space.
         box: half-widths of a box around the origin of the unconstrained space, one number or one for

@@ -18,7 +18,7 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.predictor import MultiPredictor, Row
 from private_mcmc.model.priors.prior import PriorConstants
@@ -175,14 +175,14 @@ def _at_all(
 ) -> list[np.ndarray]:
     """``function(row, …)`` for every row."""
 
-    def everywhere(**arguments: Any) -> dict[int, jax.Array]:
+    def at_one(**arguments: Any) -> dict[int, jax.Array]:
         columns, points = {name: arguments[name] for name in rows}, [arguments["theta"] for _ in thetas]
-        return dict(enumerate(jax.vmap(function)(columns, *points)))
+        return dict(enumerate(function(columns, *points)))
 
     arguments = {**rows, **({"theta": thetas[0]} if thetas else {})}
-    shapes = {name: abstract(np.shape(value), value.dtype) for name, value in arguments.items()}
-    program = trace(everywhere, **shapes)
-    return [np.asarray(part, np.float64) for part in evaluate(program, [*program.outputs], **arguments)]
+    shapes = {name: abstract(np.shape(value)[1:], value.dtype) for name, value in arguments.items()}
+    program = trace(at_one, **shapes)
+    return [np.asarray(part, np.float64) for part in evaluate_each(program, [*program.outputs], **arguments)]
 
 
 def _reaching(design: np.ndarray, offset: np.ndarray, steps: np.ndarray) -> np.ndarray:

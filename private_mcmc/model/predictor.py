@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable, abstract, trace
@@ -22,6 +22,7 @@ from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, sep
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
 from private_mcmc.model.smooth_loss import certified
+from private_mcmc.types import Fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def find_structure(
         if found is not None:
             bases, groups = found
             return Structure(tuple(known), groups, tuple(free)), bases
-    cut = _scalar_cut(program, levels)
+    cut = cut_off(program, 1, levels)
     return None if cut is None else (Structure((), (), ()), (cut,))
 
 
@@ -78,7 +79,7 @@ def locate(program: Program, structure: Structure) -> tuple[Variable, ...] | Non
     """The predictors of a structure in a program of the same model, traced in another precision."""
     levels = affinity(program, "theta")
     if not structure.terms:
-        cut = _scalar_cut(program, levels)
+        cut = cut_off(program, 1, levels)
         return None if cut is None else (cut,)
     found = _bases(program, levels, structure.terms)
     return None if found is None or found[1] != structure.groups else found[0]
@@ -103,18 +104,20 @@ def _bases(
     return tuple(bases), tuple(groups)
 
 
-def _scalar_cut(program: Program, levels: Mapping[Variable, Level]) -> Variable | None:
-    """The last scalar that is affine in the latents and without which the loss reads none of them."""
-    loss = program.outputs["loss"]
+def cut_off(
+    program: Program, most: float = math.inf, levels: Mapping[Variable, Level] | None = None
+) -> Variable | None:
+    """The last affine variable of at most so many numbers that cuts the latents off from the loss."""
+    loss, known = program.outputs["loss"], affinity(program, "theta") if levels is None else levels
     produced = (output for equation in program.slice([loss]) for output in equation.outputs)
     for variable in reversed([program.inputs["theta"], *produced]):
-        affine = levels[variable] is Level.AFFINE and program.size(variable) == 1
+        affine = known[variable] is Level.AFFINE and program.size(variable) <= most
         if affine and "theta" not in program.reads([loss], [variable]):
             return variable
     return None
 
 
-Row: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = Fields
 
 _MOST_SEPARATE = 64
 _MOST_FORWARD = 128

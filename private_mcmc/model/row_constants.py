@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows, few_values
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, Shape, affinity, smoothness
 from private_mcmc.model.ir.interval import anything, pinned
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, abstract, trace
-from private_mcmc.model.ir.smoothness import Shape, smoothness
 from private_mcmc.model.likelihoods.family import UNKNOWN, times
 from private_mcmc.model.likelihoods.terms import FAMILIES, find_term, row_values
 from private_mcmc.model.predictor import MultiPredictor
@@ -175,3 +175,31 @@ def loss_range(program: Program, rows: Rows) -> float:
         widest = max(widest, loss.highest - loss.lowest)
     # A wider range than this is that of a clamp at the smallest float, not one of the model.
     return widest if 0 <= widest <= _WIDEST else math.inf
+
+
+Person = Mapping[str, jax.Array]
+
+
+def person_loss(
+    row_loss: Callable[[jax.Array, Person], jax.Array], theta: jax.Array, person: Person
+) -> jax.Array:
+    """``V = Σ_j v(θ, row_j)`` over the rows that the person has; columns are ``(k, …)``."""
+    rows = {name: column for name, column in person.items() if name != OWN_ROWS}
+    losses = jax.vmap(row_loss, in_axes=(None, 0))(theta, rows)
+    return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
+
+
+def person_constants(each: RowConstants, count: int) -> RowConstants:
+    """Those of a sum of up to ``count`` rows: every bound is for all of them, none for a difference of rows.
+
+    Two persons may differ in how many rows they have, so that what the rows of both have in common does not
+    cancel.
+    """
+    larger = count * (1 + 2.0**-50)
+    return RowConstants(
+        convex=each.convex,
+        gradient_bound=larger * each.gradient_bound,
+        curvature_bound=larger * each.curvature_bound,
+        range_bound=larger * each.range_bound,
+        why=f"a sum of up to {count} rows, each: {each.why}",
+    )

@@ -6,16 +6,16 @@ The check makes sure that this is also what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import ModelSites
 
@@ -24,7 +24,7 @@ Data: TypeAlias = Mapping[str, np.ndarray]
 COUNT = 7
 # Of the rows, so many must move with the parameters: masks and weights may switch rows off.
 _ACTIVE, _ATTEMPTS = 3, 12
-_SCALES = (0.0, 0.3, 1.0, 3.0)
+_SCALES = np.array([[0.0], [0.3], [1.0], [3.0]])
 # One data set may have a symmetry that hides the order of its rows: so many others are looked at, too.
 _OTHERS = 4
 # With more numbers in all rows than this the whole model is not evaluated on them.
@@ -34,38 +34,46 @@ _TOLERANCE = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class _Programs:
-    """The model on one row and on several."""
+    """The model on one row and on several: ``θ`` is ``(points, p)``, data ``(points, rows, …)``."""
 
     one: Program
     many: Program
     at_n: Callable[[], Program]
     n: int
 
-    def whole(self, key: Output, theta: np.ndarray, data: Data) -> float:
-        return float(evaluate(self.many, [key], theta=theta, **data)[0].sum())
-
     def alone(self, key: Output, theta: np.ndarray, data: Data) -> np.ndarray:
-        rows = ({name: column[i : i + 1] for name, column in data.items()} for i in range(COUNT))
-        return np.asarray([evaluate(self.one, [key], theta=theta, **row)[0].sum() for row in rows])
+        """Every row's own term, ``(points, rows)``."""
+        rows = {name: column.reshape(-1, 1, *column.shape[2:]) for name, column in data.items()}
+        repeated = np.repeat(theta, COUNT, axis=0)
+        return _summed(self.one, key, repeated, rows).reshape(len(theta), COUNT)
 
-    def differ(self, key: Output, theta: np.ndarray, data: Data, alone: np.ndarray | None = None) -> bool:
+    def differ(
+        self, key: Output, theta: np.ndarray, data: Data, alone: np.ndarray | None = None
+    ) -> np.ndarray:
+        """At which points the whole differs from the sum of its rows."""
         alone = self.alone(key, theta, data) if alone is None else alone
-        return _differ(self.whole(key, theta, data), alone)
+        return _differ(_summed(self.many, key, theta, data), alone)
 
     def differ_at_n(self, key: Output, theta: np.ndarray, data: Data) -> bool:
-        """On the public number of rows, the same few again and again."""
+        """On the public number of rows, the same few again and again, at the first point."""
         which = np.arange(self.n) % COUNT
-        repeated = {name: column[which] for name, column in data.items()}
-        whole = float(evaluate(self.at_n(), [key], theta=theta, **repeated)[0].sum())
-        return _differ(whole, self.alone(key, theta, data)[which])
+        alone = self.alone(key, theta, data)[:1]
+        repeated = {name: column[:1, which] for name, column in data.items()}
+        return bool(_differ(_summed(self.at_n(), key, theta[:1], repeated), alone[:, which])[0])
 
 
-def _differ(whole: float, alone: np.ndarray) -> bool:
-    summed = float(alone.sum())
-    if not (np.isfinite(whole) and np.isfinite(summed)):
-        # Both may overflow together (an unbounded column under exp); never one alone.
-        return bool(np.isfinite(whole) != np.isfinite(summed))
-    return not abs(whole - summed) <= _TOLERANCE * (1 + float(np.abs(alone).sum()))
+def _summed(program: Program, key: Output, theta: np.ndarray, data: Data) -> np.ndarray:
+    value = evaluate_each(program, [key], theta=theta, **data)[0]
+    return np.asarray(value.reshape(len(theta), -1).sum(axis=1))
+
+
+def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    summed = alone.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        same = np.abs(whole - summed) <= _TOLERANCE * (1 + np.abs(alone).sum(axis=1))
+    # Both may overflow together (an unbounded column under exp); never one alone.
+    finite = np.isfinite(whole), np.isfinite(summed)
+    return np.asarray(np.where(finite[0] & finite[1], ~same, finite[0] != finite[1]))
 
 
 def refuse_coupled_rows(
@@ -80,25 +88,24 @@ def refuse_coupled_rows(
         DoThisInstead: where they differ; the message names the site and the columns that couple rows.
     """
     programs = _Programs(one, many, at_n, n)
-    draws = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim))
-    thetas = [scale * draw for scale, draw in zip(_SCALES, draws, strict=True)]
+    thetas = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim)) * _SCALES
+    others = _data_sets(rows, range(_ATTEMPTS, _ATTEMPTS + _OTHERS))
     for site in model_sites.observations:
         key, finite = Output("row", site.name), False
         moves = "theta" in one.reads([one.outputs[key]])
         for attempt in range(_ATTEMPTS):
-            data = synthetic_rows(rows, COUNT, attempt)
-            alone = np.stack([programs.alone(key, theta, data) for theta in thetas])
-            pairs = zip(thetas, alone, strict=True)
-            if any(programs.differ(key, theta, data, terms) for theta, terms in pairs):
+            data = _data_sets(rows, [attempt] * len(thetas))
+            alone = programs.alone(key, thetas, data)
+            if np.any(programs.differ(key, thetas, data, alone)):
                 raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), model_sites))
             finite |= bool(np.any(np.all(np.isfinite(alone), axis=1)))
             if not moves or np.sum(np.any(alone != alone[0], axis=0)) >= _ACTIVE:
                 break
-        for data in (synthetic_rows(rows, COUNT, _ATTEMPTS + k) for k in range(_OTHERS)):
-            if programs.differ(key, thetas[-2], data):
-                raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), model_sites))
-        few = n * sum(column[0].size for column in data.values()) <= _MOST_NUMBERS
-        if few and n != COUNT and programs.differ_at_n(key, thetas[-2], data):
+        same = np.repeat(thetas[-2:-1], _OTHERS, axis=0)
+        if np.any(programs.differ(key, same, others)):
+            raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, same, others), model_sites))
+        few = n * sum(column[0, 0].size for column in data.values()) <= _MOST_NUMBERS
+        if few and n != COUNT and programs.differ_at_n(key, same, others):
             raise DoThisInstead(_mismatch(site.name, [], model_sites))
         if not finite:
             raise DoThisInstead(
@@ -108,14 +115,19 @@ def refuse_coupled_rows(
             )
 
 
-def _coupling(programs: _Programs, key: Output, thetas: list[np.ndarray], data: Data) -> list[str]:
+def _data_sets(rows: Rows, seeds: Iterable[int]) -> dict[str, np.ndarray]:
+    found = [synthetic_rows(rows, COUNT, seed) for seed in seeds]
+    return {name: np.stack([data[name] for data in found]) for name in found[0]}
+
+
+def _coupling(programs: _Programs, key: Output, theta: np.ndarray, data: Data) -> list[str]:
     """Columns that couple rows even when all other columns are the same in every row."""
-    coupled = []
-    for column, values in data.items():
-        level: dict[str, Any] = {name: other[:1].repeat(COUNT, 0) for name, other in data.items()}
-        if any(programs.differ(key, theta, {**level, column: values}) for theta in thetas):
-            coupled.append(column)
-    return coupled
+    level = {name: np.broadcast_to(column[:, :1], column.shape) for name, column in data.items()}
+    return [
+        column
+        for column, values in data.items()
+        if np.any(programs.differ(key, theta, {**level, column: values}))
+    ]
 
 
 def _mismatch(name: str, columns: list[str], model_sites: ModelSites) -> str:

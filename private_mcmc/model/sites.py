@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +14,23 @@ from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.types import Record
 
 # What NumPyro's handlers are given of one site.
-Message: TypeAlias = dict[str, Any]
+Message: TypeAlias = Record
 
 _TRUNCATED = (
     dist.LeftTruncatedDistribution,
     dist.RightTruncatedDistribution,
     dist.TwoSidedTruncatedDistribution,
 )
-_OF_A_BASE = (*_TRUNCATED, dist.ZeroInflatedProbs, dist.ZeroInflatedLogits, dist.TransformedDistribution)
+_CENSORED = (
+    dist.LeftCensoredDistribution,
+    dist.RightCensoredDistribution,
+    dist.IntervalCensoredDistribution,
+)
+_INFLATED = (dist.ZeroInflatedProbs, dist.ZeroInflatedLogits)
+_OF_A_BASE = (*_TRUNCATED, *_CENSORED, *_INFLATED, dist.TransformedDistribution)
 _WITHOUT_PARAMETERS = (dist.transforms.ExpTransform, dist.transforms.OrderedTransform)
 _FROM_THE_LINE = (*_WITHOUT_PARAMETERS, dist.transforms.SigmoidTransform)
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
@@ -205,7 +212,7 @@ def _latent(name: str, message: Message, start: int) -> Site:
         raise NotYetSupported(
             f"site {name!r}: its support {fn.support} has no unconstrained form."
         ) from error
-    shape = tuple(message["value"].shape)
+    shape = tuple(jnp.shape(message["value"]))
     free = tuple(transform.inverse_shape(shape))
     return Site(
         name=name,

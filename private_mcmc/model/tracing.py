@@ -6,25 +6,23 @@ log-Jacobians are noted apart, so that they can never be mistaken for observatio
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.infer.util import log_density, potential_energy
+from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, log_density
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.sites import Message, ModelSites, Site, describe, masks, parameters, unwrap
-
-Model: TypeAlias = Callable[..., object]
-PublicArguments: TypeAlias = Mapping[str, object]
+from private_mcmc.types import Model, PublicArguments
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
 # those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.
@@ -79,9 +77,14 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         self.log_dets: dict[str, jax.Array] = {}
 
     def process_message(self, msg: Message) -> None:
-        if msg["type"] != "sample" or msg["is_observed"] or msg["value"] is not None:
+        if msg["type"] != "sample" or msg["is_observed"]:
             return
         site = self.sites[msg["name"]]
+        if msg["value"] is not None:
+            raise DoThisInstead(
+                f"site {site.name!r} is a latent whose value a handler of the model fixes (substitute); "
+                "write that number in its place."
+            )
         transform = biject_to(msg["fn"].support)
         free = self.theta[site.slice].reshape(site.unconstrained_shape)
         value = transform(free)
@@ -114,11 +117,15 @@ class PersonsModel:
     column: str
     n: int
 
-    def of(self, count: int, plate: str = "", codes: Sequence[int] = (0,)) -> Model:
-        """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``."""
+    def of(self, count: int, plate: str = "", codes: Sequence[int] | None = (0,)) -> Model:
+        """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``.
+
+        Without codes every row has a person of its own, and JAX gives the last one where there are fewer.
+        """
 
         def run(**arguments: jax.Array) -> object:
-            rows = jnp.resize(jnp.asarray(codes), (arguments[self.column].shape[0],))
+            rows = jnp.arange(arguments[self.column].shape[0])
+            rows = rows if codes is None else jnp.resize(jnp.asarray(codes), rows.shape)
             with _Persons(plate, self.n, count):
                 return self.model(**arguments, **{self.identifiers: rows})
 
@@ -217,22 +224,21 @@ def own_potentials(
 ) -> Callable[[jax.Array, Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
     """``(θ, row) ↦`` NumPyro's own potential energy: of the observed sites on one row, and of the latents.
 
-    A way to the model's density apart from ``terms``, to check it by.
+    A way to the model's density apart from ``terms``, to check it by: that of ``potential_energy``, before
+    its terms are added.
     """
     observed = [site.name for site in model_sites.observations]
-    latent = [site.name for site in model_sites.latents]
 
     def function(theta: jax.Array, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         free = {
             site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in model_sites.latents
         }
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
+        on_the_line = handlers.substitute(model, substitute_fn=functools.partial(_unconstrain_reparam, free))
         with handlers.seed(rng_seed=0), _Whole(ModelSites()):
-            with handlers.trace() as messages:
-                prior = potential_energy(handlers.block(model, hide=observed), (), given, free)
-            fixed = handlers.substitute(model, data={name: messages[name]["value"] for name in latent})
-            likelihood, _ = log_density(handlers.block(fixed, hide=latent), (), given, {})
-        return -likelihood, prior
+            densities, _ = compute_log_probs(on_the_line, (), given, {})
+        likelihood = sum((densities.pop(name) for name in observed), start=jnp.zeros(()))
+        return -likelihood, -sum(densities.values(), start=jnp.zeros(()))
 
     return function
 

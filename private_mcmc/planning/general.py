@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +40,7 @@ from private_mcmc.planning.synthetic_persons import likelihood_of
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
+from private_mcmc.types import Model, PublicArguments
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 INFORMATION_SHARE, WARM_UP_SHARE = 0.05, 0.25  # of the squared budget; each query takes the first
@@ -117,12 +117,12 @@ class Facts:
 
 
 def facts_of(
-    model: Callable[..., Any],
+    model: Model,
     reading: RowModel,
     n: int,
     adjacency: Adjacency,
     budget: float,
-    model_args: Mapping[str, Any],
+    model_args: PublicArguments,
     temper: float = 1.0,
 ) -> Facts:
     """Draw what is synthetic, once."""

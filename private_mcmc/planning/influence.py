@@ -13,12 +13,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.typing import ArrayLike
 
 from private_mcmc.model import Predictor, RowModel
@@ -67,7 +66,7 @@ class Influence:
 
     model: RowModel
     predictor: Predictor
-    outcomes: Mapping[str, npt.NDArray[Any]]
+    outcomes: Mapping[str, np.ndarray]
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
@@ -107,11 +106,11 @@ class Influence:
         return next(iter(self.outcomes))
 
     @property
-    def _values(self) -> npt.NDArray[Any]:
+    def _values(self) -> np.ndarray:
         return self.outcomes[self._name]
 
     @cached_property
-    def _extreme(self) -> npt.NDArray[Any]:
+    def _extreme(self) -> np.ndarray:
         """Outcomes among which the largest slope is found: the two ends, wherever it is at one of them."""
         if len(self._values) <= _FEW:
             return self._values
@@ -120,7 +119,7 @@ class Influence:
         every, two = (np.abs(self._slopes(eta, some)).max(axis=-1) for some in (self._values, ends))
         return ends if np.all(two >= every * (1 - 1e-9)) else self._values
 
-    def _slopes(self, eta: Array, outcomes: npt.NDArray[Any]) -> Array:
+    def _slopes(self, eta: Array, outcomes: np.ndarray) -> Array:
         """``ψ'`` of one synthetic row with other predictors and outcomes: ``(…, outcomes)``."""
         # The first one who asks may be tracing a step.
         with jax.enable_x64(True), jax.ensure_compile_time_eval():

@@ -85,11 +85,11 @@ def _moments(
     return SecondMoments(exact + lower + lower.T + np.diag(np.diag(noise)), sd, stage.statement)
 
 
-def _of_rows(function: Callable[..., Any], rows: Columns) -> Any:
+def _of_rows(function: Callable[..., object], rows: Columns) -> Any:
     return _mapped(*_taken_apart(function), rows)
 
 
-def _taken_apart(function: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _taken_apart(function: Callable[..., object]) -> tuple[Callable[..., object], tuple[Any, ...]]:
     """A partial function's parts: what was released is an argument, so that all stages share one program."""
     if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
         return function.func, function.args
@@ -97,7 +97,7 @@ def _taken_apart(function: Callable[..., Any]) -> tuple[Callable[..., Any], tupl
 
 
 @partial(jax.jit, static_argnums=0)
-def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Columns) -> Any:
+def _mapped(function: Callable[..., object], given: tuple[Any, ...], rows: Columns) -> Any:
     return jax.vmap(partial(function, *given))(rows)
 
 

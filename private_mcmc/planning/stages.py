@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -21,9 +21,10 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
+from private_mcmc.types import Fields
 
 Array: TypeAlias = npt.NDArray[np.float64]
-Row: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = Fields
 
 
 OF_PARAMETERS, OF_LOSSES = "posterior sds", "posterior sds of rows' losses"
@@ -65,7 +66,7 @@ class PathStage:
     """Buys every state of one chain of ``schedule`` from ``start``, shape ``(p,)``: public or released.
 
     Attributes:
-        reading: the model whose gradients the path follows, the plan's own if left out. Any function of a
+        reading: the model whose gradients the path follows, the plan's own if left out. Every function of a
             row will do: the schedule's clip is enforced.
         derived: columns computed from each row for that model, ``row ↦ {name: value}``.
 

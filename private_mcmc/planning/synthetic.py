@@ -7,15 +7,14 @@ depends on nothing private.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.typing import ArrayLike
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -26,11 +25,12 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Output
-from private_mcmc.model.predictor import find_structure
+from private_mcmc.model.predictor import cut_off
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
+from private_mcmc.types import Model, PublicArguments, Record
 
-Columns: TypeAlias = dict[str, Any]
+Columns: TypeAlias = Record
 
 PRIOR_DRAWS = 400
 _HESSIANS = 60
@@ -72,7 +72,7 @@ class Prior:
         return pulled
 
 
-def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[str, Any]) -> Prior:
+def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Prior:
     """Draw from the prior by running the model.
 
     Raises:
@@ -112,18 +112,26 @@ def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[s
     return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
 
 
+def has_factors(reading: RowModel) -> bool:
+    """Whether a term is a ``numpyro.factor``."""
+    return any(site.family == "Unit" for site in reading.observations)
+
+
 def outcome_columns(reading: RowModel) -> tuple[str, ...]:
-    """The columns that the observed values are made of; of a ``factor``, those apart from its predictor."""
-    program, factors = reading.program, any(site.family == "Unit" for site in reading.observations)
-    if not factors:
+    """The columns that the observed values are made of; of a ``factor``, those apart from its predictors."""
+    program = reading.program
+    if not has_factors(reading):
         observed = [program.outputs[Output("observed", site.name)] for site in reading.observations]
-        return tuple(sorted(program.reads(observed) - {"theta"}))
-    found = find_structure(program, reading.rows, reading.observations)
-    covariates = program.reads(found[1]) if found else frozenset()
-    return tuple(sorted(program.reads([program.outputs["loss"]]) - covariates - {"theta"}))
+        return tuple(sorted(program.reads(observed) & reading.rows.columns.keys()))
+    cut = cut_off(program)
+    covariates = program.reads([] if cut is None else [cut])
+    others = (program.reads([program.outputs["loss"]]) & reading.rows.columns.keys()) - covariates
+    # An event, not the time until it: see ``FactorLikelihood``.
+    whole = {name for name in others if np.issubdtype(reading.rows.columns[name].dtype, np.integer)}
+    return tuple(sorted(whole or others))
 
 
-def possible_outcomes(reading: RowModel) -> dict[str, npt.NDArray[Any]]:
+def possible_outcomes(reading: RowModel) -> dict[str, np.ndarray]:
     """Every value of the outcome, or up to 257 evenly spaced ones, by the name of its column.
 
     Raises:
@@ -150,7 +158,7 @@ def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
         return {name: drawn[name] for name in names}
 
 
-def _values(domain: Domain, most: int) -> npt.NDArray[Any] | None:
+def _values(domain: Domain, most: int) -> np.ndarray | None:
     """All values of a scalar domain, or ``most`` evenly spaced ones; ``None`` where it is unbounded."""
     low, high = (float(bound) for bound in domain.interval())
     if not math.isfinite(high - low):
@@ -261,9 +269,10 @@ class Likelihood:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PersonLikelihood(Likelihood):
-    """Of persons with up to ``count`` rows: what ``reading``, of one row, says of each of them."""
+    """Of persons with up to ``count`` rows: what ``each``, of one row, says of each of them."""
 
     count: int
+    each: Likelihood
 
     @property
     def few(self) -> bool:
@@ -273,21 +282,18 @@ class PersonLikelihood(Likelihood):
     @property
     def vectors(self) -> int:
         """How many gradients stand for one person and parameter."""
-        return self.count * self._each.vectors
-
-    @property
-    def _each(self) -> Likelihood:
-        return Likelihood(self.reading, self.outcomes, self.temper)
+        return self.count * self.each.vectors
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """The rows' own, one after the other: what a person says is the sum of it."""
-        own = jax.vmap(self._each.information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
+        own = jax.vmap(self.each.information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
         there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
         return there.reshape(-1, own.shape[-1])
 
     def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
         """One outcome for every row of every person, who stands for ``each`` persons that are alike."""
-        logits = jax.vmap(jax.vmap(self._logits, in_axes=(None, 0)), in_axes=(None, 0))(theta, _rows_of(rows))
+        of_person = jax.vmap(self.each._logits, in_axes=(None, 0))
+        logits = jax.vmap(of_person, in_axes=(None, 0))(theta, _rows_of(rows))
         chosen = jax.random.categorical(key, logits, axis=-1)
         drawn = {name: options[chosen] for name, options in self.outcomes.items()}
         return rows | drawn, np.full(len(chosen), each)

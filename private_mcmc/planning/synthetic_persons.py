@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +11,17 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.model import RowModel
-from private_mcmc.model.integrated import OwnLatents
+from private_mcmc.model.integrated import OwnLatents, integrated_loss
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic import (
     Columns,
     Likelihood,
     PersonLikelihood,
     candidates,
+    has_factors,
     outcome_columns,
 )
+from private_mcmc.planning.synthetic_factors import MOST, FactorLikelihood
 
 # Outcomes that stand for all that a person's rows can have.
 _DRAWS = 8
@@ -64,17 +67,26 @@ class OwnLatentsLikelihood(Likelihood):
     def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
         """The person with other outcomes in all rows: a point of the grid is drawn, and rows given it."""
         first, second = jax.random.split(key)
-        vectors, log_weights = self.own.grid(theta)
-        vector = vectors[jax.random.categorical(first, log_weights)]
+        vectors, classes, log_weights = self.own.atoms(theta)
+        chosen = jax.random.categorical(first, log_weights)
+        vector, columns = vectors[chosen], {name: values[chosen] for name, values in classes.items()}
 
         def of_row(row: Columns, key: jax.Array) -> Columns:
-            losses = jax.vmap(lambda outcome: self.own.row_loss(vector, row | outcome))(self.outcomes)
+            losses = jax.vmap(lambda outcome: self.own.term(vector, columns, row | outcome))(self.outcomes)
             chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
             return {name: options[chosen] for name, options in self.outcomes.items()}
 
         rows = {name: person[name] for name in self.columns}
         count = len(next(iter(rows.values())))
         return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
+
+
+def coarse(reading: RowModel) -> RowModel:
+    """The reading that stands for ``reading`` in a simulation: integrals over fewer points."""
+    if reading.own is None:
+        return reading
+    own = replace(reading.own, coarse=True)
+    return replace(reading, own=own, row_loss=functools.partial(integrated_loss, own))
 
 
 def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
@@ -84,6 +96,8 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
     if reading.own is not None:
         columns = tuple(single.rows.columns)
         return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own, columns=columns)
+    of_factors = has_factors(single) and single.dim <= MOST
+    each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper)
     if reading.unit is None:
-        return Likelihood(single, outcomes, temper)
-    return PersonLikelihood(single, outcomes, temper, count=reading.unit.rows)
+        return each
+    return PersonLikelihood(single, outcomes, temper, count=reading.unit.rows, each=each)

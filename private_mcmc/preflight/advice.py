@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,9 +15,8 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.ir.interval import of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program, abstract, trace
-from private_mcmc.preflight.certify.certificates import Constants, meets
+from private_mcmc.preflight.certify.certificates import Constants, meets, times
 from private_mcmc.preflight.records import Advice
-from private_mcmc.preflight.schedule_constants import times
 from private_mcmc.report import number
 from private_mcmc.target import Target
 
@@ -82,8 +80,8 @@ def _scaled(domain: Domain, factor: float) -> Domain:
     return Box(*(_plain(bound * factor) for bound in (lo, hi)))
 
 
-def _plain(bound: np.ndarray) -> Any:
-    return float(bound) if bound.ndim == 0 else bound.tolist()
+def _plain(bound: np.ndarray) -> float | tuple[float, ...]:
+    return float(bound) if bound.ndim == 0 else tuple(bound.tolist())
 
 
 Certify = Callable[[float], tuple[Statement, ...]]

@@ -12,10 +12,9 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.advice import is_sayable, rounded_down
-from private_mcmc.preflight.certify.certificates import Subject, meets
+from private_mcmc.preflight.certify.certificates import Subject, curvature, meets
 from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
 from private_mcmc.preflight.refute.run_refutation import interim_lower_bound
-from private_mcmc.preflight.schedule_constants import curvature
 from private_mcmc.report import number
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
@@ -28,6 +27,7 @@ def run_part(
     verdict: VerdictWord,
     refutation: Refutation | None,
     subject: Subject,
+    unclipped: Statement | None = None,
 ) -> RunPart:
     """The run's own statement; a private posterior does not make a finite run private, nor the reverse.
 
@@ -44,8 +44,12 @@ def run_part(
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
     interim = interim_lower_bound(row_model.each or row_model, schedule, target)
-    text = _words(statement, target, verdict, fine, subject) + _far(distance) + _unfinished(interim, target)
-    return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target))
+    text = _words(statement, target, verdict, fine, subject)
+    if unclipped is not None and not fine:
+        text = "the posterior without clipping is private, " + text.replace(" either", "")
+    text += _far(distance) + _unfinished(interim, target)
+    refuted = interim is not None and interim > target.epsilon
+    return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target), refuted)
 
 
 def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:

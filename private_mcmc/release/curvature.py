@@ -19,11 +19,11 @@ from scipy.special import ndtri
 
 from private_mcmc.accounting import Curvature, Statement, capped, gaussian
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
-from private_mcmc.accounting.composition.tested import CurvatureFloor
+from private_mcmc.accounting.noise import CurvatureFloor
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import Predictor, RowModel
-from private_mcmc.preflight.schedule_constants import curvature, largest_eigenvalue
+from private_mcmc.preflight.certify.certificates import curvature, largest_eigenvalue
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.schedule import Schedule
 

@@ -15,6 +15,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_gamma_poisson,
 )
 from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
 from private_mcmc.accounting.records import unplain
@@ -252,6 +253,7 @@ _BUILDERS: dict[str, Any] = {
     "posterior.gamma_poisson": posterior_gamma_poisson,
     "posterior.normal_mean": posterior_normal_mean,
     "posterior.normal_regression": posterior_normal_regression,
+    "posterior.normal_ratio": lambda adjacency, **c: posterior_normal_ratio(**c),
     "noise.laplace": acc.laplace,
     "noise.gaussian": acc.gaussian,
     "noise.second_moments": acc.second_moments,

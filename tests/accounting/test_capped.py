@@ -58,8 +58,9 @@ def posteriors():
 
 def decided(release, kernel=None, rows=ROWS, target=TARGET, **changes):
     kernel = kernel or PrivateULA(logistic, 0.01, 1.0, temper=0.05)
+    changes = {"guarantee": "run"} | changes
     return pmc.PrivateMCMC(
-        kernel, rows=rows, target=target, n=N, release=release, num_steps=50, guarantee="run", **changes
+        kernel, rows=rows, target=target, n=N, release=release, num_steps=50, **changes
     ).decide()
 
 
@@ -103,7 +104,7 @@ def test_a_tested_run_and_a_plan_quote_it():
     kernel = PrivateULA(linear, 8e-4, 2.6, radius=1.5)
     target = pmc.Target(400.0, 1e-4, "add_remove")
     test = pmc.ProposedCurvature(at_least=250.0, gdp=0.1, failure=1e-8)
-    tested = decided("last", kernel, rows, curvature=test, target=target).statement
+    tested = decided("last", kernel, rows, guarantee=test, target=target).statement
     assert all(quoted(part) == [N] for part in (tested, *tested.parts[0].parts))
     plan = pmc.plan(normal_mean, pmc.Rows(y=pmc.Box(-1.0, 1.0)), TARGET, n=N, guarantee="run")
     assert quoted(plan.statement) == [N]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting.composition import tested
+from private_mcmc.accounting import noise as noise_statements
 from private_mcmc.accounting.posterior import conjugate
 from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.inference import decision
@@ -192,7 +192,7 @@ SCENARIOS = {
     "threshold of a curvature test not shifted": Scenario(
         (
             Swap(
-                tested.CurvatureFloor,
+                noise_statements.CurvatureFloor,
                 "lower",
                 "(self.released - self.margin) * _DOWN",
                 "self.released * _DOWN",

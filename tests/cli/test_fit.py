@@ -17,8 +17,8 @@ import private_mcmc as pmc
 from private_mcmc.cli.main import main
 from private_mcmc.cli.study import confirm
 from private_mcmc.data.source import compile_model
-from private_mcmc.dossier.remarks import small_delta, warnings_of
-from private_mcmc.dossier.study import Study
+from private_mcmc.dossier.folder import Study
+from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.inference.fit import plan_fit
 from private_mcmc.inference.question import question
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from private_mcmc import Ledger, Schema, Study, Target, accounting
-from private_mcmc.dossier.record import privacy_numbers
-from private_mcmc.dossier.remarks import warnings_of
+from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import plain

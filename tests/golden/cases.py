@@ -95,9 +95,9 @@ def releases() -> Mapping[str, acc.Statement]:
     found = {name: _decided(kernel, release) for name, release in expectations.items()}
     proposed = pmc.ProposedCurvature(at_least=250.0, gdp=0.1, failure=1e-8)
     on_ball = pmc.PrivateULA(linear, step_size=8e-4, clip=2.6, radius=1.5)
-    found["last state, tested curvature"] = _decided(on_ball, "last", curvature=proposed)
+    found["last state, tested curvature"] = _decided(on_ball, "last", guarantee=proposed)
     found["means, tested curvature"] = _decided(
-        on_ball, pmc.Expectations("w", epsilon=0.5, burn_in=20), curvature=proposed
+        on_ball, pmc.Expectations("w", epsilon=0.5, burn_in=20), guarantee=proposed
     )
     for adjacency in ("replace_one", "add_remove", "zero_out"):
         counts = plan_counts(0.3, cells=4, adjacency=adjacency)
@@ -188,9 +188,7 @@ def _decided(kernel: Any, release: Any, **changes: Any) -> acc.Statement:
         target=TARGET,
         release=release,
         num_steps=50,
-        guarantee="run",
-        progress_bar=False,
-        **changes,
+        **({"guarantee": "run"} | changes),
     )
     return driver.decide(N).statement
 

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 TARGET = pmc.Target(9.0, 1e-6)
 KERNEL = PrivateULA(normal_mean, 0.02, 1.0)
 DECLARED = dict(rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run", progress_bar=False)
+TESTED = pmc.ProposedCurvature(at_least=1.0, gdp=0.1, failure=1e-8)
 Y = np.linspace(-1, 1, 6)
 
 
@@ -37,8 +39,8 @@ MISTAKES = {
     "constructor: a near field": (lambda: driver(device=2), "device= .did you mean devices="),
     "constructor: rows": (lambda: driver(rows={"y": pmc.Binary()}), "rows: a dict.*give a Rows"),
     "constructor: target": (lambda: driver(target=3.0), "target: a float.*give a Target"),
-    "constructor: model_args": (lambda: driver(model_args=[1]), "model_args: a list"),
-    "constructor: curvature": (lambda: driver(curvature=3.0), "curvature: a float"),
+    "constructor: model_args": (lambda: driver(replace(KERNEL, model_args=[1])), "model_args: a list"),
+    "constructor: guarantee": (lambda: driver(guarantee=3.0), "guarantee=3.0"),
     "constructor: steps as text": (lambda: driver(num_steps="2"), "num_steps='2'"),
     "constructor: no steps": (lambda: driver(num_steps=None), "num_samples"),
     "constructor: steps that disagree": (lambda: driver(num_samples=5), "num_samples=5"),
@@ -55,7 +57,7 @@ MISTAKES = {
     "run: a key of two words first": (lambda: driver().run(jax.random.PRNGKey(0), y=Y), "no random key"),
     "run: a seed first": (lambda: driver().run(0, y=Y), "no random key"),
     "decide: n as text": (lambda: driver().decide("6"), "n='6'"),
-    "start as text": (lambda: driver(init_params="zero").run(Y), "init_params"),
+    "start as text": (lambda: driver(execution=Execution(init_params="zero")).run(Y), "init_params"),
     "from_plan: nothing": (lambda: pmc.PrivateMCMC.from_plan(), "missing.*'plan'"),
     "from_plan: no plan": (lambda: pmc.PrivateMCMC.from_plan(KERNEL), "plan: a PrivateULA.*give a Plan"),
     "from_plan: a near name": (lambda: pmc.PrivateMCMC.from_plan(KERNEL, data_set="x"), "dataset="),
@@ -100,6 +102,9 @@ OLD = {
         "execution=private_mcmc.Execution(generator=…, unsafe_seed=…)",
     ),
     "checkpoint": (dict(checkpoint=pmc.Checkpoint("run")), "private_mcmc.Bookkeeping(checkpoint=…)"),
+    "start": (dict(init_params=(0.0,)), "execution=private_mcmc.Execution(init_params=…)"),
+    "public arguments": (dict(model_args={"sd": 1.0}), "PrivateULA(model, …, model_args=…)"),
+    "curvature": (dict(curvature=TESTED), "guarantee=private_mcmc.ProposedCurvature(…)"),
 }
 
 
@@ -112,8 +117,20 @@ def test_old_arguments_work_and_say_the_new_form(name):
     (warning,) = said
     assert warning.category is DeprecationWarning and form in str(warning.message)
     assert warning.filename == __file__
+    places = (mcmc._execution, mcmc._books, mcmc._run.declared)
     for argument, value in old.items():
-        assert value in (getattr(mcmc._execution, argument, None), getattr(mcmc._books, argument, None))
+        assert value in [getattr(place, argument, None) for place in places]
+
+
+def test_the_constructor_takes_no_more_arguments_than_a_reader_remembers():
+    taken = inspect.signature(pmc.PrivateMCMC).parameters
+    assert len(taken) - len({"others"} & set(taken)) <= 12
+    assert driver(progress_bar=False)._execution.progress_bar is False
+
+
+def test_a_proposed_curvature_is_a_guarantee_of_the_run():
+    declared = driver(guarantee=TESTED)._run.declared
+    assert (declared.guarantee, declared.curvature) == ("run", TESTED)
 
 
 def test_nothing_is_given_twice(tmp_path):

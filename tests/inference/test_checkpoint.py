@@ -105,7 +105,7 @@ def test_what_does_not_match_is_refused(data, monkeypatch, tmp_path):
         driver(path).resume(**other)
     for changes, said in (
         (dict(num_steps=81), "schedule"),
-        (dict(init_params=np.ones(2)), "start"),
+        (dict(execution=replace(SEEDED, init_params=np.ones(2))), "start"),
         (dict(execution=replace(SEEDED, devices=1)), "devices"),
         (dict(kernel=PrivateULA(another_prior, 0.02, 1.0)), "the model"),
     ):
@@ -378,7 +378,7 @@ def test_whatever_happened_to_the_bytes_of_a_checkpoint_is_said_in_words(tmp_pat
         content[random.integers(len(whole), size=1 + case % 4)] = random.integers(256)
         path.write_bytes(content[: random.integers(len(whole)) if case % 5 == 0 else None].tobytes())
         try:
-            checkpoint_module.load(checkpoint)
+            checkpoint_module.saved_run(checkpoint_module.in_file(checkpoint), checkpoint)
         except pmc.ReleaseError:
             damaged += 1
     assert damaged > 200

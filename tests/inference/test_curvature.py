@@ -33,9 +33,8 @@ def driver(curvature: pmc.ProposedCurvature | None, **changes) -> pmc.PrivateMCM
         "target": TARGET,
         "release": "last",
         "num_steps": 400,
-        "guarantee": "run",
+        "guarantee": curvature or "run",
         "progress_bar": False,
-        "curvature": curvature,
     }
     return pmc.PrivateMCMC(KERNEL, **(settings | changes))
 
@@ -101,7 +100,7 @@ def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
     kernel = replace(KERNEL, model=logistic, radius=30.0, clip=1.0)
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
     settings = {"rows": rows, "target": pmc.Target(1e3, 1e-6), "release": "last", "num_steps": 400}
-    mcmc = pmc.PrivateMCMC(kernel, guarantee="run", progress_bar=False, curvature=PROPOSED, **settings)
+    mcmc = pmc.PrivateMCMC(kernel, guarantee=PROPOSED, progress_bar=False, **settings)
     columns = people()
     with pytest.raises(pmc.NotPrivate, match="curvature of at least 0"):
         mcmc.run(X=columns["X"], y=(columns["y"] > 0).astype(int))
@@ -118,8 +117,7 @@ def test_what_cannot_be_tested_once_is_refused(tmp_path):
             target=TARGET,
             release="last",
             num_steps=10,
-            guarantee="run",
-            curvature=PROPOSED,
+            guarantee=PROPOSED,
         ).decide(N)
     with pytest.raises(pmc.DeclarationError, match="at_least"):
         pmc.ProposedCurvature(at_least=0.0, gdp=0.1, failure=1e-8)

@@ -22,7 +22,7 @@ from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.model import read
 from private_mcmc.model.row_sum import synthetic_rows
-from private_mcmc.preflight.schedule_constants import curvature
+from private_mcmc.preflight.certify.certificates import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import logistic
 from tests.soundness.front_door.setup import seeded
@@ -370,7 +370,7 @@ def test_declarations_that_do_not_go_with_persons_are_refused():
     with pytest.raises(pmc.NotYetSupported, match="group privacy"):
         acc.group(driver().decide(20).statement, 2)
     with pytest.raises(pmc.NotYetSupported, match="curvature"):
-        driver(curvature=pmc.ProposedCurvature(1.0, 0.1, 1e-8)).decide(20)
+        driver(guarantee=pmc.ProposedCurvature(1.0, 0.1, 1e-8)).decide(20)
     schedule = driver(ROWS.single).decide(20).schedule
     with pytest.raises(pmc.DeclarationError, match="protects a row"):
         pmc.preflight(logistic, ROWS, pmc.Target(1.0, 1e-6), n=20, schedule=schedule)

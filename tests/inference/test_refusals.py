@@ -159,7 +159,8 @@ def test_a_step_size_without_contraction_is_refused_where_one_is_needed(bounds):
 )
 def test_a_start_that_makes_no_sense_is_refused_before_anything_is_charged(data, start, release):
     with pytest.raises(pmc.DeclarationError, match="init_params"):
-        driver(init_params=start, release=release, target=pmc.Target(9.0, 1e-6)).run(**data)
+        execution = pmc.Execution(init_params=start)
+        driver(execution=execution, release=release, target=pmc.Target(9.0, 1e-6)).run(**data)
 
 
 def test_results_before_a_run_are_refused():

@@ -18,7 +18,7 @@ from private_mcmc.kernels.gradient.clipped import _program, clipped_gradient
 from private_mcmc.kernels.gradient.layered import find_layers
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
-from private_mcmc.preflight.schedule_constants import curvature
+from private_mcmc.preflight.certify.certificates import curvature
 
 N, P = 30, 4
 X = Ball(2.0, dim=P)

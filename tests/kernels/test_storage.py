@@ -143,8 +143,7 @@ def test_the_price_does_not_depend_on_the_storage():
         target=pmc.Target(9.0, 1e-6),
         release="last",
         num_steps=2,
-        guarantee="run",
-        curvature=pmc.ProposedCurvature(at_least=1.0, gdp=0.1, failure=1e-9),
+        guarantee=pmc.ProposedCurvature(at_least=1.0, gdp=0.1, failure=1e-9),
     )
     with pytest.raises(DeclarationError, match="float32"):
         tested.decide(N)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.program import abstract, trace
 
 C, A, U = Level.CONSTANT, Level.AFFINE, Level.UNKNOWN

@@ -14,7 +14,7 @@ from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Ro
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.model.agreement import Claim, broken_claim
-from private_mcmc.model.ir.affinity import affinity
+from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.likelihoods.family import Entry

@@ -1,4 +1,4 @@
-"""NumPy's evaluation of a program gives JAX's values, primitive by primitive."""
+"""NumPy's evaluation of a program gives JAX's values, primitive by primitive, at one point and at many."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ import pytest
 from jax.scipy.special import gammaln, logsumexp, xlogy
 
 from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.program import trace
 
 A = np.random.default_rng(0).normal(size=(5, 3))
@@ -42,6 +43,7 @@ FUNCTIONS = {
     "narrow floats": lambda a, i: jnp.exp(a.astype(jnp.float32)) + 1,
     "linear algebra": lambda a, i: (jnp.linalg.cholesky(a.T @ a + jnp.eye(3)), jnp.sort(a)),
     "random numbers": lambda a, i: jax.random.normal(jax.random.key(0), (2,)) + a[0, 0],
+    "constants": lambda a, i: (a[0, 0] * A, jnp.where(a[0, 0] > 0, A, a), a @ A.T, jnp.concatenate([A, a])),
     "overflow": lambda a, i: jnp.exp(1e3 * a) - jnp.exp(1e3 * a),
 }
 
@@ -54,6 +56,15 @@ def test_numpy_gives_the_values_of_jax(name):
         expected = jax.tree.leaves(function(jnp.asarray(A), jnp.asarray(I)))
         program = trace(lambda a, i: dict(enumerate(jax.tree.leaves(function(a, i)))), a=A, i=I)
         values = evaluate(program, range(len(expected)), a=A, i=I)
+        points = {"a": np.stack([A, A[::-1] + 0.3]), "i": np.stack([I, I[::-1]])}
+        mapped = evaluate_each(program, range(len(expected)), **points)
+        last = jax.tree.leaves(function(*(jnp.asarray(column[-1]) for column in points.values())))
+    _same(values, expected)
+    _same([value[0] for value in mapped], expected)
+    _same([value[1] for value in mapped], last)
+
+
+def _same(values, expected):
     for value, other in zip(values, map(np.asarray, expected), strict=True):
         assert (value.shape, value.dtype) == (other.shape, other.dtype)
         tolerance = 1e-6 if other.dtype == np.float32 else 1e-12

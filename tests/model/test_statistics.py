@@ -13,7 +13,7 @@ from numpyro.contrib.control_flow import scan
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Rows
-from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import read
 
 U, Y = Box(-1, 1), Binary()
@@ -332,12 +332,14 @@ def test_bounded_parameters_bound_the_gradient_without_a_predictor():
     assert steepest <= row_model.constants.gradient_bound < 100 * steepest
 
 
-def test_missing_values_as_latents_are_refused_by_name():
+def test_an_outcome_that_is_missing_adds_nothing():
     def imputed(x, seen, y):
         observed(dist.Bernoulli(logits=number("b") * x), y, obs_mask=seen == 1)
 
-    with pytest.raises(DoThisInstead, match="obs_mask"):
-        read(imputed, Rows(x=U, seen=Y, y=Y), n=50)
+    slope = jax.grad(read(imputed, Rows(x=U, seen=Y, y=Y), n=50).row_loss)
+    with jax.enable_x64(True):
+        there, missing = (float(slope(jnp.ones(1), {"x": 0.5, "seen": seen, "y": 1})[0]) for seen in (1, 0))
+    assert abs(missing) < 1e-12 < abs(there)
 
 
 def test_a_chain_of_observations_is_refused_by_name():

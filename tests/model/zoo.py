@@ -154,4 +154,40 @@ CASES = {
         lambda eta: dist.NegativeBinomial2(jax.nn.softplus(eta), 2.5), Counts(9), "NegativeBinomial"
     ),
     "weibull": Case(lambda eta: dist.Weibull(jnp.exp(eta), 1.7), Box(0.1, 9), "Weibull"),
+    "right-censored exponential": Case(
+        lambda eta, cut: dist.RightCensoredDistribution(dist.Exponential(2 * jnp.exp(-eta)), cut),
+        Box(0.1, 9),
+        "censored Exponential",
+        {"cut": Binary()},
+    ),
+    "left-censored exponential": Case(
+        lambda eta, cut: dist.LeftCensoredDistribution(dist.Exponential(jnp.exp(eta)), cut),
+        Box(0.1, 9),
+        "censored Exponential",
+        {"cut": Binary()},
+    ),
+    "left-censored weibull": Case(
+        lambda eta, cut: dist.LeftCensoredDistribution(dist.Weibull(jnp.exp(eta), 1.7), cut),
+        Box(0.1, 9),
+        "censored Weibull",
+        {"cut": Binary()},
+    ),
+    "right-censored weibull": Case(
+        lambda eta, cut: dist.RightCensoredDistribution(dist.Weibull(jnp.exp(eta), 1.7), cut),
+        Box(0.1, 9),
+        "censored Weibull",
+        {"cut": Binary()},
+    ),
+    "right-censored log normal": Case(
+        lambda eta, cut: dist.RightCensoredDistribution(dist.LogNormal(eta, 0.7), cut),
+        Box(0.1, 9),
+        "censored Normal",
+        {"cut": Binary()},
+    ),
+    "left-censored normal": Case(
+        lambda eta, cut: dist.LeftCensoredDistribution(dist.Normal(eta, 0.7), cut),
+        Box(-3, 3),
+        "censored Normal",
+        {"cut": Binary()},
+    ),
 }

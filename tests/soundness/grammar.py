@@ -15,6 +15,7 @@ from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam, TransformReparam
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Rows
+from tests.soundness.across import ACROSS
 from tests.soundness.draft import Draft
 from tests.soundness.latents import BOUNDED, COEFFICIENTS, POSITIVE, REAL
 from tests.soundness.observations import AROUND, SPECIAL, observation
@@ -23,7 +24,7 @@ from tests.soundness.predictors import MATRICES, PREDICTORS, UNUSUAL
 
 _TABLES: tuple[Mapping[str, Any], ...] = (
     REAL, BOUNDED, POSITIVE, COEFFICIENTS, PREDICTORS, UNUSUAL, MATRICES,
-    OUTCOMES, RATES, PROBABILITIES, LOGITS, AROUND, SPECIAL,
+    OUTCOMES, RATES, PROBABILITIES, LOGITS, AROUND, SPECIAL, ACROSS,
 )  # fmt: skip
 PRODUCTIONS = frozenset(name for table in _TABLES for name in table)
 

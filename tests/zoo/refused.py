@@ -48,11 +48,11 @@ def factor(X: Any, y: Any = None) -> None:
 
 
 def latent_per_row(X: Any, y: Any = None) -> None:
-    """Gives every row an effect of its own."""
+    """Gives every row two effects of its own, as one vector."""
     w = numpyro.sample("w", dist.Normal(0, 0.1).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
-        e = numpyro.sample("e", dist.Normal(0, 1))
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + e), obs=y)
+        e = numpyro.sample("e", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + e.sum(-1)), obs=y)
 
 
 def fixed_plate(X: Any, y: Any = None) -> None:

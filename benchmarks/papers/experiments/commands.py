@@ -46,7 +46,7 @@ def hf(
     Exit code: 0 sound, 1 claim refuted, 3 error.
     """
     from benchmarks.papers.experiments import HFExperiment, load_images
-    from private_mcmc.report.progress import progress
+    from private_mcmc.report.document import progress
 
     experiment = HFExperiment(
         num_rows=num_rows,

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from private_mcmc.accounting import assumptions
-from private_mcmc.accounting.composition.compose import capped
+from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import ExceptWithProbability
 from private_mcmc.accounting.langevin.langevin_statement import chain_assumptions, chain_constants

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from private_mcmc.accounting import assumptions
-from private_mcmc.accounting.composition.compose import capped
+from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves.curve import Gaussian
 from private_mcmc.accounting.langevin import bounds
 from private_mcmc.accounting.langevin.bounds import Bound

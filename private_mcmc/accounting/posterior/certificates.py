@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from private_mcmc.accounting.assumptions import CONJUGATE, EVERY_DATA_SET, EXACT_DRAW, IN_DOMAIN, RELATION
-from private_mcmc.accounting.composition.compose import capped
+from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Points, Pure
 from private_mcmc.accounting.posterior import conjugate, conjugate_presence

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from private_mcmc.accounting.assumptions import BOUNDED_PAIRS, CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
-from private_mcmc.accounting.composition.compose import capped
+from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Points
 from private_mcmc.accounting.posterior.conjugate import Array, triangle_bound

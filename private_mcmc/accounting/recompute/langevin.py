@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 from private_mcmc.accounting.recompute import runs as rules_sampled
 from private_mcmc.accounting.recompute.runs import (
@@ -174,7 +173,7 @@ def _stretches_square(c: Constants, change: float, stretches: Parts) -> float:
     if tuple(accumulate(stretch["steps"] for stretch in stretches)) != ends(c):
         raise ValueError("the stretches do not end at the released steps")
     sizes, total, begin = step_sizes(c), 0.0, 0
-    known: dict[Any, float] = {}
+    known: dict[object, float] = {}
     for stretch in stretches:
         end = begin + stretch["steps"]
         key = (

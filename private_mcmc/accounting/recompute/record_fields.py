@@ -79,7 +79,7 @@ def is_text(value: object) -> bool:
 
 
 def is_string(value: object) -> bool:
-    """Any words, or none."""
+    """Words, or none."""
     return isinstance(value, str)
 
 
@@ -212,6 +212,16 @@ NORMAL_REGRESSION: Fields = {
     "noise": is_positive,
     "radius": is_positive,
     "response": is_positive,
+    "n": is_count,
+    "epsilons": some(is_non_negative),
+}
+NORMAL_RATIO: Fields = {
+    "precision": is_positive,
+    "noise": is_positive,
+    "x_low": is_positive,
+    "x_high": is_positive,
+    "center": is_finite,
+    "width": is_positive,
     "n": is_count,
     "epsilons": some(is_non_negative),
 }

@@ -233,57 +233,73 @@ FUNCTIONS: Mapping[str, Function] = {
 _CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
+def constants(program: Program, needed: Iterable[Variable]) -> dict[Variable, Any]:
+    """The constants among these variables as NumPy's arrays; of opaque types (keys) as they are."""
+    avals, found = program.avals, program.constants
+    return {
+        v: found[v] if _is_opaque(avals[v]) else np.asarray(found[v], avals[v].dtype)
+        for v in needed
+        if v in found
+    }
+
+
+def _is_opaque(value: Any) -> bool:
+    return bool(jnp.issubdtype(value.dtype, jax.dtypes.extended))
+
+
+def last_uses(equations: Iterable[Equation], targets: Iterable[Variable]) -> dict[Variable, int]:
+    """Where in the list of equations a variable is used last; of the targets, after all of them."""
+    places = {variable: place for place, equation in enumerate(equations) for variable in equation.inputs}
+    return {**places, **dict.fromkeys(targets, -1)}
+
+
 def values(program: Program, targets: Iterable[Variable], given: Mapping[Variable, ArrayLike]) -> list[Array]:
     """The variables ``targets`` where the inputs (or other variables) in ``given`` have these values."""
     targets = list(targets)
     equations = program.slice(targets, given)
-    last_use = {variable: place for place, equation in enumerate(equations) for variable in equation.inputs}
-    known: dict[Variable, Any] = {}
-    needed = {*targets, *last_use}
-    for variable, value in program.constants.items():
-        if variable in needed:
-            opaque = jnp.issubdtype(program.avals[variable].dtype, jax.dtypes.extended)
-            known[variable] = value if opaque else np.asarray(value, program.avals[variable].dtype)
+    last = last_uses(equations, targets)
+    known = constants(program, last)
     for variable, value in given.items():
         aval = program.avals[variable]
         known[variable] = np.asarray(value).astype(aval.dtype).reshape(aval.shape)
     with np.errstate(all="ignore"):
         for place, equation in enumerate(equations):
-            results = _apply(program, equation, [known[variable] for variable in equation.inputs])
+            results = apply(program, equation, [known[variable] for variable in equation.inputs])
             for output, result in zip(equation.outputs, results, strict=True):
                 known.setdefault(output, result)
             for variable in set(equation.inputs):
-                if last_use[variable] == place and variable not in targets:
+                if last[variable] == place:
                     del known[variable]
     return [np.asarray(known[variable]) for variable in targets]
 
 
-def evaluate(program: Program, outputs: Sequence[Hashable], **inputs: ArrayLike) -> list[Array]:
+def evaluate(program: Program, outputs: Sequence[Hashable], /, **inputs: ArrayLike) -> list[Array]:
     """Outputs of a program, by name, at these inputs."""
     given = {program.inputs[name]: value for name, value in inputs.items()}
     return values(program, [program.outputs[name] for name in outputs], given)
 
 
-def _called(equation: Equation, operands: list[Any]) -> tuple[Any, list[Any]] | None:
-    """The closed jaxpr that the equation calls, and with what."""
+def called(equation: Equation, operands: list[Any]) -> tuple[Program, list[Any]] | None:
+    """The program that the equation calls, whose inputs are called 0, 1, …, and with what."""
     if equation.name in _CALLS:
-        return equation.params[_CALLS[equation.name]], operands
-    if equation.name == "cond":
+        body = equation.params[_CALLS[equation.name]]
+    elif equation.name == "cond":
         branches = equation.params["branches"]
-        return branches[int(np.clip(operands[0], 0, len(branches) - 1))], operands[1:]
-    return None
+        body, operands = branches[int(np.clip(operands[0], 0, len(branches) - 1))], operands[1:]
+    else:
+        return None
+    return flatten(body, map(str, range(len(operands))), range(len(equation.outputs))), operands
 
 
-def _apply(program: Program, equation: Equation, operands: list[Any]) -> Sequence[Any]:
-    avals = [program.avals[output] for output in equation.outputs]
-    called = _called(equation, operands)
-    if called is not None:
-        body, arguments = called
-        names = [str(position) for position in range(len(arguments))]
-        results = [str(position) for position in range(len(avals))]
-        return evaluate(flatten(body, names, results), results, **dict(zip(names, arguments, strict=True)))
+def apply(program: Program, equation: Equation, operands: list[Any]) -> Sequence[Any]:
+    """The results of one equation."""
+    inner = called(equation, operands)
+    if inner is not None:
+        body, arguments = inner
+        return evaluate(body, [*body.outputs], **dict(zip(body.inputs, arguments, strict=True)))
     if equation.name == "split":
         return np.split(operands[0], np.cumsum(equation.params["sizes"])[:-1], equation.params["axis"])
+    avals = [program.avals[output] for output in equation.outputs]
     result = None
     if len(avals) == 1 and all(isinstance(operand, np.ndarray) for operand in operands):
         result = _result(equation, operands, avals[0].shape)
@@ -291,16 +307,20 @@ def _apply(program: Program, equation: Equation, operands: list[Any]) -> Sequenc
         return [np.asarray(result, avals[0].dtype)]
     params = equation.primitive.get_bind_params(dict(equation.params))
     bound = equation.primitive.bind(*operands, **params)
-    return [
-        value if jnp.issubdtype(value.dtype, jax.dtypes.extended) else np.asarray(value)
-        for value in (bound if equation.primitive.multiple_results else [bound])
-    ]
+    every = bound if equation.primitive.multiple_results else [bound]
+    return [value if _is_opaque(value) else np.asarray(value) for value in every]
 
 
-def _result(equation: Equation, operands: list[Array], shape: Shape) -> Array | None:
+def elementwise(equation: Equation, operands: Sequence[Array]) -> Callable[..., Array] | None:
+    """NumPy's function of numbers, if it is one of these operands."""
     function = _OF_NUMBERS.get(equation.name)
     if function is None and all(operand.dtype.kind == "f" for operand in operands[:1]):
         function = _OF_FLOATS.get(equation.name)
+    return function
+
+
+def _result(equation: Equation, operands: list[Array], shape: Shape) -> Array | None:
+    function = elementwise(equation, operands)
     if function is not None:
         return function(*operands)
     general = FUNCTIONS.get(equation.name)

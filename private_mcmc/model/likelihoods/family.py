@@ -11,7 +11,10 @@ import jax
 
 from private_mcmc.model.ir.interval import Interval, up
 
-Loss: TypeAlias = Callable[[jax.Array, jax.Array, Mapping[str, jax.Array]], jax.Array]
+# Parameters of a distribution: their values at one row, and their bounds over all rows.
+Given = Mapping[str, jax.Array]
+Bounds = Mapping[str, Interval]
+Loss: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
 from private_mcmc.model.ir.interval import Interval, up
-from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised
-
-Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Interval]
+from private_mcmc.model.likelihoods.family import Bounds, Entry, Given, LikelihoodFamily, Recognised
 
 
 def log_rate(eta: jax.Array, given: Given) -> jax.Array:

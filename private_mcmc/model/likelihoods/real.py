@@ -11,11 +11,15 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln, log_ndtr
 
 from private_mcmc.model.ir.interval import Interval, up
-from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser
+from private_mcmc.model.likelihoods.family import (
+    Bounds,
+    Entry,
+    Given,
+    LikelihoodFamily,
+    Recognised,
+    Recogniser,
+)
 from private_mcmc.model.likelihoods.positive import log_rate
-
-Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Interval]
 
 _LOG_2PI = math.log(2 * math.pi)
 

@@ -14,11 +14,16 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
 from private_mcmc.model.ir.interval import Interval, up
-from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser, times
+from private_mcmc.model.likelihoods.family import (
+    Bounds,
+    Entry,
+    Given,
+    LikelihoodFamily,
+    Recognised,
+    Recogniser,
+    times,
+)
 from private_mcmc.model.likelihoods.whole import is_count
-
-Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Interval]
 
 _BEND = 8 / 27
 

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.ir.affinity import Level
+from private_mcmc.model.ir.dependence import Level
 from private_mcmc.model.ir.interval import Interval, between, constant, of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.categories import CATEGORIES
+from private_mcmc.model.likelihoods.categories import CATEGORIES, inflated_entries, mixture_entries
+from private_mcmc.model.likelihoods.censored import CENSORED
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
-from private_mcmc.model.likelihoods.mixtures import inflated_entries, mixture_entries
 from private_mcmc.model.likelihoods.positive import POSITIVE
 from private_mcmc.model.likelihoods.real import CENTRED, REAL, TRUNCATED
 from private_mcmc.model.likelihoods.softplus_rates import with_softplus
@@ -31,6 +31,7 @@ _PLAIN = {**_COUNTS, **REAL, **POSITIVE, **with_softplus({**WHOLE, **POSITIVE})}
 FAMILIES: Mapping[tuple[str, str], Entry] = {
     **_PLAIN,
     **TRUNCATED,
+    **CENSORED,
     **mixture_entries(_PLAIN),
     **inflated_entries({name: _PLAIN[name] for name in _COUNTS}),
     **CENTRED,

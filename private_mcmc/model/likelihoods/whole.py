@@ -14,7 +14,14 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln, log_ndtr
 
 from private_mcmc.model.ir.interval import Interval, up
-from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Recognised, Recogniser
+from private_mcmc.model.likelihoods.family import (
+    Bounds,
+    Entry,
+    Given,
+    LikelihoodFamily,
+    Recognised,
+    Recogniser,
+)
 
 
 @jax.custom_jvp
@@ -24,10 +31,6 @@ def softplus(x: jax.Array) -> jax.Array:
 
 
 softplus.defjvps(lambda tangent, value, x: jax.nn.sigmoid(x) * tangent)
-
-
-Given = Mapping[str, jax.Array]
-Bounds = Mapping[str, Interval]
 
 
 def is_count(observed: Interval, largest: float = math.inf) -> bool:

@@ -18,7 +18,7 @@ from private_mcmc.domains import Domain
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.pairs import Multiplicities, PublicRow
 from private_mcmc.preflight.refute.peaks import Array
-from private_mcmc.preflight.refute.scan import Candidate, Grid
+from private_mcmc.preflight.refute.search import Candidate, Grid
 
 Columns: TypeAlias = dict[str, jax.Array]
 # What moves, how far apart the posteriors are there, the direction of ascent and its step.

@@ -20,7 +20,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.huber import in_chunks, line_losses
 from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows
 from private_mcmc.preflight.refute.peaks import Array
-from private_mcmc.preflight.refute.scan import Reduction, Terms
+from private_mcmc.preflight.refute.search import Reduction, Terms
 from private_mcmc.schedule import Matrix
 
 _MOST_ROWS = 7

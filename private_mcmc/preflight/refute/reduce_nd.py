@@ -16,7 +16,7 @@ from private_mcmc.model.ir.program import Program, abstract, trace
 from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows
 from private_mcmc.preflight.refute.peaks import Array
 from private_mcmc.preflight.refute.reduce_1d import coordinate_name, distinct, is_independent
-from private_mcmc.preflight.refute.scan import Reduction, Terms
+from private_mcmc.preflight.refute.search import Reduction, Terms
 
 _FAR, _FAR_EXPONENT = 1e30, 300.0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from private_mcmc.model import RowModel
@@ -12,11 +10,19 @@ from private_mcmc.preflight.refute.ascent import sharper
 from private_mcmc.preflight.refute.pairs import DataSet, data_set
 from private_mcmc.preflight.refute.reduce_1d import lines, on_line
 from private_mcmc.preflight.refute.reduce_nd import on_patch, patches
-from private_mcmc.preflight.refute.scan import Candidate, Reduction, law_weights
-from private_mcmc.preflight.refute.search import Found, certify, log_posterior, search
+from private_mcmc.preflight.refute.search import (
+    Candidate,
+    Found,
+    Reduction,
+    certify,
+    law_weights,
+    log_posterior,
+    search,
+)
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
+from private_mcmc.types import Record
 
 _MOST_STARTS = 3
 # Share of δ from which gradient ascent is worth its time.
@@ -39,7 +45,7 @@ def refute(
     refutation. Rows at the extremes of the domain are tried first, then gradient ascent from the worst of
     them. Nothing here is sampled or private.
     """
-    settings: dict[str, Any] = {"n": n, "temper": temper, "target": target}
+    settings: Record = {"n": n, "temper": temper, "target": target}
     first: tuple[Reduction, list[Candidate]] | None = None
     for line in lines(row_model, clip, preconditioner):
         missing = _no_posterior(row_model, line, n)

@@ -1,14 +1,19 @@
-"""The search for two data sets and an event that a posterior of few dimensions tells apart."""
+"""The search for two data sets and an event that a posterior of few dimensions tells apart.
+
+All pairs are compared roughly first, on a grid that follows the mass, which proves nothing: what is proposed
+is then integrated with an error bound, or dropped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 import numpy as np
 
-from private_mcmc.preflight.refute.pairs import Multiplicities, adjacent_pairs
+from private_mcmc.preflight.refute.pairs import Multiplicities, PublicRow, adjacent_pairs, common_rows
 from private_mcmc.preflight.refute.peaks import Array, LogDensity
 from private_mcmc.preflight.refute.quadrature_1d import Density, Violation, densities, violation
 from private_mcmc.preflight.refute.quadrature_nd import (
@@ -20,8 +25,131 @@ from private_mcmc.preflight.refute.quadrature_nd import (
     holds_the_mass,
     tabulate,
 )
-from private_mcmc.preflight.refute.scan import Candidate, Reduction, by_common_rows, law_weights, where
 from private_mcmc.target import Target
+
+# ``(k, dim)`` points to the prior's potential and every row's loss, ``(1 + rows, k)``.
+Terms = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Coordinates whose joint posterior is known up to a constant for every data set made of ``rows``.
+
+    Attributes:
+        coordinates: what the numbers are, in the model's words.
+        directions: ``(dim, p)``; coordinate ``i`` is ``directions[i]·θ``.
+        rows: the rows the data sets are made of, all in the domain.
+        terms: the prior's potential and the rows' losses.
+    """
+
+    coordinates: tuple[str, ...]
+    directions: Array
+    rows: tuple[PublicRow, ...]
+    terms: Terms
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.coordinates)
+
+
+_SIDES = {1: 801, 2: 61, 3: 21}
+_END = 3.5
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points ``(k, dim)`` and the logs of their weights."""
+
+    points: Array
+    log_weight: Array
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Two adjacent data sets, where their laws lie, and roughly ``δ(ε)`` of the first from the second."""
+
+    first: Multiplicities
+    second: Multiplicities
+    grid: Grid
+    divergence: float
+
+
+def by_common_rows(
+    reduction: Reduction, *, n: int, temper: float, target: Target
+) -> Iterator[list[Candidate]]:
+    """The pairs around every group of equal other rows, the worst first; groups without room are skipped."""
+    terms = reduction.terms
+    pairs = groupby(
+        adjacent_pairs(len(reduction.rows), n, target.adjacency), key=lambda pair: common_rows(*pair)
+    )
+    for _, listed in pairs:
+        around = list(listed)
+        sets = sorted({counts for pair in around for counts in pair})
+        weights = np.array([law_weights(counts, temper) for counts in sets])
+        place = where(terms, weights, reduction.dim)
+        if place is None:
+            continue
+        grid = grid_at(*place)
+        laws = dict(zip(sets, log_laws(terms(grid.points), weights, grid), strict=True))
+        found = [
+            Candidate(one, other, grid, divergence(laws[one], laws[other], target.epsilon))
+            for one, other in around
+        ]
+        # What the grid does not tell apart is equal: the order of the pairs then decides.
+        yield sorted(found, key=lambda candidate: -float(f"{candidate.divergence:.2g}"))
+
+
+def law_weights(counts: Multiplicities, temper: float) -> Array:
+    """Weights of the terms under a data set: 1 for the prior, ``w`` times the count for every row."""
+    return np.array([1.0, *(temper * count for count in counts)])
+
+
+def divergence(log_p: Array, log_q: Array, epsilon: float) -> float:
+    """``Σ max(0, p − e^ε q)`` of two laws on one grid."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        share = -np.expm1(np.minimum(epsilon + log_q - log_p, 0.0))
+    return float(np.sum(np.exp(log_p) * np.where(np.isfinite(log_p), share, 0.0)))
+
+
+def where(terms: Terms, weights: Array, dim: int) -> tuple[Array, Array] | None:
+    """Mean and spread of the even mixture of some laws, by sums over a grid that follows the mass."""
+    center, scale = np.zeros(dim), np.full(dim, 3.0)
+    for _ in range(40):
+        grid = grid_at(center, scale)
+        logs = log_laws(terms(grid.points), weights, grid)
+        if not np.all(np.isfinite(logs.max(axis=1))):
+            return None
+        mass = np.exp(logs).mean(axis=0)
+        mean = mass @ grid.points
+        spread = np.sqrt(np.maximum(mass @ (grid.points - mean) ** 2, (0.02 * scale) ** 2))
+        settled = np.all(np.abs(mean - center) < 0.05 * scale) and np.all(np.abs(spread / scale - 1) < 0.05)
+        center, scale = mean, spread
+        if settled:
+            return center, scale
+    return None
+
+
+def grid_at(center: Array, scale: Array) -> Grid:
+    """``center + scale·sinh(t)`` on every axis, ``t`` evenly spaced."""
+    dim = len(center)
+    t = np.linspace(-_END, _END, _SIDES[dim])
+    axes = np.stack([axis.ravel() for axis in np.meshgrid(*([t] * dim), indexing="ij")], axis=1)
+    weight = np.log(np.cosh(axes)).sum(axis=1) + np.log(scale).sum() + dim * math.log(t[1] - t[0])
+    return Grid(center + scale * np.sinh(axes), weight)
+
+
+def log_laws(terms: Array, weights: Array, grid: Grid) -> Array:
+    """Log probabilities of the grid's cells under every row of ``weights``; ``−∞`` where one is NaN."""
+    used = np.flatnonzero(weights.any(axis=0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        logs = grid.log_weight - weights[:, used] @ terms[used]
+    logs = np.where(np.isnan(logs), -np.inf, logs)
+    top = logs.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        total: Array = logs - top - np.log(np.exp(logs - top).sum(axis=1, keepdims=True))
+    return total
+
 
 # By dimension: pairs that are integrated around one group of equal rows, and how many groups.
 _MOST_TRIED = {1: 3, 2: 2, 3: 2}

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.affinity import Level, affinity
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.intervals import bounds as proved_bounds
 from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
 from private_mcmc.release.noise import FloatArray

@@ -17,8 +17,8 @@ from private_mcmc.accounting import (
     average_sensitivity,
     noised_average,
 )
-from private_mcmc.accounting.composition.noise import gaussian, laplace
 from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.noise import gaussian, laplace
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.release.expectations.averages import (

@@ -8,13 +8,13 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from private_mcmc.accounting import Statement, verify
 from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
 from private_mcmc.report import Block, Heading, Report, Table, number
 from private_mcmc.report.blocks import Cell
+from private_mcmc.types import Record
 
 _COLUMNS = (
     "time",
@@ -47,7 +47,7 @@ def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
     return f"{message}{fits}{share}."
 
 
-def record(state: LedgerState, reservation: Reservation) -> dict[str, Any]:
+def record(state: LedgerState, reservation: Reservation) -> Record:
     """One charge as plain JSON types."""
     kept = state.dataset(reservation.dataset).filter
     return {
@@ -66,7 +66,7 @@ def record(state: LedgerState, reservation: Reservation) -> dict[str, Any]:
     }
 
 
-def standing(state: LedgerState, identity: str) -> dict[str, Any]:
+def standing(state: LedgerState, identity: str) -> Record:
     """What was spent before a charge and is left after it, as plain JSON types."""
     names = list(state.reservations)
     charge, first = state.reservations[identity], names.index(identity)
@@ -123,12 +123,33 @@ def report(state: LedgerState) -> Report:
     ]
     columns = ("data set", "budget", "adjacency", "spent", "left", "charges")
     blocks: list[Block] = [Table(columns, tuple(rows))]
+    for dataset in state.datasets.values():
+        if dataset.name in state.cohorts:
+            blocks += _exposure(state, dataset)
     if charges:
         blocks += [
             Heading("Charges"),
             Table(("time", "data set", "outcome", "cost", "purpose"), tuple(charges)),
         ]
     return Report("What has been spent, and what is left", tuple(blocks))
+
+
+def _exposure(state: LedgerState, dataset: DataSet) -> tuple[Block, ...]:
+    """What persons of each cohort were charged, the most exposed first."""
+    declared, kept = state.cohorts[dataset.name], dataset.filter
+    rows: list[tuple[Cell, ...]] = []
+    for name, cost in state.exposures(dataset).items():
+        waves = [
+            one.name for one in state.datasets.values() if one.whole == dataset.name and name in one.cohorts
+        ]
+        rows.append((name, ", ".join(waves), f"ε = {number(kept.epsilon_of(cost))} ({kept.describe(cost)})"))
+    who = "one of these" if declared.at_most == 1 else f"up to {declared.at_most} of these"
+    return (
+        Heading(
+            f"Cohorts of {dataset.name!r}: a person is in {who} ({declared.membership}), most exposed first"
+        ),
+        Table(("cohort", "waves", "charged"), tuple(rows)),
+    )
 
 
 def export_json(state: LedgerState) -> str:
@@ -165,6 +186,13 @@ def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
         )
     if not reservation.cost >= cost:
         raise LedgerError(f"{path}: charge {reservation.identity} is less than its statement costs.")
+
+
+def recheck_budgets(path: Path, state: LedgerState) -> None:
+    """Raise ``LedgerError`` where what was charged, recomputed over parts and cohorts, exceeds a budget."""
+    for dataset in state.datasets.values():
+        if state.room(dataset) < 0:
+            raise LedgerError(f"{path}: what was charged to {dataset.name!r} is more than its budget.")
 
 
 def _shown_below(value: float) -> str:

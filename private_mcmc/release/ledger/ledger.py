@@ -8,21 +8,26 @@ import os
 import uuid
 import warnings
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
-from private_mcmc.release.ledger.export import export_csv, export_json, recheck, refusal, report
+from private_mcmc.release.ledger.declarations import Declarations, now
+from private_mcmc.release.ledger.export import (
+    export_csv,
+    export_json,
+    recheck,
+    recheck_budgets,
+    refusal,
+    report,
+)
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger.filter import FilterKind, filter_for
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
 from private_mcmc.report import Report
-from private_mcmc.target import Target
 
 
-class Ledger:
+class Ledger(Declarations):
     """A file of charges, shared by any number of processes.
 
     Every release reserves its cost *before* the run touches the data. The reservation is on disk when
@@ -72,72 +77,6 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
-    def declare(
-        self,
-        name: str,
-        target: Target,
-        *,
-        filter: FilterKind | None = None,
-        data: Columns | None = None,
-        unit: str | None = None,
-    ) -> Balance:
-        """Declare a data set, its adjacency and its budget, once and for good.
-
-        Args:
-            name: the owner's name for it.
-            target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
-            filter: currency of the charges; see :class:`Filter`.
-            data: its columns, to recognise it later; recorded at the first charge if left out.
-            unit: name of the column of identifiers, where persons with several rows are protected.
-
-        Raises:
-            LedgerError: if the name is taken.
-        """
-        if not name or "/" in name:
-            raise DeclarationError(f"data set name {name!r}: not empty and without '/'.")
-        budget = filter_for(target, filter)
-        with self._file.writing() as transaction:
-            state = replay(transaction.entries)
-            if name in state.datasets:
-                raise LedgerError(f"{self.path}: {name!r} is declared already; a budget is never changed.")
-            transaction.append(
-                {
-                    "kind": "dataset",
-                    "name": name,
-                    "adjacency": target.adjacency,
-                    "filter": budget.to_dict(),
-                    "fingerprint": None if data is None else data_mark(transaction.key, data),
-                    "whole": None,
-                    "by": None,
-                    "time": _now(),
-                    **({} if unit is None else {"unit": unit}),
-                }
-            )
-            return _balance(transaction, name)
-
-    def partition(self, name: str, by: str, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """Declare disjoint parts ``name/by=part``: releases on different parts do not add up.
-
-        **Assumption**, the owner's: each person is in at most one part, decided by public facts alone and
-        not by private values. Without this declaration releases always add up.
-
-        Returns:
-            the names to charge.
-        """
-        if not by or not parts or len(set(parts)) != len(parts) or any("/" in word for word in (by, *parts)):
-            raise DeclarationError("a partition needs a name and different part names, all without '/'.")
-        names = tuple(f"{name}/{by}={part}" for part in parts)
-        with self._file.writing() as transaction:
-            state = replay(transaction.entries)
-            whole = state.dataset(name)
-            if any(d.whole == whole.name and d.by == by for d in state.datasets.values()):
-                raise LedgerError(f"{self.path}: {name!r} is partitioned by {by!r} already.")
-            for part in names:
-                transaction.append(
-                    {"kind": "dataset", "name": part, "whole": whole.name, "by": by, "time": _now()}
-                )
-        return names
-
     def reserve(
         self,
         dataset: str,
@@ -185,7 +124,7 @@ class Ledger:
                     "statement": statement.to_dict(),
                     "purpose": purpose,
                     "model": model,
-                    "time": _now(),
+                    "time": now(),
                 }
             )
             return replay(transaction.entries).reservations[identity]
@@ -214,7 +153,7 @@ class Ledger:
             current = replay(transaction.entries).reservations.get(reservation.identity)
             if current is None or current.outcome != "reserved":
                 raise LedgerError(f"{self.path}: this reservation is not open.")
-            transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": _now()})
+            transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": now()})
 
     @contextlib.contextmanager
     def charge(
@@ -294,6 +233,7 @@ class Ledger:
                 )
             for reservation in state.reservations.values():
                 recheck(self.path, state, reservation)
+            recheck_budgets(self.path, state)
             return transaction.head
 
     def _recognise(self, transaction: Transaction, dataset: DataSet, data: Columns | None) -> None:
@@ -302,7 +242,7 @@ class Ledger:
         mark = data_mark(transaction.key, data)
         if dataset.fingerprint is None:
             transaction.append(
-                {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": _now()}
+                {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": now()}
             )
         elif not hmac.compare_digest(mark, dataset.fingerprint):
             raise LedgerError(
@@ -313,12 +253,3 @@ class Ledger:
 
 def _whom(unit: str | None) -> str:
     return "rows" if unit is None else f"persons by {unit!r}"
-
-
-def _balance(transaction: Transaction, name: str) -> Balance:
-    state = replay(transaction.entries)
-    return state.balance(state.dataset(name))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

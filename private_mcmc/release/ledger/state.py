@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
 from private_mcmc.errors import LedgerError
+from private_mcmc.release.ledger.cohorts import Cohorts, check_cohorts, dearest
 from private_mcmc.release.ledger.file import Entry
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Adjacency, check_adjacency
@@ -27,6 +28,7 @@ class DataSet:
         whole: name of the data set this is a part of, or ``None``.
         by: the partition it belongs to, or ``None``.
         unit: the column of identifiers of the persons that are protected, ``None`` where rows are.
+        cohorts: of a wave, those whose persons are in it.
     """
 
     name: str
@@ -36,6 +38,7 @@ class DataSet:
     whole: str | None = None
     by: str | None = None
     unit: str | None = None
+    cohorts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,12 @@ class Balance:
     spent_epsilon: float
     reservations: int
     open: int
+    cohorts: Mapping[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def most_exposed(self) -> str | None:
+        """The cohort whose persons were charged most."""
+        return max(self.cohorts, key=lambda name: self.cohorts[name], default=None)
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types, without the fingerprint."""
@@ -92,7 +101,12 @@ class Balance:
             "spent_epsilon": self.spent_epsilon,
             "reservations": self.reservations,
             "open": self.open,
+            **({"most_exposed": self.most_exposed, "cohorts": self._in_words} if self.cohorts else {}),
         }
+
+    @property
+    def _in_words(self) -> dict[str, str]:
+        return {name: self.dataset.filter.describe(cost) for name, cost in self.cohorts.items()}
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,7 @@ class LedgerState:
 
     datasets: Mapping[str, DataSet]
     reservations: Mapping[str, Reservation]
+    cohorts: Mapping[str, Cohorts] = field(default_factory=dict)
 
     def dataset(self, name: str) -> DataSet:
         """A declared data set. Raises ``LedgerError`` for an unknown name."""
@@ -115,11 +130,25 @@ class LedgerState:
         return dataset if dataset.whole is None else self.whole_of(self.dataset(dataset.whole))
 
     def spent(self, dataset: DataSet) -> Fraction:
-        """What any one row of a data set may have been charged, itself and its parts.
+        """What any one row of a data set may have been charged, itself, its parts and its waves.
 
-        A row is in at most one part of each partition, so a partition costs as much as its dearest part.
+        A row is in at most one part of each partition, so a partition costs as much as its dearest part;
+        a person is in the waves that hold one of that person's cohorts.
         """
+        return self.of_all(dataset) + self._of_waves(dataset)
+
+    def of_all(self, dataset: DataSet) -> Fraction:
+        """What everybody in a data set may have been charged, apart from its waves."""
         return self._own(dataset) + sum(self._partitions(dataset).values(), Fraction(0))
+
+    def exposures(self, dataset: DataSet) -> dict[str, Fraction]:
+        """What persons of each cohort may have been charged by themselves, dearest first."""
+        declared = self.cohorts.get(dataset.name)
+        if declared is None:
+            return {}
+        alone, waves, all_of_it = replace(declared, at_most=1), self._waves(dataset), self.of_all(dataset)
+        costs = {name: all_of_it + dearest(alone, waves, frozenset([name])) for name in declared.names}
+        return dict(sorted(costs.items(), key=lambda item: -item[1]))
 
     def room(self, dataset: DataSet) -> Fraction:
         """The largest cost that may still be charged to this data set."""
@@ -130,8 +159,24 @@ class LedgerState:
         if dataset.whole is None:
             return dataset.filter.limit
         whole = self.dataset(dataset.whole)
-        others = [cost for by, cost in self._partitions(whole).items() if by != dataset.by]
-        return self._allowance(whole) - self._own(whole) - sum(others, Fraction(0))
+        others = sum((cost for by, cost in self._partitions(whole).items() if by != dataset.by), Fraction(0))
+        left = self._allowance(whole) - self._own(whole) - others
+        if not dataset.cohorts:
+            return left - self._of_waves(whole)
+        # Persons in it have been in others: what they paid there is not left to them.
+        return left - self._of_waves(whole, dataset.cohorts) + self._own(dataset)
+
+    def _of_waves(self, dataset: DataSet, touching: frozenset[str] | None = None) -> Fraction:
+        declared = self.cohorts.get(dataset.name)
+        return Fraction(0) if declared is None else dearest(declared, self._waves(dataset), touching)
+
+    def _waves(self, dataset: DataSet) -> dict[frozenset[str], Fraction]:
+        """What was charged to waves, by the cohorts in them."""
+        found: dict[frozenset[str], Fraction] = {}
+        for wave in self.datasets.values():
+            if wave.whole == dataset.name and wave.cohorts:
+                found[wave.cohorts] = found.get(wave.cohorts, Fraction(0)) + self._own(wave)
+        return found
 
     def _own(self, dataset: DataSet) -> Fraction:
         return sum((r.cost for r in self.reservations.values() if r.dataset == dataset.name), Fraction(0))
@@ -155,6 +200,7 @@ class LedgerState:
             whole.filter.epsilon_of(spent),
             len(charged),
             sum(r.outcome == "reserved" for r in charged),
+            self.exposures(dataset),
         )
 
 
@@ -166,28 +212,35 @@ def replay(entries: Iterable[Entry]) -> LedgerState:
     """
     datasets: dict[str, DataSet] = {}
     reservations: dict[str, Reservation] = {}
+    cohorts: dict[str, Cohorts] = {}
     for number, entry in enumerate(entries, start=1):
         try:
-            _apply(entry, datasets, reservations)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            _apply(entry, datasets, reservations, cohorts)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, LedgerError) as error:
             raise LedgerError(
                 f"entry {number} of the ledger makes no sense to this version ({type(error).__name__}): it "
                 "was written by a newer version or tampered with. Nothing is run against it."
             ) from error
-    return LedgerState(datasets, reservations)
+    return LedgerState(datasets, reservations, cohorts)
 
 
-def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, Reservation]) -> None:
+def _apply(
+    entry: Entry,
+    datasets: dict[str, DataSet],
+    reservations: dict[str, Reservation],
+    cohorts: dict[str, Cohorts],
+) -> None:
     kind = entry["kind"]
-    if kind == "dataset":
+    if kind in ("cohorts", "wave"):
+        _apply_cohorts(entry, datasets, cohorts)
+    elif kind == "dataset":
         new = _dataset(entry, datasets)
         if new.name in datasets:
             raise ValueError("declared twice")
         datasets[new.name] = new
     elif kind == "fingerprint":
-        datasets[entry["dataset"]] = replace(
-            datasets[entry["dataset"]], fingerprint=str(entry["fingerprint"])
-        )
+        known = datasets[entry["dataset"]]
+        datasets[known.name] = replace(known, fingerprint=str(entry["fingerprint"]))
     elif kind == "reserve":
         cost = Fraction(entry["cost"])
         if not cost >= 0 or entry["id"] in reservations or entry["dataset"] not in datasets:
@@ -209,6 +262,21 @@ def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, R
         reservations[entry["id"]] = replace(before, outcome=entry["outcome"], settled=str(entry["time"]))
     else:
         raise ValueError(f"unknown kind {kind!r}")
+
+
+def _apply_cohorts(entry: Entry, datasets: dict[str, DataSet], cohorts: dict[str, Cohorts]) -> None:
+    if entry["kind"] == "cohorts":
+        whole = datasets[entry["dataset"]]
+        new = Cohorts(tuple(entry["names"]), entry["membership"], int(entry["at_most"]))
+        check_cohorts(new, whole.adjacency, cohorts.get(whole.name))
+        cohorts[whole.name] = cohorts[whole.name].joined(new) if whole.name in cohorts else new
+        return
+    whole, held = datasets[entry["whole"]], frozenset(entry["cohorts"])
+    if not held or not held <= set(cohorts[whole.name].names) or entry["name"] in datasets:
+        raise ValueError("a wave that cannot be")
+    datasets[entry["name"]] = replace(
+        whole, name=str(entry["name"]), fingerprint=None, whole=whole.name, cohorts=held
+    )
 
 
 def _dataset(entry: Entry, datasets: Mapping[str, DataSet]) -> DataSet:

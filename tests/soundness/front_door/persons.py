@@ -4,6 +4,7 @@ Data sets are given to the driver as a file has them: rows of all persons mixed,
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
-from tests.soundness.front_door.setup import FAILURE, Attempt, audited, driver, seeded, states
+from tests.soundness.front_door.setup import FAILURE, SEEDED, Attempt, audited, driver, seeded, states
 from tests.soundness.replay import not_standard, row_gradients
 from tests.soundness.sweep.zoo import line, mean
 
@@ -39,7 +40,7 @@ def path_of_persons() -> Attempt:
         7,
         num_steps=16,
         num_chains=128,
-        init_params=start,
+        execution=replace(SEEDED, init_params=start),
     )
 
     def attempt(seed: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Replays: a path leaves, once the gradient of NumPyro's own density is taken off, the declared noise."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import private_mcmc as pmc
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
 from tests.soundness.front_door.resumed import resumed
-from tests.soundness.front_door.setup import FAILURE, FAR, Attempt, driver, seeded, states
+from tests.soundness.front_door.setup import FAILURE, FAR, SEEDED, Attempt, driver, seeded, states
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, repeated
 from tests.soundness.sweep.zoo import ZOO, line, mean
 
@@ -32,7 +33,7 @@ def path_replayed(
             4,
             num_steps=16,
             num_chains=128,
-            init_params=start,
+            execution=replace(SEEDED, init_params=start),
         )
 
         def attempt(seed: int) -> list[str]:

@@ -29,8 +29,8 @@ class Check:
 
 
 def driver(kernel: Any, rows: pmc.Rows, n: int, **declared: Any) -> pmc.PrivateMCMC:
-    fields = {"target": ANY, "release": "path", "guarantee": "run", **declared}
-    return pmc.PrivateMCMC(kernel, rows=rows, n=n, progress_bar=False, execution=SEEDED, **fields)
+    fields = {"target": ANY, "release": "path", "guarantee": "run", "execution": SEEDED, **declared}
+    return pmc.PrivateMCMC(kernel, rows=rows, n=n, progress_bar=False, **fields)
 
 
 def seeded(seed: int) -> jax.Array:

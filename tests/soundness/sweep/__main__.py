@@ -10,7 +10,7 @@ import typer
 from private_mcmc.cli.audit import Failure, NumRuns, finish
 from private_mcmc.cli.common import HtmlOption, JsonOption
 from private_mcmc.cli.main import main
-from private_mcmc.report.progress import progress
+from private_mcmc.report.document import progress
 from tests.soundness.sweep.settings import settings
 from tests.soundness.sweep.sweep import sweep as run_sweep
 

@@ -1,1 +1,0 @@
-"""Statements put together: composition, filters, groups, tests that may fail, release noise."""

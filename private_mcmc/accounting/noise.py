@@ -1,0 +1,244 @@
+"""Statements of noise added to a released value, and of runs that rely on what a noised test found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from private_mcmc.accounting.assumptions import (
+    CLIPPED_RADIUS,
+    ONE_DRAW,
+    RELATION,
+    TEST_AND_RUN,
+    TESTED_MOVES,
+    TESTED_SET,
+    moves,
+)
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.curves.curve import (
+    Concentrated,
+    Curve,
+    ExceptWithProbability,
+    Gaussian,
+    Laplace,
+    Pure,
+)
+from private_mcmc.accounting.langevin.steps import Curvature
+from private_mcmc.accounting.rounding import product_up, root_up, sum_up
+from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.errors import DeclarationError
+from private_mcmc.target import Adjacency, check_adjacency
+
+_UP = 1 + 4 * math.ulp(1.0)
+
+
+def _check(what: str, dim: int, grid: float, **positive: float) -> None:
+    for name, value in positive.items():
+        if not 0 < value < math.inf:
+            raise DeclarationError(f"{what}: {name}={value} must be positive and finite.")
+    if not (dim >= 1 and 0 <= grid < math.inf):
+        raise DeclarationError(f"{what}: dim={dim}, grid={grid}: need dim ≥ 1 and a finite grid ≥ 0.")
+
+
+def laplace(
+    epsilon: float,
+    *,
+    adjacency: Adjacency,
+    sensitivity: float,
+    scale: float,
+    grid: float = 0.0,
+    dim: int = 1,
+    what: str = "release",
+) -> Statement:
+    """``dim`` coordinates of L1 sensitivity ``η``, one Laplace draw of ``scale`` on each: ``epsilon``-DP.
+
+    ``scale ≥ (η + dim·h)/ε``, where ``h`` is the grid the coordinates are rounded to (0: none).
+
+    Raises:
+        DeclarationError: if the scale is too small for ``epsilon``.
+    """
+    _check(what, dim, grid, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
+    if not scale * epsilon * _UP >= sensitivity + dim * grid:
+        raise DeclarationError(
+            f"{what}: scale={scale} is below (sensitivity + dim·grid)/epsilon = "
+            f"{(sensitivity + dim * grid) / epsilon}."
+        )
+    argument = Argument(
+        "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)",
+        (moves(what, "L1"), RELATION[check_adjacency(adjacency)]),
+        {
+            "epsilon": epsilon,
+            "sensitivity": sensitivity,
+            "scale": scale,
+            "grid": grid,
+            "dim": dim,
+            "what": what,
+        },
+        "noise.laplace",
+    )
+    # The scale may miss its exact value by a rounding: then the level is that of the scale.
+    level = max(float(epsilon), product_up(sum_up((sensitivity, product_up(dim, grid))), over=(scale,)))
+    curve: Curve = Laplace(level) if dim == 1 and grid == 0 else Pure(level)
+    return Statement(check_adjacency(adjacency), (curve,), argument)
+
+
+def gaussian(
+    *,
+    adjacency: Adjacency,
+    sensitivity: float,
+    scale: float,
+    grid: float | None = None,
+    dim: int = 1,
+    what: str = "release",
+) -> Statement:
+    """``dim`` coordinates of L2 sensitivity ``Δ``, noise of standard deviation ``scale`` on each.
+
+    ``grid=None``: exact Gaussian noise, ``Δ/σ``-GDP. A number: noise discretised to that grid, after
+    rounding to it, which is ``(Δ + h√dim)²/(2σ²)``-zCDP and not exactly GDP (Canonne, Kamath,
+    Steinke 2020).
+    """
+    _check(what, dim, grid or 0.0, sensitivity=sensitivity, scale=scale)
+    return Statement(
+        check_adjacency(adjacency),
+        (_gaussian_curve(sensitivity, scale, grid, dim),),
+        Argument(
+            "Gaussian mechanism (Dong, Roth, Su 2022)"
+            if grid is None
+            else "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)",
+            (moves(what, "L2"), RELATION[check_adjacency(adjacency)]),
+            {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what},
+            "noise.gaussian",
+        ),
+    )
+
+
+def _gaussian_curve(sensitivity: float, scale: float, grid: float | None, dim: int) -> Curve:
+    if grid is None:
+        return Gaussian(product_up(sensitivity, over=(scale,)))
+    moved = sum_up((sensitivity, product_up(grid, root_up(float(dim)))))
+    return Concentrated(product_up(moved, moved, 0.5, over=(scale, scale)))
+
+
+def second_moments_sensitivity(radius: float, dim: int, adjacency: Adjacency) -> float:
+    """Frobenius sensitivity of ``XᵀX`` for ``‖x‖ ≤ R``: ``√2 R²`` (``replace_one``, p ≥ 2) or ``R²``."""
+    both = check_adjacency(adjacency) == "replace_one" and dim >= 2
+    return product_up(root_up(2.0) if both else 1.0, radius, radius)
+
+
+def second_moments(
+    *, radius: float, noise_sd: float, dim: int, adjacency: Adjacency, grid: float | None = None
+) -> Statement:
+    """``XᵀX`` of rows ``‖x‖ ≤ R`` with symmetric Gaussian noise: ``√2R²/τ``- or ``R²/τ``-GDP.
+
+    The noise has variance ``τ²`` on the diagonal and ``τ²`` or ``τ²/2`` off it. With a ``grid`` (on
+    every entry of the triangle) the noise is discretised and the statement is zCDP.
+    """
+    _check("second moments", dim, grid or 0.0, radius=radius, noise_sd=noise_sd)
+    size = second_moments_sensitivity(radius, dim, adjacency)
+    # In the Frobenius norm an entry off the diagonal counts √2 times: at most dim² grid steps.
+    curve = _gaussian_curve(size, noise_sd, grid, dim * dim)
+    argument = Argument(
+        "Gaussian mechanism on the second moments (Dong, Roth, Su 2022)",
+        (CLIPPED_RADIUS, ONE_DRAW),
+        {"radius": radius, "noise_sd": noise_sd, "dim": dim, "adjacency": adjacency, "grid": grid},
+        "noise.second_moments",
+    )
+    return Statement(check_adjacency(adjacency), (curve,), argument)
+
+
+def second_moments_noise(gdp: float, radius: float, dim: int, adjacency: Adjacency) -> float:
+    """The noise standard deviation ``τ`` at which ``second_moments`` is ``gdp``-GDP, rounded up."""
+    _check("second moments", dim, 0.0, gdp=gdp, radius=radius)
+    return product_up(second_moments_sensitivity(radius, dim, adjacency), over=(gdp,))
+
+
+_DOWN = 1 - 2.0**-40
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvatureFloor:
+    """A private lower bound of ``λ(D) = λ_min(Σ c_i z_i z_iᵀ)``, the rows' strong convexity on ``K``.
+
+    ``K`` is public, convex and bounded, and holds every state. Row ``i`` certifies ``c_i ≥ 0``: for
+    ``u, v ∈ K`` its clipped gradients differ by ``s·z_i z_iᵀ(u − v)``, ``s ≥ c_i``; ``c_i‖z_i‖² ≤ κ`` is
+    enforced, so that a row moves ``λ(D)`` by at most ``κ``. On ``K``, ``U_D`` is ``μ_K + wλ(D)``-strongly
+    convex.
+
+    A run accounted for with ``μ = μ_K + wλ_low`` obeys its statement except with probability ``δ'``: let
+    ``G = {λ̃ : λ̃ − t ≤ λ(D)}``, ``P_D(G^c) ≤ δ'``. On ``G``, ``μ`` is true *of D*, which is enough for a pair:
+    ``|Φ_D(x) − Φ_{D'}(y)| ≤ |Φ_D(x) − Φ_D(y)| + |Φ_D(y) − Φ_{D'}(y)| ≤ ρ|x − y| + γΔ`` on ``K``, both ways.
+    The mechanism that says nothing outside ``G`` obeys the composition of test and run and is the true one
+    on ``G``: ``P_D(A) ≤ δ' + e^ε P_{D'}(A) + δ(ε)``; for the other order take ``G`` from ``λ(D')``. Nothing
+    is claimed of the posterior.
+
+    Attributes:
+        released: ``λ̃``, the noised value.
+        margin: ``t``; it also covers the rounding of ``λ(D)`` and of the noise.
+        rounding: ``t`` exceeds a quantile of the noise by at least this much.
+        noise_sd: of the Gaussian noise.
+        failure: ``δ' ≥ P(noise > t − rounding)``.
+
+    Raises:
+        DeclarationError: for numbers out of range, or a margin that the noise exceeds more often.
+    """
+
+    released: float
+    margin: float
+    rounding: float
+    noise_sd: float
+    failure: float
+
+    def __post_init__(self) -> None:
+        gdp.check_delta(self.failure)
+        if not (math.isfinite(self.released) and 0 < self.noise_sd < math.inf and self.rounding >= 0):
+            raise DeclarationError("a tested curvature needs a finite value and positive, finite noise.")
+        if not _upper_tail((self.margin - self.rounding) / self.noise_sd) <= self.failure * (1 + 1e-9):
+            raise DeclarationError(
+                f"margin={self.margin}: noise of sd {self.noise_sd} exceeds it with more than "
+                f"probability {self.failure}."
+            )
+
+    @property
+    def lower(self) -> float:
+        """``λ_low = max(0, λ̃ − t)``, rounded down."""
+        return max(0.0, (self.released - self.margin) * _DOWN)
+
+    def strengthen(self, curvature: Curvature, temper: float) -> Curvature:
+        """``curvature`` with ``μ`` raised by ``w·λ_low``: for a run on ``K``, clip and metric as tested."""
+        if not (curvature.convex and curvature.prior_convex):
+            raise DeclarationError("tested curvature adds to a prior and rows that are known to be convex.")
+        found = (curvature.strong_convexity + temper * self.lower) * _DOWN
+        return replace(
+            curvature,
+            strong_convexity=max(curvature.strong_convexity, min(found, curvature.smoothness)),
+            source=f"{curvature.source}; curvature of the data ≥ {self.lower:.6g} by a private test",
+        )
+
+
+def _upper_tail(size: float) -> float:
+    """``P(N(0, 1) > size)``."""
+    return math.erfc(size / math.sqrt(2.0)) / 2
+
+
+def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
+    """``δ(ε) = δ_inner(ε) + δ'`` for a test and what followed it; ``inner`` is their composition.
+
+    **Guarantee**: every curve of ``inner``, with ``δ'`` added. **Assumptions**: every part of ``inner`` that
+    relies on the tested curvature was chosen from the released value, lives on ``K``, and costs at most
+    its declared share; ``inner`` itself is a composition of declared costs, never of realised ones.
+    Source: the argument of propose–test–release (Dwork, Lei 2009).
+    """
+    argument = Argument(
+        "a private lower bound on the data's curvature, then a run that relies on it (Dwork, Lei 2009)",
+        (TESTED_SET, TESTED_MOVES, TEST_AND_RUN),
+        {
+            "released": floor.released,
+            "margin": floor.margin,
+            "rounding": floor.rounding,
+            "noise_sd": floor.noise_sd,
+            "failure": floor.failure,
+        },
+        "curvature.tested",
+    )
+    curves = tuple(ExceptWithProbability(curve, floor.failure) for curve in inner.curves)
+    return Statement(inner.adjacency, curves, argument, parts=(inner,))

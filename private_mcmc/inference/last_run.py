@@ -1,0 +1,188 @@
+"""What a driver shows of its last run: released values, the statement, the record, draws of the posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from private_mcmc.accounting import Statement
+from private_mcmc.dossier import Study
+from private_mcmc.errors import NotYetSupported, ReleaseError
+from private_mcmc.inference.execute_plan import given_releases, of_the_path
+from private_mcmc.inference.posterior import resembles
+from private_mcmc.inference.processes import releases
+from private_mcmc.inference.record import About, study_of
+from private_mcmc.inference.runs import Outcome, Runnable
+from private_mcmc.planning import Conclusion, History, Plan
+from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
+from private_mcmc.report import Report
+from private_mcmc.types import Fields
+
+if TYPE_CHECKING:
+    import arviz
+
+# Of an error that a plan expects of its own means, in posterior sds: its own draws are as wide as they say.
+_EXACT = 1.0
+
+
+class LastRun:
+    """The last run of a driver; everything here was released or is public, but for ``curator``."""
+
+    _run: Runnable
+    _outcome: Outcome | None
+    _charge: Fields | None
+    _n: int
+    _posterior: ReleasedStates | None
+
+    @property
+    def statement(self) -> Statement:
+        """(ε, δ), the whole curve, and the argument that proves it: of the last run, or of the plan."""
+        return self._run.price() if self._outcome is None else self._outcome.statement
+
+    @property
+    def released(self) -> ReleasedStates | ReleasedExpectations:
+        """What the last run released."""
+        if self._outcome is not None and self._outcome.released is None:
+            raise ReleaseError("the plan broke off: .history has what its stages released.")
+        if self._outcome is None or self._outcome.released is None:
+            where = "" if releases() else " in this process: the first one of them releases"
+            raise ReleaseError(f"nothing was released yet{where}.")
+        return self._outcome.released
+
+    @property
+    def history(self) -> History:
+        """The stages of a plan and what each of them released; empty for a declared run."""
+        return () if self._outcome is None else self._outcome.history
+
+    @property
+    def conclusion(self) -> Conclusion | None:
+        """What a plan's policy made of its releases: draws and the error to expect of them."""
+        return None if self._outcome is None else self._outcome.conclusion
+
+    @property
+    def curator(self) -> Curator:
+        """The curator's side of the last run: hidden states, rows moved into their domain. No statement."""
+        if self._outcome is None or self._outcome.curator is None:
+            raise ReleaseError("nothing was kept for the curator: run a driver made with curator=True.")
+        return self._outcome.curator
+
+    def get_samples(self, group_by_chain: bool = False) -> Mapping[str, np.ndarray]:
+        """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``.
+
+        Of a plan: draws of ``posterior()``; ``released`` has the raw path.
+        """
+        return self._states().get_samples(group_by_chain)
+
+    def to_arviz(self) -> arviz.InferenceData:
+        """Released draws as an ArviZ ``InferenceData`` that carries the statement."""
+        return self._states().to_arviz(self._run.declared.target.delta)
+
+    def print_summary(self, prob: float = 0.9) -> None:
+        """NumPyro's summary table of released draws, or the released expectations; then the statement."""
+        if isinstance(self.released, ReleasedStates):
+            states = self._states()
+            states.print_summary(prob)
+            if "draws" in states.provenance:
+                print(f"Draws: {states.provenance['draws']}.")
+        else:
+            print(self.released)
+        print(self.statement.summary(self._run.declared.target.delta))
+
+    def study(self, about: About | None = None) -> Study:
+        """The record of the last run: all that a reader or a reviewer needs, and nothing private.
+
+        Raises:
+            ReleaseError: if nothing was released.
+        """
+        if self._outcome is None:
+            raise ReleaseError("nothing was released yet: run first.")
+        noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
+        samples = {} if noised else self.get_samples(group_by_chain=True)
+        return study_of(self._run, self._n, self._outcome, samples, self._charge, about or About())
+
+    def report(self) -> Report:
+        """The dossier of the last run as a page; of a plan that was not run yet, the plan."""
+        declared = self._run.declared
+        if self._outcome is None and isinstance(declared, Plan):
+            return declared.report()
+        return self.study().report()
+
+    def _repr_html_(self) -> str | None:
+        waiting = self._outcome is None or self._outcome.released is None
+        return None if waiting else self.report()._repr_html_()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the dossier of the last run into a folder: record, page, draws, model.
+
+        Raises:
+            ReleaseError: if nothing was released.
+            OutputError: if there is a dossier already, or a file cannot be written.
+        """
+        return self.study().save(folder)
+
+    def expectation(self, what: Any) -> Any:
+        """A released expectation by its declared name, or a mean over released draws (free).
+
+        Raises:
+            ReleaseError: for something that was not declared, when expectations were released.
+        """
+        released = self.released
+        if isinstance(released, ReleasedStates):
+            return self._states().expectation(what)
+        return released[what].value
+
+    def posterior(self, also: Sequence[LastRun] = (), rng_key: jax.Array | None = None) -> ReleasedStates:
+        """Draws of the posterior given everything that a plan's run released, in several chains of NUTS.
+
+        Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
+        and the prior are in the width. It is post-processing: free, and a function of what was released.
+        Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
+
+        Args:
+            also: other runs of plans for the same model on the same data, merged as one likelihood; the
+                statement is then that of all of them together.
+            rng_key: of the sampler; a public one if left out, so that the draws are reproduced.
+
+        Raises:
+            ReleaseError: for a driver that has not run a plan, or for runs of another model.
+            NotYetSupported: for models whose releases have no likelihood yet; ``get_samples`` then has draws
+                of the path, and ``print_summary`` says so.
+        """
+        runs = (self, *also)
+        outcomes = [one._outcome for one in runs]
+        known = [one for one in outcomes if one is not None and one.history and one.released is not None]
+        plans = [one._run.declared for one in runs]
+        plan, first = plans[0], outcomes[0]
+        if not isinstance(plan, Plan) or first is None or len(known) < len(runs):
+            raise ReleaseError("posterior: only of plans that were run to their end.")
+        if any(one.reading.names != plan.reading.names for one in plans if isinstance(one, Plan)):
+            raise ReleaseError("posterior: also= takes runs of plans for the same model.")
+        if not also and rng_key is None:
+            if self._posterior is None:
+                self._posterior = given_releases(plan, known)
+            return self._posterior
+        return given_releases(plan, known, rng_key)
+
+    def _states(self) -> ReleasedStates:
+        if self._outcome is not None and self._outcome.draws is not None:
+            concluded, plan = self._outcome.conclusion, self._run.declared
+            exact = concluded is not None and concluded.prediction.rms <= _EXACT
+            if exact and isinstance(plan, Plan) and not resembles(plan.reading):
+                # Synthetic rows know little of categories, which would count as noise of the run.
+                return of_the_path(
+                    self._outcome.draws, "covariates are categories, and the budget is not small"
+                )
+            try:
+                return self.posterior()
+            except NotYetSupported as reason:
+                return of_the_path(self._outcome.draws, str(reason))
+        if not isinstance(self.released, ReleasedStates):
+            raise ReleaseError(
+                "this run released expectations, not states: its states stay hidden. "
+                "Another run with release='path' is another mechanism, charged again."
+            )
+        return self.released

@@ -1,0 +1,116 @@
+"""Proved constants of NumPyro's censored families: of a censored value only an end is known.
+
+A row's loss is ``−log S(y)`` (right) or ``−log F(y)`` (left) where it is censored, else minus the log
+density. All of them are convex in the predictor of the four bases here, and no bound of a censored row's
+curvature is above that of a row that was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import log_ndtr
+
+from private_mcmc.model.ir.interval import Interval
+from private_mcmc.model.likelihoods.family import Entry, Recognised, Recogniser
+from private_mcmc.model.likelihoods.positive import POSITIVE, log_rate
+from private_mcmc.model.likelihoods.real import REAL
+
+Given: TypeAlias = Mapping[str, jax.Array]
+# ``(η, y, parameters of the base) ↦`` the log of the cumulative hazard, or the standardised value.
+_Inner: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
+
+# The log of the cumulative hazard beyond which the event is sure, and the hazard below which two terms of the
+# series are exact to rounding.
+_SURE, _SMALL = 7.0, 1e-5
+
+
+def _survived(log_hazard: jax.Array) -> jax.Array:
+    """``z``: of right-censored times; the linear part of the density's loss is dropped."""
+    return jnp.exp(log_hazard)
+
+
+def _happened(log_hazard: jax.Array) -> jax.Array:
+    """``−log(1 − e^{−z})``: in ``log z`` a slope in (−1, 0).
+
+    The curvature is ``g(g + z − 1)`` with ``g = z/(e^z − 1)``: between 0 and ``max z²/(e^z − 1) < 0.65``.
+    """
+    u = jnp.minimum(log_hazard, _SURE)
+    z = jnp.exp(u)
+    small = z < _SMALL
+    return jnp.where(small, z / 2 - u, -jnp.log(-jnp.expm1(-jnp.where(small, 1.0, z))))
+
+
+def _times(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    return jnp.log(y) + log_rate(eta, given)
+
+
+def _weibull_times(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    return given["concentration"] * (jnp.log(y) - log_rate(eta, given))
+
+
+def _standardised(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    return (y - eta) / given["scale"]
+
+
+def _log_standardised(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    return _standardised(eta, jnp.log(y), given)
+
+
+def _above(z: jax.Array) -> jax.Array:
+    """``−log Φ(−z)``, of a curvature in (0, 1)."""
+    return -log_ndtr(-z)
+
+
+def _below(z: jax.Array) -> jax.Array:
+    return -log_ndtr(z)
+
+
+def _rule(
+    base: Recogniser, inner: _Inner, end: Callable[[jax.Array], jax.Array], positive: bool
+) -> Recogniser:
+    def rule(link: str, observed: Interval, others: Mapping[str, Interval]) -> Recognised | None:
+        found = base(link, observed, {_bare(name): value for name, value in others.items()})
+        if found is None or (positive and not observed.lowest > 0):
+            return None
+
+        def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+            own = {_bare(name): value for name, value in given.items()}
+            return jnp.where(own["censored"] > 0, end(inner(eta, y, own)), found.loss(eta, y, own))
+
+        family = replace(found.family, name=f"censored {found.family.name}")
+        return Recognised(replace(family, why=f"{family.why}; where censored ψ'' has the same bound"), loss)
+
+    return rule
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("base.")
+
+
+# By family and its parameter: what its censored loss is a function of, and whether values must be positive.
+_BASES: Mapping[tuple[str, str], tuple[_Inner, bool]] = {
+    ("Exponential", "rate"): (_times, True),
+    ("Weibull", "scale"): (_weibull_times, True),
+    ("Normal", "loc"): (_standardised, False),
+    ("LogNormal", "loc"): (_log_standardised, True),
+}
+
+
+def _entry(key: tuple[str, str], right: bool) -> Entry:
+    plain = {**POSITIVE, **REAL}[key]
+    inner, positive = _BASES[key]
+    ends = (_above, _below) if key[1] == "loc" else (_survived, _happened)
+    needs = ("censored", *(f"base.{name}" for name in plain.needs))
+    return Entry(_rule(plain.rule, inner, ends[0 if right else 1], positive), needs)
+
+
+CENSORED: Mapping[tuple[str, str], Entry] = {
+    (f"{side}CensoredDistribution({name})", f"base.{parameter}"): _entry((name, parameter), side == "Right")
+    for name, parameter in _BASES
+    for side in ("Left", "Right")
+}

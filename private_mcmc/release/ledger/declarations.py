@@ -1,0 +1,168 @@
+"""What a ledger's owner declares: data sets, disjoint parts, cohorts of persons and waves of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from private_mcmc.errors import DeclarationError, LedgerError
+from private_mcmc.release.ledger.cohorts import Cohorts, Membership, check_cohorts
+from private_mcmc.release.ledger.file import Columns, LedgerFile, Transaction, data_mark
+from private_mcmc.release.ledger.filter import FilterKind, filter_for
+from private_mcmc.release.ledger.state import Balance, replay
+from private_mcmc.target import Target
+
+
+class Declarations:
+    """The part of a ledger that is written before anything is charged."""
+
+    _file: LedgerFile
+
+    def declare(
+        self,
+        name: str,
+        target: Target,
+        *,
+        filter: FilterKind | None = None,
+        data: Columns | None = None,
+        unit: str | None = None,
+    ) -> Balance:
+        """Declare a data set, its adjacency and its budget, once and for good.
+
+        Args:
+            name: the owner's name for it.
+            target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
+            filter: currency of the charges; see :class:`Filter`.
+            data: its columns, to recognise it later; recorded at the first charge if left out.
+            unit: name of the column of identifiers, where persons with several rows are protected.
+
+        Raises:
+            LedgerError: if the name is taken.
+        """
+        if not name or "/" in name:
+            raise DeclarationError(f"data set name {name!r}: not empty and without '/'.")
+        budget = filter_for(target, filter)
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            if name in state.datasets:
+                raise LedgerError(
+                    f"{self._file.path}: {name!r} is declared already; a budget is never changed."
+                )
+            transaction.append(
+                {
+                    "kind": "dataset",
+                    "name": name,
+                    "adjacency": target.adjacency,
+                    "filter": budget.to_dict(),
+                    "fingerprint": None if data is None else data_mark(transaction.key, data),
+                    "whole": None,
+                    "by": None,
+                    "time": now(),
+                    **({} if unit is None else {"unit": unit}),
+                }
+            )
+            return _balance(transaction, name)
+
+    def partition(self, name: str, by: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """Declare disjoint parts ``name/by=part``: releases on different parts do not add up.
+
+        **Assumption**, the owner's: each person is in at most one part, decided by public facts alone and
+        not by private values. Without this declaration releases always add up.
+
+        Returns:
+            the names to charge.
+        """
+        if not by or not parts or len(set(parts)) != len(parts) or any("/" in word for word in (by, *parts)):
+            raise DeclarationError("a partition needs a name and different part names, all without '/'.")
+        names = tuple(f"{name}/{by}={part}" for part in parts)
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            whole = state.dataset(name)
+            if whole.cohorts:
+                raise DeclarationError(f"{name!r} is a wave: parts are declared of the whole data set.")
+            if any(d.whole == whole.name and d.by == by for d in state.datasets.values()):
+                raise LedgerError(f"{self._file.path}: {name!r} is partitioned by {by!r} already.")
+            for part in names:
+                transaction.append(
+                    {"kind": "dataset", "name": part, "whole": whole.name, "by": by, "time": now()}
+                )
+        return names
+
+    def cohorts(
+        self, name: str, cohorts: tuple[str, ...], *, membership: Membership, at_most: int = 1
+    ) -> Cohorts:
+        """Declare cohorts of persons: releases that no person can be in twice do not add up.
+
+        A registry that releases every year has new rows for old persons. A person is charged the largest
+        sum of releases over the sets of up to ``at_most`` cohorts; what is charged to the data set as a
+        whole counts for everybody. Later cohorts are declared by another call.
+
+        **Assumption**, the owner's: the declared ``membership``, one of
+
+        - ``"public"``: which cohorts a person is in is public, fixed before the first release and not changed
+          by whatever replaces that person (the year of entry, say);
+        - ``"exclusive"``: which ones is private, but there are never more than ``at_most``. This serves
+          ``add_remove`` and ``zero_out`` only: somebody replaced could leave one cohort for another.
+
+        Where neither is known, declare none: releases then add up.
+
+        Args:
+            name: a data set declared with ``unit=…``.
+            cohorts: names of new ones.
+            membership: what is known of who is in which.
+            at_most: the most cohorts that one person is in.
+
+        Raises:
+            DeclarationError: for an assumption that does not serve the data set's adjacency, or bad names.
+            LedgerError: if it contradicts what was declared before.
+        """
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            kept = state.dataset(name)
+            if kept.whole is not None:
+                raise DeclarationError(f"{name!r} is a part: cohorts are declared of the whole data set.")
+            if kept.unit is None:
+                raise DeclarationError(
+                    f"{name!r} is kept for rows: a ledger knows persons in several releases by cohorts only "
+                    "where persons are protected. Declare the data set with unit=…, a column of identifiers."
+                )
+            found = Cohorts(tuple(cohorts), membership, at_most)
+            check_cohorts(found, kept.adjacency, state.cohorts.get(name))
+            transaction.append({"kind": "cohorts", "dataset": name, **found.to_dict(), "time": now()})
+            return replay(transaction.entries).cohorts[name]
+
+    def wave(self, name: str, wave: str, cohorts: tuple[str, ...]) -> str:
+        """Declare one year's rows, ``name/wave``: those of persons of these cohorts and of nobody else.
+
+        Returns:
+            the name to charge.
+
+        Raises:
+            LedgerError: for a cohort that is not declared, or a name that is taken.
+        """
+        if not wave or "/" in wave or "=" in wave or not cohorts:
+            raise DeclarationError("a wave needs a name without '/' and '=', and the cohorts that are in it.")
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            full, declared = f"{state.dataset(name).name}/{wave}", state.cohorts.get(name)
+            unknown = sorted(set(cohorts) - set(() if declared is None else declared.names))
+            if unknown:
+                raise LedgerError(
+                    f"{self._file.path}: cohorts {unknown} of {name!r} are not declared, so that what their "
+                    "persons were in before is not known. Declare them, or charge the data set as a whole."
+                )
+            if full in state.datasets:
+                raise LedgerError(f"{self._file.path}: {full!r} is declared already.")
+            transaction.append(
+                {"kind": "wave", "name": full, "whole": name, "cohorts": sorted(set(cohorts)), "time": now()}
+            )
+        return full
+
+
+def now() -> str:
+    """The time of an entry, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _balance(transaction: Transaction, name: str) -> Balance:
+    state = replay(transaction.entries)
+    return state.balance(state.dataset(name))

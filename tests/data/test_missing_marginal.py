@@ -1,0 +1,65 @@
+"""Missing values that are integrated over: declared in a schema, they are those of the model that runs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import private_mcmc as pmc
+from private_mcmc.data.table import read_table
+from private_mcmc.inference.question import question
+from private_mcmc.model import read
+
+
+def schema(marginal="normal(50, 10)", sex="marginal"):
+    own = {"missing": "marginal"} | ({"marginal": marginal} if marginal else {})
+    limits = {"minimum": "20", "maximum": "80"}
+    return pmc.Schema.from_dict(
+        {
+            "fields": [
+                {"name": "age", "type": "number", "constraints": limits, "private_mcmc": own},
+                {"name": "sex", "constraints": {"enum": ["f", "m"]}, "private_mcmc": {"missing": sex}},
+                {"name": "y", "type": "number", "constraints": {"minimum": "-1", "maximum": "1"}},
+            ]
+        }
+    )
+
+
+def test_columns_say_what_is_missing():
+    rows = schema().rows()
+    assert {"age", "age_missing", "sex", "sex_missing", "y"} == set(rows.columns)
+    table = {"age": ["30", ""], "sex": ["m", "m"], "y": ["0.5", "-0.5"]}
+    found = read_table(table, schema(), ("age", "sex", "y"))
+    assert found["age"].tolist() == [30.0, 50.0] and found["age_missing"].tolist() == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_fit_integrates_over_a_stated_distribution():
+    asked = question(schema(sex="refuse"), "y ~ age", family="gaussian", priors=["sigma = 0.3"])
+    with jax.enable_x64(True):
+        found = read(asked.model, asked.rows, n=100)
+        assert found.names == ("Intercept", "age")
+        theta = jnp.array([0.1, 0.6])
+        missing = found.row_loss(theta, {"age": 50.0, "age_missing": 1, "y": 0.2})
+        there = found.row_loss(theta, {"age": 65.0, "age_missing": 0, "y": 0.2})
+    # A unit of age is 30 years: missing ages have a sd of a third of it.
+    exact = -stats.norm.logpdf(0.2, 0.1, np.hypot(0.3, 0.6 / 3))
+    assert float(missing) == pytest.approx(exact, abs=1e-6)
+    known = -stats.norm.logpdf(0.2, 0.1 + 0.3, 0.3) - stats.norm.logpdf(65.0, 50.0, 10.0)
+    assert float(there) == pytest.approx(known, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_its_parameters_may_be_those_of_the_model():
+    asked = question(schema(marginal=""), "y ~ age + sex", family="gaussian", priors=["sigma = 0.3"])
+    found = read(asked.model, asked.rows, n=100)
+    assert {"mean(age)", "sd(age)", "shares(sex)"} <= {site.name for site in found.sites}
+
+
+@pytest.mark.parametrize(
+    ("marginal", "why"), [("beta(1, 1)", "marginal|prior"), ("normal(50)", "normal"), ("50", "~|prior")]
+)
+def test_another_distribution_is_refused(marginal, why):
+    with pytest.raises(pmc.errors.DeclarationError, match=why):
+        question(schema(marginal), "y ~ age", family="gaussian")
