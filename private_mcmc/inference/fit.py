@@ -19,7 +19,7 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.private_bounds import BoundsPlan, plan_bounds
+from private_mcmc.inference.private_bounds import SHARE, BoundsPlan, plan_bounds
 from private_mcmc.inference.question import Question, question
 from private_mcmc.inference.record import About
 from private_mcmc.planning import Plan, Prediction, plan
@@ -136,6 +136,7 @@ def plan_fit(
     n: int | None = None,
     guarantee: Guarantee = "run",
     max_error: float | None = None,
+    bounds_share: float = SHARE,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
     if n is not None:
@@ -156,7 +157,7 @@ def plan_fit(
     rows = _count(columns, asked) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
-    bounds = plan_bounds(asked.schema, asked.fields, target, rows)
+    bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
     made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
     made = made if bounds is None else bounds.beside(made)
@@ -214,6 +215,7 @@ def fit(
     model: Model | None = None,
     guarantee: Guarantee = "run",
     max_error: float | None = None,
+    bounds_share: float = SHARE,
     n: int | None = None,
     ledger: Ledger | None = None,
     dataset: str | None = None,
@@ -238,6 +240,7 @@ def fit(
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
         max_error: refuse a larger predicted error of posterior means, in posterior sds.
+        bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it.
         ledger: charged before the run.
         dataset: the ledger's name for the table.
@@ -276,6 +279,7 @@ def fit(
         n=n,
         guarantee=guarantee,
         max_error=max_error,
+        bounds_share=bounds_share,
     )
     for words in planned.warnings(ledger):
         warnings.warn(words, stacklevel=2)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 from private_mcmc.kernels.base import BySite, LangevinKernel, Parts, as_matrix
 from private_mcmc.schedule import Matrix
 
 
+@construction_checked
 @dataclass(frozen=True)
 class AnisotropicLangevin(LangevinKernel):
     """``θ' = θ − γM∇U(θ) + N(0, 2γ·noise)`` with a constant covariance, and rows clipped.

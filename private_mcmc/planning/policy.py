@@ -172,6 +172,9 @@ class Plan:
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
         ]
+        if expected.high > 0:
+            between = f"{number(expected.low, 2)} to {number(expected.high, 2)}"
+            items.insert(-3, ("on most synthetic tables", between))
         if expected.reference > 0:
             disagreement = ("of it, exact chains' own disagreement", number(expected.reference, 2))
             items.insert(-1, disagreement)
