@@ -35,9 +35,9 @@ from private_mcmc.inference.processes import (
 from private_mcmc.kernels import Provenance, RunKeys, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.planning import Plan
+from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
-from private_mcmc.types import Fields, Record
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
