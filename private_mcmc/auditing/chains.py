@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +27,7 @@ from private_mcmc.kernels import Generator, LangevinKernel
 from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Plan
+from private_mcmc.records import PublicArguments
 from private_mcmc.release import (
     Counts,
     CurvatureTest,
@@ -59,7 +59,7 @@ def chain_mechanism(
     num_steps: int,
     n: int,
     num_chains: int = 1,
-    model_args: Mapping[str, Any] | None = None,
+    model_args: PublicArguments | None = None,
     init_params: npt.ArrayLike | None = None,
     curvature: ProposedCurvature | None = None,
     generator: Generator = "chacha20",

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 from private_mcmc.schedule import Batch, Release, Schedule
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -36,7 +37,7 @@ def report(statement: Statement, delta: float | None, epsilon: float | None, as_
     answer = asked_point(statement, delta, epsilon)
     point = (epsilon, answer) if epsilon is not None else (answer, 1e-6 if delta is None else delta)
     argument = statement.argument.to_dict()
-    record: dict[str, Any] = {
+    record: Record = {
         "epsilon": point[0] if math.isfinite(point[0]) else "inf",
         "delta": point[1],
         "gdp": _gdp(statement, *point),
@@ -61,7 +62,7 @@ def _gdp(statement: Statement, epsilon: float, delta: float) -> float | None:
     return m
 
 
-def _show(record: dict[str, Any]) -> None:
+def _show(record: Record) -> None:
     from rich.console import Console
     from rich.table import Table
 

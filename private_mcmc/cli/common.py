@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.files import check_writable
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Rows
@@ -48,7 +49,7 @@ def read_rows(path: Path) -> Rows:
     return Rows.from_toml(path)
 
 
-def load_model(place: str) -> Callable[..., Any]:
+def load_model(place: str) -> Callable[..., object]:
     """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``.
 
     Raises:
@@ -73,7 +74,7 @@ def load_model(place: str) -> Callable[..., Any]:
     return model  # type: ignore[no-any-return]
 
 
-def read_arguments(path: Path | None) -> dict[str, Any]:
+def read_arguments(path: Path | None) -> Record:
     """Public arguments of the model from a TOML file: numbers, words, truth values; lists become arrays.
 
     Raises:
@@ -84,7 +85,7 @@ def read_arguments(path: Path | None) -> dict[str, Any]:
     return {} if path is None else {key: _argument(key, value) for key, value in read_toml(path).items()}
 
 
-def _argument(name: str, value: Any) -> Any:
+def _argument(name: str, value: object) -> object:
     import numpy as np
 
     if isinstance(value, bool | int | float | str):

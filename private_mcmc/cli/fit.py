@@ -57,6 +57,10 @@ def fit(
     ] = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,
+    bounds_share: Annotated[
+        float | None,
+        typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
+    ] = None,
     saved: PlanOption = None,
     profile: ProfileOption = None,
     ledger: LedgerOption = None,
@@ -74,6 +78,7 @@ def fit(
     """
     from private_mcmc.dossier import new_dossier
     from private_mcmc.inference.fit import plan_fit, with_plan
+    from private_mcmc.inference.private_bounds import SHARE
     from private_mcmc.planning import Plan
 
     asked = read_question(schema, formula, model, family, prior or [])
@@ -87,7 +92,7 @@ def fit(
     _check_profiles(asked.schema, asked.fields, profiles)
     made: Plan | None = None
     if saved is not None:
-        planned_elsewhere(delta=delta, n=n, max_error=max_error)
+        planned_elsewhere(delta=delta, n=n, max_error=max_error, bounds_share=bounds_share)
         made = Plan.load(saved, asked.model)
     books = opened(ledger, dataset)
     with new_dossier(out) as place:
@@ -104,6 +109,7 @@ def fit(
                     n=n,
                     guarantee=wanted,
                     max_error=max_error,
+                    bounds_share=SHARE if bounds_share is None else bounds_share,
                 )
         confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)
         bar = not as_json and sys.stderr.isatty()

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.cli.common import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
+from private_mcmc.records import Record
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
 
-app = typer.Typer(help="What has been spent on every data set, and what is left.", no_args_is_help=True)
+app = typer.Typer(
+    help="What has been spent on every data set, and what is left.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
 KeyOption = Annotated[Path | None, typer.Option(help="File with the owner's secret key.", show_default=False)]
@@ -146,7 +151,7 @@ def _opened(path: Path, key: Path | None, create: bool = False) -> Ledger:
     return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
-def _show(balances: list[dict[str, Any]], as_json: bool) -> None:
+def _show(balances: list[Record], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(balances, indent=2))
         return
@@ -169,7 +174,7 @@ def _show(balances: list[dict[str, Any]], as_json: bool) -> None:
             _table(("cohort", "charged"), exposed)
 
 
-def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+def _table(columns: tuple[str, ...], rows: list[Record]) -> None:
     from rich.console import Console
     from rich.table import Table
 

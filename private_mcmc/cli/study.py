@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from private_mcmc.cli.common import ask
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
@@ -168,10 +169,10 @@ def read_profile(text: str) -> dict[str, str]:
 
 def _record(
     study: Study, answers: Answers | None, profiles: Sequence[dict[str, str]], statement: str
-) -> dict[str, Any]:
+) -> Record:
     from private_mcmc.report import plain
 
-    found: dict[str, Any] = {
+    found: Record = {
         "n": study.n,
         "epsilon": study.epsilon,
         "delta": study.delta,

@@ -21,7 +21,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +73,7 @@ def read_columns(
     mapping: Sequence[str],
     missing: Missing | None = None,
     present: str | None = None,
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, np.ndarray]:
     """The declared columns of a CSV file with a header, every cell a finite number; identifiers are text.
 
     A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. Lines that

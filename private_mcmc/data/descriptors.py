@@ -19,11 +19,12 @@ from private_mcmc.data.fields import (
     truth_of,
 )
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Fields, Record
 
 _OURS = {"bounds", "bounds_from", "marginal", "missing", "otherwise", "transform", "role", "suggested"}
 
 
-def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = ("",)) -> Field:
+def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
     """A field of a Table Schema descriptor whose scalars are texts; ``missing_values`` are the table's.
 
     Raises:
@@ -72,9 +73,9 @@ def field_from_dict(record: Mapping[str, Any], missing_values: Sequence[str] = (
     )
 
 
-def field_to_dict(field: Field) -> dict[str, Any]:
+def field_to_dict(field: Field) -> Record:
     """The descriptor of a field; what is as usual is left out."""
-    limits: dict[str, Any] = {}
+    limits: Record = {}
     if not field.is_category:
         limits = {word: _shown(field, getattr(field, word)) for word in ("minimum", "maximum")}
         limits = {word: value for word, value in limits.items() if value is not None}
@@ -85,7 +86,7 @@ def field_to_dict(field: Field) -> dict[str, Any]:
     if field.is_used:
         ours |= {"missing": field.missing, "otherwise": field.otherwise}
     suggested = {"suggested": True} if field.suggested else {}
-    record: dict[str, Any] = {
+    record: Record = {
         "name": field.name,
         "title": field.title,
         "type": field.type,
@@ -106,7 +107,7 @@ def field_to_dict(field: Field) -> dict[str, Any]:
     return {word: value for word, value in record.items() if value not in ("", None, [], {})}
 
 
-def _levels(name: str, record: Mapping[str, Any], limits: Mapping[str, Any]) -> tuple[Level, ...]:
+def _levels(name: str, record: Fields, limits: Fields) -> tuple[Level, ...]:
     labels: dict[str, str] = {}
     for item in _list(name, "categories", record.get("categories", [])):
         value = item.get("value") if isinstance(item, Mapping) else item
@@ -119,7 +120,7 @@ def _levels(name: str, record: Mapping[str, Any], limits: Mapping[str, Any]) -> 
     return tuple(Level(value, labels.get(value, value)) for value in (values or list(labels)))
 
 
-def _limit(name: str, kind: str, record: Mapping[str, Any], word: str, text: Any) -> float | None:
+def _limit(name: str, kind: str, record: Fields, word: str, text: Any) -> float | None:
     if text is None or kind in ("string", "boolean"):
         return None
     value = days(str(text), str(record.get("format", ""))) if kind == "date" else plain_number(str(text))
@@ -137,7 +138,7 @@ def _shown(field: Field, bound: float | None) -> float | int | str | None:
     return int(bound) if bound == int(bound) else bound
 
 
-def _mapping(name: str, record: Mapping[str, Any], word: str) -> Mapping[str, Any]:
+def _mapping(name: str, record: Fields, word: str) -> Fields:
     found = record.get(word, {})
     if not isinstance(found, Mapping):
         raise DeclarationError(f"field {name!r}: {word} takes names and values.")
@@ -157,7 +158,7 @@ def _marks(name: str, found: Any) -> list[str]:
     return [str(mark) for mark in marks]
 
 
-def _words(name: str, record: Mapping[str, Any], word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
+def _words(name: str, record: Fields, word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
     found = tuple(str(each) for each in _list(name, word, record.get(word, usual)))
     if not found:
         raise DeclarationError(f"field {name!r}: {word} is empty.")

@@ -10,13 +10,14 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.data.fields import identifier
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 
 Bounds: TypeAlias = tuple[float, float]
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -43,7 +44,7 @@ PIECEWISE = '''def piecewise(x, knots, pieces, low, high):
         value = part if value is None else jnp.where(x < left, value, part)
     return jnp.clip(value, low, high)
 '''
-_NUMPY: dict[str, Any] = {"jnp": np}
+_NUMPY: Record = {"jnp": np}
 exec(PIECEWISE, _NUMPY)
 
 

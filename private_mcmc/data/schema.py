@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from private_mcmc.data.descriptors import field_from_dict, field_to_dict
 from private_mcmc.data.fields import KEY, Field, identifier
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Domain, Rows
@@ -99,15 +100,13 @@ class Schema:
             raise DeclarationError("schema: person.at_most must be a whole number.")
         return cls(read, str(person.get("field", "")), int(count), str(ours.get("encoding", "")))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The descriptor; ``from_dict`` reads it again."""
-        record: dict[str, Any] = {
+        record: Record = {
             "$schema": _STANDARD,
             "fields": [field_to_dict(each) for each in self.fields],
         }
-        ours: dict[str, Any] = (
-            {"person": {"field": self.person, "at_most": self.at_most}} if self.person else {}
-        )
+        ours: Record = {"person": {"field": self.person, "at_most": self.at_most}} if self.person else {}
         if ours := ours | ({"encoding": self.encoding} if self.encoding else {}):
             record[KEY] = ours
         return record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
@@ -13,6 +12,7 @@ from private_mcmc.data.families import ordered_start
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.priors import marginal
 from private_mcmc.data.terms import Term
+from private_mcmc.records import Record
 
 _HEAD = '''"""{formula}
 
@@ -131,11 +131,11 @@ def _parameters(design: Design) -> list[str]:
     return lines
 
 
-def compile_model(source: str, name: str = "model.py") -> Callable[..., Any]:
+def compile_model(source: str, name: str = "model.py") -> Callable[..., object]:
     """The function ``model`` of the source."""
-    space: dict[str, Any] = {"__name__": "private_mcmc_model"}
+    space: Record = {"__name__": "private_mcmc_model"}
     exec(compile(source, name, "exec"), space)
-    found: Callable[..., Any] = space["model"]
+    found: Callable[..., object] = space["model"]
     return found
 
 

@@ -11,7 +11,7 @@ cells in every field: then no check fails because of a cell.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from private_mcmc.data.readers import Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
+from private_mcmc.records import Fields
 
 
 def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Array]:
@@ -109,7 +110,7 @@ def _in_words(where: str) -> Iterator[None]:
         raise DataSchemaError(f"{where}: a cell cannot be read ({type(error).__name__}).") from None
 
 
-def data_marks(table: Any) -> Mapping[str, Any]:
+def data_marks(table: Any) -> Fields:
     """What a ledger knows a table by, whatever is read of it: a file's bytes, or a hash of every column.
 
     Private; a ledger keeps only a keyed hash of it.

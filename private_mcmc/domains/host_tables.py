@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from private_mcmc.domains.numeric import check_type, check_unmasked, native
 from private_mcmc.errors import DataSchemaError
+from private_mcmc.records import Fields, Record
 
 _LOADED = 2**16
 
@@ -83,7 +84,7 @@ class Table:
     """An open file: its number of rows, its columns' types, and ``batches(names, size)`` of rows in order."""
 
     num_rows: int
-    types: Mapping[str, Any]
+    types: Fields
     batches: Callable[[list[str], int], Iterator[Any]]
 
 
@@ -184,7 +185,7 @@ def _arrow(path: Path) -> Iterator[Table]:
         yield Table(int(file.count_rows()), _types(path, file.schema), batches)
 
 
-def _types(path: Path, fields: Any) -> dict[str, Any]:
+def _types(path: Path, fields: Any) -> Record:
     twice = sorted(name for name, count in Counter(fields.names).items() if count > 1)
     if twice:
         raise DataSchemaError(f"{path}: several columns are called {twice}; rename them.")

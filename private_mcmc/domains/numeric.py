@@ -15,7 +15,7 @@ PRESENT = "present"
 
 
 def holds_person(flags: np.ndarray) -> npt.NDArray[np.bool_]:
-    """Where a flag is true or 1. Any other value, NaN included, marks a hole: no value is refused."""
+    """Where a flag is true or 1. Every other value, NaN included, marks a hole: no value is refused."""
     there: npt.NDArray[np.bool_] = np.equal(flags, 1)
     return there
 

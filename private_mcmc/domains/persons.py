@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +19,9 @@ from jax.typing import ArrayLike, DTypeLike
 from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.domains.numeric import PRESENT, check_unmasked
 from private_mcmc.errors import DataSchemaError
+from private_mcmc.records import Record
 
-Columns = Mapping[str, npt.NDArray[Any]]
+Columns = Mapping[str, np.ndarray]
 Numbers = npt.NDArray[np.int64]
 
 # The column that tells which of a person's rows there are; no argument of a model has this name.
@@ -84,12 +84,12 @@ class Several(Domain):
         """``n`` times ``count`` values."""
         return self.each.synthetic(key, n * self.count).reshape(n, *self.event_shape)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """What one value is, and how many there are."""
         return {"several": {"each": self.each.to_dict(), "count": self.count}}
 
 
-def grouped(columns: Columns, codes: Numbers, persons: int, at_most: int) -> dict[str, Any]:
+def grouped(columns: Columns, codes: Numbers, persons: int, at_most: int) -> Record:
     """Columns ``(rows, …)`` as ``(persons, at_most, …)``, with ``OWN_ROWS`` and who has any rows.
 
     ``codes`` are those of ``identified``. Slots that no person has are zeros, like rows that a person lacks;
@@ -100,7 +100,7 @@ def grouped(columns: Columns, codes: Numbers, persons: int, at_most: int) -> dic
     slots = codes[order]
     place = np.arange(len(slots)) - np.searchsorted(slots, slots)
     order, slots, place = (array[place < at_most] for array in (order, slots, place))
-    found: dict[str, Any] = {}
+    found: Record = {}
     for column, values in columns.items():
         block = np.zeros((persons, at_most, *values.shape[1:]), values.dtype)
         block[slots, place] = values[order]
@@ -110,7 +110,7 @@ def grouped(columns: Columns, codes: Numbers, persons: int, at_most: int) -> dic
     return {**found, OWN_ROWS: own, PRESENT: own[:, 0] == 1}
 
 
-def ungrouped(persons: Columns, name: str) -> dict[str, npt.NDArray[Any]]:
+def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
     """Rows, and identifiers under ``name``, of which ``grouped`` makes these public ``persons``.
 
     Every person's first row comes first, then every second one: no person's rows stand together.

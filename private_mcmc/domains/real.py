@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +13,19 @@ from jax.typing import ArrayLike, DTypeLike
 from private_mcmc.domains.domain import Domain, every_other, number, whole
 from private_mcmc.errors import DeclarationError
 
-Bounds: TypeAlias = float | tuple[Any, ...]
+Bounds: TypeAlias = float | tuple["Bounds", ...]
 
-_SMALLEST, _LARGEST = 1e-30, 1e30
+_SMALLEST, LARGEST = 1e-30, 1e30
 _HUGE = 1e32
 
 
-def _working_dtype() -> np.dtype:
+def working_dtype() -> np.dtype:
     """The widest float of the current JAX mode: float64 under ``enable_x64``, float32 otherwise."""
     return jax.dtypes.canonicalize_dtype(np.float64)
 
 
-def _storage_dtype(dtype: DTypeLike | None) -> np.dtype:
+def storage_dtype(dtype: DTypeLike | None) -> np.dtype:
+    """The type that a real column is stored in; float64 unless another one is asked for."""
     try:
         chosen = jax.dtypes.canonicalize_dtype(np.float64 if dtype is None else dtype)
     except TypeError as error:
@@ -55,7 +56,7 @@ class Ball(Domain):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", number("radius", self.radius))
-        if not _SMALLEST <= self.radius <= _LARGEST:
+        if not _SMALLEST <= self.radius <= LARGEST:
             raise DeclarationError(
                 f"Ball radius={self.radius}: choose units in which it is in [1e-30, 1e30]."
             )
@@ -82,7 +83,7 @@ class Ball(Domain):
 
     def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
         """Scale rows longer than ``radius`` down, to a float64 norm that is at most ``radius``."""
-        storage, working = _storage_dtype(dtype), _working_dtype()
+        storage, working = storage_dtype(dtype), working_dtype()
         rows = jnp.asarray(column).astype(storage).astype(working)
         finite = jnp.all(jnp.isfinite(rows), axis=-1, keepdims=True)
         # Beyond this, XLA's reciprocals are subnormal and flushed to zero.
@@ -133,7 +134,7 @@ class Box(Domain):
             raise DeclarationError(f"Box(lo, hi): numbers or arrays of one shape ({error}).") from error
         if lo.size == 0 or not np.all(np.isfinite(lo) & np.isfinite(hi) & (lo <= hi)):
             raise DeclarationError("Box(lo, hi): bounds must be finite with lo <= hi in every coordinate.")
-        if not np.all(np.maximum(np.abs(lo), np.abs(hi)) <= _LARGEST):
+        if not np.all(np.maximum(np.abs(lo), np.abs(hi)) <= LARGEST):
             raise DeclarationError("Box(lo, hi): choose units in which the bounds are at most 1e30.")
         object.__setattr__(self, "lo", _freeze(lo))
         object.__setattr__(self, "hi", _freeze(hi))
@@ -154,7 +155,7 @@ class Box(Domain):
 
     def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
         """Clip to the box, to bounds that the storage type can hold."""
-        storage = _storage_dtype(dtype)
+        storage = storage_dtype(dtype)
         lo, hi = self._stored_bounds(storage)
         values = jnp.asarray(column).astype(storage)
         nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(storage)
@@ -215,7 +216,7 @@ class Real(Domain):
 
     def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
         """Replace what is not finite in the storage type by 0."""
-        values = jnp.asarray(column).astype(_storage_dtype(dtype))
+        values = jnp.asarray(column).astype(storage_dtype(dtype))
         return jnp.where(jnp.isfinite(values), values, 0.0)
 
     def synthetic(self, key: jax.Array, n: int) -> jax.Array:

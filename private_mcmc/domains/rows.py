@@ -11,22 +11,22 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from private_mcmc.domains.domain import Domain, whole
+from private_mcmc.domains.domain import Binary, Categories, Counts, Domain, whole
 from private_mcmc.domains.numeric import PRESENT, numeric_column
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
+from private_mcmc.domains.ratio import Ratio
 from private_mcmc.domains.real import Ball, Box, Real
-from private_mcmc.domains.whole import Binary, Categories, Counts
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
+def read_toml(path: str | Path) -> Record:
     """What a TOML file declares.
 
     Raises:
@@ -46,7 +46,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 _DOMAINS: Mapping[str, type[Domain]] = {
-    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real)
+    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Ratio, Real)
 }
 
 
@@ -151,7 +151,7 @@ class Rows:
         object.__setattr__(found, "unit", None)
         return found
 
-    def grouped(self, data: Mapping[str, Any], n: int, *, public: bool) -> dict[str, np.ndarray]:
+    def grouped(self, data: Fields, n: int, *, public: bool) -> dict[str, np.ndarray]:
         """The columns of ``data`` grouped by the declared identifiers into ``n`` persons: see ``persons``.
 
         Slots without a person, and persons without rows, are marked absent. ``public``: the number of persons
@@ -175,7 +175,7 @@ class Rows:
             raise DataSchemaError(f"column {name!r}: more identifiers than the declared n={n} persons.")
         return grouped(columns, persons, n, self.unit.rows)
 
-    def validate(self, data: Mapping[str, Any], n: int | None) -> dict[str, np.ndarray]:
+    def validate(self, data: Fields, n: int | None) -> dict[str, np.ndarray]:
         """Return the columns as arrays of ``n`` rows, or say what is wrong with their schema.
 
         Only names, shapes and types decide; no value is looked at. ``n=None`` skips the number of rows
@@ -210,7 +210,7 @@ class Rows:
             raise DataSchemaError(f"columns {sorted(lengths)} differ in their number of rows.")
         return arrays
 
-    def project(self, data: Mapping[str, Any], dtype: DTypeLike | None = None) -> dict[str, jax.Array]:
+    def project(self, data: Fields, dtype: DTypeLike | None = None) -> dict[str, jax.Array]:
         """Every column mapped silently into its domain; ``dtype`` narrows the storage of real columns."""
         return {name: domain.project(data[name], dtype) for name, domain in self.items}
 
@@ -224,13 +224,13 @@ class Rows:
         """A hash of the declaration, the same whatever the order of the columns."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Column names to domains, as ``domain_from_dict`` reads them."""
         unit = {} if self.unit is None else {self.unit.name: {"person": {"at_most": self.unit.rows}}}
         return {name: domain.to_dict() for name, domain in self.items} | unit
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Rows:
+    def from_dict(cls, record: Fields) -> Rows:
         """Inverse of ``to_dict``."""
         return cls(**{name: _column(record[name]) for name in record})
 
@@ -240,7 +240,8 @@ class Rows:
 
         Names and arguments are those of the Python domains in lower case: ``ball``, ``box``
         (``lo``, ``hi``: numbers or arrays), ``binary``, ``categories`` (``k``), ``counts`` (``max``),
-        ``real`` (``dim``); ``person`` (``at_most``) for a column of identifiers.
+        ``ratio`` (``x_low``, ``x_high``, ``center``, ``width``), ``real``
+        (``dim``); ``person`` (``at_most``) for a column of identifiers.
 
         Raises:
             DeclarationError: for a file that is not TOML or a domain that is not one of these.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from textwrap import shorten
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.records import Fields
 from private_mcmc.report import (
     Block,
     Code,
@@ -211,7 +210,7 @@ def _plan(study: StudyRecord) -> list[Block]:
     return blocks
 
 
-def _two(prediction: Mapping[str, Any], key: str) -> str:
+def _two(prediction: Fields, key: str) -> str:
     return number(float(prediction[key]), 2)
 
 

@@ -25,6 +25,7 @@ from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.target import Target
 
 if TYPE_CHECKING:
@@ -77,13 +78,13 @@ class StudyRecord:
     library: str
     created: str
     table: str
-    schema: Mapping[str, Any]
-    rows: Mapping[str, Any]
+    schema: Fields
+    rows: Fields
     formula: str
     family: str
     priors: tuple[str, ...]
     model: str
-    arguments: Mapping[str, Any]
+    arguments: PublicArguments
     norm: float | None
     epsilon: float
     delta: float
@@ -91,19 +92,19 @@ class StudyRecord:
     n: int
     guarantee: str
     temper: float
-    predicted: Mapping[str, Any] | None
-    expected: Mapping[str, Any] | None
-    stages: tuple[Mapping[str, Any], ...]
-    statement: Mapping[str, Any]
-    certificate: Mapping[str, Any] | None
-    privacy: Mapping[str, Any]
-    ledger: Mapping[str, Any] | None
+    predicted: Fields | None
+    expected: Fields | None
+    stages: tuple[Fields, ...]
+    statement: Fields
+    certificate: Fields | None
+    privacy: Fields
+    ledger: Fields | None
     warnings: tuple[str, ...]
     versions: Mapping[str, str]
     randomness: Mapping[str, str]
     chains: int
-    draws: Mapping[str, Any]
-    expectations: Mapping[str, Any]
+    draws: Fields
+    expectations: Fields
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -124,13 +125,13 @@ class StudyRecord:
         except (TypeError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError):
             raise DeclarationError(f"{place}: is not the record of a study.") from None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain data."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def to_json(self, files: Mapping[str, str] | None = None) -> str:
         """The text of ``study.json``: with its own hash and, where the others are written, theirs."""
-        seal: dict[str, Any] = {"fingerprint": self.fingerprint}
+        seal: Record = {"fingerprint": self.fingerprint}
         if files is not None:
             seal["files"] = dict(files)
         return json.dumps(self.to_dict() | seal, ensure_ascii=False)
@@ -209,7 +210,7 @@ class StudyRecord:
         return made
 
 
-def privacy_numbers(statement: Statement, epsilon: float, delta: float) -> dict[str, Any]:
+def privacy_numbers(statement: Statement, epsilon: float, delta: float) -> Record:
     """What a statement says at a target, and what it means to one person; ``inf`` as a word."""
     return {
         "epsilon_at_delta": _finite(statement.epsilon(delta)),

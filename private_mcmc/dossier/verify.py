@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from private_mcmc.dossier.folder import DRAWS, MODEL, PAGE, SCHEMA, digest, sche
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.records import Fields
 from private_mcmc.report import Report, Table, Verdict
 from private_mcmc.report.blocks import Tone
 
@@ -103,12 +104,12 @@ def verify_dossier(folder: str | Path, ledger: Ledger | None = None) -> DossierC
     return DossierCheck(str(folder), (*whole, *recomputed(study), *copies))
 
 
-def _fingerprint(study: StudyRecord, raw: Mapping[str, Any]) -> str:
+def _fingerprint(study: StudyRecord, raw: Fields) -> str:
     need(raw.get("fingerprint") == study.fingerprint, "the record was changed after it was written.")
     return f"{study.fingerprint[:16]}…: compare it with the one on the signed page"
 
 
-def _files(place: Path, raw: Mapping[str, Any], study: StudyRecord) -> str:
+def _files(place: Path, raw: Fields, study: StudyRecord) -> str:
     listed = raw.get("files")
     if not isinstance(listed, Mapping):
         raise DeclarationError(f"the dossier is not complete: `private-mcmc report {place}` writes the rest.")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,10 @@ from private_mcmc.errors import DeclarationError, construction_checked, unknown_
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.kernels import Generator
 from private_mcmc.kernels.devices import ChainMethod, Devices
+from private_mcmc.records import Fields, Record
 from private_mcmc.target import check_count
 
-Record = TypeVar("Record", "Execution", Bookkeeping)
+Given = TypeVar("Given", "Execution", Bookkeeping)
 
 
 @construction_checked
@@ -90,7 +91,7 @@ _MOVED = {
 }
 
 
-def moved(others: dict[str, Any]) -> dict[str, Any]:
+def moved(others: Record) -> Record:
     """Deprecated arguments that went elsewhere, taken out of ``others``."""
     found = {name: others.pop(name) for name in _MOVED if name in others}
     for name in found:
@@ -99,7 +100,7 @@ def moved(others: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _record(argument: str, kind: type[Record], given: Record | None, others: Mapping[str, Any]) -> Record:
+def _record(argument: str, kind: type[Given], given: Given | None, others: Fields) -> Given:
     if not (given is None or isinstance(given, kind)):
         raise DeclarationError(f"{argument}=…: give a private_mcmc.{kind.__name__}(…).")
     own = {name: others[name] for name in _names(kind) if name in others}

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.sharding import NamedSharding, PartitionSpec
 
 from private_mcmc.domains import Rows
@@ -24,7 +23,7 @@ from private_mcmc.planning import Plan
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
-Columns = dict[str, npt.NDArray[Any]]
+Columns = dict[str, np.ndarray]
 HostColumns = dict[str, HostColumn]
 
 _BLOCK_BYTES = 2**26
@@ -171,7 +170,7 @@ def checked_columns(
     return columns
 
 
-def _checked_presence(present: object, count: int) -> npt.NDArray[Any]:
+def _checked_presence(present: object, count: int) -> np.ndarray:
     flags = numeric_column(PRESENT, present)
     if flags.shape != (count,):
         raise DataSchemaError(f"{PRESENT}=…: shape {flags.shape}; one flag for every slot, ({count},).")
@@ -198,7 +197,7 @@ def on_device(
             return project(whole), jnp.asarray(there)
         sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
-        def spread(local: npt.NDArray[Any]) -> jax.Array:
+        def spread(local: np.ndarray) -> jax.Array:
             make: Any = jax.make_array_from_process_local_data
             whole: jax.Array = make(sharding, local)
             return whole
@@ -214,7 +213,7 @@ def _projection(rows: Rows, storage: Storage) -> Callable[[Mapping[str, jax.Arra
     return compiled
 
 
-def _padded(values: npt.NDArray[Any], slots: int) -> npt.NDArray[Any]:
+def _padded(values: np.ndarray, slots: int) -> np.ndarray:
     missing = slots - len(values)
     if missing == 0:
         return values

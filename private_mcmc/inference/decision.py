@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
@@ -18,6 +18,7 @@ from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.kernels.streamed_chain import StreamedRunner, streamed_runner
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
@@ -39,7 +40,7 @@ class Declaration:
     guarantee: Guarantee
     num_warmup: int
     n: int | None
-    model_args: Mapping[str, Any]
+    model_args: PublicArguments
     layout: Layout = ONE_DEVICE
     curvature: ProposedCurvature | None = None
 
@@ -60,7 +61,7 @@ class Declaration:
             check_count("n", self.n)
 
     @property
-    def model(self) -> Callable[..., Any]:
+    def model(self) -> Model:
         """The user's model."""
         return self.kernel.model
 

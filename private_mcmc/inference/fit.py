@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import data_marks, read_identifiers, read_table
@@ -20,10 +19,11 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.private_bounds import BoundsPlan, plan_bounds
-from private_mcmc.inference.question import Model, Question, question
+from private_mcmc.inference.private_bounds import SHARE, BoundsPlan, plan_bounds
+from private_mcmc.inference.question import Question, question
 from private_mcmc.inference.record import About
 from private_mcmc.planning import Plan, Prediction, plan
+from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.report import number
 from private_mcmc.target import Adjacency, Target, check_count
@@ -66,10 +66,10 @@ class Planned:
     asked: Question
     plan: Plan
     table: str
-    columns: Mapping[str, Any]
-    known_by: Mapping[str, Any]
+    columns: Fields
+    known_by: Fields
     bounds: BoundsPlan | None
-    read: Callable[[Schema], Mapping[str, Any]]
+    read: Callable[[Schema], Fields]
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
@@ -127,7 +127,7 @@ class Planned:
 
 
 def plan_fit(
-    table: Any,
+    table: object,
     asked: Question,
     *,
     epsilon: float,
@@ -136,6 +136,7 @@ def plan_fit(
     n: int | None = None,
     guarantee: Guarantee = "run",
     max_error: float | None = None,
+    bounds_share: float = SHARE,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
     if n is not None:
@@ -156,14 +157,14 @@ def plan_fit(
     rows = _count(columns, asked) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
-    bounds = plan_bounds(asked.schema, asked.fields, target, rows)
+    bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
     made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
     made = made if bounds is None else bounds.beside(made)
     return _ready(table, asked, made, columns, bounds)
 
 
-def with_plan(table: Any, asked: Question, made: Plan) -> Planned:
+def with_plan(table: object, asked: Question, made: Plan) -> Planned:
     """Read a table for a plan that was made for the question before.
 
     Raises:
@@ -176,14 +177,14 @@ def with_plan(table: Any, asked: Question, made: Plan) -> Planned:
     return _ready(table, asked, made, _columns(table, asked), None)
 
 
-def _columns(table: Any, asked: Question) -> dict[str, npt.NDArray[Any]]:
+def _columns(table: object, asked: Question) -> dict[str, np.ndarray]:
     """What the model reads, and who each row is about where that is declared."""
-    columns: dict[str, npt.NDArray[Any]] = dict(read_table(table, asked.schema, asked.fields))
+    columns: dict[str, np.ndarray] = dict(read_table(table, asked.schema, asked.fields))
     unit = asked.rows.unit
     return columns if unit is None else columns | {unit.name: read_identifiers(table, asked.schema)}
 
 
-def _count(columns: Mapping[str, npt.NDArray[Any]], asked: Question) -> int:
+def _count(columns: Mapping[str, np.ndarray], asked: Question) -> int:
     """Of rows, or of persons: public where a row or a person is replaced by another."""
     unit = asked.rows.unit
     if unit is None:
@@ -191,12 +192,10 @@ def _count(columns: Mapping[str, npt.NDArray[Any]], asked: Question) -> int:
     return len(set(columns[unit.name]) - {""})
 
 
-def _ready(
-    table: Any, asked: Question, made: Plan, columns: Mapping[str, Any], bounds: BoundsPlan | None
-) -> Planned:
+def _ready(table: object, asked: Question, made: Plan, columns: Fields, bounds: BoundsPlan | None) -> Planned:
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
-    def read(schema: Schema) -> Mapping[str, Any]:
+    def read(schema: Schema) -> Fields:
         return read_table(table, schema, asked.fields)
 
     return Planned(asked, made, name, columns, data_marks(table), bounds, read)
@@ -204,7 +203,7 @@ def _ready(
 
 @arguments_checked
 def fit(
-    table: Any,
+    table: object,
     schema: Schema | str | Path,
     formula: str | None = None,
     *,
@@ -216,6 +215,7 @@ def fit(
     model: Model | None = None,
     guarantee: Guarantee = "run",
     max_error: float | None = None,
+    bounds_share: float = SHARE,
     n: int | None = None,
     ledger: Ledger | None = None,
     dataset: str | None = None,
@@ -240,6 +240,7 @@ def fit(
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
         max_error: refuse a larger predicted error of posterior means, in posterior sds.
+        bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it.
         ledger: charged before the run.
         dataset: the ledger's name for the table.
@@ -278,6 +279,7 @@ def fit(
         n=n,
         guarantee=guarantee,
         max_error=max_error,
+        bounds_share=bounds_share,
     )
     for words in planned.warnings(ledger):
         warnings.warn(words, stacklevel=2)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
@@ -15,8 +14,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
-
-Model = Callable[..., Any]
+from private_mcmc.records import Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
@@ -21,6 +19,7 @@ from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.preflight.certify.certificates import meets
+from private_mcmc.records import Fields, Model, Record
 from private_mcmc.release import ReleasedExpectations
 from private_mcmc.report import plain
 
@@ -44,7 +43,7 @@ class About:
 
     table: str = ""
     model: str = ""
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    schema: Fields = field(default_factory=dict)
     formula: str = ""
     family: str = ""
     priors: tuple[str, ...] = ()
@@ -56,8 +55,8 @@ def study_of(
     run: Runnable,
     n: int,
     outcome: Outcome,
-    samples: Mapping[str, npt.NDArray[Any]],
-    charge: Mapping[str, Any] | None,
+    samples: Mapping[str, np.ndarray],
+    charge: Fields | None,
     about: About,
 ) -> Study:
     """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``.
@@ -109,7 +108,7 @@ def study_of(
     )
 
 
-def _stages(outcome: Outcome) -> tuple[dict[str, Any], ...]:
+def _stages(outcome: Outcome) -> tuple[Record, ...]:
     """Names and prices of a plan's stages, after whatever was bought before them within the same budget."""
     if not outcome.history:
         return ()
@@ -134,12 +133,12 @@ def _temper(declared: Declaration | Plan) -> float:
     return declared.temper if isinstance(declared, Plan) else declared.kernel.temper
 
 
-def _plain(prediction: Prediction) -> dict[str, Any]:
-    found: dict[str, Any] = plain(prediction._asdict())
+def _plain(prediction: Prediction) -> Record:
+    found: Record = plain(prediction._asdict())
     return found
 
 
-def _argument(value: Any) -> Any:
+def _argument(value: object) -> object:
     if isinstance(value, bool | int | float | str):
         return value
     try:
@@ -148,7 +147,7 @@ def _argument(value: Any) -> Any:
         return repr(value)
 
 
-def _source(model: Callable[..., Any]) -> str:
+def _source(model: Model) -> str:
     try:
         return inspect.getsource(inspect.unwrap(model))
     except (OSError, TypeError):

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage, norm_of_clips
 from private_mcmc.target import Adjacency, Unit
 
@@ -85,14 +86,14 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     ``PrivateMCMC`` runs subclasses of this class and nothing else.
     """
 
-    model: Callable[..., Any]
+    model: Model
     step_size: float | tuple[float, ...] | Callable[[int], float]
     clip: float
     temper: float = 1.0
     preconditioner: Matrix | None = None
     rows: Rows | None = None
     storage: Storage = field(default="float64", kw_only=True)
-    model_args: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False, compare=False)
+    model_args: PublicArguments = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not callable(self.model):

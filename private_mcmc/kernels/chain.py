@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -119,7 +119,7 @@ class ChainRunner:
                 state = self._first(theta)
             keys = StepKeys(streams.steps, streams.batches)
 
-            def advance(*now: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+            def advance(*now: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
                 return self.advance(*now, keys, rows)
 
             return follow(self.schedule, advance, state, Watch(on_progress, saving))

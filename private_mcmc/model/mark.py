@@ -14,7 +14,7 @@ import numpy as np
 from private_mcmc.model.reading import RowModel
 
 
-def program_mark(function: Callable[..., Any], *shapes: Any) -> str:
+def program_mark(function: Callable[..., object], *shapes: object) -> str:
     """A hash of a traced function: its operations and every constant in them."""
     with jax.enable_x64(True):
         program = jax.make_jaxpr(function)(*shapes)
@@ -34,7 +34,7 @@ def model_marks(reading: RowModel) -> list[str]:
     return [program_mark(prior, theta), program_mark(loss, theta, row)]
 
 
-def _constants(program: Any) -> Iterator[Any]:
+def _constants(program: Any) -> Iterator[object]:
     """The constants of a closed jaxpr and of those inside it, which do not print them."""
     yield from getattr(program, "consts", ())
     for equation in getattr(program, "jaxpr", program).eqns:

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, sep
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
 from private_mcmc.model.smooth_loss import certified
+from private_mcmc.records import Fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,7 @@ def cut_off(
     return None
 
 
-Row: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = Fields
 
 _MOST_SEPARATE = 64
 _MOST_FORWARD = 128

@@ -7,29 +7,27 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
+from private_mcmc.errors import DeclarationError, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
 from private_mcmc.model.integrated import (
     NOTHING_PROVED,
-    SEVERAL,
     OwnLatents,
     free_of_own,
     integrated_loss,
     of_one_row,
     own_latents,
-    refuse_other_persons,
     shared_prior,
     shared_sites,
     shared_values,
 )
-from private_mcmc.model.ir.program import Kind, Output, Program, abstract, trace
+from private_mcmc.model.ir.program import Output, Program, abstract, trace
+from private_mcmc.model.other_persons import SEVERAL, refuse_other_persons
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -42,78 +40,33 @@ from private_mcmc.model.predictor import (
     predicted_loss,
 )
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
+from private_mcmc.model.refusals import (
+    check_arguments,
+    refuse_growing_latents,
+    refuse_prior_on_count,
+    refuse_prior_on_data,
+)
 from private_mcmc.model.row_constants import RowConstants, person_constants, person_loss, row_constants
-from private_mcmc.model.row_latents import RowLatent, columns_of, row_latents, summed_loss, with_columns
+from private_mcmc.model.row_latents import (
+    RowLatent,
+    classes_of,
+    columns_of,
+    row_latents,
+    summed_loss,
+    with_columns,
+)
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
-    Model,
     PersonsModel,
-    PublicArguments,
     discover,
     joint_density,
     own_potentials,
     terms,
 )
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
-
-
-def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -> None:
-    """The declared columns and public arguments fit the model's signature."""
-    if not n >= 1:
-        raise DeclarationError(f"n={n}: the number of rows is at least 1.")
-    if "theta" in rows.columns or "theta" in public:
-        raise DeclarationError("a column or argument may not be called 'theta'; rename it.")
-    both = sorted(rows.columns.keys() & public.keys())
-    if both:
-        raise DeclarationError(f"{both}: both in Rows and in model_args; a name is one or the other.")
-    try:
-        inspect.signature(model).bind(**dict.fromkeys([*rows.columns, *public]))
-    except TypeError as error:
-        raise DeclarationError(
-            f"the model does not take the columns {sorted(rows.columns)} and the "
-            f"model_args {sorted(public)}: {error}."
-        ) from error
-
-
-def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:
-    """No latent is repeated for every row."""
-    before = {site.name: site.shape for site in one.latents}
-    for site in many.latents:
-        if before.get(site.name) != site.shape:
-            where = f" (inside plate {site.plates[-1]!r})" if site.plates else ""
-            raise DoThisInstead(
-                f"site {site.name!r} is a latent whose shape follows the number of rows{where}: each row "
-                "would have parameters of its own. If it is data, declare its column in Rows; otherwise "
-                "integrate it out or give it a public shape."
-            )
-
-
-def refuse_prior_on_data(program: Program, model_sites: ModelSites) -> None:
-    """Supports, transforms and priors read no column: proved from the program."""
-    names: dict[Kind, str] = {"value": "support", "jacobian": "support", "prior": "prior"}
-    for site in model_sites.latents:
-        for kind, what in names.items():
-            read = program.reads([program.outputs[Output(kind, site.name)]]) - {"theta"}
-            if read:
-                raise DoThisInstead(
-                    f"the {what} of site {site.name!r} depends on the rows ({', '.join(sorted(read))}): "
-                    "data may reach the potential through the rows' own terms only. Use a public constant, "
-                    "passed through model_args."
-                )
-
-
-def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites) -> None:
-    """The prior is the same program for one row and for many."""
-    for site in model_sites.latents:
-        for kind in ("value", "jacobian", "prior"):
-            key = Output(kind, site.name)
-            if one.text([one.outputs[key]]) != many.text([many.outputs[key]]):
-                raise DoThisInstead(
-                    f"the prior of site {site.name!r} depends on the number of rows of the data; "
-                    "pass a public number through model_args instead."
-                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +118,7 @@ class RowModel:
     own: OwnLatents | None = field(default=None, repr=False)
 
 
-def read(model: Model, rows: Rows, *, n: int, model_args: Mapping[str, Any] | None = None) -> RowModel:
+def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None = None) -> RowModel:
     """Read a NumPyro model; no private data is needed or used.
 
     The model is run on one abstract row, which gives that row's term by construction: no other row is
@@ -284,10 +237,13 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     """The reading of persons whose own latents are integrated out."""
     persons = PersonsModel(model, unit.name, rows.items[0][0], n)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        plate = persons.plate(_abstract(rows.single, 1), public)
-    one = read(persons.of(1, plate), rows.single, n=n * unit.rows, model_args=public)
+        classes, plates = classes_of(persons.of(n), _abstract(rows.single, 1), public, n)
+        plate = min(plates) if plates else persons.plate(_abstract(rows.single, 1), public)
+    # With classes every row is read as that of a person of a class of its own.
+    of_one = with_columns(persons.of(1, plate, None if classes else (0,)), classes)
+    one = read(of_one, columns_of(rows.single, classes), n=n * unit.rows, model_args=public)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        own = own_latents(one.program, one.sites, plate, one.row_loss)
+        own = own_latents(one.program, one.sites, plate, one.row_loss, classes)
         data = synthetic_rows(rows.single, COUNT)
         several = persons.of(SEVERAL, plate, range(SEVERAL))
         joint = functools.partial(joint_density, several, {**data, **public})
@@ -297,6 +253,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     each = replace(
         one,
         rows=rows.single,
+        observations=tuple(site for site in one.observations if site.name not in own.names),
         dim=len(own.shared),
         sites=shared_sites(own, one.sites),
         names=tuple(one.names[index] for index in own.shared),

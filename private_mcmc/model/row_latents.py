@@ -22,15 +22,20 @@ from numpyro.primitives import Messenger
 
 from private_mcmc.domains import Binary, Categories, Domain, Real, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
-from private_mcmc.model.integrated import END, PLAIN_POINTS, POINTS, SPANS
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import Message, masks, unwrap
-from private_mcmc.model.tracing import ONE_AT_A_TIME, Model, PublicArguments
+from private_mcmc.model.tracing import ONE_AT_A_TIME
+from private_mcmc.records import Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
 RowLoss = Callable[[jax.Array, Row], jax.Array]
 
-_MOST_POINTS = 1024
+# Prior sds that the grid spans on either side, and its points, for one latent and for two. With spacing h a
+# sum over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
+SPANS, POINTS = {1: 5.0, 2: 5.0}, {1: 31, 2: 21}
+# Of other families: the ends on the unconstrained line, and the points.
+END, PLAIN_POINTS = 8.0, 65
+_MOST_POINTS, _MOST_CLASSES = 1024, 64
 _ON_A_LINE = {"Normal": dist.transforms.IdentityTransform(), "LogNormal": dist.transforms.ExpTransform()}
 
 
@@ -111,6 +116,26 @@ def row_latents(
     return tuple(found)
 
 
+def classes_of(
+    model: Model, rows: Mapping[str, Any], public: PublicArguments, persons: int
+) -> tuple[tuple[RowLatent, ...], frozenset[str]]:
+    """The discrete latents in plates of so many persons, and the names of these plates."""
+    found, plates = [], set[str]()
+    sites = _sites(model, rows, public)
+    for name, message in sites.items():
+        own = {frame.name for frame in message["cond_indep_stack"] if frame.size == persons}
+        latent = own and not message["is_observed"] and message["fn"].support is not None
+        if latent and message["fn"].support.is_discrete:
+            _refuse_weights(name, sites)
+            found.append(_latent(name, message, persons))
+            plates |= own
+    if math.prod(latent.values for latent in found) > _MOST_CLASSES:
+        raise NotYetSupported(
+            f"discrete latents {[each.site for each in found]} of a person: more than {_MOST_CLASSES} values."
+        )
+    return tuple(found), frozenset(plates)
+
+
 def _sites(model: Model, rows: Mapping[str, Any], public: PublicArguments) -> dict[str, Message]:
     """Sites of one run on abstract rows; a model that cannot be run is refused where it is read."""
     found: dict[str, Message] = {}
@@ -144,12 +169,12 @@ def _refuse_weights(name: str, messages: Mapping[str, Message]) -> None:
         )
 
 
-def _latent(name: str, message: Message) -> RowLatent:
+def _latent(name: str, message: Message, count: int = 1) -> RowLatent:
     fn, shape = unwrap(message["fn"]), jnp.shape(message["value"])
-    if shape != (1,):
+    if shape != (count,):
         raise DoThisInstead(
-            f"site {name!r} has {math.prod(shape)} numbers for every row: of a row's own latents single "
-            "numbers are summed out. Write them as sites of their own, or integrate them out."
+            f"site {name!r} has {math.prod(shape) // count} numbers for every row: single numbers are "
+            "summed out. Write them as sites of their own, or integrate them out."
         )
     identity = dist.transforms.IdentityTransform()
     kind = type(fn).__name__

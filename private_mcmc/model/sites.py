@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,10 @@ from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.records import Record
 
 # What NumPyro's handlers are given of one site.
-Message: TypeAlias = dict[str, Any]
+Message: TypeAlias = Record
 
 _TRUNCATED = (
     dist.LeftTruncatedDistribution,

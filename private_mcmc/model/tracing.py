@@ -10,7 +10,6 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +22,7 @@ from numpyro.primitives import Messenger
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.sites import Message, ModelSites, Site, describe, masks, parameters, unwrap
-
-Model: TypeAlias = Callable[..., object]
-PublicArguments: TypeAlias = Mapping[str, object]
+from private_mcmc.records import Model, PublicArguments
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
 # those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.
@@ -120,11 +117,15 @@ class PersonsModel:
     column: str
     n: int
 
-    def of(self, count: int, plate: str = "", codes: Sequence[int] = (0,)) -> Model:
-        """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``."""
+    def of(self, count: int, plate: str = "", codes: Sequence[int] | None = (0,)) -> Model:
+        """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``.
+
+        Without codes every row has a person of its own, and JAX gives the last one where there are fewer.
+        """
 
         def run(**arguments: jax.Array) -> object:
-            rows = jnp.resize(jnp.asarray(codes), (arguments[self.column].shape[0],))
+            rows = jnp.arange(arguments[self.column].shape[0])
+            rows = rows if codes is None else jnp.resize(jnp.asarray(codes), rows.shape)
             with _Persons(plate, self.n, count):
                 return self.model(**arguments, **{self.identifiers: rows})
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from private_mcmc.planning.stages import Prediction
+from private_mcmc.records import Record
 from private_mcmc.report import Block, Line, Plot, Report, Table, floats, number
 from private_mcmc.report.blocks import Cell
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Predict = Callable[[float, int], Prediction]
 
@@ -58,11 +62,11 @@ class Frontier:
                 blocks.append(_plot(points, name, label, unit))
         return Report("What the budget buys", tuple(blocks))
 
-    def show(self, console: Any = None) -> None:
+    def show(self, console: Console | None = None) -> None:
         """Print the table."""
         self.report().show(console)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain JSON types."""
         return {
             "points": [

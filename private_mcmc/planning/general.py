@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +25,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.stages import (
+    OF_PARAMETERS,
     Array,
     CompletedStage,
     Conclusion,
@@ -38,6 +38,7 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
 from private_mcmc.planning.synthetic_persons import likelihood_of
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -117,12 +118,12 @@ class Facts:
 
 
 def facts_of(
-    model: Callable[..., Any],
+    model: Model,
     reading: RowModel,
     n: int,
     adjacency: Adjacency,
     budget: float,
-    model_args: Mapping[str, Any],
+    model_args: PublicArguments,
     temper: float = 1.0,
 ) -> Facts:
     """Draw what is synthetic, once."""
@@ -186,10 +187,13 @@ class GeneralPolicy:
         return self._path(RUN, remaining(facts.budget, history), metric, late[-1], self.step)
 
     def conclude(self, history: History) -> Conclusion:
-        """The run after its burn-in."""
+        """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = next(completed for completed in history if completed.stage.name == RUN)
-        states = np.asarray(run.value)
-        return Conclusion(states[burn_in(run.stage) :], self.prediction)
+        states, said = np.asarray(run.value)[burn_in(run.stage) :], self.prediction
+        if said.unit == OF_PARAMETERS and math.isfinite(said.rms):
+            centre = states.mean(axis=0)
+            states = centre + math.hypot(1.0, said.rms) * (states - centre)
+        return Conclusion(states, said)
 
     def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric

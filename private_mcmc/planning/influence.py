@@ -13,13 +13,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.typing import ArrayLike
+from scipy.optimize import isotonic_regression
 
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.estimates import NOISE
@@ -67,7 +67,7 @@ class Influence:
 
     model: RowModel
     predictor: Predictor
-    outcomes: Mapping[str, npt.NDArray[Any]]
+    outcomes: Mapping[str, np.ndarray]
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:
@@ -107,11 +107,11 @@ class Influence:
         return next(iter(self.outcomes))
 
     @property
-    def _values(self) -> npt.NDArray[Any]:
+    def _values(self) -> np.ndarray:
         return self.outcomes[self._name]
 
     @cached_property
-    def _extreme(self) -> npt.NDArray[Any]:
+    def _extreme(self) -> np.ndarray:
         """Outcomes among which the largest slope is found: the two ends, wherever it is at one of them."""
         if len(self._values) <= _FEW:
             return self._values
@@ -120,7 +120,7 @@ class Influence:
         every, two = (np.abs(self._slopes(eta, some)).max(axis=-1) for some in (self._values, ends))
         return ends if np.all(two >= every * (1 - 1e-9)) else self._values
 
-    def _slopes(self, eta: Array, outcomes: npt.NDArray[Any]) -> Array:
+    def _slopes(self, eta: Array, outcomes: np.ndarray) -> Array:
         """``ψ'`` of one synthetic row with other predictors and outcomes: ``(…, outcomes)``."""
         # The first one who asks may be tracing a step.
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
@@ -220,14 +220,16 @@ def cell_of(influence: jax.Array) -> jax.Array:
 class InfluenceCounts:
     """Released counts of rows by influence, of ``num_rows`` rows: what a clip keeps, and what it costs.
 
-    ``skew``: the share of what rows lose beyond the clip that is lost on one side; 0 where they lose weight.
+    ``skew``: the share of what rows lose beyond the clip that moves the mean; 0 where they lose weight.
     ``dispersion``: how much larger the squared slopes are than the model says.
+    ``cells``: rows are in the first of so many.
     """
 
     counts: Counts
     num_rows: int
     skew: float
     dispersion: float = 1.0
+    cells: int = CELLS
 
     @cached_property
     def _significant(self) -> Array:
@@ -239,10 +241,17 @@ class InfluenceCounts:
 
     @cached_property
     def _tail(self) -> Array:
-        """The counts, with one noise sd of rows in the first outer cell that shows none."""
-        last = int(np.max(np.flatnonzero(self._significant), initial=-1))
-        unseen = np.arange(CELLS) == last + 1
-        return np.asarray(np.where(unseen, self.counts.noise_sd, self._significant))
+        """The counts, those beyond the fullest cell made to fall: a tail is more than its cells show."""
+        counts = np.array(self.counts.values[: self.cells])
+        peak = int(np.argmax(counts))
+        falling = isotonic_regression(counts[peak:], increasing=False).x
+        return np.asarray(np.maximum(np.concatenate([self._significant[:peak], falling]), 0.0))
+
+    @property
+    def occupied(self) -> int:
+        """How many cells there are up to the last one that surely holds rows, and one more."""
+        known = np.flatnonzero(self._significant)
+        return min(int(known[-1]) + 2, CELLS) if len(known) else CELLS
 
     @property
     def mean_square(self) -> float:
@@ -262,8 +271,10 @@ class InfluenceCounts:
         the more rows there are. Slopes that are clipped on one side lose at most their excess.
         """
         weighting = self._inequality(clip)
-        weighting *= self.dispersion * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
-        excess = self.skew * float((self._tail * np.maximum(_MIDDLES - clip, 0.0)).sum())
+        # What scatters more than a model says has a mean, too, that it misses.
+        weighting *= self.dispersion**2 * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
+        beyond = np.maximum(_MIDDLES[: self.cells] - clip, 0.0)
+        excess = self.skew * float((self._tail * beyond).sum())
         return math.sqrt(weighting + excess**2 / self.num_rows)
 
     def _inequality(self, clip: float) -> float:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
 from private_mcmc.planning.stages import Array
@@ -17,13 +15,13 @@ _MEANS = (0.1, 0.25, 0.4, 0.6)
 _SPREAD = 6.0
 
 
-def people(rows: Rows, count: int, seed: int) -> dict[str, npt.NDArray[Any]]:
+def people(rows: Rows, count: int, seed: int) -> dict[str, np.ndarray]:
     """``count`` public rows, before they are mapped into their domains."""
     random = np.random.default_rng(seed)
     return {name: _column(domain, count, random) for name, domain in rows.items}
 
 
-def _column(domain: Domain, count: int, random: np.random.Generator) -> npt.NDArray[Any]:
+def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarray:
     if isinstance(domain, Ball):
         # An intercept, and the others in [0, 1], divided by the norm of the longest such row.
         shares = np.column_stack([_shares(count, random) for _ in range(domain.dim)])

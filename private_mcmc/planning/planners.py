@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
@@ -19,6 +19,7 @@ from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.planning.synthetic import has_factors, outcome_columns
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certify.certificates import certificates, constants, meets
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Target
 
 # The numbers of a policy that were chosen, by name: with them it is made again without a search.
@@ -60,10 +61,10 @@ class AffinePlanner:
 class GeneralPlanner:
     """For any model that can be read and whose prior can be drawn from."""
 
-    model: Callable[..., Any]
+    model: Model
     reading: RowModel
     target: Target
-    model_args: Mapping[str, Any]
+    model_args: PublicArguments
 
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """Clip and step with the smallest error."""
@@ -78,9 +79,7 @@ class GeneralPlanner:
         return GeneralPolicy(facts, choices["multiple"], choices["step"], said)
 
 
-def planner(
-    model: Callable[..., Any], reading: RowModel, target: Target, model_args: Mapping[str, Any]
-) -> Planner:
+def planner(model: Model, reading: RowModel, target: Target, model_args: PublicArguments) -> Planner:
     """The planner for this model."""
     prior, outcome = reading.prior, outcome_columns(reading)
     one = len(outcome) == 1 and reading.rows.columns[outcome[0]].event_shape == ()

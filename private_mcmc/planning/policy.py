@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
@@ -17,8 +17,12 @@ from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, fr
 from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, number
 from private_mcmc.target import Target, Unit, check_positive
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Guarantee = Literal["posterior", "run"]
 
@@ -55,12 +59,12 @@ class Plan:
         (True, 0.648, 1.0)
     """
 
-    model: Callable[..., Any]
+    model: Model
     reading: RowModel
     rows: Rows
     target: Target
     n: int
-    model_args: Mapping[str, Any]
+    model_args: PublicArguments
     guarantee: Guarantee
     temper: float
     policy: Policy
@@ -106,7 +110,7 @@ class Plan:
         write_whole(path, json.dumps(record, indent=1, ensure_ascii=False))
 
     @classmethod
-    def load(cls, path: PathLike, model: Callable[..., Any]) -> Plan:
+    def load(cls, path: PathLike, model: Model) -> Plan:
         """The plan that :meth:`save` wrote, for the same ``model``; what was chosen is not searched again.
 
         **Guarantee**: statement and certificate are made anew from the target and the model; the file can
@@ -168,6 +172,9 @@ class Plan:
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
         ]
+        if expected.high > 0:
+            between = f"{number(expected.low, 2)} to {number(expected.high, 2)}"
+            items.insert(-3, ("on most synthetic tables", between))
         if expected.reference > 0:
             disagreement = ("of it, exact chains' own disagreement", number(expected.reference, 2))
             items.insert(-1, disagreement)
@@ -186,20 +193,20 @@ class Plan:
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
 
-    def show(self, console: Any = None) -> None:
+    def show(self, console: Console | None = None) -> None:
         """Print the plan."""
         self.report().show(console)
 
 
 @arguments_checked
 def plan(
-    model: Callable[..., Any],
+    model: Model,
     rows: Rows,
     target: Target,
     *,
     n: int,
     guarantee: Guarantee = "posterior",
-    model_args: Mapping[str, Any] | None = None,
+    model_args: PublicArguments | None = None,
     max_error: float | None = None,
 ) -> Plan:
     """Plan a private path: for one affine predictor under a Normal prior, or for any model that can be read.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +17,7 @@ from private_mcmc.files import PathLike
 from private_mcmc.model import RowModel
 from private_mcmc.model.mark import model_marks
 from private_mcmc.planning.stages import Prediction
+from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.target import Target
 
 _FORMAT = 1
@@ -36,9 +36,9 @@ def record_of(
     rows: Rows,
     target: Target,
     n: int,
-    model_args: Mapping[str, Any],
-    chosen: Mapping[str, Any],
-) -> dict[str, Any]:
+    model_args: PublicArguments,
+    chosen: Fields,
+) -> Record:
     """Plain JSON types. ``chosen`` is what the search found."""
     return {
         "format": _FORMAT,

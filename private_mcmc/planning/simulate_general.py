@@ -11,9 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +24,8 @@ from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import second_moments, simulate
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, PathStage, Prediction
 from private_mcmc.planning.synthetic import Columns, SyntheticData
+from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Adjacency
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
@@ -199,12 +199,12 @@ def _mala(
 
 
 def general_policy(
-    model: Callable[..., Any],
+    model: Model,
     reading: RowModel,
     n: int,
     adjacency: Adjacency,
     budget: float,
-    model_args: Mapping[str, Any],
+    model_args: PublicArguments,
     temper: float = 1.0,
 ) -> GeneralPolicy:
     """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
@@ -216,7 +216,7 @@ def general_policy(
     """
     facts = facts_of(model, reading, n, adjacency, budget, model_args, temper)
     with jax.enable_x64(True):
-        simulator = Simulator(facts)
+        simulator = Simulator(_coarse(facts))
         sets = [simulator.synthetic(*each) for each in enumerate(_DISTANCES * 2)]
         unit = OF_PARAMETERS
         if not all(data.identified for data in sets):
@@ -237,6 +237,11 @@ def general_policy(
     reference = min(_root_mean_square([data.standard_error for data in sets[count:]]), rms)
     bias = math.sqrt(max(rms**2 - monte_carlo**2 - reference**2, 0.0))
     return replace(draft, prediction=Prediction(rms, bias, monte_carlo, draft.step / 4, unit, reference))
+
+
+def _coarse(facts: Facts) -> Facts:
+    reading = coarse(facts.reading)
+    return replace(facts, reading=reading, likelihood=likelihood_of(reading, facts.temper))
 
 
 def _root_mean_square(values: list[float]) -> float:

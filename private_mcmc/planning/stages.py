@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -19,11 +19,12 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
+from private_mcmc.records import Fields
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
 Array: TypeAlias = npt.NDArray[np.float64]
-Row: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = Fields
 
 
 OF_PARAMETERS, OF_LOSSES = "posterior sds", "posterior sds of rows' losses"
@@ -65,7 +66,7 @@ class PathStage:
     """Buys every state of one chain of ``schedule`` from ``start``, shape ``(p,)``: public or released.
 
     Attributes:
-        reading: the model whose gradients the path follows, the plan's own if left out. Any function of a
+        reading: the model whose gradients the path follows, the plan's own if left out. Every function of a
             row will do: the schedule's clip is enforced.
         derived: columns computed from each row for that model, ``row ↦ {name: value}``.
 
@@ -108,7 +109,8 @@ class Prediction(NamedTuple):
 
     ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
     the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what;
-    ``reference``: how uncertain the exact means were that it was measured against.
+    ``reference``: how uncertain the exact means were that it was measured against; ``low`` and ``high``: what
+    nine in ten synthetic tables exceed and stay below, 0 where that was not looked at.
 
     Example:
         >>> from private_mcmc.planning import Prediction
@@ -122,6 +124,8 @@ class Prediction(NamedTuple):
     discretisation: float
     unit: str = OF_PARAMETERS
     reference: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,15 +7,14 @@ depends on nothing private.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.typing import ArrayLike
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -29,8 +28,9 @@ from private_mcmc.model.ir.program import Output
 from private_mcmc.model.predictor import cut_off
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
+from private_mcmc.records import Model, PublicArguments, Record
 
-Columns: TypeAlias = dict[str, Any]
+Columns: TypeAlias = Record
 
 PRIOR_DRAWS = 400
 _HESSIANS = 60
@@ -72,7 +72,7 @@ class Prior:
         return pulled
 
 
-def prior_of(model: Callable[..., Any], reading: RowModel, model_args: Mapping[str, Any]) -> Prior:
+def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Prior:
     """Draw from the prior by running the model.
 
     Raises:
@@ -131,7 +131,7 @@ def outcome_columns(reading: RowModel) -> tuple[str, ...]:
     return tuple(sorted(whole or others))
 
 
-def possible_outcomes(reading: RowModel) -> dict[str, npt.NDArray[Any]]:
+def possible_outcomes(reading: RowModel) -> dict[str, np.ndarray]:
     """Every value of the outcome, or up to 257 evenly spaced ones, by the name of its column.
 
     Raises:
@@ -158,7 +158,7 @@ def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
         return {name: drawn[name] for name in names}
 
 
-def _values(domain: Domain, most: int) -> npt.NDArray[Any] | None:
+def _values(domain: Domain, most: int) -> np.ndarray | None:
     """All values of a scalar domain, or ``most`` evenly spaced ones; ``None`` where it is unbounded."""
     low, high = (float(bound) for bound in domain.interval())
     if not math.isfinite(high - low):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.model import RowModel
-from private_mcmc.model.integrated import OwnLatents
+from private_mcmc.model.integrated import OwnLatents, integrated_loss
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic import (
     Columns,
@@ -66,17 +67,26 @@ class OwnLatentsLikelihood(Likelihood):
     def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
         """The person with other outcomes in all rows: a point of the grid is drawn, and rows given it."""
         first, second = jax.random.split(key)
-        vectors, log_weights = self.own.grid(theta)
-        vector = vectors[jax.random.categorical(first, log_weights)]
+        vectors, classes, log_weights = self.own.atoms(theta)
+        chosen = jax.random.categorical(first, log_weights)
+        vector, columns = vectors[chosen], {name: values[chosen] for name, values in classes.items()}
 
         def of_row(row: Columns, key: jax.Array) -> Columns:
-            losses = jax.vmap(lambda outcome: self.own.row_loss(vector, row | outcome))(self.outcomes)
+            losses = jax.vmap(lambda outcome: self.own.term(vector, columns, row | outcome))(self.outcomes)
             chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
             return {name: options[chosen] for name, options in self.outcomes.items()}
 
         rows = {name: person[name] for name in self.columns}
         count = len(next(iter(rows.values())))
         return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
+
+
+def coarse(reading: RowModel) -> RowModel:
+    """The reading that stands for ``reading`` in a simulation: integrals over fewer points."""
+    if reading.own is None:
+        return reading
+    own = replace(reading.own, coarse=True)
+    return replace(reading, own=own, row_loss=functools.partial(integrated_loss, own))
 
 
 def likelihood_of(reading: RowModel, temper: float) -> Likelihood:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -81,8 +80,8 @@ def _scaled(domain: Domain, factor: float) -> Domain:
     return Box(*(_plain(bound * factor) for bound in (lo, hi)))
 
 
-def _plain(bound: np.ndarray) -> Any:
-    return float(bound) if bound.ndim == 0 else bound.tolist()
+def _plain(bound: np.ndarray) -> float | tuple[float, ...]:
+    return float(bound) if bound.ndim == 0 else tuple(bound.tolist())
 
 
 Certify = Callable[[float], tuple[Statement, ...]]

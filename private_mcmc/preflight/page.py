@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from private_mcmc.accounting import Statement
+from private_mcmc.preflight.headline import TONES, verdicts
 from private_mcmc.preflight.records import Findings
 from private_mcmc.report import (
     Block,
@@ -23,19 +24,19 @@ from private_mcmc.report import (
     Rule,
     Table,
     Text,
-    Verdict,
     floats,
     number,
 )
 from private_mcmc.report.blocks import Tone
 
-_TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def page(found: Findings) -> Report:
     """All blocks, top-down."""
     blocks = [
-        *_verdicts(found),
+        *verdicts(found),
         *_advice(found),
         *_run(found),
         *_proved(found),
@@ -43,31 +44,6 @@ def page(found: Findings) -> Report:
         *_read(found),
     ]
     return Report(f"Preflight of `{found.model_name}`", tuple(blocks))
-
-
-def _verdicts(found: Findings) -> list[Block]:
-    """The answer; where the run is private and its posterior is not, that the run is comes first."""
-    if found.verdict == "private" or found.run is None or not found.run.meets:
-        return [Verdict(found.verdict, _line(found), _TONES[found.verdict], found.reasons)]
-    words = found.run.text[0].upper() + found.run.text[1:] + "."
-    return [
-        Verdict("the run is private", words, "good"),
-        Verdict(f"the posterior alone: {found.verdict}", _line(found), "unsure", found.reasons),
-    ]
-
-
-def _line(found: Findings) -> str:
-    target = (
-        f"({number(found.target.epsilon)}, {number(found.target.delta)})-DP under {found.target.adjacency}"
-        + ("" if found.unit is None else f" of {found.unit}")
-    )
-    if found.verdict == "private":
-        return f"One exact draw from the {found.subject} is {target}, whatever the data."
-    if found.verdict == "not private":
-        return f"The {found.subject} is not {target}: there is a proof."
-    if found.subject == "no posterior":
-        return f"There is no target posterior to ask about {target}; only the run can be."
-    return f"Whether the {found.subject} is {target} is not decided."
 
 
 def _advice(found: Findings) -> list[Block]:
@@ -168,7 +144,7 @@ def _curve(found: Findings) -> Plot | None:
         title="Privacy curve against the target",
         x_label="ε",
         y_label="δ",
-        drawn=(*lines, Mark(found.target.epsilon, shown_target, "target", _TONES[found.verdict])),
+        drawn=(*lines, Mark(found.target.epsilon, shown_target, "target", TONES[found.verdict])),
         description=(
             "An upper bound on δ for every ε. The target is certified when the curve passes below its mark."
         ),
@@ -297,7 +273,7 @@ class PreflightReport(Findings):
         """The report as plain blocks."""
         return page(self)
 
-    def show(self, console: Any = None) -> None:
+    def show(self, console: Console | None = None) -> None:
         """Print on a terminal (or on a ``rich.console.Console``)."""
         self.report.show(console)
 

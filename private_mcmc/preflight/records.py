@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.preflight.certify.certificates import Subject
 from private_mcmc.preflight.refute.pairs import DataSet
+from private_mcmc.records import Record
 from private_mcmc.report import plain
 from private_mcmc.target import Target, Unit
 
@@ -45,7 +46,7 @@ class Refutation:
     q_high: float = 0.0
     density: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain data; infinite ends of intervals as ``None``."""
         return {
             "kind": self.kind,
@@ -90,6 +91,9 @@ class RunPart:
         text: what that means beside the posterior's verdict.
         distance: the total variation that the law of the run keeps from the posterior for one of two
             adjacent data sets, where a refuted posterior and a private run make one necessary.
+        interim: an ε at which a released state of this run is provably not (ε, δ)-DP, whatever the posterior
+            is; ``None`` where the laws of its states are not known.
+        refuted: whether ``interim`` is above the target's ε: the run is provably not private.
         by_steps: ``(steps, ε of the path, ε of the last state)`` for several lengths of the run.
     """
 
@@ -97,7 +101,9 @@ class RunPart:
     meets: bool
     text: str
     distance: float | None = None
+    interim: float | None = None
     by_steps: tuple[tuple[int, float, float], ...] = ()
+    refuted: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,8 @@ class Findings:
         advice: computed changes that would certify the target.
         run: the statement of the run by the given schedule, if one was given.
         unit: who is protected where that is a person with several rows, each of whom counts as a row above.
+        unclipped: where clipping binds and what it leaves is not certified: the certificate at the target of
+            the model's own posterior, if there is one.
     """
 
     model_name: str
@@ -132,10 +140,11 @@ class Findings:
     subject: Subject
     certificates: tuple[Statement, ...]
     refutation: Refutation | None
-    structure: dict[str, Any]
+    structure: Record
     advice: tuple[Advice, ...]
     run: RunPart | None
     unit: Unit | None = None
+    unclipped: Statement | None = None
 
     @property
     def epsilon(self) -> float | None:
@@ -144,7 +153,7 @@ class Findings:
             return None
         return min(statement.epsilon(self.target.delta) for statement in self.certificates)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """Plain JSON types; infinities as ``"inf"``."""
         run = None
         if self.run is not None:
@@ -153,10 +162,12 @@ class Findings:
                 "meets": self.run.meets,
                 "text": self.run.text,
                 "distance": self.run.distance,
+                "interim": self.run.interim,
+                "refuted": self.run.refuted,
                 "by_steps": self.run.by_steps,
                 "statement": statement,
             }
-        result: dict[str, Any] = plain(
+        result: Record = plain(
             {
                 "model": self.model_name,
                 "verdict": self.verdict,
@@ -181,6 +192,7 @@ class Findings:
                     for a in self.advice
                 ],
                 "run": run,
+                "unclipped": None if self.unclipped is None else self.unclipped.to_dict(),
             }
         )
         return result

@@ -14,6 +14,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.preflight.advice import is_sayable, rounded_down
 from private_mcmc.preflight.certify.certificates import Subject, curvature, meets
 from private_mcmc.preflight.records import Advice, Refutation, RunPart, VerdictWord
+from private_mcmc.preflight.refute.run_refutation import interim_lower_bound
 from private_mcmc.report import number
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
@@ -26,6 +27,7 @@ def run_part(
     verdict: VerdictWord,
     refutation: Refutation | None,
     subject: Subject,
+    unclipped: Statement | None = None,
 ) -> RunPart:
     """The run's own statement; a private posterior does not make a finite run private, nor the reverse.
 
@@ -41,8 +43,13 @@ def run_part(
     statement = accounting.langevin_statement(schedule, known)
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
-    text = _words(statement, target, verdict, fine, subject) + _far(distance)
-    return RunPart(statement, fine, text, distance, _by_steps(schedule, known, target))
+    interim = interim_lower_bound(row_model.each or row_model, schedule, target)
+    text = _words(statement, target, verdict, fine, subject)
+    if unclipped is not None and not fine:
+        text = "the posterior without clipping is private, " + text.replace(" either", "")
+    text += _far(distance) + _unfinished(interim, target)
+    refuted = interim is not None and interim > target.epsilon
+    return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target), refuted)
 
 
 def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
@@ -66,6 +73,15 @@ def _far(distance: float | None) -> str:
         f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
         "variation away from the posterior"
     )
+
+
+def _unfinished(interim: float | None, target: Target) -> str:
+    if not interim:
+        return ""
+    shown = f"({number(interim)}, {number(target.delta)})-DP"
+    if interim > target.epsilon:
+        return f"; on two explicit data sets a released state of it is provably not {shown}"
+    return f"; no accountant could show it to be {shown}"
 
 
 def _by_steps(

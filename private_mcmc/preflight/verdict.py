@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
@@ -16,12 +14,13 @@ from private_mcmc.preflight.page import PreflightReport
 from private_mcmc.preflight.records import Advice, Refutation, VerdictWord
 from private_mcmc.preflight.refute.refutation import refute
 from private_mcmc.preflight.run_statement import run_advice, run_part, time_budget
+from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import number
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive
 
 
-def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
+def structure(row_model: RowModel, known: Constants) -> Record:
     """Sites, prior constants, predictors and proved constants; infinities mean "not proved"."""
     predictors, rows = row_model.predictors, row_model.constants
     return {
@@ -70,14 +69,14 @@ def structure(row_model: RowModel, known: Constants) -> dict[str, Any]:
 
 @arguments_checked
 def preflight(
-    model: Callable[..., Any],
+    model: Model,
     rows: Rows,
     target: Target,
     *,
     n: int,
     clip: float | None = None,
     temper: float = 1.0,
-    model_args: Mapping[str, Any] | None = None,
+    model_args: PublicArguments | None = None,
     schedule: Schedule | None = None,
 ) -> PreflightReport:
     """Decide from the program and public facts whether one exact posterior draw meets the target.
@@ -152,9 +151,12 @@ def examine(
         single = row_model if row_model.each is None else row_model.each
         refutation = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
+    unclipped = None
+    if verdict == "unknown" and known.subject == "Huberised posterior":
+        unclipped = _unclipped(row_model, n=n, temper=temper, target=target)
     run = None
     if schedule is not None:
-        run = run_part(row_model, schedule, target, verdict, refutation, known.subject)
+        run = run_part(row_model, schedule, target, verdict, refutation, known.subject, unclipped)
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
@@ -165,6 +167,7 @@ def examine(
         model_name=model_name,
         verdict=verdict,
         reasons=_reasons(row_model, known, proved, refutation, target),
+        unclipped=unclipped,
         target=target,
         n=n,
         temper=temper,
@@ -177,6 +180,13 @@ def examine(
         run=run,
         unit=row_model.unit,
     )
+
+
+def _unclipped(row_model: RowModel, *, n: int, temper: float, target: Target) -> Statement | None:
+    """The best certificate of the posterior that the model states, if it meets the target."""
+    free = constants(row_model, None)
+    proved = certificates(row_model, free, n=n, temper=temper, target=target)
+    return proved[0] if proved and meets(proved[0], target) else None
 
 
 def _agreed(

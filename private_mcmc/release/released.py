@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.records import Record
 from private_mcmc.release.noise import FloatArray
 
 if TYPE_CHECKING:
     import arviz
 
-Samples = Mapping[str, npt.NDArray[Any]]
+Samples = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,7 +91,7 @@ class ReleasedStates:
             import arviz
 
         draws = self.get_samples(group_by_chain=True)
-        groups: dict[str, Any] = {"posterior": dict(draws)}
+        groups: Record = {"posterior": dict(draws)}
         if self.first_draw:
             groups["warmup_posterior"] = {n: v[:, : self.first_draw] for n, v in self.samples.items()}
         result = arviz.from_dict(**groups, save_warmup=True)

@@ -7,9 +7,10 @@ import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from private_mcmc.files import write_whole
+from private_mcmc.records import Record
 from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
 
 
 def _draw_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
-    place: dict[str, Any]
+    place: Record
     if rule.axis == "x":
         axes.axvline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
         place = {
@@ -217,7 +218,7 @@ def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size:
     names = [label for drawn in plot.drawn if (label := _label(drawn))]
     if names:
         owner: Axes | Figure | SubFigure = axes
-        place: dict[str, Any] = {}
+        place: Record = {}
         if len(names) > 2:  # they would cover what is drawn
             owner, place = axes.figure, {"loc": "outside lower center", "ncols": _columns(names)}
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)

@@ -12,6 +12,7 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_gamma_poisson,
 )
 from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Unit
 
@@ -108,7 +109,11 @@ def exact_posteriors() -> dict[str, acc.Statement]:
                 20.0, 0.1, radius=1.0, response=2.0, **rows
             ),
         }
-        if adjacency != "replace_one":
+        if adjacency == "replace_one":
+            found["Normal regression of bounded ratio"] = posterior_normal_ratio(
+                2.0, 1.0, x_low=0.9, x_high=1.8, center=7.0, width=0.4, n=30, epsilons=(0.2,)
+            )
+        else:
             found[f"Normal mean, {adjacency}"] = posterior_normal_mean(
                 4.0, 0.1, low=-1.0, high=2.0, center=0.3, slope=-1.5, **rows
             )

@@ -15,11 +15,12 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_gamma_poisson,
 )
 from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
-from private_mcmc.accounting.records import unplain
 from private_mcmc.accounting.statement import curve_from_dict
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import unplain
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Unit
 
@@ -252,6 +253,7 @@ _BUILDERS: dict[str, Any] = {
     "posterior.gamma_poisson": posterior_gamma_poisson,
     "posterior.normal_mean": posterior_normal_mean,
     "posterior.normal_regression": posterior_normal_regression,
+    "posterior.normal_ratio": lambda adjacency, **c: posterior_normal_ratio(**c),
     "noise.laplace": acc.laplace,
     "noise.gaussian": acc.gaussian,
     "noise.second_moments": acc.second_moments,

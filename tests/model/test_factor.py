@@ -6,11 +6,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import statsmodels.api as statsmodels
 
 import private_mcmc as pmc
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.model import read
-from private_mcmc.models import survival, survival_rows
+from private_mcmc.models import hazards, hazards_rows, survival, survival_rows
 from private_mcmc.planning.synthetic import outcome_columns
 
 ROWS = survival_rows(2)
@@ -74,6 +75,42 @@ def test_its_outcomes_are_what_its_predictor_does_not_read(reading):
 def test_a_term_of_several_rows_is_refused(model, why):
     with pytest.raises(DoThisInstead, match=why):
         read(model, ROWS, n=50)
+
+
+def test_a_hazard_by_steps_counts_time_at_risk_after_entry():
+    """Cumulative hazards over intervals that are added up by hand."""
+    found = read(hazards, hazards_rows(1), n=50)
+    assert outcome_columns(found) == ("event",)
+    base, w = np.array([-1.0, 0.2, -0.5, 0.4]), 0.7
+    theta = jnp.array([w, *base] if found.names[0].startswith("w") else [*base, w])
+    rate = np.exp(base + 0.5 * w)
+    with jax.enable_x64(True):
+        row = {"X": jnp.array([0.5]), "entry": 0.5, "time": 2.5, "event": 1}
+        late, other = found.row_loss(theta, row), found.row_loss(theta, {**row, "event": 0})
+        nobody = found.row_loss(theta, {**row, "time": 0.0, "event": 0})
+    assert float(other) == pytest.approx(0.5 * rate[0] + 1.0 * rate[1] + 1.0 * rate[2], rel=1e-6)
+    assert float(late) == pytest.approx(float(other) - np.log(rate[2]), rel=1e-6)
+    assert float(nobody) == 0.0
+
+
+@pytest.mark.long
+def test_hazards_by_steps_are_planned_and_run_near_coxs_own_estimate():
+    random, n = np.random.default_rng(0), 4000
+    X = random.uniform(-1, 1, (n, 1))
+    died, left = random.exponential(np.exp(1.0 - X[:, 0])), random.exponential(6.0, n)
+    entry = np.minimum(random.exponential(0.5, n), 5.0)
+    there = np.minimum(died, left) > entry
+    last = np.minimum(np.minimum(died, left), 10.0)
+    data = {"X": X, "entry": entry, "time": np.maximum(last - entry, 0), "event": (died < left) & (died < 10)}
+    kept = {name: np.asarray(column[there], float) for name, column in data.items()}
+    kept["event"] = kept["event"].astype(int)
+    cox = statsmodels.PHReg(last[there], X[there], status=kept["event"], entry=entry[there]).fit()
+    count = int(there.sum())
+    plan = pmc.plan(hazards, hazards_rows(1), pmc.Target(3.0, 1e-6), n=count, guarantee="run")
+    driver = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    driver.run(**kept)
+    off = (driver.get_samples()["w"].mean() - cox.params[0]) / cox.bse[0]
+    assert plan.prediction.rms < 3 and abs(off) < 3 * max(plan.prediction.rms, 1)
 
 
 @pytest.mark.long

@@ -105,7 +105,7 @@ def test_an_intercept_is_integrated_exactly():
 
         exact = -np.log(quad(integrand, -15, 15, epsabs=1e-13)[0])
         person = {name: column[index] for name, column in people.items()}
-        assert float(found.row_loss(jnp.asarray(theta), person)) == pytest.approx(exact, abs=1e-7)
+        assert float(found.row_loss(jnp.asarray(theta), person)) == pytest.approx(exact, abs=2e-6)
 
 
 @pytest.mark.slow
@@ -209,3 +209,55 @@ def upside_down(X, person, persons, y=None):
 def test_what_is_no_persons_own_is_refused(model, kind, why):
     with pytest.raises(kind, match=why):
         reading(model)
+
+
+def classes(X, person, persons, y=None):
+    """A latent class of each person beside an intercept."""
+    w, tau = shared()
+    share = numpyro.sample("share", dist.Beta(2, 2))
+    with numpyro.plate("persons", persons):
+        kind = numpyro.sample("kind", dist.Bernoulli(share))
+        u = numpyro.sample("u", dist.Normal(0, tau))
+    answers(X @ w + u[person] + 2.0 * kind[person], y)
+
+
+def kinds_alone(X, person, persons, y=None):
+    w, tau = shared()
+    with numpyro.plate("persons", persons):
+        kind = numpyro.sample("kind", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
+    answers(X @ w + (tau * jnp.array([-1.0, 0.0, 1.0]))[kind[person]], y)
+
+
+@pytest.mark.slow
+def test_classes_of_persons_are_summed_over():
+    people, theta = some(ROWS), np.array([0.3, -1.4, -0.2, 0.4])
+    found = reading(kinds_alone)
+    person, rows = {name: column[0] for name, column in people.items()}, own_rows(people, 0)
+    signs = 2 * rows["y"] - 1
+
+    def likelihood(shift):
+        return np.prod(1 / (1 + np.exp(-signs * (rows["X"] @ theta[:2] + shift))))
+
+    tau = np.exp(theta[2])
+    exact = sum(p * likelihood(k * tau) for p, k in ((0.2, -1), (0.3, 0), (0.5, 1)))
+    assert found.names == ("w[0]", "w[1]", "tau")
+    assert float(found.row_loss(jnp.asarray(theta[:3]), person)) == pytest.approx(-np.log(exact), abs=1e-9)
+
+    def inside(shift):
+        return quad(lambda u: stats.norm.pdf(u, 0, tau) * likelihood(u + shift), -12, 12)[0]
+
+    share = 1 / (1 + np.exp(-theta[3]))
+    both = -np.log((1 - share) * inside(0.0) + share * inside(2.0))
+    assert reading(classes).names[-1] == "share"
+    assert float(reading(classes).row_loss(jnp.asarray(theta), person)) == pytest.approx(both, abs=2e-6)
+
+
+def test_another_persons_class_is_refused():
+    def next_one(X, person, persons, y=None):
+        w, tau = shared()
+        with numpyro.plate("persons", persons):
+            kind = numpyro.sample("kind", dist.Bernoulli(0.4))
+        answers(X @ w + tau * kind[(person + 1) % persons], y)
+
+    with pytest.raises(DoThisInstead, match=r"own person's latents|differs from that of the whole"):
+        reading(next_one)

@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc import models
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import read
 from private_mcmc.model.row_sum import synthetic_rows
@@ -47,3 +50,25 @@ def test_a_plan_of_persons_is_carried_out_at_its_price():
     assert all(stage.stage.statement.unit == Unit("who", 3) for stage in mcmc.history)
     assert mcmc.statement.epsilon(1e-6) <= 8.0
     assert "persons" in str(plan.report().blocks)
+
+
+def test_of_a_factor_the_curvature_is_the_information_and_events_have_mean_zero_scores():
+    rows = models.survival_rows(2)
+
+    def hazard(X, time, event):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.factor("term", event * (X @ w) - time * jnp.exp(X @ w))
+
+    found = likelihood_of(read(hazard, rows, n=50), 1.0)
+    row = {"X": np.array([0.3, -0.8]), "time": 0.6, "event": 0}
+    theta = jnp.array([0.2, -0.4])
+    with jax.enable_x64(True):
+        vectors = np.asarray(found.information(theta[None], np.eye(2), row))
+        rate = 0.6 * np.exp(row["X"] @ np.asarray(theta))
+        many = {name: np.repeat(np.asarray(value)[None], 400, axis=0) for name, value in row.items()}
+        drawn, weights = found.sample(theta, many, 25.0, jax.random.key(0))
+    np.testing.assert_allclose(vectors.T @ vectors, rate * np.outer(row["X"], row["X"]), atol=1e-6)
+    # 10,000 draws: six of their sds.
+    share = np.sum(weights * drawn["event"]) / np.sum(weights)
+    assert abs(share - rate) < 6 * np.sqrt(rate * (1 - rate) / 10_000)

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr
 
 from private_mcmc.accounting.curves.rdp import check_order
@@ -132,7 +131,7 @@ def log_gaussian_profile(m: float, epsilon: Array) -> Array:
     return np.asarray(np.where(low > -1, scaled, direct), dtype=np.float64)
 
 
-def fixed_profile(rate: float, whole: float, epsilon: Any) -> Array:
+def fixed_profile(rate: float, whole: float, epsilon: ArrayLike) -> Array:
     """``δ(ε)`` of one step without replacement at any real ``ε``; ``whole`` is ``2r/σ``.
 
     ``q δ_{whole}(log(1 + (e^ε − 1)/q))`` for ``ε ≥ 0`` and ``1 − e^{−ε} + e^{−ε}δ(ε)`` at ``−ε``.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
@@ -13,7 +13,7 @@ from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Adjacency, check_adjacency
 
 
-def dense(matrix: Matrix | None, dim: int, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def dense(matrix: Matrix | None, dim: int, name: str) -> npt.NDArray[np.float64]:
     """``matrix`` as a ``(dim, dim)`` array (``None`` is the identity).
 
     Raises:

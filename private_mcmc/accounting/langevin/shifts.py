@@ -4,7 +4,7 @@ Two chains ``X' = Φ_D(X) + ξ``, ``Y' = Φ_{D'}(Y) + ξ``, ``ξ ~ N(0, σ_k² I
 ``|Φ_D(x) − Φ_{D'}(y)| ≤ φ_k(|x − y|)``, ``φ_k`` increasing, in both orders of ``D, D'``. For numbers
 ``z_0 ≥`` the initial ``W_∞`` distance, ``0 ≤ z_k ≤ φ_k(z_{k−1})``, ``z_T = 0``, the last states are
 ``m``-GDP with ``m² = Σ (φ_k(z_{k−1}) − z_k)²/σ_k²``. A projection in the same metric after a step
-changes nothing. Any feasible ``z`` is a proof, so proposing and checking are kept apart.
+changes nothing. Every feasible ``z`` is a proof, so proposing and checking are kept apart.
 
 Sources: BFG Lemma 3.3 (Rényi form); Bok, Su, Altschuler 2024 (Gaussian form).
 """

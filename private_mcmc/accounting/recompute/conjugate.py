@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.accounting.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Parts, Record
 
 Array = NDArray[np.float64]
 Part = Callable[[Array], Array]
 
 # The accuracy that the bound grants to the incomplete functions is part of the bound.
-_GRANTED = 1e-9
+GRANTED = 1e-9
 _SLACK = 1e-12
 _LEAST = 1e-300
 
@@ -78,116 +78,25 @@ def gamma_poisson(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     def by_count(levels: Array) -> Array:
         return np.clip(_gamma_divergences(*count, levels), 0.0, 1.0)
 
-    return _by_parts(c, [(by_count, _each(by_rate))])
+    return _by_parts(c, [(by_count, each(by_rate))])
 
 
-def normal_mean(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    """The curve of ``posterior_normal_mean``: events end at the roots of the log ratio, a quadratic."""
-    from scipy.stats import norm
-
-    if adjacency == "replace_one":
-        return []
-    m = np.arange(min(c["n"], 20_000), dtype=np.float64)
-    before = c["precision"] + c["step"] * m
-    after, weight = before + c["step"], c["step"] * m / before
-    predicted = [weight * end + (1 - weight) * c["center"] for end in (c["low"], c["high"])]
-    residual = np.max([abs(y - at) for y in (c["low"], c["high"]) for at in predicted], axis=0)
-    shift = c["step"] * residual / (abs(c["slope"]) * after)
-    far = c["precision"] + c["step"] * len(m)
-    widest = max(c["high"], c["center"]) - min(c["low"], c["center"])
-    reach = c["step"] * widest / (abs(c["slope"]) * (far + c["step"])) * (far + c["step"]) ** 0.5
-
-    def exact(at: float) -> float:
-        found = 0.0
-        for level in (at, -at):
-            linear, rest = after * shift, np.log1p(c["step"] / before) / 2 - after * shift**2 / 2 - level
-            inner = linear**2 + 2 * c["step"] * rest
-            turned = linear + np.sqrt(np.maximum(inner, 0))
-            ends = [-2 * rest / np.maximum(turned, 1e-300), turned / c["step"]]
-            row = [(end - shift) * np.sqrt(after) for end in ends]
-            none = [end * np.sqrt(before) for end in ends]
-            if level == at:
-                gaps = _inside(norm, *row) - math.exp(at) * _inside(norm, *none)
-                gaps = np.where(inner > 0, gaps, 0.0)
-            else:
-                gaps = _beyond(norm, *none) - math.exp(at) * _beyond(norm, *row)
-            found = max(found, float(np.max(gaps)))
-        return found
-
-    def more(at: float) -> float:
-        if not c["n"] > len(m):
-            return 0.0
-        by_scale = _each(lambda e: _scaled(1 + c["step"] / far, e))
-        return _best_split(_each(lambda e: _shifted(reach, e)), by_scale, at)
-
-    points = [(at, min(1.0, max(exact(at), more(at)) * (1 + _GRANTED) + 1e-13)) for at in c["epsilons"]]
-    return [{"kind": "points", "points": tuple(points)}]
-
-
-def _inside(law: Any, low: Array, high: Array) -> Array:
-    inside: Array = np.where(low > 0, law.sf(low) - law.sf(high), law.cdf(high) - law.cdf(low))
-    return inside
-
-
-def _beyond(law: Any, low: Array, high: Array) -> Array:
-    beyond: Array = law.cdf(low) + law.sf(high)
-    return beyond
-
-
-def normal_regression(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    """The curve of ``posterior_normal_regression``: the same two parts, by SciPy's distributions."""
-    alpha, beta, radius, n = c["precision"], c["noise"], c["radius"], c["n"]
-    top = (n - 1) * radius**2
-    s = np.concatenate([[0.0], np.geomspace(top * 1e-12, top, 4000)]) if top > 0 else np.zeros(2)
-    reach = np.minimum((s[1:] * (n - 1)) ** 0.5, (n - 1) * radius)
-    least = alpha + beta * s[:-1]
-    means = beta * c["response"] * reach / least
-    times = 2 if adjacency == "replace_one" else 1
-    moves = times * beta * radius * (c["response"] + radius * means) / least
-    shift = float(np.max(moves * (alpha + beta * (s[1:] + radius**2)) ** 0.5)) * (1 + _SLACK)
-    ratio = (1 + beta * radius**2 / alpha) * (1 + _SLACK)
-
-    points = [
-        (at, _best_split(_each(lambda e: _shifted(shift, e)), _each(lambda e: _scaled(ratio, e)), at))
-        for at in c["epsilons"]
-    ]
-    return [{"kind": "points", "points": tuple(points)}]
-
-
-def _shifted(shift: float, at: float) -> float:
-    from scipy.stats import norm
-
-    if shift == 0:
-        return 0.0
-    return float(norm.sf(at / shift - shift / 2) - np.exp(at + norm.logsf(at / shift + shift / 2)))
-
-
-def _scaled(ratio: float, at: float) -> float:
-    from scipy.stats import chi2
-
-    gap = math.log(ratio) / 2
-    wide = 2 * (at + gap) / (ratio - 1)
-    best = float(chi2.sf(wide, 1) - math.exp(at) * chi2.sf(wide * ratio, 1))
-    if gap > at:
-        narrow = 2 * (gap - at) / (ratio - 1)
-        best = max(best, float(chi2.cdf(narrow * ratio, 1) - math.exp(at) * chi2.cdf(narrow, 1)))
-    return min(1.0, max(0.0, best) + 1e-13)
-
-
-def _best_split(first: Part, second: Part, at: float) -> float:
+def best_split(first: Part, second: Part, at: float) -> float:
+    """Both legs, where ``at`` is best split between them."""
     splits = at * np.arange(65) / 64
     ones, others, scale = first(splits), second(splits), np.exp(splits)
     offers = np.minimum(ones + scale * others[::-1], others + scale * ones[::-1])
     return min(1.0, float(np.min(offers)) * (1 + _SLACK))
 
 
-def _each(leg: Callable[[float], float]) -> Part:
+def each(leg: Callable[[float], float]) -> Part:
+    """A leg at many levels."""
     return lambda levels: np.array([leg(float(level)) for level in levels])
 
 
 def _by_parts(c: Constants, parts: Iterable[tuple[Part, Part]]) -> list[Record]:
     parts = list(parts)
-    points = [(at, max(_best_split(first, second, at) for first, second in parts)) for at in c["epsilons"]]
+    points = [(at, max(best_split(first, second, at) for first, second in parts)) for at in c["epsilons"]]
     return [{"kind": "points", "points": tuple(points)}]
 
 
@@ -288,6 +197,6 @@ def _gamma_divergences(shapes: Array, move: float, epsilon: Any) -> Array:
 
 
 def _gap(own: Array, other: Array, epsilon: Any) -> Array:
-    gap = own * (1 + _GRANTED) - np.exp(epsilon) * other * (1 - _GRANTED)
+    gap = own * (1 + GRANTED) - np.exp(epsilon) * other * (1 - GRANTED)
     least: Array = np.maximum(gap, _LEAST)
     return least

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting.recompute import conjugate as rules_conjugate
 from private_mcmc.accounting.recompute import langevin as rules_langevin
+from private_mcmc.accounting.recompute import normal as rules_normal
 from private_mcmc.accounting.recompute import record_fields as fields
-from private_mcmc.accounting.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Parts, Record
 from private_mcmc.target import Adjacency
 
 
@@ -226,6 +227,7 @@ def _of_rows(*lines: str) -> Lines:
 _POSTERIOR = _related(quoted.EVERY_DATA_SET, quoted.EXACT_DRAW)
 _CONJUGATE = _of_rows(quoted.CONJUGATE, quoted.IN_DOMAIN, quoted.EXACT_DRAW)
 _PAIRS = _of_rows(quoted.BOUNDED_PAIRS, quoted.EXACT_DRAW)
+_RATIO = _of_rows(quoted.RATIO_PAIRS, quoted.EXACT_DRAW)
 _STAGES = _related(quoted.BUDGET_FIRST, quoted.STAGES_HOLD)
 _TESTED = _plainly(quoted.TESTED_SET, quoted.TESTED_MOVES, quoted.TEST_AND_RUN)
 _CONCAVE = {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive}
@@ -240,8 +242,9 @@ RULES: Mapping[str, Rule] = {
         rules_conjugate.dirichlet_categorical, fields.DIRICHLET_CATEGORICAL, _CONJUGATE
     ),
     "posterior.gamma_poisson": Rule(rules_conjugate.gamma_poisson, fields.GAMMA_POISSON, _CONJUGATE),
-    "posterior.normal_mean": Rule(rules_conjugate.normal_mean, fields.NORMAL_MEAN, _CONJUGATE),
-    "posterior.normal_regression": Rule(rules_conjugate.normal_regression, fields.NORMAL_REGRESSION, _PAIRS),
+    "posterior.normal_mean": Rule(rules_normal.normal_mean, fields.NORMAL_MEAN, _CONJUGATE),
+    "posterior.normal_regression": Rule(rules_normal.normal_regression, fields.NORMAL_REGRESSION, _PAIRS),
+    "posterior.normal_ratio": Rule(rules_normal.normal_ratio, fields.NORMAL_RATIO, _RATIO),
     "noise.laplace": Rule(_laplace, fields.LAPLACE, _moved("L1")),
     "noise.gaussian": Rule(_gaussian_noise, fields.GAUSSIAN, _moved("L2")),
     "noise.second_moments": Rule(

@@ -86,12 +86,12 @@ def pinned(value: Interval, number: float) -> Interval:
 
 
 def anything(shape: tuple[int, ...], *, whole: bool = False) -> Interval:
-    """Any number."""
+    """Every number."""
     return between(np.full(shape, -np.inf), np.full(shape, np.inf), whole=whole)
 
 
 def of_domain(domain: Domain, leading: tuple[int, ...] = (1,)) -> Interval:
-    """Any one row of the domain, with leading axes of length 1."""
+    """One row of the domain, whichever, with leading axes of length 1."""
     lo, hi = (bound.reshape(leading + domain.event_shape) for bound in domain.interval())
     value = between(lo, hi, whole=domain.dtype.kind in "biu")
     return value.with_norm(domain.norm_bound) if isinstance(domain, Ball) else value

@@ -20,6 +20,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from private_mcmc.errors import DoThisInstead
+from private_mcmc.records import Fields
 
 _MOST_STEPS = 64
 _MOST_EQUATIONS = 4000
@@ -56,7 +57,7 @@ def unrolled(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
 
 
 Variable: TypeAlias = int
-Params: TypeAlias = Mapping[str, Any]
+Params: TypeAlias = Fields
 Shape: TypeAlias = tuple[int, ...]
 # Of arrays; JAX's own type is that of all its abstract values.
 Aval: TypeAlias = Any

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import scipy.special as special
@@ -202,7 +201,7 @@ def _nearest(operands: Operands, params: Params, shape: Shape) -> Interval:
 
 def _convert(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a = operands[0]
-    target: np.dtype[Any] = np.dtype(params["new_dtype"])
+    target: np.dtype = np.dtype(params["new_dtype"])
     if target.kind == "f":
         return a if target.itemsize >= 8 or (a.whole and a.largest <= 2**8) else None
     if target.kind == "b":

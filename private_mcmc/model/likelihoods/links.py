@@ -10,10 +10,10 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import erf, ndtr
 from jax.scipy.stats import norm
@@ -167,7 +167,7 @@ def _spelled(program: Program, base: Variable, parameter: Variable) -> str | Non
 
 
 @functools.lru_cache(maxsize=256)
-def _text(spelling: Callable[[jax.Array], jax.Array], shape: tuple[int, ...], dtype: Any) -> str:
+def _text(spelling: Callable[[jax.Array], jax.Array], shape: tuple[int, ...], dtype: np.dtype) -> str:
     known = trace(lambda eta: {"out": spelling(eta)}, eta=abstract(shape, dtype))
     return known.text([known.outputs["out"]])
 

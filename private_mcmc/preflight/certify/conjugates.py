@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
-import jax
 import numpy as np
 
-from private_mcmc.accounting import Statement, posterior_strongly_log_concave
+from private_mcmc.accounting import Statement
 from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import affinity
-from private_mcmc.model.ir.interval import Interval, of_domain
-from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Output, Variable, abstract, trace
+from private_mcmc.model.ir.program import Output
 from private_mcmc.model.likelihoods.links import find_link
-from private_mcmc.model.likelihoods.terms import row_values
-from private_mcmc.target import Adjacency, Target
+from private_mcmc.preflight.certify.facts import (
+    Asked,
+    constant_of,
+    has_no_offset,
+    is_handed_on,
+    is_one_of_each,
+    is_whole_up_to,
+    number_of,
+    observed,
+    slope_of,
+    value_of,
+)
+from private_mcmc.preflight.certify.normal import normal
+from private_mcmc.target import Target
 
 # Where an interval of ε is cut, and how often: the last one is 1/125 as long as the first.
 _CUTS, _ROUNDS = (0.2, 0.4, 0.6, 0.8), 3
@@ -53,7 +60,6 @@ def sharpened(
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
 _FACTORS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 5.0, 12.0, 30.0)
-_RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
 
 
 def conjugate_certificates(
@@ -65,22 +71,22 @@ def conjugate_certificates(
     from the program; the prior's parameters are public constants of it. Without ``whole_curve`` the
     statement covers the target's ε alone.
     """
-    if not _is_one_of_each(row_model):
+    if not is_one_of_each(row_model):
         return ()
     finders = {
         "Beta": _beta,
         "Uniform": _uniform,
         "Gamma": _gamma,
         "Dirichlet": _dirichlet,
-        "Normal": _normal,
-        "ImproperUniform": _normal,
+        "Normal": normal,
+        "ImproperUniform": normal,
     }
     finder = finders.get(row_model.sites[0].family)
     if finder is None:
         return ()
 
     def asked(epsilons: tuple[float, ...]) -> Statement | None:
-        return finder(row_model, _Asked(n, temper, epsilons, target.adjacency))
+        return finder(row_model, Asked(n, temper, epsilons, target.adjacency))
 
     epsilons = tuple(target.epsilon * factor for factor in (_FACTORS if whole_curve else (1.0,)))
     found = asked(epsilons)
@@ -89,38 +95,28 @@ def conjugate_certificates(
     return () if found is None else (found,)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Number of rows, temper, where the curve is wanted, and the adjacency."""
-
-    n: int
-    temper: float
-    epsilons: tuple[float, ...]
-    adjacency: Adjacency
-
-
-def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
-    a, b = _number(row_model, "concentration1"), _number(row_model, "concentration0")
+def _beta(row_model: RowModel, asked: Asked) -> Statement | None:
+    a, b = number_of(row_model, "concentration1"), number_of(row_model, "concentration0")
     return None if a is None or b is None else _beta_binomial(row_model, a, b, asked)
 
 
-def _uniform(row_model: RowModel, asked: _Asked) -> Statement | None:
+def _uniform(row_model: RowModel, asked: Asked) -> Statement | None:
     """Uniform(0, 1) is Beta(1, 1)."""
-    on_unit = (_number(row_model, "low"), _number(row_model, "high")) == (0.0, 1.0)
+    on_unit = (number_of(row_model, "low"), number_of(row_model, "high")) == (0.0, 1.0)
     return _beta_binomial(row_model, 1.0, 1.0, asked) if on_unit else None
 
 
-def _beta_binomial(row_model: RowModel, a: float, b: float, asked: _Asked) -> Statement | None:
+def _beta_binomial(row_model: RowModel, a: float, b: float, asked: Asked) -> Statement | None:
     family = row_model.observations[0].family
-    if family not in ("BernoulliProbs", "BinomialProbs") or not _is_handed_on(row_model, "probs"):
+    if family not in ("BernoulliProbs", "BinomialProbs") or not is_handed_on(row_model, "probs"):
         return None
-    trials = 1.0 if family == "BernoulliProbs" else _number(row_model, "total_count", observed=True)
-    if trials is None or not _is_whole_up_to(row_model, trials):
+    trials = 1.0 if family == "BernoulliProbs" else number_of(row_model, "total_count", observed=True)
+    if trials is None or not is_whole_up_to(row_model, trials):
         return None
     return posterior_beta_binomial(a, b, trials=int(trials), **vars(asked))
 
 
-def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
+def _gamma(row_model: RowModel, asked: Asked) -> Statement | None:
     predictor = row_model.predictor
     if predictor is None or predictor.family.name != "Poisson" or not _is_identity(row_model):
         return None
@@ -130,134 +126,28 @@ def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
     # A rate c/θ is exp(−u) of the same predictor, and not conjugate.
     if link is None or link.name != "exp":
         return None
-    shape, slowness = _number(row_model, "concentration"), _number(row_model, "rate")
-    exposure, largest = _value(row_model, rate), _observed(row_model).highest
+    shape, slowness = number_of(row_model, "concentration"), number_of(row_model, "rate")
+    exposure, largest = value_of(row_model, rate), observed(row_model).highest
     if shape is None or slowness is None or not exposure > 0:
         return None
     if program.reads([rate]) != {"theta"} or not 1 <= largest < math.inf:
         return None
-    if not _is_whole_up_to(row_model, largest):
+    if not is_whole_up_to(row_model, largest):
         return None
     # The posterior's rate is that of the prior plus one exposure for each row.
     return posterior_gamma_poisson(shape, slowness / exposure, largest=int(largest), **vars(asked))
 
 
-def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
+def _dirichlet(row_model: RowModel, asked: Asked) -> Statement | None:
     program, site, observed = row_model.program, row_model.sites[0], row_model.observations[0]
-    concentration = _constant(row_model, program.outputs.get(Output("given", site.name, "concentration")))
-    direct = _is_handed_on(row_model, "probs")
+    concentration = constant_of(row_model, program.outputs.get(Output("given", site.name, "concentration")))
+    direct = is_handed_on(row_model, "probs")
     if observed.family != "CategoricalProbs" or not direct or concentration is None:
         return None
     alphas = tuple(float(alpha) for alpha in np.ravel(concentration))
-    if len(alphas) != site.shape[-1] or not _is_whole_up_to(row_model, len(alphas) - 1):
+    if len(alphas) != site.shape[-1] or not is_whole_up_to(row_model, len(alphas) - 1):
         return None
     return posterior_dirichlet_categorical(alphas, **vars(asked))
-
-
-def _normal(row_model: RowModel, asked: _Asked) -> Statement | None:
-    """Mean: Gaussian posteriors of one curvature, or of two next to an absent row. Else: regression."""
-    facts, (n, temper) = normal_facts(row_model), (asked.n, asked.temper)
-    if facts is None:
-        return None
-    if facts.slope is not None:
-        return _normal_mean(facts, facts.slope, asked)
-    response = max(abs(facts.low), abs(facts.high))
-    if facts.mean != 0 or not facts.precision > 0 or not 0 < facts.radius * response < math.inf:
-        return None
-    return posterior_normal_regression(
-        facts.precision,
-        temper * facts.noise,
-        radius=facts.radius,
-        response=response,
-        n=n,
-        epsilons=asked.epsilons,
-        adjacency=asked.adjacency,
-    )
-
-
-def _normal_mean(facts: NormalFacts, slope: float, asked: _Asked) -> Statement | None:
-    """Under ``replace_one`` rows alone make the posterior proper, whatever the prior."""
-    gain = asked.temper * facts.noise * slope**2
-    if slope == 0 or not -math.inf < facts.low <= facts.high < math.inf or not 0 < gain < math.inf:
-        return None
-    if asked.adjacency == "replace_one":
-        steep = asked.temper * abs(slope) * facts.noise * (facts.high - facts.low) * (1 + 1e-12)
-        curvature = (facts.precision + asked.n * gain) * (1 - 1e-12)
-        return posterior_strongly_log_concave(steep, curvature, "replace_one")
-    if not facts.precision > 0:
-        return None
-    return posterior_normal_mean(
-        facts.precision,
-        gain,
-        low=facts.low,
-        high=facts.high,
-        center=slope * facts.mean + facts.offset,
-        slope=slope,
-        n=asked.n,
-        epsilons=asked.epsilons,
-        adjacency=asked.adjacency,
-    )
-
-
-@dataclass(frozen=True)
-class NormalFacts:
-    """``y ~ N(x·θ + o, 1/noise)``, ``θ ~ N(mean, 1/precision)`` in one dimension, ``o`` equal for all rows.
-
-    ``slope`` is ``x`` where it is the same for every row, otherwise ``o = 0``; ``radius`` bounds ``|x|``;
-    ``low ≤ y ≤ high``. A flat prior has ``precision = 0``.
-    """
-
-    mean: float
-    precision: float
-    noise: float
-    slope: float | None
-    offset: float
-    radius: float
-    low: float
-    high: float
-
-
-def normal_facts(row_model: RowModel) -> NormalFacts | None:
-    """The facts of a model that is proved to be a one-dimensional normal mean or regression."""
-    predictor = row_model.predictor
-    if row_model.dim != 1 or predictor is None or not _is_one_of_each(row_model):
-        return None
-    prior, noise = _normal_prior(row_model), _number(row_model, "scale", observed=True)
-    if prior is None or noise is None or row_model.observations[0].family != "Normal":
-        return None
-    if predictor.family.link != "identity":
-        return None
-    slope, offset = _slope(row_model), _row_free(row_model, "offset")
-    # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
-    if math.isnan(offset) or (math.isnan(slope) and offset != 0):
-        return None
-    low, high = _observed(row_model).lowest, _observed(row_model).highest
-    known = None if math.isnan(slope) else slope
-    return NormalFacts(*prior, 1 / noise**2, known, offset, predictor.radius, low, high)
-
-
-def _normal_prior(row_model: RowModel) -> tuple[float, float] | None:
-    """Mean and precision of a Normal prior, ``(0, 0)`` of a flat one on the real line."""
-    site = row_model.sites[0]
-    if site.family == "ImproperUniform" and site.support == "real":
-        return 0.0, 0.0
-    mean, sd = _number(row_model, "loc"), _number(row_model, "scale")
-    if site.family != "Normal" or mean is None or sd is None:
-        return None
-    return mean, 1 / sd**2
-
-
-def _is_one_of_each(row_model: RowModel) -> bool:
-    """One latent site, and per row one factor of one observed number without a weight.
-
-    A value that is broadcast against its distribution is as many factors as the two together have.
-    """
-    if len(row_model.sites) != 1 or len(row_model.observations) != 1:
-        return False
-    if math.prod(row_model.observations[0].shape) != 1:
-        return False
-    program, name = row_model.program, row_model.observations[0].name
-    return not program.parts("weight", name) and program.size(program.outputs[Output("observed", name)]) == 1
 
 
 def _is_identity(row_model: RowModel) -> bool:
@@ -266,76 +156,6 @@ def _is_identity(row_model: RowModel) -> bool:
     return (
         predictor is not None
         and row_model.dim == 1
-        and _slope(row_model) == 1.0
-        and _has_no_offset(row_model)
+        and slope_of(row_model) == 1.0
+        and has_no_offset(row_model)
     )
-
-
-def _slope(row_model: RowModel) -> float:
-    """The design of a one-dimensional model if it is the same for every row, else NaN."""
-    return _row_free(row_model, "design")
-
-
-def _has_no_offset(row_model: RowModel) -> bool:
-    return _row_free(row_model, "offset") == 0.0
-
-
-def _row_free(row_model: RowModel, part: str) -> float:
-    """The value of a one-dimensional design or offset that is proved equal for all rows, else NaN."""
-    function = getattr(row_model.predictor, part)
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
-    with jax.enable_x64(True):
-        program = trace(lambda **row: {"value": function(row)}, **shapes)
-        given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in row_model.rows.items}
-        (value,) = bounds(program, given, [program.outputs["value"]])
-    return value.lowest if value.is_point else math.nan
-
-
-def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> float | None:
-    """A parameter of the latent (or the observed site) that is one public constant."""
-    site = row_model.observations[0].name if observed else row_model.sites[0].name
-    value = _constant(row_model, row_model.program.outputs.get(Output("given", site, parameter)))
-    if value is None or not np.all(value == np.ravel(value)[0]):
-        return None
-    return float(np.ravel(value)[0])
-
-
-def _value(row_model: RowModel, variable: Variable) -> float:
-    """A scalar of the program at ``θ = 0`` that reads no row."""
-    program = row_model.program
-    if not program.reads([variable]) <= {"theta"}:
-        return math.nan
-    with jax.enable_x64(True):
-        origin = {program.inputs["theta"]: np.zeros(row_model.dim)}
-        return float(np.ravel(program.run([variable], origin)[0])[0])
-
-
-def _constant(row_model: RowModel, variable: Variable | None) -> np.ndarray | None:
-    if variable is None or row_model.program.reads([variable]):
-        return None
-    with jax.enable_x64(True):
-        return np.asarray(row_model.program.run([variable], {})[0], dtype=np.float64)
-
-
-def _observed(row_model: RowModel) -> Interval:
-    """Bounds of the observed value over the row domain."""
-    program = row_model.program
-    target = program.outputs[Output("observed", row_model.observations[0].name)]
-    (value,) = bounds(program, row_values(program, row_model.rows), [target])
-    return value
-
-
-def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:
-    """Every observed value is a whole number in ``[0, largest]``."""
-    value = _observed(row_model)
-    return value.whole and value.lowest >= 0 and value.highest <= largest == round(largest)
-
-
-def _is_handed_on(row_model: RowModel, parameter: str) -> bool:
-    """The observed site's parameter is the latent's own value, at most reshaped."""
-    program = row_model.program
-    variable = program.outputs.get(Output("given", row_model.observations[0].name, parameter))
-    made = {output: equation for equation in program.equations for output in equation.outputs}
-    while variable in made and made[variable].name in _RESHAPING:
-        variable = made[variable].inputs[0]
-    return variable is not None and variable == program.outputs[Output("value", row_model.sites[0].name)]

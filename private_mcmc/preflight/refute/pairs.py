@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Real, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Ratio, Real, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
+from private_mcmc.records import Record
 
-PublicRow = dict[str, Any]
+PublicRow = Record
 
 _FAR = (1.0, 1e3, 1e6)
 _MOST_AXES = 12
@@ -69,6 +70,8 @@ def _values(domain: Domain) -> list[Any]:
         return _along_axes(np.zeros(domain.dim), list(_FAR))
     if isinstance(domain, Several):
         return [np.stack([value] * domain.count) for value in _values(domain.each)]
+    if isinstance(domain, Ratio):
+        return domain.extremes
     if isinstance(domain, Box):
         return _corners(*domain.interval())
     return [np.zeros(domain.event_shape)]
@@ -115,7 +118,7 @@ class DataSet:
         """Number of rows."""
         return sum(count for _, count in self.rows)
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[Record]:
         """Plain data."""
         return [
             {"row": {k: np.asarray(v).tolist() for k, v in row.items()}, "times": n} for row, n in self.rows

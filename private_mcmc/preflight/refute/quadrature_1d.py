@@ -71,7 +71,7 @@ def violation(
 ) -> Violation | None:
     """An event refuting ``P[A] ≤ e^ε Q[A] + δ`` for the laws with these unnormalised log densities on ℝ.
 
-    The candidate event is where the log ratio of the densities exceeds ε on a grid. Any event would
+    The candidate event is where the log ratio of the densities exceeds ε on a grid. Every event would
     do: the answer is sound because both probabilities are then integrated adaptively, and the error
     estimate counts against the refutation, as does the rounding of log densities that are sums of terms
     of the magnitudes ``sizes``. ``None`` if no event violates, if a density does not decay, or if the

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from private_mcmc.model import RowModel
@@ -21,6 +19,7 @@ from private_mcmc.preflight.refute.search import (
     log_posterior,
     search,
 )
+from private_mcmc.records import Record
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
@@ -46,7 +45,7 @@ def refute(
     refutation. Rows at the extremes of the domain are tried first, then gradient ascent from the worst of
     them. Nothing here is sampled or private.
     """
-    settings: dict[str, Any] = {"n": n, "temper": temper, "target": target}
+    settings: Record = {"n": n, "temper": temper, "target": target}
     first: tuple[Reduction, list[Candidate]] | None = None
     for line in lines(row_model, clip, preconditioner):
         missing = _no_posterior(row_model, line, n)

@@ -8,10 +8,10 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from private_mcmc.accounting import Statement, verify
 from private_mcmc.errors import LedgerError, PrivateMCMCError
+from private_mcmc.records import Record
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
 from private_mcmc.report import Block, Heading, Report, Table, number
 from private_mcmc.report.blocks import Cell
@@ -47,7 +47,7 @@ def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
     return f"{message}{fits}{share}."
 
 
-def record(state: LedgerState, reservation: Reservation) -> dict[str, Any]:
+def record(state: LedgerState, reservation: Reservation) -> Record:
     """One charge as plain JSON types."""
     kept = state.dataset(reservation.dataset).filter
     return {
@@ -66,7 +66,7 @@ def record(state: LedgerState, reservation: Reservation) -> dict[str, Any]:
     }
 
 
-def standing(state: LedgerState, identity: str) -> dict[str, Any]:
+def standing(state: LedgerState, identity: str) -> Record:
     """What was spent before a charge and is left after it, as plain JSON types."""
     names = list(state.reservations)
     charge, first = state.reservations[identity], names.index(identity)

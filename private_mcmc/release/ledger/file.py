@@ -15,7 +15,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -24,11 +24,12 @@ import numpy.typing as npt
 from private_mcmc.domains.host_tables import HostColumn
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
+from private_mcmc.records import Fields, Record
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
 NumericColumn = npt.NDArray[np.generic]
 # An entry of the ledger, as JSON holds it.
-Entry = Mapping[str, Any]
+Entry = Fields
 
 _ROWS = 2**16
 
@@ -229,7 +230,7 @@ class Transaction:
         found = rows[0][0] if rows else _genesis(self.key) if int(count) == 0 else ""
         return _same(found, digest)
 
-    def _checked(self) -> tuple[tuple[dict[str, Any], ...], Head]:
+    def _checked(self) -> tuple[tuple[Record, ...], Head]:
         problems = self._connection.execute("PRAGMA integrity_check").fetchall()
         if problems != [("ok",)]:
             raise _damaged(self._path, "SQLite finds it inconsistent")
@@ -251,7 +252,7 @@ class Transaction:
         return tuple(entries), Head(len(rows), digest)
 
 
-def _parsed(path: Path, number: int, body: str) -> dict[str, Any]:
+def _parsed(path: Path, number: int, body: str) -> Record:
     try:
         entry = json.loads(body)
     except (ValueError, RecursionError):

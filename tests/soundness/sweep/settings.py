@@ -20,7 +20,7 @@ from private_mcmc.target import Adjacency, Target
 from tests.soundness.sweep.guarded import GUARDED
 from tests.soundness.sweep.noised import NOISED
 from tests.soundness.sweep.posteriors import MODELS, posterior_mechanism
-from tests.soundness.sweep.zoo import LOUD, ZOO, ZooModel
+from tests.soundness.sweep.zoo import LOUD, PERSONS, ZOO, ZooModel
 
 NUM_STEPS = 10
 # (ε, δ) at which δ and ε are compared: one in the bulk, one in the tail.
@@ -61,7 +61,7 @@ class Setting:
         if self.release == "posterior":
             return posterior_mechanism(self.model, self.adjacency)
         swept = KERNELS[self.kernel]
-        zoo = LOUD if self.release in AVERAGES else ZOO[self.model]
+        zoo = LOUD if self.release in AVERAGES else (ZOO | PERSONS)[self.model]
         return chain_mechanism(
             swept.make(zoo),
             rows=zoo.rows,
@@ -162,6 +162,12 @@ def settings() -> Iterator[Setting]:
     for model, (kernel, swept) in product(ZOO, KERNELS.items()):
         for release, adjacency in product(swept.releases, swept.adjacencies):
             yield Setting(model, kernel, release, adjacency)
+    for model, (kernel, swept) in product(PERSONS, KERNELS.items()):
+        if kernel in ("poisson batches", "fixed batches") or (
+            kernel == "plain" and "intercepts" not in model
+        ):
+            for release, adjacency in product(("last", "path"), swept.adjacencies):
+                yield Setting(model, kernel, release, adjacency)
     # Laplace averages for every kernel, the other kinds for all rows and for Poisson batches.
     for (kernel, swept), release in product(KERNELS.items(), AVERAGES):
         if swept.averages and (release == "expectations" or kernel in ("plain", "poisson batches")):
