@@ -22,6 +22,7 @@ from private_mcmc.cli.study import (
     PlanOption,
     PriorOption,
     ProfileOption,
+    PublicRowsOption,
     PurposeOption,
     YesOption,
     as_guarantee,
@@ -58,6 +59,7 @@ def fit(
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,
     saved: PlanOption = None,
+    public_rows: PublicRowsOption = None,
     profile: ProfileOption = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
@@ -87,7 +89,7 @@ def fit(
     _check_profiles(asked.schema, asked.fields, profiles)
     made: Plan | None = None
     if saved is not None:
-        planned_elsewhere(delta=delta, n=n, max_error=max_error)
+        planned_elsewhere(delta=delta, n=n, max_error=max_error, public_rows=public_rows)
         made = Plan.load(saved, asked.model)
     books = opened(ledger, dataset)
     with new_dossier(out) as place:
@@ -104,6 +106,7 @@ def fit(
                     n=n,
                     guarantee=wanted,
                     max_error=max_error,
+                    public_rows=public_rows,
                 )
         confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)
         bar = not as_json and sys.stderr.isatty()
