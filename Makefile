@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers papers docs clean
+.PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers papers docs gallery clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -83,7 +83,11 @@ papers: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.papers docs
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The notebooks of the gallery executed, and the page made of them.
+gallery: $(VENV)/.docs
+	$(BIN)/python -m benchmarks.gallery
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info site

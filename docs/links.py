@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+import griffe
+
 _OUTSIDE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)+(?:private_mcmc|tests|benchmarks|examples|[\w.]+\.(?:toml|md))[^)]*\)"
 )
@@ -13,3 +15,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri.startswith("decisions/"):
         return markdown
     return _OUTSIDE.sub(r"\1", markdown)
+
+
+class Examples(griffe.Extension):
+    """``Example:`` in docstrings, which doctests know, as the section ``Examples:`` of the Google style."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Rename the section of one docstring."""
+        if obj.docstring is not None:
+            obj.docstring.value = obj.docstring.value.replace("Example:\n", "Examples:\n")

@@ -193,6 +193,7 @@ _HABITS = {
     ("rng_key", "seed", "random_seed", "random_state"): "random keys come from the operating system",
     ("data", "df"): "the table is the first argument",
     ("prior",): "priors=['age ~ normal(0, 0.1)', …]",
+    ("init_strategy",): "a chain starts at a public point, zero or Execution(init_params=…)",
     ("eps",): "epsilon=",
     ("link",): "every family has one link; write a model for another one",
     ("weights",): "rows have no weights: how much one counts would be private",

@@ -22,7 +22,11 @@ from private_mcmc.target import check_adjacency
 if TYPE_CHECKING:
     from private_mcmc.accounting import Statement
 
-app = typer.Typer(help="What a release costs: an accountant for Langevin chains.", no_args_is_help=True)
+app = typer.Typer(
+    help="What a release costs: an accountant for Langevin chains.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 NumChains = Annotated[int, typer.Option(help="independent chains, all released")]
 States = Annotated[str, typer.Option("--release", help="last, path, or steps such as 10,20,50")]

@@ -31,6 +31,7 @@ REFUTED = 1
 app = typer.Typer(
     help="Attack our own claims: lower bounds beside the claimed upper bounds.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 

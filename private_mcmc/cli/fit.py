@@ -58,6 +58,10 @@ def fit(
     ] = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,
+    bounds_share: Annotated[
+        float | None,
+        typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
+    ] = None,
     saved: PlanOption = None,
     public_rows: PublicRowsOption = None,
     profile: ProfileOption = None,
@@ -76,6 +80,7 @@ def fit(
     """
     from private_mcmc.dossier import new_dossier
     from private_mcmc.inference.fit import plan_fit, with_plan
+    from private_mcmc.inference.private_bounds import SHARE
     from private_mcmc.planning import Plan
 
     asked = read_question(schema, formula, model, family, prior or [])
@@ -89,7 +94,9 @@ def fit(
     _check_profiles(asked.schema, asked.fields, profiles)
     made: Plan | None = None
     if saved is not None:
-        planned_elsewhere(delta=delta, n=n, max_error=max_error, public_rows=public_rows)
+        planned_elsewhere(
+            delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
+        )
         made = Plan.load(saved, asked.model)
     books = opened(ledger, dataset)
     with new_dossier(out) as place:
@@ -106,6 +113,7 @@ def fit(
                     n=n,
                     guarantee=wanted,
                     max_error=max_error,
+                    bounds_share=SHARE if bounds_share is None else bounds_share,
                     public_rows=public_rows,
                 )
         confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)

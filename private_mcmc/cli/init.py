@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import ask
+from private_mcmc.cli.common import JsonOption, ask
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data.fields import Field
@@ -42,6 +43,7 @@ def init(
         Path | None, typer.Option(help="write the schema here, in place of printing it")
     ] = None,
     encoding: Annotated[str, typer.Option(help="of a CSV file that is not in UTF-8, such as cp1252")] = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Write a schema of public declarations: from a codebook, or by asking. No value is ever read.
 
@@ -50,9 +52,8 @@ def init(
     """
     from dataclasses import replace
 
-    from private_mcmc.data.codebook import has_dictionary, read_codebook
+    from private_mcmc.data.codebook import has_dictionary, read_codebook, suggestion
     from private_mcmc.data.schema import Schema
-    from private_mcmc.data.suggest import suggestion
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
 
@@ -66,7 +67,8 @@ def init(
         f"{table}: read the header only ({len(header)} columns), no row. Bounds and levels are public facts: "
         "take them from a codebook or from what anybody knows, never from the table."
     )
-    if absent := sorted(set(declared) - set(header)):
+    absent = sorted(set(declared) - set(header))
+    if absent:
         _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
     questions = sys.stdin.isatty() if asking is None else asking
     fields = [_field(declared.get(name), suggestion(name), questions) for name in header]
@@ -78,7 +80,15 @@ def init(
     if output is not None:
         write_whole(output, text)
         _say(f"Wrote {output}.")
-    else:
+    if as_json:
+        found = {
+            "schema": schema.to_dict(),
+            "to_confirm": open_ones,
+            "left_out": absent,
+            "output": None if output is None else str(output),
+        }
+        typer.echo(json.dumps(found, ensure_ascii=False))
+    elif output is None:
         typer.echo(text, nl=False)
 
 

@@ -10,13 +10,17 @@ import typer
 
 from private_mcmc.cli.common import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
+from private_mcmc.records import Record
 from private_mcmc.target import Target, check_adjacency
-from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
 
-app = typer.Typer(help="What has been spent on every data set, and what is left.", no_args_is_help=True)
+app = typer.Typer(
+    help="What has been spent on every data set, and what is left.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
 KeyOption = Annotated[Path | None, typer.Option(help="File with the owner's secret key.", show_default=False)]

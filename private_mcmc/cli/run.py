@@ -88,6 +88,7 @@ def run(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.cli.table import Missing, read_columns
+    from private_mcmc.data.table import data_marks
     from private_mcmc.dossier import new_dossier
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
@@ -147,7 +148,9 @@ def run(
         confirm(made, warnings_of(made.target, made.n, books), yes, as_json, books, dataset)
         bar = not as_json and sys.stderr.isatty()
         driver = PrivateMCMC.from_plan(
-            made, execution=Execution(progress_bar=bar), bookkeeping=Bookkeeping(books, dataset, purpose)
+            made,
+            execution=Execution(progress_bar=bar),
+            bookkeeping=Bookkeeping(books, dataset, purpose, known_by=data_marks(data)),
         )
         with near_private_rows():
             driver.run(**columns)

@@ -23,6 +23,12 @@ def summary(
     marginal: Annotated[
         bool, typer.Option("--marginal", help="how the mean moves with each field, at each profile, instead")
     ] = False,
+    over: Annotated[
+        Path | None,
+        typer.Option(
+            help="average over public margins: a table of profiles with a column weight, never private rows"
+        ),
+    ] = None,
     effects: Annotated[
         Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
     ] = None,
@@ -36,7 +42,9 @@ def summary(
         found.answers(prob).draw_forest(forest)
     if effects is not None:
         draw(found.answers(prob), profiles[0] if profiles else {}, effects)
-    if marginal:
+    if over is not None:
+        tell_average(found.answers(prob), over, marginal, as_json)
+    elif marginal:
         tell_marginal(found.answers(prob), profiles or [{}], as_json)
     else:
         show(found, profiles, prob, as_json)
@@ -54,10 +62,28 @@ def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
 
 def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
     """Effects at each profile, as tables or JSON."""
+    from private_mcmc.data.effect_tables import effects_table
     from private_mcmc.report import Report, plain
 
     if as_json:
         found = [[plain(one) for one in answers.marginal_effects(profile)] for profile in profiles]
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    Report("Effects at stated profiles", tuple(map(answers.marginal_table, profiles))).show()
+    tables = tuple(effects_table(answers, [profile]) for profile in profiles)
+    Report("Effects at stated profiles", tables).show()
+
+
+def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) -> None:
+    """The average prediction over public margins, or average marginal effects."""
+    from private_mcmc.data.effect_tables import average_table, effects_table
+    from private_mcmc.data.margins import read_margins
+    from private_mcmc.report import Report, plain
+
+    profiles, weights = read_margins(over)
+    if as_json:
+        found = answers.average_effects(profiles, weights) if marginal else answers.average(profiles, weights)
+        typer.echo(json.dumps(plain(found), ensure_ascii=False))
+    elif marginal:
+        Report("Average marginal effects", (effects_table(answers, profiles, weights),)).show()
+    else:
+        Report("Average", (average_table(answers, profiles, weights),)).show()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,8 @@ import numpy as np
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Array, Draws, Effect
-from private_mcmc.data.figures import Coefficient, Prediction, curve_plot, forest_plot
+from private_mcmc.data.figures import Coefficient, Prediction, between, curve_plot, digits, forest_plot
+from private_mcmc.data.margins import Margins, Profile
 from private_mcmc.data.profiles import read_profile
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Plot, Table, number, png
@@ -21,6 +21,7 @@ from private_mcmc.report import Plot, Table, number, png
 if TYPE_CHECKING:
     import arviz
 
+ASSUMED = " (* not stated: the middle of the declared range, the first level, an average group)"
 # Points of a curve.
 _CURVE = 41
 
@@ -80,14 +81,14 @@ class Answers:
         for one in self.summary():
             cells: list[str | float | None] = [one.name, one.per, one.mean, one.sd]
             if one.ratio is not None and one.ratio_low is not None and one.ratio_high is not None:
-                ratio = number(one.ratio, _digits(one.ratio_low, one.ratio_high))
-                cells += [ratio, _between(one.ratio_low, one.ratio_high)]
+                ratio = number(one.ratio, digits(one.ratio_low, one.ratio_high))
+                cells += [ratio, between(one.ratio_low, one.ratio_high)]
             else:
-                cells += [None, None] if family.ratio else [_between(one.low, one.high)]
+                cells += [None, None] if family.ratio else [between(one.low, one.high)]
             rows.append(tuple(cells))
         return Table(tuple(columns), tuple(rows), title=self.design.formula.text)
 
-    def predict(self, profile: Mapping[str, str | float], level: str = "") -> Prediction:
+    def predict(self, profile: Profile, level: str = "") -> Prediction:
         """The outcome's mean for a profile such as ``{"age": 60, "sex": "male"}``, in the file's own words.
 
         Numbers that are left out are in the middle of their declared range, which may be far from anybody's,
@@ -103,64 +104,58 @@ class Answers:
         low, high = self._ends(means)
         return Prediction(shown, float(means.mean()), low, high, assumed)
 
-    def predictions(self, profiles: Sequence[Mapping[str, str | float]]) -> Table:
+    def predictions(self, profiles: Sequence[Profile]) -> Table:
         """Predictions as a table for a report."""
-        levels = self._levels or ("",)
+        levels = self.levels or ("",)
         made = [(level, self.predict(profile, level)) for profile in profiles for level in levels]
         names = list(dict.fromkeys(name for _, one in made for name in one.profile))
-        kind = f"{self.design.family.mean} of {self._outcome}"
-        columns = (*names, *(["level"] if self._levels else []), kind, f"{self.prob:.0%} interval")
+        kind = f"{self.design.family.mean} of {self.outcome}"
+        columns = (*names, *(["level"] if self.levels else []), kind, f"{self.prob:.0%} interval")
         rows: tuple[tuple[str | float, ...], ...] = tuple(
             (
                 *(_shown(name, one) for name in names),
                 *([level] if level else []),
                 one.mean,
-                _between(one.low, one.high),
+                between(one.low, one.high),
             )
             for level, one in made
         )
         title = "Predictions for stated profiles"
         if any(one.assumed for _, one in made):
-            title += " (* not stated: the middle of the declared range, the first level, an average group)"
+            title += ASSUMED
         return Table(columns, rows, title=title)
 
-    def marginal_effects(self, profile: Mapping[str, str | float], level: str = "") -> tuple[Prediction, ...]:
+    def marginal_effects(self, profile: Profile, level: str = "") -> tuple[Prediction, ...]:
         """How the outcome's mean moves at a profile: by a unit of each number, or to each other level.
 
         Of a number it is the slope there. ``Prediction.profile`` says what is moved.
         """
-        codes, _, _ = read_profile(self.design, profile)
-        found = []
-        for name in codes:
-            field = self.design.schema[name]
-            if field.is_category:
-                for code, each in enumerate(field.all_levels[1:], start=1):
-                    to, of = {**codes, name: float(code)}, {**codes, name: 0.0}
-                    moved = self._means(to, level) - self._means(of, level)
-                    words = {name: f"{field.all_levels[0].label} → {each.label}"}
-                    found.append(Prediction(words, float(moved.mean()), *self._ends(moved)))
-                continue
-            low, high = field.range
-            step = (high - low) * 1e-4
-            ends = max(codes[name] - step, low), min(codes[name] + step, high)
-            values = [self._means({**codes, name: end}, level) for end in ends]
-            slope = (values[1] - values[0]) / (ends[1] - ends[0])
-            unit = field.unit or ("day" if field.type == "date" else "unit")
-            words = {name: f"per {unit.removesuffix('s') or unit}"}
-            found.append(Prediction(words, float(slope.mean()), *self._ends(slope)))
-        return tuple(found)
+        return self.average_effects([profile], level=level)
 
-    def marginal_table(self, profile: Mapping[str, str | float], level: str = "") -> Table:
-        """Effects at a profile as a table for a report."""
-        _, shown, _ = read_profile(self.design, profile)
-        rows = tuple(
-            (name, words, one.mean, _between(one.low, one.high))
-            for one in self.marginal_effects(profile, level)
-            for name, words in one.profile.items()
+    def average(
+        self, profiles: Sequence[Profile], weights: Sequence[float] = (), level: str = ""
+    ) -> Prediction:
+        """The outcome's mean over people that are stated: public or released margins, with weights.
+
+        An average over the private rows themselves would be another release, which nobody has paid for.
+
+        Raises:
+            DeclarationError: for fields or values that are not declared, or other than one weight for each.
+        """
+        stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
+        means = stated.average(lambda codes: self._means(codes, level))
+        shown = {"people": f"{len(profiles)} profiles"}
+        return Prediction(shown, float(means.mean()), *self._ends(means), stated.assumed)
+
+    def average_effects(
+        self, profiles: Sequence[Profile], weights: Sequence[float] = (), level: str = ""
+    ) -> tuple[Prediction, ...]:
+        """Average marginal effects over people that are stated, as ``average`` has them."""
+        stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
+        return tuple(
+            Prediction({name: words}, float(moved.mean()), *self._ends(moved), stated.assumed)
+            for name, words, moved in stated.effects(lambda codes: self._means(codes, level))
         )
-        moved = f"change in the {self.design.family.mean} of {self._outcome}"
-        at = ", ".join(f"{name} {value}" for name, value in shown.items())
-        return Table(("field", "moved", moved, f"{self.prob:.0%} interval"), rows, title=f"At {at}")
 
     def to_arviz(self) -> arviz.InferenceData:
         """The coefficients in the user's units as an ArviZ object, with levels as coordinates."""
@@ -201,13 +196,11 @@ class Answers:
         family = self.design.family
         effects = {name for effect in self.design.effects for name in effect.coordinates()}
         shown = [one for one in self.summary() if one.name in effects]
-        label = f"{family.ratio} of {self._outcome}" if family.ratio else f"difference in {self._outcome}"
+        label = f"{family.ratio} of {self.outcome}" if family.ratio else f"difference in {self.outcome}"
         label += f", {self.prob:.0%} interval"
         return forest_plot(shown, self.design.formula.text, label, ratio=bool(family.ratio))
 
-    def effect_plot(
-        self, name: str, profile: Mapping[str, str | float] | None = None, level: str = ""
-    ) -> Plot:
+    def effect_plot(self, name: str, profile: Profile | None = None, level: str = "") -> Plot:
         """The outcome's mean along the declared range or the levels of a field, the rest at a profile.
 
         Raises:
@@ -221,7 +214,7 @@ class Answers:
         count = len(field.all_levels) if field.is_category else _CURVE
         points = [float(point) for point in np.linspace(low, high, count)]
         means = [self._means({**codes, name: point}, level) for point in points]
-        label = f"{self.design.family.mean} of {self._outcome}" + f" = {level}" * bool(level)
+        label = f"{self.design.family.mean} of {self.outcome}" + f" = {level}" * bool(level)
         rest = ", ".join(f"{other} {value}" for other, value in shown.items() if other != name)
         ends = [(float(each.mean()), *self._ends(each)) for each in means]
         interval = f"{self.prob:.0%} interval"
@@ -232,7 +225,7 @@ class Answers:
         png(self.forest(), path)
 
     @property
-    def _levels(self) -> tuple[str, ...]:
+    def levels(self) -> tuple[str, ...]:
         """Labels of an outcome with more than two levels; empty for others."""
         outcome = self.design.schema[self.design.formula.outcome]
         several = self.design.family.kind in ("levels", "ordered")
@@ -241,27 +234,28 @@ class Answers:
     def _means(self, codes: Mapping[str, float], level: str) -> Array:
         """Of the outcome, or the probability of one of its levels, for every draw."""
         means = self.design.means(self.draws, codes)
-        if not self._levels:
+        if not self.levels:
             if level:
                 raise DeclarationError(f"level={level!r}: the outcome has no more than two levels.")
             return means
-        if level and level not in self._levels:
-            raise DeclarationError(f"level={level!r}: the outcome has {list(self._levels)}.")
-        return np.asarray(means[:, self._levels.index(level) if level else -1])
+        if level and level not in self.levels:
+            raise DeclarationError(f"level={level!r}: the outcome has {list(self.levels)}.")
+        return np.asarray(means[:, self.levels.index(level) if level else -1])
 
     def _labels(self, name: str) -> tuple[str, ...]:
         """Of what is no effect: the intercept, thresholds, sds and parameters of the family."""
         if name == THRESHOLDS:
-            pairs = zip(self._levels[:-1], self._levels[1:], strict=True)
+            pairs = zip(self.levels[:-1], self.levels[1:], strict=True)
             return tuple(f"{name}[{below}|{above}]" for below, above in pairs)
         if name == INTERCEPT and self.design.classes:
             return tuple(f"{name}[{label}]" for label in self.design.classes)
         return (name,)
 
     @property
-    def _outcome(self) -> str:
+    def outcome(self) -> str:
+        """The outcome in words: its title, or the event that a probability is of."""
         outcome = self.design.schema[self.design.formula.outcome]
-        if self._levels:
+        if self.levels:
             return outcome.title or outcome.name
         if outcome.is_category:
             event = outcome.all_levels[-1].label
@@ -295,18 +289,6 @@ class Answers:
             if reduced:
                 parts.append(f"vs {schema[field_name].all_levels[0].label}")
         return ", ".join(part for part in parts if part)
-
-
-def _between(low: float, high: float) -> str:
-    digits = _digits(low, high)
-    return f"{number(low, digits)} to {number(high, digits)}"
-
-
-def _digits(low: float, high: float) -> int:
-    """Enough to tell the ends of an interval apart: a ratio per day may differ from 1 in its fifth digit."""
-    if not 0 < high - low < math.inf:
-        return 4
-    return min(max(4, 2 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))), 12)
 
 
 def _shown(name: str, one: Prediction) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from private_mcmc.data.fields import Field
-from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats
+from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats, number
 
 _MOST_SHOWN = 40
 
@@ -115,3 +116,16 @@ def curve_plot(
         description=at,
         x_ticks=tuple((tick, field.shown(tick)) for tick in ticks),
     )
+
+
+def between(low: float, high: float) -> str:
+    """An interval in words."""
+    count = digits(low, high)
+    return f"{number(low, count)} to {number(high, count)}"
+
+
+def digits(low: float, high: float) -> int:
+    """Enough to tell the ends of an interval apart: a ratio per day may differ from 1 in its fifth digit."""
+    if not 0 < high - low < math.inf:
+        return 4
+    return min(max(4, 2 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))), 12)

@@ -1,22 +1,12 @@
-"""Where a run is charged and saved: reserved in the ledger, begun once, taken up again, settled.
-
-Of several processes, joined by ``jax.distributed``, one decides, charges and releases. Every process holds
-its own rows and the same state. The network between them carries keys and sums of rows, so it must be as
-trusted as the processes.
-"""
+"""Where a run is charged and saved: reserved in the ledger, begun once, taken up again, settled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self, TypeVar
-
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.experimental import multihost_utils
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError, check_kind, construction_checked
@@ -26,20 +16,33 @@ from private_mcmc.inference.checkpoint import (
     check_same,
     forget,
     header,
-    load,
+    in_file,
     refuse_existing,
     remove_leftovers,
+    saved_run,
     try_writing,
 )
 from private_mcmc.inference.decision import Declaration
+from private_mcmc.inference.processes import (
+    alone,
+    charged_once,
+    check_same_everywhere,
+    in_the_first,
+    releases,
+    shared,
+    shared_bytes,
+)
 from private_mcmc.kernels import Provenance, RunKeys, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.planning import Plan
+from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
-from private_mcmc.types import Fields, Record
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
+
+# Open charges that have paid for a run of this process: each pays for one.
+_BEGUN: set[str] = set()
 
 
 @construction_checked
@@ -77,6 +80,8 @@ class Bookkeeping:
             raise DeclarationError(
                 "give both a ledger and the dataset= that it knows the rows by, or neither."
             )
+        if self.reserved is not None and self.checkpoint is not None:
+            raise DeclarationError("a run that an open charge has paid for cannot be saved in a checkpoint.")
         if self.ledger is not None:
             check_kind("ledger", self.ledger, Ledger)
         if self.checkpoint is not None:
@@ -136,9 +141,12 @@ class ChargedRun:
     def check_new(self) -> None:
         """Refuse to begin where a run is saved already, or nothing can be; before anything is charged."""
         if self.books.checkpoint is not None:
-            size = self._to_save.size
-            refuse_existing(self.books.checkpoint)
-            try_writing(self.books.checkpoint, size)
+            in_the_first(partial(self._check_place, self.books.checkpoint, self._to_save.size))
+
+    @staticmethod
+    def _check_place(checkpoint: Checkpoint, size: int) -> None:
+        refuse_existing(checkpoint)
+        try_writing(checkpoint, size)
 
     @contextmanager
     def begun(self, keys: RunKeys) -> Iterator[RunKeysAndState]:
@@ -153,7 +161,7 @@ class ChargedRun:
                 yield replace(new, charge=self._standing(charge))
         else:
             about = header(self._to_save.identity, self.columns, keys.provenance)
-            charge = self._reserved(Ledger.reserve)
+            charge = in_the_first(partial(self._reserved, Ledger.reserve))
             about["reservation"] = None if charge is None else charge.identity
             saving = self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
             yield replace(saving, charge=self._standing(charge))
@@ -164,18 +172,24 @@ class ChargedRun:
         Raises:
             ReleaseError: for another run in it, or one that has released.
         """
-        identity, saved = self._to_save.identity, load(checkpoint)
+        saved = saved_run(shared_bytes(in_the_first(partial(in_file, checkpoint))), checkpoint)
         reservation = saved.header["reservation"]
-        if reservation is not None and self.books.ledger is not None:
-            charges = self.books.ledger.history(self.books.dataset)
-            if any(charge.identity == reservation and charge.outcome != "reserved" for charge in charges):
-                # Killed between the two: what is left of it can only do harm.
-                forget(checkpoint)
-        check_same(saved, identity, self.columns)
-        charge = self._open(reservation)
-        remove_leftovers(checkpoint)
+        in_the_first(partial(self._forget_settled, reservation, checkpoint))
+        check_same_everywhere("what the processes declare", repr(self._to_save.identity))
+        check_same(saved, self._to_save.identity, self.columns)
+        charge = in_the_first(partial(self._open, reservation))
+        if releases():
+            remove_leftovers(checkpoint)
         job = self._saving(checkpoint, saved.header, saved.streams, saved.provenance, saved.state)
         return replace(job, charge=self._standing(charge))
+
+    def _forget_settled(self, reservation: object, checkpoint: Checkpoint) -> None:
+        """Of a run that was killed between its release and the end of its file: it can only do harm."""
+        if reservation is None or self.books.ledger is None:
+            return
+        charges = self.books.ledger.history(self.books.dataset)
+        if any(charge.identity == reservation and charge.outcome != "reserved" for charge in charges):
+            forget(checkpoint)
 
     def _standing(self, charge: Reservation | None) -> Record | None:
         """What was spent before a charge and is left after it: read at once, since ledgers may go away.
@@ -190,10 +204,8 @@ class ChargedRun:
     @cached_property
     def _to_save(self) -> ToSave:
         """What is saved; refuses what cannot be saved soundly."""
-        if jax.process_count() > 1:
-            raise DeclarationError("checkpoint=: a run of several processes is not saved.")
         found = self.saved()
-        if found.noise_at_release and self.books.ledger is None:
+        if releases() and found.noise_at_release and self.books.ledger is None:
             raise DeclarationError(
                 "checkpoint= with Expectations needs a ledger: their noise is drawn at the release, and only "
                 "the ledger can tell that a copy of the checkpoint has released already."
@@ -208,6 +220,8 @@ class ChargedRun:
         provenance: Provenance,
         state: ChainState | None = None,
     ) -> RunKeysAndState:
+        if not releases():
+            return RunKeysAndState(streams, provenance, state=state)
         saver = Saver(checkpoint, about, streams)
 
         def finish() -> None:
@@ -248,66 +262,14 @@ class ChargedRun:
                 if charge.outcome == "reserved"
             }
             paid = books.reserved.statement == self.price.to_dict() and books.reserved.identity in open_ones
-            if not paid:
+            if not paid or books.reserved.identity in _BEGUN:
                 raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
+            _BEGUN.add(books.reserved.identity)
             # Whoever made the charge settles it.
             return nullcontext(books.reserved)  # type: ignore[return-value]
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
         words = f"{name} on rows {self.declared.rows.fingerprint[:16]}"
         # One of several processes sees a part of the rows only: the data set is known by its name then.
         known = self.columns if books.known_by is None else books.known_by
-        data = dict(known) if jax.process_count() == 1 else None
+        data = dict(known) if alone() else None
         return how(books.ledger, books.dataset, self.price, purpose=books.purpose, model=words, data=data)
-
-
-def releases() -> bool:
-    """Whether this process charges the ledger and releases: the first one alone.
-
-    Two processes that add noise of their own to one average would make two releases of it.
-    """
-    return jax.process_index() == 0
-
-
-def shared(streams: Streams) -> Streams:
-    """The first process's keys, in every process."""
-    if jax.process_count() == 1:
-        return streams
-    return Streams(*(None if key is None else _shared_key(key) for key in streams))  # type: ignore[arg-type]
-
-
-def _shared_key(key: jax.Array) -> jax.Array:
-    words = multihost_utils.broadcast_one_to_all(np.asarray(jax.random.key_data(key)))
-    shared_key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(key))
-    return shared_key
-
-
-@contextmanager
-def charged_once(charge: AbstractContextManager[Reservation | None]) -> Iterator[Reservation | None]:
-    """Enter ``charge`` in the first process alone; the others go on only if that succeeds.
-
-    Raises:
-        ReleaseError: in the others, if the first process was refused.
-    """
-    if jax.process_count() == 1:
-        with charge as made:
-            yield made
-        return
-    if not releases():
-        if not _agreed(False):
-            raise ReleaseError("the first process could not charge this run; its own error says why.")
-        yield None
-        return
-    entered = False
-    try:
-        with charge as made:
-            entered = True
-            _agreed(True)
-            yield made
-    finally:
-        if not entered:
-            _agreed(False)
-
-
-def _agreed(answer: bool) -> bool:
-    """The first process's answer."""
-    return bool(multihost_utils.broadcast_one_to_all(np.asarray(answer)))

@@ -37,11 +37,12 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.inference.processes import joined, shared_bytes
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.kernels.randomness.keys import CHACHA20
+from private_mcmc.records import Fields, Record
 from private_mcmc.release.ledger.file import data_mark
-from private_mcmc.types import Fields, Record
 
 _FORMAT = 1
 # What NumPy, zip and JSON raise at bytes that they cannot make sense of.
@@ -186,11 +187,11 @@ def refuse_existing(checkpoint: Checkpoint) -> None:
         )
 
 
-def load(checkpoint: Checkpoint) -> Saved:
-    """The unfinished run in the file.
+def in_file(checkpoint: Checkpoint) -> bytes:
+    """The bytes of the file.
 
     Raises:
-        ReleaseError: if there is none, others may read it, or its run has released already.
+        ReleaseError: if there is none, or others may read it.
     """
     path = Path(checkpoint.path)
     if not path.is_file():
@@ -198,7 +199,20 @@ def load(checkpoint: Checkpoint) -> Saved:
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ReleaseError(f"{path}: others may read it; it is as secret as the rows (chmod 600).")
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+        return path.read_bytes()
+    except OSError as error:
+        raise ReleaseError(f"{path}: it cannot be read ({error.strerror}).") from error
+
+
+def saved_run(content: bytes, checkpoint: Checkpoint) -> Saved:
+    """The unfinished run in the ``content`` of a file.
+
+    Raises:
+        ReleaseError: if it is damaged, or its run has released already.
+    """
+    path = Path(checkpoint.path)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             header = dict(json.loads(file["header"].tobytes()))
             arrays = {name: file[name] for name in _ARRAYS if name in file}
     except _DAMAGED as error:
@@ -222,21 +236,24 @@ def check_same(saved: Saved, identity: Fields, columns: Fields) -> None:
             "started with; anything else is a new run, charged again."
         )
     key, mark = bytes.fromhex(saved.header["data_key"]), saved.header["data"]
-    if not hmac.compare_digest(data_mark(key, columns), mark):
+    if not hmac.compare_digest(joined(data_mark(key, columns)), mark):
         raise ReleaseError(
             "the checkpoint is of a run on other rows: the same rows in the same order resume it."
         )
 
 
 def header(identity: Fields, columns: Fields, provenance: Provenance) -> Record:
-    """What the file says of its run besides its state; the data by a hash with a key of its own."""
-    key = secrets.token_bytes(32)
+    """What the file says of its run besides its state; the data by a hash with a key of its own.
+
+    Of several processes each marks its own rows, and all marks are kept in their order.
+    """
+    key = shared_bytes(secrets.token_bytes(32))
     return {
         "format": _FORMAT,
         "status": "running",
         "identity": dict(identity),
         "data_key": key.hex(),
-        "data": data_mark(key, columns),
+        "data": joined(data_mark(key, columns)),
         "provenance": provenance.to_dict(),
     }
 

@@ -246,6 +246,7 @@ _INSTEAD = {
     "last_state": _HIDDEN,
     "post_warmup_state": _HIDDEN,
     "warmup": "warm-up is part of the one run that is paid for: give num_warmup=… and call run(…).",
+    "num_chains": "for ArviZ there is to_arviz().",
     "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
 }
 _ARGUMENTS = tuple(name for name in signature(PrivateMCMC.__init__).parameters if name != "self")

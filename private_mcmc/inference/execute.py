@@ -17,7 +17,7 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.arguments import Execution
-from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, releases
+from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import (
     Columns,
     HostColumns,
@@ -29,6 +29,7 @@ from private_mcmc.inference.columns import (
     streamed,
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
+from private_mcmc.inference.processes import releases
 from private_mcmc.inference.runs import (
     Array,
     Keep,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values
 from private_mcmc.inference.runs import (
     Array,
     Keep,
@@ -34,14 +35,13 @@ from private_mcmc.inference.runs import (
     trial_streams,
     try_constraining,
 )
+from private_mcmc.inference.stages import Held, query, stage_mark, with_derived
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
-from private_mcmc.kernels.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.model import RowModel
-from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
+from private_mcmc.planning import CompletedStage, History, MomentsStage, PathStage, Plan, Stage
 from private_mcmc.release import Curator, ReleasedStates, StateGrid, curator_side, state_grid
 from private_mcmc.schedule import Schedule
-
-Rows = dict[str, jax.Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,27 +50,30 @@ class PlannedRun:
 
     declared: Plan
     execution: Execution
-    layout: Layout = ONE_DEVICE
     never_saved: str = "a plan is not saved as it goes: its moments and counts draw their noise meanwhile"
 
     def __post_init__(self) -> None:
         check_kind("plan", self.declared, Plan)
         given = self.execution
-        if (given.chain_method, given.devices, given.rows_on_device) != ("vectorized", None, None):
+        if (given.chain_method, given.rows_on_device) != ("vectorized", None):
             raise DeclarationError(
-                "a plan runs on one device: chain_method=, devices= and rows_on_device= are for others."
+                "a plan runs one chain on rows in memory: chain_method= and rows_on_device= are for others."
             )
         if given.init_params is not None:
             raise DeclarationError("init_params=: a plan chooses where its paths start.")
+        if given.curator and not alone():
+            raise DeclarationError("curator=True: only where one process holds all rows.")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Rows over the devices that were given; over all of them where there are several processes."""
+        return layout("vectorized", self.execution.devices)
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
     ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, those of files read whole: every stage needs all rows at once."""
-        columns = checked(self.declared, args, named, present, in_memory)
-        if jax.process_count() > 1:
-            raise DeclarationError("a plan runs in one process; run its kernel by PrivateMCMC(…) in several.")
-        return columns
+        return checked(self.declared, args, named, present, in_memory, self.layout)
 
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""
@@ -95,9 +98,11 @@ class PlannedRun:
         if first is None:
             raise DeclarationError("the plan's policy buys nothing.")
         _admitted(plan, plan.before, first)
-        rows, present = on_device(plan.reading.rows, arrays, n)
+        rows, present = on_device(plan.reading.rows, arrays, n, self.layout)
+        here = self.layout.local_rows(n)
+        held = Held(rows, present, here.stop - here.start)
         if isinstance(first, PathStage):
-            runner, given = _runner(plan, first), _with_derived(first, rows)
+            runner, given = _runner(plan, first, self.layout), with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
             runner.try_out(start, given, present, trial_streams(generator))
         else:
@@ -105,13 +110,12 @@ class PlannedRun:
             with jax.enable_x64(True):
                 jax.eval_shape(jax.vmap(of_row), rows)
         try_constraining(plan.reading, 1)
-        return partial(self._run, arrays, rows, present, first)
+        return partial(self._run, arrays, held, first)
 
     def _run(
         self,
         columns: Columns,
-        rows: Rows,
-        present: jax.Array,
+        held: Held,
         first: Stage,
         job: RunKeysAndState,
         keep: Keep,
@@ -119,7 +123,8 @@ class PlannedRun:
         """Buy stage after stage until the policy concludes; what was bought is kept whatever follows.
 
         Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
-        beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
+        beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022). Several processes go on
+        with the first one's releases, and only where all of them are about to buy the same stage.
 
         Raises:
             NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
@@ -132,31 +137,37 @@ class PlannedRun:
         while stage is not None:
             parts, statement = _admitted(plan, parts, stage)
             statement = marked(statement, job)
+            if not alone():
+                check_same_everywhere(f"stages {stage.name!r}", stage_mark(stage, plan))
             if isinstance(stage, PathStage):
                 own = RunKeys(jax.random.fold_in(paths, len(history)), job.provenance)
-                states.append(self._path(stage, rows, present, RunKeysAndState.of(own)))
-                released = state_grid(stage.schedule).round(states[-1])
+                states.append(self._path(stage, held, RunKeysAndState.of(own)))
+                released = shared_values(state_grid(stage.schedule).round(states[-1]))
                 history = (*history, CompletedStage(stage, released))
             else:
-                history = (*history, _query(stage, rows, present))
-            keep(Outcome(statement, None, history=history))
+                history = (*history, query(stage, held))
+            if releases():
+                keep(Outcome(statement, None, history=history))
             stage = plan.policy.next(history)
+        if not releases():
+            return
 
         def side() -> Curator:
             schedules, shares = _schedules(history), None
             if schedules:
-                shares = clipping_shares(plan.reading, schedules[-1], rows, present, states[-1][-1:])
+                last = states[-1][-1:]
+                shares = clipping_shares(plan.reading, schedules[-1], held.rows, held.present, last)
             hidden = np.concatenate(states)[None] if states else None
             return curator_side(plan.reading.rows, columns, hidden, None, shares)
 
         outcome = _outcome(plan, history, statement, job)
         keep_all(outcome, keep, side if self.execution.curator else None)
 
-    def _path(self, stage: PathStage, rows: Rows, present: jax.Array, job: RunKeysAndState) -> Array:
+    def _path(self, stage: PathStage, held: Held, job: RunKeysAndState) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``."""
-        runner, given = _runner(self.declared, stage), _with_derived(stage, rows)
-        start = checked_start(stage.start, stage.schedule)
-        output = follow(partial(runner.run, start, given, present), stage.schedule, job, self.execution)
+        runner, given = _runner(self.declared, stage, self.layout), with_derived(stage, held.rows)
+        steps = partial(runner.run, checked_start(stage.start, stage.schedule), given, held.present)
+        output = follow(steps, stage.schedule, job, self.execution)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
@@ -169,38 +180,16 @@ def _admitted(
     return parts, accounting.capped(statement, plan.n)
 
 
-def _query(stage: MomentsStage | CountsStage, rows: Rows, present: jax.Array) -> CompletedStage:
-    if isinstance(stage, MomentsStage):
-        vectors = _of_rows(stage.vectors, rows)
-        apart = (slice(None), *(None,) * (vectors.ndim - 1))
-        return CompletedStage(
-            stage, stage.mechanism.release(np.where(np.asarray(present)[apart], vectors, 0.0))
-        )
-    return CompletedStage(stage, stage.mechanism.release(_of_rows(stage.cell, rows), np.asarray(present)))
-
-
-def _of_rows(function: Callable[[Rows], jax.Array], rows: Rows) -> np.ndarray:
-    with jax.enable_x64(True):
-        return np.asarray(jax.vmap(function)(rows))
-
-
-def _runner(plan: Plan, stage: PathStage) -> ChainRunner:
+def _runner(plan: Plan, stage: PathStage, layout: Layout) -> ChainRunner:
     if (stage.schedule.num_rows, stage.schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
-    return _compiled(stage.schedule, stage.reading or plan.reading)
-
-
-def _with_derived(stage: PathStage, rows: Rows) -> Rows:
-    if stage.derived is None:
-        return rows
-    with jax.enable_x64(True):
-        return {**rows, **jax.vmap(stage.derived)(rows)}
+    return _compiled(stage.schedule, stage.reading or plan.reading, layout)
 
 
 @lru_cache(maxsize=8)
-def _compiled(schedule: Schedule, reading: RowModel) -> ChainRunner:
+def _compiled(schedule: Schedule, reading: RowModel, layout: Layout) -> ChainRunner:
     """A compiled chain, which holds no data: stages, and runs of one plan, of equal schedules share it."""
-    return chain_runner(langevin_program(reading, schedule), schedule)
+    return chain_runner(langevin_program(reading, schedule), schedule, layout=layout)
 
 
 def _schedules(history: History) -> list[Schedule]:
@@ -246,5 +235,5 @@ def given_releases(plan: Plan, outcomes: Sequence[Outcome], key: jax.Array | Non
 
 def of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
     """The policy's own draws, which say why they are not the posterior's."""
-    said = f"of the path, whose intervals are too short where the budget is small ({reason.rstrip('.')})"
+    said = f"of the path, as wide as the plan expects its means to be off ({reason.rstrip('.')})"
     return replace(draws, provenance={**draws.provenance, "draws": said})

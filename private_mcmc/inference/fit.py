@@ -19,14 +19,14 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.private_bounds import BoundsPlan, plan_bounds
+from private_mcmc.inference.private_bounds import SHARE, BoundsPlan, plan_bounds
 from private_mcmc.inference.question import Question, question
 from private_mcmc.inference.record import About
 from private_mcmc.planning import Plan, Prediction, plan
+from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.report import number
 from private_mcmc.target import Adjacency, Target, check_count
-from private_mcmc.types import Fields, Model
 
 # A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
 _LARGE_ERROR = 3.0
@@ -133,6 +133,7 @@ def plan_fit(
     n: int | None = None,
     guarantee: Guarantee = "run",
     max_error: float | None = None,
+    bounds_share: float = SHARE,
     public_rows: object = None,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
@@ -154,7 +155,7 @@ def plan_fit(
     rows = _count(columns, asked) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
-    bounds = plan_bounds(asked.schema, asked.fields, target, rows)
+    bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
     if bounds is not None and public_rows is not None:
         raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
@@ -217,6 +218,7 @@ def fit(
     model: Model | None = None,
     guarantee: Guarantee = "run",
     max_error: float | None = None,
+    bounds_share: float = SHARE,
     n: int | None = None,
     public_rows: object = None,
     ledger: Ledger | None = None,
@@ -242,6 +244,7 @@ def fit(
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
         max_error: refuse a larger predicted error of posterior means, in posterior sds.
+        bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it.
         public_rows: a table like ``table`` that is public and shapes the plan: see :func:`plan`.
         ledger: charged before the run.
@@ -281,6 +284,7 @@ def fit(
         n=n,
         guarantee=guarantee,
         max_error=max_error,
+        bounds_share=bounds_share,
         public_rows=public_rows,
     )
     for words in planned.warnings(ledger):

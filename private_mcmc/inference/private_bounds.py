@@ -20,11 +20,12 @@ from private_mcmc.accounting import Statement
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
-from private_mcmc.errors import NotYetSupported
+from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan
 from private_mcmc.release import Counts, CountsPlan, plan_counts
 from private_mcmc.target import Target
 
+# Of the squared budget, if nothing is said.
 SHARE = 0.1
 # Fewest and most cells. In between, a power of two, such that what noise can hide in every cell is together
 # at most about a fifth of the rows: finer cells would hide, and cut, more of a long tail.
@@ -40,19 +41,21 @@ class BoundsPlan:
     """Noised histograms of the fields whose bounds are bought, known before anything is spent.
 
     **Guarantee**: a row falls into one cell of each histogram: replacing it moves one by at most ``√2``,
-    adding, removing or emptying it by 1 (``plan_counts``). **Cost**: ``SHARE`` of the squared budget in all.
+    adding, removing or emptying it by 1 (``plan_counts``). **Cost**: ``share`` of the squared budget in all.
 
     Attributes:
         fields: with their outer ranges.
         mechanisms: one for each field.
         whole: the target that bounds and plan meet together.
         rest: the target of what is left for the plan.
+        share: of the squared budget that is spent on bounds.
     """
 
     fields: tuple[Field, ...]
     mechanisms: tuple[CountsPlan, ...]
     whole: Target
     rest: Target
+    share: float
 
     def beside(self, plan: Plan) -> Plan:
         """A plan for ``rest`` as part of ``whole``: one budget, and one statement of bounds and stages."""
@@ -71,8 +74,9 @@ class BoundsPlan:
         """What to know before this is spent."""
         names = [field.name for field in self.fields]
         return (
-            f"Bounds of {names} are bought first, for {SHARE:.0%} of the squared budget: all together spend "
-            f"ε = {self.whole.epsilon:g}. The plan shown is for the outer ranges; what runs is planned anew.",
+            f"Bounds of {names} are bought first, for {self.share:.3g} of the squared budget: all together "
+            f"spend ε = {self.whole.epsilon:g}. The plan shown is for the outer ranges; what runs is planned "
+            "anew.",
         )
 
     def buy(self, schema: Schema, columns: Mapping[str, np.ndarray]) -> Schema:
@@ -91,14 +95,19 @@ class BoundsPlan:
         return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
 
 
-def plan_bounds(schema: Schema, names: Sequence[str], target: Target, n: int) -> BoundsPlan | None:
+def plan_bounds(
+    schema: Schema, names: Sequence[str], target: Target, n: int, share: float = SHARE
+) -> BoundsPlan | None:
     """What would be bought for the fields ``names`` under ``target``; ``None`` if all ranges are known.
 
-    ``n`` is the public number of rows, or its bound.
+    ``n`` is the public number of rows, or its bound; ``share`` of the squared budget pays for all bounds.
 
     Raises:
+        DeclarationError: for a share that is not between 0 and 1.
         NotYetSupported: for a table with persons, one of whom may fall into several cells.
     """
+    if not 0 < share < 1:
+        raise DeclarationError(f"bounds_share={share}: must be between 0 and 1.")
     fields = tuple(schema[name] for name in names if schema[name].bounds == "private")
     if not fields:
         return None
@@ -109,14 +118,14 @@ def plan_bounds(schema: Schema, names: Sequence[str], target: Target, n: int) ->
             "may have several. Declare public bounds."
         )
     budget = accounting.gdp.budget(target.epsilon, target.delta)
-    each = budget * math.sqrt(SHARE / len(fields))
+    each = budget * math.sqrt(share / len(fields))
     fewest, most = _CELLS
     fine = _HIDDEN * n * each / (_CAUTION * math.sqrt(2))
     cells = min(max(2 ** math.floor(math.log2(max(fine, 1))), fewest), most)
     mechanisms = tuple(plan_counts(each, cells=cells, adjacency=target.adjacency) for _ in fields)
     # A hair less, so that rounding upwards keeps everything within the budget.
-    rest = accounting.gdp.epsilon(budget * math.sqrt(1 - SHARE), target.delta) * (1 - 1e-6)
-    return BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest))
+    rest = accounting.gdp.epsilon(budget * math.sqrt(1 - share), target.delta) * (1 - 1e-6)
+    return BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest), share)
 
 
 def _edges(field: Field, cells: int) -> npt.NDArray[np.float64]:

@@ -19,12 +19,13 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.arguments import Execution
-from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, releases
+from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import (
     Columns,
     HostColumns,
 )
 from private_mcmc.inference.decision import Decision, Declaration
+from private_mcmc.inference.processes import releases
 from private_mcmc.kernels import Streams, clipped_share, public_key
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.devices import Layout

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 from private_mcmc.kernels.base import Parts
 from private_mcmc.kernels.ula import PrivateULA
 from private_mcmc.schedule import Batch, BatchScheme
 
 
+@construction_checked
 @dataclass(frozen=True)
 class PrivateSGLD(PrivateULA):
     """Langevin steps on minibatches: ``θ' = θ − γM(∇K + w f Σ_{i in batch} clip_C(∇v_i)) + N(0, 2γM)``.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 from private_mcmc.kernels.base import LangevinKernel, Parts
 from private_mcmc.schedule import box_diameter
 
 
+@construction_checked
 @dataclass(frozen=True)
 class PrivateULA(LangevinKernel):
     """Unadjusted Langevin with per-row clipping: ``θ' = θ − γM∇U(θ) + N(0, 2γM)``.

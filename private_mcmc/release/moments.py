@@ -68,12 +68,23 @@ class CountsPlan:
         Raises:
             DataSchemaError: for a wrong shape; never about values.
         """
+        return self.released(self.noised(self.sums(cells, present)))
+
+    def sums(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> FloatArray:
+        """Exact counts of the rows of one process, or of all: curator-side."""
         where, given = numeric_column("cells", cells), numeric_column("present", present).astype(bool)
         if where.ndim != 1 or where.shape != given.shape or not np.issubdtype(where.dtype, np.integer):
             raise DataSchemaError("one integer cell for each row is needed.")
         kept = np.clip(where[given], 0, self.cells - 1)
-        exact = np.bincount(kept, minlength=self.cells).astype(np.float64)
-        return Counts(self.noise.release(exact), self.noise.sd, self.statement)
+        return np.bincount(kept, minlength=self.cells).astype(np.float64)
+
+    def noised(self, exact: FloatArray) -> FloatArray:
+        """The counts of all rows with noise, drawn once."""
+        return self.noise.release(exact)
+
+    def released(self, values: FloatArray) -> Counts:
+        """What ``noised`` gave, with its price."""
+        return Counts(values, self.noise.sd, self.statement)
 
 
 def plan_counts(gdp: float, *, cells: int, adjacency: Adjacency) -> CountsPlan:
@@ -169,6 +180,13 @@ class SecondMomentsPlan:
         Raises:
             DataSchemaError: for a wrong shape or type, a mask, or too many rows; never about values.
         """
+        return self.released(self.noised(self.sums(rows)))
+
+    def sums(self, rows: npt.ArrayLike) -> FloatArray:
+        """``Σ VᵀV`` of the rows of one process, or of all: curator-side.
+
+        The sums of several processes are added with a single rounding, for which the noise has room.
+        """
         array = numeric_column("rows", rows)
         if array.ndim not in (2, 3) or array.shape[-1] != self.dim:
             raise DataSchemaError(f"rows of shape (n, {self.dim}) or (n, k, {self.dim}) are needed.")
@@ -176,12 +194,20 @@ class SecondMomentsPlan:
             raise DataSchemaError(f"more vectors in a row than the declared {self.vectors}.")
         if array.shape[0] > self.num_rows:
             raise DataSchemaError(f"more rows than the declared {self.num_rows}.")
+        return _gram(array, self.radius)
+
+    def noised(self, exact: FloatArray) -> FloatArray:
+        """The sums of all rows with noise, drawn once; symmetric."""
         upper = np.triu_indices(self.dim)
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-        noised = self.noise.release(_gram(array, self.radius)[upper] * weight) / weight
+        noised = self.noise.release(exact[upper] * weight) / weight
         matrix = np.zeros((self.dim, self.dim))
         matrix[upper] = noised
         matrix.T[upper] = noised
+        return matrix
+
+    def released(self, matrix: FloatArray) -> SecondMoments:
+        """What ``noised`` gave, with its price."""
         return SecondMoments(matrix, self.noise.sd, self.statement)
 
 
@@ -211,7 +237,8 @@ def _rounding(radius: float, dim: int, num_rows: int, vectors: int = 1) -> float
     """Most that float64 adds to the difference of two computed sums, in the Frobenius norm.
 
     Every entry is a sum of ``k`` rounded products, off by ``k u/(1 − k u) Σ|x_i x_j|``; the matrix of
-    ``Σ|x_i x_j|`` has Frobenius norm at most ``n R²``. A row's own norm is enforced up to ``(kp + 8)u``.
+    ``Σ|x_i x_j|`` has Frobenius norm at most ``n R²``. Adding the sums of several processes rounds once more.
+    A row's own norm is enforced up to ``(kp + 8)u``.
     """
     additions = min(num_rows, _CHUNK) * vectors + -(-num_rows // _CHUNK) + 8
     load = additions * _UNIT

@@ -182,9 +182,15 @@ def _table(block: Table) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, title=block.title or None, title_justify="left")
     for index, name in enumerate(block.columns):
         right = right_aligned(block, index)
-        # Names of rows are read at a glance only in one piece.
-        whole = index == 0 and all(len(cell(row[0])) <= _NAME for row in block.rows)
-        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=whole)
+        # Names of rows and intervals are read at a glance only in one piece.
+        words = [cell(row[index]) for row in block.rows]
+        short = all(len(word) <= _NAME for word in words)
+        interval = not right and any(" to " in word for word in words)
+        whole = short and (index == 0 or interval)
+        least = min(max((len(part) for word in words for part in word.split()), default=1), _NAME)
+        table.add_column(
+            name, justify="right" if right else "left", overflow="fold", no_wrap=whole, min_width=least
+        )
     for row in block.rows:
         table.add_row(*(_text(cell(value)) for value in row))
     return table

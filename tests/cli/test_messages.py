@@ -208,16 +208,3 @@ def test_extreme_numbers_are_answered_or_refused_in_a_sentence(given, step_size,
         patch.setattr("sys.stdout", io.StringIO())
         code = call(patch, "account", "ula", *words, "--json")
     assert code in (0, 3) and (code == 0) == (heard.getvalue() == "")
-
-
-@pytest.mark.slow
-def test_help_waits_for_no_numerical_library():
-    code = (
-        "import sys; sys.argv[1:] = ['--help']\n"
-        "from private_mcmc.cli import main\n"
-        "try:\n    main()\n"
-        "except SystemExit:\n"
-        "    sys.exit(sorted({'jax', 'numpy', 'scipy', 'numpyro', 'matplotlib'} & set(sys.modules)) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.summary import draw, tell_marginal
+from private_mcmc.cli.summary import draw, tell_average, tell_marginal
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
@@ -75,3 +75,34 @@ def test_names_of_levels_are_coordinates_and_every_level_has_a_prediction(answer
     assert "*" in table.title and table.rows[0][:3] == ("2019-07-02*", "115*", "c")
     with pytest.raises(pmc.DeclarationError, match="level='never'"):
         answers.predict({}, "never")
+
+
+def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each_profile(
+    answers, tmp_path, capsys
+):
+    margins = tmp_path / "margins.csv"
+    margins.write_text("ward,body mass,since,weight\na/b,60,2020-01-01,3\nc,90,2016-01-01,1\n")
+    people = [{"ward": "a/b", "body mass": 60, "since": "2020-01-01"}]
+    people += [{"ward": "c", "body mass": 90, "since": "2016-01-01"}]
+    alone = [answers.predict(each, "yes").mean for each in people]
+    tell_average(answers, margins, marginal=False, as_json=True)
+    assert json.loads(capsys.readouterr().out)["mean"] == pytest.approx(0.75 * alone[0] + 0.25 * alone[1])
+    tell_average(answers, margins, marginal=True, as_json=True)
+    found = {next(iter(one["profile"])): one["mean"] for one in json.loads(capsys.readouterr().out)}
+    effects = [
+        {next(iter(one.profile)): one.mean for one in answers.marginal_effects(each)} for each in people
+    ]
+    for name in ("since", "body mass", "ward"):
+        assert found[name] == pytest.approx(0.75 * effects[0][name] + 0.25 * effects[1][name])
+    # With every profile moved to a level, what is left is the difference between the two averages.
+    moved = [answers.average([{**each, "ward": ward} for each in people], [3, 1]) for ward in ("c", "a/b")]
+    assert found["ward"] == pytest.approx(moved[0].mean - moved[1].mean)
+    tell_average(answers, margins, marginal=True, as_json=False)
+    assert "Averages over 2 stated profiles" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["ward,weight\nc,-1\n", "ward,weight\n", "ward,wealth\nc,3\n", "ward\nd\n"])
+def test_margins_that_are_none_are_refused(answers, tmp_path, text):
+    (tmp_path / "margins.csv").write_text(text)
+    with pytest.raises(pmc.PrivateMCMCError):
+        tell_average(answers, tmp_path / "margins.csv", marginal=False, as_json=True)

@@ -378,7 +378,7 @@ def test_whatever_happened_to_the_bytes_of_a_checkpoint_is_said_in_words(tmp_pat
         content[random.integers(len(whole), size=1 + case % 4)] = random.integers(256)
         path.write_bytes(content[: random.integers(len(whole)) if case % 5 == 0 else None].tobytes())
         try:
-            checkpoint_module.load(checkpoint)
+            checkpoint_module.saved_run(checkpoint_module.in_file(checkpoint), checkpoint)
         except pmc.ReleaseError:
             damaged += 1
     assert damaged > 200

@@ -93,6 +93,11 @@ MISTAKES = {
     "a spreadsheet": (on("people.xlsx"), "save the sheet as CSV"),
     "a data frame for a driver": (lambda: driver().run(TABLE), "pass them by name"),
     "words for a driver": (lambda: driver().run(X=X, y=np.array(["yes", "no", "yes"])), "by a schema"),
+    "init_strategy, as in NumPyro": (
+        lambda: pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, init_strategy=None),
+        "Execution.init_params=",
+    ),
+    "a kernel without a clip": (lambda: pmc.PrivateULA(logistic, step_size=1e-3), "'clip'"),
     "Execution(foo=…)": (lambda: pmc.Execution(devises=1), r"did you mean devices=\?"),
     "Bookkeeping(foo=…)": (lambda: pmc.Bookkeeping(leger=1), r"did you mean ledger=\?"),
     "Target(eps=…)": (lambda: pmc.Target(eps=1, delta=1e-6), "epsilon="),

@@ -84,9 +84,9 @@ def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
 
 def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, people, monkeypatch):
     touched = []
-    query = execute_plan._query
+    query = execute_plan.query
     monkeypatch.setattr(
-        execute_plan, "_query", lambda stage, *rest: touched.append(stage.name) or query(stage, *rest)
+        execute_plan, "query", lambda stage, *rest: touched.append(stage.name) or query(stage, *rest)
     )
     most = planned.budget
     with pytest.raises(pmc.NotPrivate, match="more than the budget"):
@@ -114,12 +114,12 @@ def test_what_was_bought_outlives_a_stage_that_fails(planned, people, tmp_path):
     assert mcmc.history == () and mcmc.statement.parts == ()
 
 
-def test_a_plan_is_neither_saved_nor_spread_over_devices(planned, tmp_path):
+def test_a_plan_is_neither_saved_nor_streamed(planned, tmp_path):
     saved = pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run"))
     with pytest.raises(pmc.DeclarationError, match="not saved"):
         pmc.PrivateMCMC.from_plan(planned, bookkeeping=saved)
-    with pytest.raises(pmc.DeclarationError, match="one device"):
-        pmc.PrivateMCMC.from_plan(planned, execution=pmc.Execution(devices=1))
+    with pytest.raises(pmc.DeclarationError, match="rows in memory"):
+        pmc.PrivateMCMC.from_plan(planned, execution=pmc.Execution(rows_on_device=10))
     mcmc = pmc.PrivateMCMC.from_plan(planned)
     with pytest.raises(pmc.ReleaseError, match="checkpoint="):
         mcmc.resume()

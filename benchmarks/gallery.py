@@ -1,0 +1,212 @@
+"""The gallery: every notebook of ``examples/gallery`` executed, and the page made of what came out.
+
+    python -m benchmarks.gallery                 # all notebooks (some minutes), then docs/gallery.md
+    python -m benchmarks.gallery logistic linear # these anew
+    python -m benchmarks.gallery --page          # the page alone, from the results of earlier runs
+
+A row of results is the verdict of preflight, the plan's expected error, the error of the private posterior
+means against NUTS on the same rows in posterior sds, and seconds. Exit code 1 where one is over its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import re
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = ROOT / "examples/gallery"
+PAGE = ROOT / "docs/gallery.md"
+RESULTS = ROOT / "docs/gallery/results.json"
+
+ORDER = (
+    "logistic",
+    "linear",
+    "poisson",
+    "negative_binomial",
+    "softmax",
+    "ordinal",
+    "groups",
+    "random_intercepts",
+    "item_response",
+    "survival",
+    "ab_test",
+    "bounded_mean",
+    "mixture",
+    "gaussian_process",
+    "network",
+)
+# Of the error of the means, in posterior sds; noise is drawn anew in every run, so that it has room.
+MOST_ERROR = 4.0
+# Of preflight and plan on an idle machine of two cores.
+MOST_SECONDS = {"Preflight": 30.0, "Plan": 300.0}
+
+
+def cells(name: str) -> list[tuple[str, str]]:
+    """Title and source of every cell of a notebook in jupytext's percent format."""
+    text = (NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8")
+    parts = re.split(r"^# %% ", text, flags=re.MULTILINE)[1:]
+    return [(part.split("\n", 1)[0], part.split("\n", 1)[1]) for part in parts]
+
+
+def executed(name: str) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
+    """The notebook's names, and for each cell its seconds and what it printed."""
+    names: dict[str, Any] = {"__name__": name}
+    seconds, said = {}, {}
+    for title, source in cells(name)[1:]:
+        out, began = io.StringIO(), time.perf_counter()
+        with contextlib.redirect_stdout(out):
+            exec(compile(source, f"{name}: {title}", "exec"), names)
+        seconds[title], said[title] = time.perf_counter() - began, out.getvalue()
+    return names, seconds, said
+
+
+def error(private: Any, exact: Any) -> float:
+    """Root mean square difference of the means of what both have, in sds of ``exact``."""
+    common = [name for name in exact.posterior.data_vars if name in private.posterior.data_vars]
+    squares = []
+    for name in common:
+        ours, theirs = (found.posterior[name].values for found in (private, exact))
+        differ = ours.mean((0, 1)) - theirs.mean((0, 1))
+        squares.append(np.ravel((differ / theirs.std((0, 1))) ** 2))
+    return float(np.sqrt(np.mean(np.concatenate(squares))))
+
+
+def result(name: str) -> dict[str, Any]:
+    """One row of the page; its picture is written beside the results."""
+    names, seconds, said = executed(name)
+    plt.gcf().set_size_inches(7, 3)
+    plt.title("")
+    plt.tight_layout()
+    plt.savefig(RESULTS.parent / f"{name}.png", dpi=70)
+    plt.close("all")
+    plan, report = names["plan"], names["report"]
+    return {
+        "rows": str(names["rows"]),
+        "n": names["n"],
+        "epsilon": plan.target.epsilon,
+        "delta": plan.target.delta,
+        "verdict": report.verdict,
+        "reason": report.reasons[0],
+        "plan": [one.stage.name for one in names["mcmc"].history],
+        "expected": plan.prediction.rms,
+        "unit": plan.prediction.unit,
+        "error": error(*names["both"]),
+        "draws": names["both"][0].posterior.sizes["draw"],
+        "seconds": {title: round(spent, 1) for title, spent in seconds.items()},
+        "said": said,
+    }
+
+
+def over(found: dict[str, Any]) -> list[str]:
+    """The limits that a row of results breaks."""
+    broken = [f"error {found['error']:.2g} > {MOST_ERROR:g}"] if not found["error"] <= MOST_ERROR else []
+    for title, most in MOST_SECONDS.items():
+        if found["seconds"][title] > most:
+            broken.append(f"{title} {found['seconds'][title]:.0f} s > {most:.0f} s")
+    return broken
+
+
+def heading(name: str) -> tuple[str, str]:
+    """The title of a notebook and the paragraph below it."""
+    lines = [line.removeprefix("# ") for line in cells(name)[0][1].strip().splitlines()]
+    return lines[0].removeprefix("# "), "\n".join(lines[1:])
+
+
+def page(results: dict[str, dict[str, Any]]) -> str:
+    """The page of all results."""
+    first = next(iter(results.values()))
+    lines = [
+        "# Gallery",
+        "",
+        "Fifteen models, each a notebook kept as text: rows, verdict, plan, run, and the private posterior "
+        f"beside the one without privacy, at ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row "
+        "(or person) replaced. Written by `python -m benchmarks.gallery` from `examples/gallery/`; "
+        "`jupytext --to ipynb` opens one in Jupyter. Data are made up; noise is drawn anew in every run.",
+        "",
+        "| model | rows | posterior itself | expected error | error | preflight, plan, run (s) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        title, seconds = heading(name)[0], found["seconds"]
+        spent = ", ".join(f"{seconds[part]:.0f}" for part in ("Preflight", "Plan", "Run"))
+        lines.append(
+            f"| [{title}](#{name.replace('_', '-')}) | {found['n']:,} | {found['verdict']} | "
+            f"{found['expected']:.2f} | {found['error']:.2f} | {spent} |"
+        )
+    lines += [
+        "",
+        "*Posterior itself*: what preflight says of the posterior at that target; every run here is private "
+        'by its own noise (`guarantee="run"`). *Expected error*: what the plan said beforehand; *error*: '
+        "root mean square difference of posterior means, in posterior sds. A network's expected error is "
+        "that of its losses. Seconds are of a busy machine of two cores.",
+    ]
+    waiting = [f"`{name}.py`" for name in ORDER if name not in results]
+    if waiting:
+        lines += ["", f"In `examples/gallery/`, without results on this page yet: {', '.join(waiting)}."]
+    for name, found in results.items():
+        title, text = heading(name)
+        lines += [
+            "",
+            f"## {title} {{ #{name.replace('_', '-')} }}",
+            "",
+            text,
+            "",
+            f"- **Rows** `{found['rows']}`, n = {found['n']:,}.",
+            f"- **Posterior** {found['verdict']}: {found['reason']}.",
+            f"- **Plan** {', '.join(found['plan'])}; expected error {found['expected']:.2f} {found['unit']}; "
+            f"error in this run {found['error']:.2f}.",
+            "",
+            f"![Intervals of {title[0].lower() + title[1:]}, private and not](gallery/{name}.png)",
+            "",
+            f'??? example "examples/gallery/{name}.py"',
+            "    ```python",
+            f'    --8<-- "examples/gallery/{name}.py"',
+            "    ```",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def earlier() -> dict[str, dict[str, Any]]:
+    """The results of earlier runs."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
+def main() -> int:
+    """Execute what was asked for, keep the results, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "names", nargs="*", choices=[*ORDER, []], help="of notebooks; all of them if left out"
+    )
+    parser.add_argument("--page", action="store_true", help="write the page from earlier results")
+    asked = parser.parse_args()
+    matplotlib.use("Agg")
+    warnings.simplefilter("ignore")
+    RESULTS.parent.mkdir(exist_ok=True)
+    kept = earlier()
+    for name in () if asked.page else asked.names or ORDER:
+        found = result(name)
+        print(name, f"error {found['error']:.2f}", found["seconds"], flush=True)
+        # Others may run beside this one.
+        kept = {**earlier(), name: found}
+        kept = {one: kept[one] for one in ORDER if one in kept}
+        RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(page(kept), encoding="utf-8")
+    broken = {name: found for name in kept if (found := over(kept[name]))}
+    print(*(f"over its limit: {name}: {', '.join(found)}" for name, found in broken.items()), sep="\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

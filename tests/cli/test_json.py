@@ -1,0 +1,114 @@
+"""Every command answers in JSON, alone on standard output, and says how it ended by its exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+
+from private_mcmc.cli.main import _PASSED_ON, app
+from tests.cli.test_commands import COMMON, MODEL, ROWS, call
+from tests.dossier.studies import SCHEMA, books_in, study_of
+
+CHAIN = "--step-size 0.01 --num-steps 100 --sensitivity 2 --strong-convexity 1 --smoothness 50"
+ADDED = "--prior-strong-convexity 1 --prior-smoothness 1"
+# Arguments, and the exit code; `None` where a run is needed, whose own tests read its JSON.
+CASES = {
+    "init": ("people.csv --no-ask", 0),
+    "summary": ("study --profile age=60", 0),
+    "verify": ("study --ledger books.db", 0),
+    "report": ("study", 0),
+    "preflight": ("model.py:model --rows rows.toml --n 800 --epsilon 2 --delta 1e-6", 1),
+    "account ula": (f"{CHAIN} --release last", 0),
+    "account sgld": (f"{CHAIN} --num-rows 1000 --batch-size 100", None),
+    "account posterior": ("", None),
+    "account expectation": ("", None),
+    "ledger init": ("new.db --dataset others --epsilon 1 --delta 1e-6", 0),
+    "ledger show": ("books.db", 0),
+    "ledger history": ("books.db", 0),
+    "ledger verify": ("books.db", 0),
+    "plan": ("", None),
+    "fit": ("", None),
+    "run": ("", None),
+    "audit run": ("", None),
+    "demo": ("", None),
+}
+
+
+def leaves(command, words=()):
+    """Every command that does something, by its words."""
+    if not hasattr(command, "list_commands"):
+        return {" ".join(words): command}
+    found = {}
+    for name in command.list_commands(None):
+        found |= leaves(command.get_command(None, name), (*words, name))
+    return found
+
+
+LEAVES = {name: one for name, one in leaves(typer.main.get_command(app)).items() if name not in _PASSED_ON}
+
+
+def test_every_command_takes_json_and_is_tried_here_or_where_it_runs():
+    assert set(LEAVES) == set(CASES)
+    for name, command in LEAVES.items():
+        assert "--json" in {word for option in command.params for word in option.opts}, name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("json")
+    (place / "model.py").write_text(MODEL)
+    (place / "rows.toml").write_text(ROWS)
+    (place / "people.csv").write_text("age,sex,died,remarks\n")
+    (place / "schema.yaml").write_text(SCHEMA.to_yaml())
+    study_of(books_in(place)).save(place / "study")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, (_, code) in CASES.items() if code is not None])
+def test_what_is_printed_is_json_and_nothing_else(folder, monkeypatch, capsys, name):
+    monkeypatch.chdir(folder)
+    arguments, code = CASES[name]
+    assert call(monkeypatch, *name.split(), *arguments.split(), "--json") == code
+    assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_init_tells_as_json_what_a_person_has_to_confirm(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    arguments = ("people.csv", "--codebook", "schema.yaml", "--no-ask", "--output", "made.yaml")
+    assert call(monkeypatch, "init", *arguments, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["to_confirm"] == ["remarks"] and told["output"] == "made.yaml"
+    assert [field["name"] for field in told["schema"]["fields"]] == ["age", "sex", "died", "remarks"]
+    assert Path("made.yaml").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("verify changed", 1),
+        ("verify nowhere", 3),
+        ("report nowhere", 3),
+        ("summary study --profile age=old", 3),
+        ("summary study --prob 2", 3),
+        ("ledger show nowhere.db", 3),
+        ("account ula --step-size 0", 3),
+        ("fit people.csv --schema nowhere.yaml --formula y~x --epsilon 1 --out s", 3),
+        (f"plan {' '.join(COMMON)} --n 0", 3),
+        ("preflight nowhere.py:model --rows rows.toml --n 8 --epsilon 1 --delta 1e-6", 3),
+        ("nonsense", 3),
+        ("fit", 3),
+        ("--help", 0),
+    ],
+)
+def test_exit_codes_are_those_that_are_documented(folder, monkeypatch, capsys, line, code):
+    monkeypatch.chdir(folder)
+    if not Path("changed").exists():
+        study_of().save("changed")
+        Path("changed/model.py").write_text("def model(): ...")
+    assert call(monkeypatch, *line.split()) == code
+    told = capsys.readouterr()
+    assert code != 3 or (told.err and not told.out)

@@ -1,0 +1,26 @@
+"""Other people's scripts rest on the public names: a change of one is a change of tests/golden/api.txt."""
+
+import inspect
+
+import pytest
+
+import private_mcmc as pmc
+from tests.golden import api
+
+
+@pytest.mark.slow
+def test_public_names_and_signatures_are_those_on_file():
+    assert api.text() == api.FILE.read_text(encoding="utf-8"), "python -m tests.golden.api, and the changelog"
+
+
+def test_an_argument_that_is_renamed_is_seen():
+    def plan(model, rows, *, n, epsilon=1.0): ...
+
+    assert api.arguments(plan) == "(model, rows, *, n, epsilon=1.0)"
+    assert api.arguments(plan) != api.arguments(lambda model, rows, *, n, eps=1.0: None)
+
+
+def test_every_public_name_is_on_the_page_of_the_reference():
+    page = (api.FILE.parents[2] / "docs/api.md").read_text(encoding="utf-8")
+    modules = {name for name in pmc.__all__ if inspect.ismodule(getattr(pmc, name))}
+    assert [name for name in pmc.__all__ if f"::: private_mcmc.{name}\n" not in page] == sorted(modules)

@@ -1,0 +1,136 @@
+"""What the pages show runs as shown: code, commands, and what is printed below them.
+
+A page's blocks are one program, from top to bottom. In comments of the page, which readers do not see:
+``<!-- run … -->`` is code that a block needs and would only distract, ``<!-- not run: why -->`` is before a
+block that is only compiled. A block ``text`` is what the block of code above it prints; ``…`` stands for
+anything. Of shells, lines that begin with ``private-mcmc`` are run in blocks ``bash``, and elsewhere their
+options are checked.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import matplotlib
+import pytest
+import typer
+import yaml
+
+from private_mcmc.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PARTS = re.compile(
+    r"<!-- run\n(?P<hidden>.*?)-->|<!-- (?P<skip>not run: [^>]*)-->"
+    r"|^```(?P<kind>\w*)[^\n]*\n(?P<code>.*?)^```",
+    re.DOTALL | re.MULTILINE,
+)
+# Seconds each, in the default tier; the others are run with the long ones.
+QUICK = {"epsilon.md", "models.md", "hierarchies.md", "glossary.md"}
+# Its ten lines are those of docs/index.md.
+COMPILED = {"README.md"}
+
+
+def parts(page):
+    """Kind and code of every part of a page, in order; those that are not run have the kind ``skipped``."""
+    skipped = False
+    for match in PARTS.finditer(page.read_text(encoding="utf-8")):
+        if match["skip"]:
+            skipped = True
+            continue
+        kind, code = ("python", match["hidden"]) if match["hidden"] else (match["kind"], match["code"])
+        yield ("skipped " + kind if skipped else kind), code
+        skipped = False
+
+
+def commands(code):
+    """The lines of a block for a shell that call this program, continued ones joined."""
+    for line in code.replace("\\\n", " ").splitlines():
+        with contextlib.suppress(ValueError):
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["private-mcmc"]:
+                yield [word for word in words[1:] if word != ">" and not word.startswith("|")]
+
+
+def unknown_options(words):
+    """Commands and options of a call that the program does not have."""
+    command = typer.main.get_command(app)
+    for word in words:
+        names = command.list_commands(None) if hasattr(command, "list_commands") else ()
+        if word in names:
+            command = command.get_command(None, word)
+        elif names and not word.startswith("-"):
+            return [word]
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    known |= {"--help", "--install-completion", "--show-completion"}
+    return [word for word in words if word.startswith("--") and word.split("=")[0] not in known]
+
+
+def printed_as_shown(shown, printed):
+    pattern = r".*?".join(re.escape(part) for part in " ".join(shown.split()).split("…"))
+    return re.fullmatch(pattern, " ".join(printed.split()), re.DOTALL) is not None
+
+
+def run(page):
+    """Run all of a page; raises at the first thing that is not as shown."""
+    names, printed = {"__name__": "page"}, ""
+    for number, (kind, code) in enumerate(parts(page)):
+        where = f"{page.name}, part {number}"
+        if kind == "python":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(code, where, "exec"), names)
+            printed = out.getvalue()
+        elif kind == "text":
+            assert printed_as_shown(code, printed), f"{where}: printed {printed!r}"
+        elif kind == "bash":
+            for words in commands(code):
+                app(words, standalone_mode=False, prog_name="private-mcmc")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_compiles_options_exist_and_yaml_reads(page):
+    for kind, code in parts(page):
+        if kind.endswith("python"):
+            compile(code, page.name, "exec")
+        elif kind.endswith("yaml"):
+            yaml.safe_load(code)
+        elif kind in ("", "bash", "skipped bash"):
+            assert [unknown_options(words) for words in commands(code) if unknown_options(words)] == []
+
+
+WITH_CODE = [
+    page
+    for page in PAGES
+    if page.name not in COMPILED and any(kind in ("python", "bash") for kind, _ in parts(page))
+]
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=pytest.mark.slow if page.name in QUICK else pytest.mark.long)
+        for page in WITH_CODE
+    ],
+)
+def test_a_page_runs_as_shown(page, tmp_path, monkeypatch):
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    run(page)
+
+
+def test_what_is_wrong_on_a_page_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n")
+    with pytest.raises(AssertionError, match="printed '2"):
+        run(page)
+    page.write_text("<!-- run\nx = 2\n-->\n\n```python\nprint(x, 'and so on')\n```\n\n```text\n2 …\n```\n")
+    run(page)
+    page.write_text("<!-- not run: needs a cluster -->\n```python\nraise ValueError\n```\n")
+    run(page)
+    assert unknown_options(["fit", "people.csv", "--schema", "s.yaml", "--sceme", "x"]) == ["--sceme"]
+    assert unknown_options(["fitt", "people.csv"]) == ["fitt"]
+    assert unknown_options(["ledger", "init", "a.db", "--epsilon", "1"]) == []
