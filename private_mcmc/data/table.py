@@ -25,7 +25,7 @@ from private_mcmc.data.readers import Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
-from private_mcmc.types import Fields
+from private_mcmc.records import Fields
 
 
 def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Array]:
@@ -61,6 +61,13 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
     if not found or not len(next(iter(found.values()))):
         raise DataSchemaError(f"{source.where}: has a header and no rows.")
     return found
+
+
+def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[str, Array]:
+    """As :func:`read_table`, of a table that is public: rows that count for nothing are left out."""
+    columns = read_table(table, schema, names)
+    there = columns.pop(PRESENT, None)
+    return columns if there is None else {name: each[there > 0] for name, each in columns.items()}
 
 
 def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:

@@ -38,10 +38,10 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
 from private_mcmc.planning.synthetic_persons import likelihood_of
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
-from private_mcmc.types import Model, PublicArguments
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 INFORMATION_SHARE, WARM_UP_SHARE = 0.05, 0.25  # of the squared budget; each query takes the first
