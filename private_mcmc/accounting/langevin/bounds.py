@@ -27,9 +27,9 @@ from private_mcmc.accounting.langevin.sensitivity import (
 )
 from private_mcmc.accounting.langevin.steps import Curvature, largest_change, modulus, noise_sd, period
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
-from private_mcmc.accounting.records import Constants
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants
 from private_mcmc.schedule import Average, Batch, Matrix, Schedule
 
 _MOST_RATIOS = 64

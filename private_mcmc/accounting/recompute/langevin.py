@@ -23,7 +23,7 @@ from private_mcmc.accounting.recompute.runs import (
     two_rows,
     used_sizes,
 )
-from private_mcmc.accounting.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Parts, Record
 
 Line = tuple[float, float]
 
