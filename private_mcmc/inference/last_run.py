@@ -17,9 +17,9 @@ from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Conclusion, History, Plan
+from private_mcmc.records import Fields
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
 from private_mcmc.report import Report
-from private_mcmc.types import Fields
 
 if TYPE_CHECKING:
     import arviz

@@ -25,7 +25,7 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import Message, masks, unwrap
 from private_mcmc.model.tracing import ONE_AT_A_TIME
-from private_mcmc.types import Model, PublicArguments
+from private_mcmc.records import Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
 RowLoss = Callable[[jax.Array, Row], jax.Array]

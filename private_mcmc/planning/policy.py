@@ -17,9 +17,9 @@ from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, fr
 from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, number
 from private_mcmc.target import Target, Unit, check_positive
-from private_mcmc.types import Model, PublicArguments
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
+from private_mcmc.records import Fields
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
-from private_mcmc.types import Fields
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Row: TypeAlias = Fields
