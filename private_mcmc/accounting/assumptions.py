@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from private_mcmc.accounting.records import Constants
+from private_mcmc.records import Constants
 from private_mcmc.schedule import BatchScheme
 from private_mcmc.target import Adjacency, Unit
 

@@ -21,8 +21,8 @@ from private_mcmc.accounting.curves.curve import (
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import Product
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
-from private_mcmc.accounting.records import Constants, Record, plain, taken, unplain
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants, Record, plain, taken, unplain
 from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 if TYPE_CHECKING:

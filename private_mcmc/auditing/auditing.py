@@ -16,7 +16,7 @@ from private_mcmc.auditing.scores import LEARNED
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.planning import Plan
-from private_mcmc.types import Fields
+from private_mcmc.records import Fields
 
 _PILOT_RUNS = 2_000
 _LEAST_RUNS = 40

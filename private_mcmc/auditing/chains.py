@@ -27,6 +27,7 @@ from private_mcmc.kernels import Generator, LangevinKernel
 from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Plan
+from private_mcmc.records import PublicArguments
 from private_mcmc.release import (
     Counts,
     CurvatureTest,
@@ -39,7 +40,6 @@ from private_mcmc.release import (
 )
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
-from private_mcmc.types import PublicArguments
 
 # Rows × chains of one run: its predictors stay in a core's cache.
 _RUN_PREDICTORS = 2**17

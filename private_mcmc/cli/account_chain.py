@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 from private_mcmc.schedule import Batch, Release, Schedule
 from private_mcmc.target import Adjacency, check_adjacency
-from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from private_mcmc.accounting import Curvature, Statement

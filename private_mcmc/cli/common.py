@@ -15,7 +15,7 @@ import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.files import check_writable
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Rows

@@ -11,7 +11,7 @@ import typer
 
 from private_mcmc.cli.common import JsonOption, ask
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data.fields import Field
@@ -52,9 +52,8 @@ def init(
     """
     from dataclasses import replace
 
-    from private_mcmc.data.codebook import has_dictionary, read_codebook
+    from private_mcmc.data.codebook import has_dictionary, read_codebook, suggestion
     from private_mcmc.data.schema import Schema
-    from private_mcmc.data.suggest import suggestion
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
 

@@ -10,8 +10,8 @@ import typer
 
 from private_mcmc.cli.common import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
+from private_mcmc.records import Record
 from private_mcmc.target import Target, check_adjacency
-from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger

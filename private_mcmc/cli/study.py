@@ -12,7 +12,7 @@ import typer
 
 from private_mcmc.cli.common import ask
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers

@@ -9,13 +9,13 @@ import re
 import xml.etree.ElementTree as Xml
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from private_mcmc.data.descriptors import field_from_dict
-from private_mcmc.data.fields import Field
+from private_mcmc.data.fields import Field, Type, boolean_levels
 from private_mcmc.data.schema import Schema, read_declaration
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 _DICTIONARIES = (".dta", ".sav", ".zsav", ".por")
 
@@ -190,3 +190,59 @@ def _labelled(
 def _code(value: Any) -> str:
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return str(int(value)) if whole else str(value)
+
+
+class _Usual(NamedTuple):
+    names: str
+    type: Type
+    minimum: float
+    maximum: float
+    unit: str
+
+
+# Ranges that hold for nearly every person, wide enough not to be learnt from any table.
+_USUAL = (
+    _Usual(r"age(_(at|of)_?\w+)?|(\w+_)?age|alter|edad", "number", 0, 120, "years"),
+    _Usual(r"birth_?year|year_?of_?birth|yob", "integer", 1900, 2030, ""),
+    _Usual(r"year|jahr", "integer", 1900, 2100, ""),
+    _Usual(r"month", "integer", 1, 12, ""),
+    _Usual(r"weight|weight_kg|kg", "number", 0, 300, "kg"),
+    _Usual(r"height|height_cm|cm", "number", 0, 250, "cm"),
+    _Usual(r"bmi", "number", 10, 80, "kg/m²"),
+    _Usual(r"sbp|systolic\w*", "number", 50, 300, "mmHg"),
+    _Usual(r"dbp|diastolic\w*", "number", 20, 200, "mmHg"),
+    _Usual(r"heart_?rate|pulse", "number", 20, 300, "1/min"),
+    _Usual(r"temp|temperature", "number", 30, 45, "°C"),
+    _Usual(r"\w*(percent|pct)", "number", 0, 100, "%"),
+    _Usual(r"\w*hours?(_per_week|_week)?", "number", 0, 168, "hours a week"),
+    _Usual(r"(n_?)?children|kids", "integer", 0, 20, ""),
+    _Usual(r"(education|school)_?(years|num)|yrs_?school", "number", 0, 30, "years"),
+)
+_PERSON = r"id|\w+_id|pid|person|patient|subject|ssn|insurance_?number"
+_WORDS = r"name|\w+_name|address|street|email|phone|notes?|comment\w*|text"
+_YES_NO = r"is_\w+|has_\w+|dead|death|died|alive|female|male|smok\w*|diabet\w*|married"
+
+
+def suggestion(name: str) -> Field:
+    """A field that a column of this name may be; one to be ignored where nothing is suggested."""
+    # ageAtEntry as age_at_entry.
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())
+    word = re.sub(r"\W+", "_", apart).lower()
+    for usual in _USUAL:
+        if re.fullmatch(usual.names, word):
+            return Field(
+                name,
+                usual.type,
+                unit=usual.unit,
+                minimum=usual.minimum,
+                maximum=usual.maximum,
+                bounds_from="suggested by the column's name",
+                suggested=True,
+            )
+    if re.fullmatch(_PERSON, word):
+        return Field(name, "string", role="person", suggested=True)
+    if re.fullmatch(_WORDS, word):
+        return Field(name, "string", role="ignored", suggested=True)
+    if re.fullmatch(_YES_NO, word):
+        return Field(name, "boolean", levels=boolean_levels(), suggested=True)
+    return Field(name, "string", role="ignored", suggested=True)

@@ -19,7 +19,7 @@ from private_mcmc.data.fields import (
     truth_of,
 )
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Fields, Record
+from private_mcmc.records import Fields, Record
 
 _OURS = {"bounds", "bounds_from", "marginal", "missing", "otherwise", "transform", "role", "suggested"}
 

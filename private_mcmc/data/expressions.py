@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from private_mcmc.data.fields import identifier
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 Bounds: TypeAlias = tuple[float, float]
 Array: TypeAlias = npt.NDArray[np.float64]

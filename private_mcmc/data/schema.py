@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from private_mcmc.data.descriptors import field_from_dict, field_to_dict
 from private_mcmc.data.fields import KEY, Field, identifier
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Domain, Rows

@@ -12,7 +12,7 @@ from private_mcmc.data.families import ordered_start
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.priors import marginal
 from private_mcmc.data.terms import Term
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 _HEAD = '''"""{formula}
 

@@ -25,7 +25,7 @@ from private_mcmc.data.readers import Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
-from private_mcmc.types import Fields
+from private_mcmc.records import Fields
 
 
 def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Array]:

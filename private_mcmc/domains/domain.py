@@ -16,7 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 LARGEST_COUNT = 2**31 - 1
 
@@ -85,3 +85,110 @@ def whole(name: str, value: object, smallest: int) -> int:
     if not (smallest <= given <= LARGEST_COUNT and given == int(given)):
         raise DeclarationError(f"{name}={value!r}: a whole number from {smallest} to 2^31 - 1.")
     return int(given)
+
+
+def _integer() -> np.dtype:
+    """int64 under ``enable_x64``: JAX computes functions of int32 numbers in float32."""
+    return np.dtype(jax.dtypes.canonicalize_dtype(np.int64))
+
+
+def _as_whole(column: ArrayLike, largest: int) -> jax.Array:
+    """Nearest integer in [0, largest]; NaN becomes 0. Clipped before the cast, which would wrap around."""
+    values = jnp.asarray(column)
+    if jnp.issubdtype(values.dtype, jnp.floating):
+        # In float32 the bound itself may round up past the largest int32.
+        bound = values.dtype.type(largest)
+        bound = bound if float(bound) <= largest else np.nextafter(bound, values.dtype.type(0))
+        values = jnp.clip(jnp.round(jnp.where(jnp.isnan(values), 0.0, values)), 0, bound)
+    elif values.dtype == jnp.bool_:
+        values = values.astype(_integer())
+    else:
+        values = jnp.clip(values, 0, min(largest, int(np.iinfo(values.dtype).max)))
+    return jnp.clip(values.astype(_integer()), 0, largest)
+
+
+@dataclass(frozen=True)
+class Binary(Domain):
+    """0 or 1, as int64: at least one half is 1, everything else (NaN too) is 0.
+
+    Example:
+        >>> print(pmc.Binary().project([0.2, 0.5, 7.0, np.nan]))
+        [0 1 1 0]
+    """
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, 1)``."""
+        return np.zeros(()), np.ones(())
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """Threshold at one half."""
+        return (jnp.asarray(column) >= 0.5).astype(_integer())
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Fair coin flips."""
+        return jax.random.bernoulli(key, 0.5, (n,)).astype(_integer())
+
+
+@dataclass(frozen=True)
+class Categories(Domain):
+    """One of ``0 … k−1``, as int64; other numbers go to the nearest category, NaN to 0.
+
+    Raises:
+        DeclarationError: unless ``2 ≤ k < 2^31``.
+
+    Example:
+        >>> print(pmc.Categories(3).project([0, 1.8, 7, np.nan]))
+        [0 2 2 0]
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", whole("Categories k", self.k, 2))
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, k−1)``."""
+        return np.zeros(()), np.full((), float(self.k - 1))
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """The nearest category."""
+        return _as_whole(column, self.k - 1)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows in the first or last category, half uniform."""
+        inner, ends = jax.random.split(key)
+        extreme = jnp.where(jax.random.bernoulli(ends, 0.5, (n,)), self.k - 1, 0)
+        return every_other(n, extreme, jax.random.randint(inner, (n,), 0, self.k)).astype(_integer())
+
+
+@dataclass(frozen=True)
+class Counts(Domain):
+    """A whole number from 0 to ``max``, as int64; other numbers go to the nearest one, NaN to 0.
+
+    Raises:
+        DeclarationError: unless ``1 ≤ max < 2^31``.
+
+    Example:
+        >>> print(pmc.Counts(20).project([3, 2.4, 500, -1]))
+        [ 3  2 20  0]
+    """
+
+    max: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max", whole("Counts max", self.max, 1))
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, max)``."""
+        return np.zeros(()), np.full((), float(self.max))
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """The nearest allowed count."""
+        return _as_whole(column, self.max)
+
+    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+        """Half the rows at 0 or ``max``, half uniform."""
+        inner, ends = jax.random.split(key)
+        extreme = jnp.where(jax.random.bernoulli(ends, 0.5, (n,)), self.max, 0)
+        middle = jnp.floor(jax.random.uniform(inner, (n,)) * self.max)
+        return self.project(every_other(n, extreme.astype(middle.dtype), middle))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from private_mcmc.domains.numeric import check_type, check_unmasked, native
 from private_mcmc.errors import DataSchemaError
-from private_mcmc.types import Fields, Record
+from private_mcmc.records import Fields, Record
 
 _LOADED = 2**16
 

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike, DTypeLike
 from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.domains.numeric import PRESENT, check_unmasked
 from private_mcmc.errors import DataSchemaError
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 Columns = Mapping[str, np.ndarray]
 Numbers = npt.NDArray[np.int64]

@@ -13,6 +13,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.records import Fields
 from private_mcmc.report import (
     Block,
     Code,
@@ -30,7 +31,6 @@ from private_mcmc.report import (
 )
 from private_mcmc.report.blocks import Cell
 from private_mcmc.target import check_adjacency
-from private_mcmc.types import Fields
 
 _MOST_SHOWN = 40
 _STATED = "(stated, not proved)"

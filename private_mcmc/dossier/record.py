@@ -25,8 +25,8 @@ from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.target import Target
-from private_mcmc.types import Fields, PublicArguments, Record
 
 if TYPE_CHECKING:
     import arviz

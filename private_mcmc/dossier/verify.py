@@ -20,9 +20,9 @@ from private_mcmc.dossier.folder import DRAWS, MODEL, PAGE, SCHEMA, digest, sche
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.records import Fields
 from private_mcmc.report import Report, Table, Verdict
 from private_mcmc.report.blocks import Tone
-from private_mcmc.types import Fields
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger

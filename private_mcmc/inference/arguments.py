@@ -16,8 +16,8 @@ from private_mcmc.errors import DeclarationError, construction_checked, unknown_
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.kernels import Generator
 from private_mcmc.kernels.devices import ChainMethod, Devices
+from private_mcmc.records import Fields, Record
 from private_mcmc.target import check_count
-from private_mcmc.types import Fields, Record
 
 Given = TypeVar("Given", "Execution", Bookkeeping)
 

@@ -41,8 +41,8 @@ from private_mcmc.inference.processes import joined, shared_bytes
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.kernels.randomness.keys import CHACHA20
+from private_mcmc.records import Fields, Record
 from private_mcmc.release.ledger.file import data_mark
-from private_mcmc.types import Fields, Record
 
 _FORMAT = 1
 # What NumPy, zip and JSON raise at bytes that they cannot make sense of.

@@ -18,11 +18,11 @@ from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.kernels.streamed_chain import StreamedRunner, streamed_runner
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target, check_count
-from private_mcmc.types import Model, PublicArguments
 
 Guarantee = Literal["posterior", "run"]
 

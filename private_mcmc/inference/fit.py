@@ -23,10 +23,10 @@ from private_mcmc.inference.private_bounds import SHARE, BoundsPlan, plan_bounds
 from private_mcmc.inference.question import Question, question
 from private_mcmc.inference.record import About
 from private_mcmc.planning import Plan, Prediction, plan
+from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.report import number
 from private_mcmc.target import Adjacency, Target, check_count
-from private_mcmc.types import Fields, Model
 
 # A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
 _LARGE_ERROR = 3.0

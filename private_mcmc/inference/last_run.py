@@ -13,20 +13,16 @@ from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
 from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.execute_plan import given_releases, of_the_path
-from private_mcmc.inference.posterior import resembles
 from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Conclusion, History, Plan
+from private_mcmc.records import Fields
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
 from private_mcmc.report import Report
-from private_mcmc.types import Fields
 
 if TYPE_CHECKING:
     import arviz
-
-# Of an error that a plan expects of its own means, in posterior sds: its own draws are as wide as they say.
-_EXACT = 1.0
 
 
 class LastRun:
@@ -169,13 +165,6 @@ class LastRun:
 
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
-            concluded, plan = self._outcome.conclusion, self._run.declared
-            exact = concluded is not None and concluded.prediction.rms <= _EXACT
-            if exact and isinstance(plan, Plan) and not resembles(plan.reading):
-                # Synthetic rows know little of categories, which would count as noise of the run.
-                return of_the_path(
-                    self._outcome.draws, "covariates are categories, and the budget is not small"
-                )
             try:
                 return self.posterior()
             except NotYetSupported as reason:

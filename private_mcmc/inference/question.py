@@ -14,7 +14,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Model
+from private_mcmc.records import Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,9 @@ from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.preflight.certify.certificates import meets
+from private_mcmc.records import Fields, Model, Record
 from private_mcmc.release import ReleasedExpectations
 from private_mcmc.report import plain
-from private_mcmc.types import Fields, Model, Record
 
 _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib")
 

@@ -20,9 +20,9 @@ from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
 from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage, norm_of_clips
 from private_mcmc.target import Adjacency, Unit
-from private_mcmc.types import Model, PublicArguments
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, sep
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
 from private_mcmc.model.smooth_loss import certified
-from private_mcmc.types import Fields
+from private_mcmc.records import Fields
 
 
 @dataclass(frozen=True, eq=False)

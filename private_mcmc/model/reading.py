@@ -65,8 +65,8 @@ from private_mcmc.model.tracing import (
     own_potentials,
     terms,
 )
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
-from private_mcmc.types import Model, PublicArguments
 
 
 @dataclass(frozen=True, eq=False)

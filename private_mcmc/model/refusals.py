@@ -8,7 +8,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.ir.program import Kind, Output, Program
 from private_mcmc.model.sites import ModelSites
-from private_mcmc.types import Model, PublicArguments
+from private_mcmc.records import Model, PublicArguments
 
 
 def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -> None:

@@ -23,9 +23,9 @@ from numpyro.primitives import Messenger
 from private_mcmc.domains import Binary, Categories, Domain, Real, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.sites import Message, unwrap
+from private_mcmc.model.sites import Message, masks, unwrap
 from private_mcmc.model.tracing import ONE_AT_A_TIME
-from private_mcmc.types import Model, PublicArguments
+from private_mcmc.records import Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
 RowLoss = Callable[[jax.Array, Row], jax.Array]
@@ -149,7 +149,20 @@ def _sites(model: Model, rows: Mapping[str, Any], public: PublicArguments) -> di
     return found
 
 
+def _refuse_weights(name: str, message: Message) -> None:
+    """Under a scale or a mask its density does not integrate to 1, by which the grid's weights are divided.
+
+    Of ``obs_mask`` NumPyro makes a mask itself: where it holds the outcome does not read the latent.
+    """
+    if message["scale"] is not None or len(masks(message["fn"])) > name.endswith("_unobserved"):
+        raise NotYetSupported(
+            f"site {name!r} is a latent of every row under handlers.scale or mask; put the handler around "
+            "the observed sites alone."
+        )
+
+
 def _latent(name: str, message: Message, count: int = 1) -> RowLatent:
+    _refuse_weights(name, message)
     fn, shape = unwrap(message["fn"]), jnp.shape(message["value"])
     if shape != (count,):
         raise DoThisInstead(

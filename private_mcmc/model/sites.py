@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 # What NumPyro's handlers are given of one site.
 Message: TypeAlias = Record

@@ -22,7 +22,7 @@ from private_mcmc.model.ir.interval import Interval, anything, between, of_domai
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily
-from private_mcmc.types import Fields
+from private_mcmc.records import Fields
 
 Loss: TypeAlias = Callable[[ArrayLike, Fields], jax.Array]
 

@@ -22,7 +22,7 @@ from numpyro.primitives import Messenger
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.sites import Message, ModelSites, Site, describe, masks, parameters, unwrap
-from private_mcmc.types import Model, PublicArguments
+from private_mcmc.records import Model, PublicArguments
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
 # those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.

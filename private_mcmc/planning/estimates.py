@@ -29,6 +29,7 @@ LEAST_MULTIPLE, USUAL_MULTIPLE, LARGEST_MULTIPLE = 1.5, 2.5, 4.0
 _AFFORDED_NOISE = 0.3
 _LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 _MOST_UNEQUAL = 1e-12
+_MOST_FLOOR = 0.5
 # An expansion to second order says nothing of corrections larger than this share.
 _LARGEST_CORRECTION = 0.5
 _ROUNDS = 20
@@ -91,10 +92,10 @@ def first_estimate(released: SecondMoments, prior: Array) -> Estimate:
     return Estimate(matrix, released.matrix, share, noise, np.eye(len(prior)))
 
 
-def next_estimate(released: SecondMoments, root: Array, least: float, *, exactly: bool = False) -> Estimate:
-    """From moments in the coordinates ``Aᵀx``, where eigenvalues are floored at the noise or ``least``."""
+def next_estimate(released: SecondMoments, root: Array, least: float | None = None) -> Estimate:
+    """From moments in the coordinates ``Aᵀx``; eigenvalues are floored at ``least`` (noise, ½ at most)."""
     noise = spectral_norm(released.noise_sd, len(root))
-    whitened = floored(released.matrix, least if exactly else min(noise, least))
+    whitened = floored(released.matrix, min(noise, _MOST_FLOOR) if least is None else least)
     back = np.asarray(np.linalg.inv(root))
     matrix, raw = back.T @ whitened @ back, back.T @ released.matrix @ back
     share = noise / float(np.linalg.eigvalsh(whitened)[0])

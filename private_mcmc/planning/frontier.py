@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from private_mcmc.planning.stages import Prediction
+from private_mcmc.records import Record
 from private_mcmc.report import Block, Line, Plot, Report, Table, floats, number
 from private_mcmc.report.blocks import Cell
-from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from rich.console import Console

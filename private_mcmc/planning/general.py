@@ -25,6 +25,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.stages import (
+    OF_PARAMETERS,
     Array,
     CompletedStage,
     Conclusion,
@@ -37,10 +38,10 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
 from private_mcmc.planning.synthetic_persons import likelihood_of
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
-from private_mcmc.types import Model, PublicArguments
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 INFORMATION_SHARE, WARM_UP_SHARE = 0.05, 0.25  # of the squared budget; each query takes the first
@@ -186,10 +187,13 @@ class GeneralPolicy:
         return self._path(RUN, remaining(facts.budget, history), metric, late[-1], self.step)
 
     def conclude(self, history: History) -> Conclusion:
-        """The run after its burn-in."""
+        """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = next(completed for completed in history if completed.stage.name == RUN)
-        states = np.asarray(run.value)
-        return Conclusion(states[burn_in(run.stage) :], self.prediction)
+        states, said = np.asarray(run.value)[burn_in(run.stage) :], self.prediction
+        if said.unit == OF_PARAMETERS and math.isfinite(said.rms):
+            centre = states.mean(axis=0)
+            states = centre + math.hypot(1.0, said.rms) * (states - centre)
+        return Conclusion(states, said)
 
     def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+from scipy.optimize import isotonic_regression
 
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.estimates import NOISE
@@ -219,14 +220,16 @@ def cell_of(influence: jax.Array) -> jax.Array:
 class InfluenceCounts:
     """Released counts of rows by influence, of ``num_rows`` rows: what a clip keeps, and what it costs.
 
-    ``skew``: the share of what rows lose beyond the clip that is lost on one side; 0 where they lose weight.
+    ``skew``: the share of what rows lose beyond the clip that moves the mean; 0 where they lose weight.
     ``dispersion``: how much larger the squared slopes are than the model says.
+    ``cells``: rows are in the first of so many.
     """
 
     counts: Counts
     num_rows: int
     skew: float
     dispersion: float = 1.0
+    cells: int = CELLS
 
     @cached_property
     def _significant(self) -> Array:
@@ -238,10 +241,17 @@ class InfluenceCounts:
 
     @cached_property
     def _tail(self) -> Array:
-        """The counts, with one noise sd of rows in the first outer cell that shows none."""
-        last = int(np.max(np.flatnonzero(self._significant), initial=-1))
-        unseen = np.arange(CELLS) == last + 1
-        return np.asarray(np.where(unseen, self.counts.noise_sd, self._significant))
+        """The counts, those beyond the fullest cell made to fall: a tail is more than its cells show."""
+        counts = np.array(self.counts.values[: self.cells])
+        peak = int(np.argmax(counts))
+        falling = isotonic_regression(counts[peak:], increasing=False).x
+        return np.asarray(np.maximum(np.concatenate([self._significant[:peak], falling]), 0.0))
+
+    @property
+    def occupied(self) -> int:
+        """How many cells there are up to the last one that surely holds rows, and one more."""
+        known = np.flatnonzero(self._significant)
+        return min(int(known[-1]) + 2, CELLS) if len(known) else CELLS
 
     @property
     def mean_square(self) -> float:
@@ -261,8 +271,10 @@ class InfluenceCounts:
         the more rows there are. Slopes that are clipped on one side lose at most their excess.
         """
         weighting = self._inequality(clip)
-        weighting *= self.dispersion * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
-        excess = self.skew * float((self._tail * np.maximum(_MIDDLES - clip, 0.0)).sum())
+        # What scatters more than a model says has a mean, too, that it misses.
+        weighting *= self.dispersion**2 * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
+        beyond = np.maximum(_MIDDLES[: self.cells] - clip, 0.0)
+        excess = self.skew * float((self._tail * beyond).sum())
         return math.sqrt(weighting + excess**2 / self.num_rows)
 
     def _inequality(self, clip: float) -> float:

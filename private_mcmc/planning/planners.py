@@ -19,8 +19,8 @@ from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.planning.synthetic import has_factors, outcome_columns
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certify.certificates import certificates, constants, meets
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Target
-from private_mcmc.types import Model, PublicArguments
 
 # The numbers of a policy that were chosen, by name: with them it is made again without a search.
 Choices: TypeAlias = Mapping[str, float]

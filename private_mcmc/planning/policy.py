@@ -17,9 +17,9 @@ from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, fr
 from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, number
 from private_mcmc.target import Target, Unit, check_positive
-from private_mcmc.types import Model, PublicArguments
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -172,6 +172,9 @@ class Plan:
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
         ]
+        if expected.high > 0:
+            between = f"{number(expected.low, 2)} to {number(expected.high, 2)}"
+            items.insert(-3, ("on most synthetic tables", between))
         if expected.reference > 0:
             disagreement = ("of it, exact chains' own disagreement", number(expected.reference, 2))
             items.insert(-1, disagreement)

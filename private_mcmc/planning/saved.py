@@ -17,8 +17,8 @@ from private_mcmc.files import PathLike
 from private_mcmc.model import RowModel
 from private_mcmc.model.mark import model_marks
 from private_mcmc.planning.stages import Prediction
+from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.target import Target
-from private_mcmc.types import Fields, PublicArguments, Record
 
 _FORMAT = 1
 _ARRAY = "array"

@@ -33,13 +33,15 @@ from private_mcmc.planning.stages import (
 from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
 from private_mcmc.release import Counts, SecondMoments
 
-SYNTHETIC_ROWS, DATA_SETS = 1024, 4
-# Of the range of outcomes: a common one, and one of three people in a hundred.
-_MEAN_OUTCOMES = (0.3, 0.12, 0.5, 0.03)
+SYNTHETIC_ROWS, DATA_SETS = 1024, 12
+_LOW, _CAREFUL = 0.1, 1.2
+# Of the range of outcomes: a common one, and one of three people in a hundred; counts are mostly small.
+_MEAN_OUTCOMES, _MEAN_COUNTS = (0.3, 0.12, 0.5, 0.03), (0.3, 0.12, 0.05, 0.03)
 # Predictors vary by this over the root of the curvature, which counts as no less than the other.
 _EFFECT, _FLATTEST = 0.6, 0.1
-# People's outcomes scatter more than models say, where they have the room.
+# People's outcomes scatter more than models say, where they have the room, and heap at the ends.
 _FLATTER = 0.4
+_HEAP = 0.3
 _NEWTON_STEPS = 60
 
 
@@ -114,26 +116,25 @@ def second_moments(
 
 
 def predict(policy: AffinePolicy) -> Prediction:
-    """The typical error over simulations on synthetic data, and its parts as the policy reports them.
+    """The typical error on synthetic tables, a fifth added, its range, and its parts as the policy says.
 
-    Geometric means: whether outcomes are rare is for the releases to say. Where the policy reports more than
-    the simulations show, its parts shrink to what they show.
+    Whether outcomes or indicators are rare is for the releases to say, and errors differ threefold with it:
+    who confirms a run on one number is better served by a careful one.
     """
     errors, parts = [], []
     for seed in range(DATA_SETS):
         data = synthetic_data(policy, seed)
         conclusion = simulate_affine(policy, data.rows, data.weights, seed)
-        errors.append(np.mean(((conclusion.draws.mean(axis=0) - data.mean) / data.sd) ** 2))
+        errors.append(math.sqrt(np.mean(((conclusion.draws.mean(axis=0) - data.mean) / data.sd) ** 2)))
         parts.append(conclusion.prediction)
-    squares = np.square([(part.bias, part.monte_carlo, part.discretisation) for part in parts])
-    bias, monte_carlo, discretisation = (float(part) for part in _typical(squares))
-    rms = float(_typical(np.asarray(errors)))
-    seen = rms / max(math.hypot(bias, monte_carlo), 1e-300)
-    return Prediction(rms, min(1.0, seen) * bias, min(1.0, seen) * monte_carlo, discretisation)
+    low, high = (float(each) for each in np.quantile(errors, [_LOW, 1 - _LOW]))
+    rms, (*known, step) = _CAREFUL * float(_typical(errors)), _typical([part[1:4] for part in parts])
+    bias, monte_carlo = (float(part) * rms / max(math.hypot(*known), 1e-300) for part in known)
+    return Prediction(rms, bias, monte_carlo, float(step), low=low, high=high)
 
 
-def _typical(squares: Array) -> Array:
-    return np.asarray(np.exp(np.mean(np.log(np.maximum(squares, 1e-300)), axis=0) / 2))
+def _typical(values: Any) -> Array:
+    return np.asarray(np.exp(np.mean(np.log(np.maximum(values, 1e-300)), axis=0)))
 
 
 def simulate_affine(policy: AffinePolicy, rows: Columns, weights: Array, seed: int) -> Conclusion:
@@ -166,7 +167,9 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
         rows, design, offset, losses, curvature = _laid_out(predictor, reading, choices, drawn, levels)
         design, offset = np.asarray(design), np.asarray(offset)
         shares = softmax(-np.nan_to_num(np.asarray(losses), nan=1e30, posinf=1e30), axis=1)
-        wanted = values[0] + _MEAN_OUTCOMES[seed % len(_MEAN_OUTCOMES)] * (values[-1] - values[0])
+        many = len(values) > 2
+        means = _MEAN_COUNTS if many and np.issubdtype(values.dtype, np.integer) else _MEAN_OUTCOMES
+        wanted = values[0] + means[seed % len(means)] * (values[-1] - values[0])
         level = int(np.argmin(np.abs(shares @ values - wanted)))
         effect = _EFFECT / math.sqrt(max(float(np.nan_to_num(np.asarray(curvature))[level]), _FLATTEST))
         scores = design @ random.standard_normal(policy.dim)
@@ -175,12 +178,22 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
         gram = design.T @ design + 1e-6 * policy.precision
         theta = np.linalg.solve(gram, design.T @ target)
         logits = -np.asarray(_losses(predictor, choices, rows, design @ theta + offset))
-        if len(values) > 2:
-            logits *= _FLATTER
+        if many:
+            logits = _scattered(logits * _FLATTER)
         each = policy.num_rows / SYNTHETIC_ROWS
         rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(seed))
         mean, sd = mode_and_sd(policy, rows, weights)
         return SyntheticData(rows, weights, mean, sd)
+
+
+def _scattered(logits: Array) -> Array:
+    """A share of the outcomes moved to the two ends of their range; their mean stays about."""
+    shares = softmax(logits, axis=1)
+    position = shares @ np.linspace(0.0, 1.0, shares.shape[1])
+    shares *= 1 - _HEAP
+    shares[:, 0] += _HEAP * (1 - position)
+    shares[:, -1] += _HEAP * position
+    return np.asarray(np.log(np.maximum(shares, 1e-300)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

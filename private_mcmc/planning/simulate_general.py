@@ -25,8 +25,8 @@ from private_mcmc.planning.simulate import second_moments, simulate
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, PathStage, Prediction
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Adjacency
-from private_mcmc.types import Model, PublicArguments
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
 CLIP_MULTIPLES = (0.7, 1.5, 3.2, 7.0)

@@ -28,7 +28,7 @@ from private_mcmc.model.ir.program import Output
 from private_mcmc.model.predictor import cut_off
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
-from private_mcmc.types import Model, PublicArguments, Record
+from private_mcmc.records import Model, PublicArguments, Record
 
 Columns: TypeAlias = Record
 

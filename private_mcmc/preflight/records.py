@@ -8,9 +8,9 @@ from typing import Literal
 from private_mcmc.accounting import Statement
 from private_mcmc.preflight.certify.certificates import Subject
 from private_mcmc.preflight.refute.pairs import DataSet
+from private_mcmc.records import Record
 from private_mcmc.report import plain
 from private_mcmc.target import Target, Unit
-from private_mcmc.types import Record
 
 VerdictWord = Literal["private", "not private", "unknown"]
 

@@ -14,10 +14,10 @@ from private_mcmc.preflight.page import PreflightReport
 from private_mcmc.preflight.records import Advice, Refutation, VerdictWord
 from private_mcmc.preflight.refute.refutation import refute
 from private_mcmc.preflight.run_statement import run_advice, run_part, time_budget
+from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import number
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive
-from private_mcmc.types import Model, PublicArguments, Record
 
 
 def structure(row_model: RowModel, known: Constants) -> Record:

@@ -11,8 +11,8 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.records import Record
 from private_mcmc.release.noise import FloatArray
-from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     import arviz

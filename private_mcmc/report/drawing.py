@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from private_mcmc.files import write_whole
+from private_mcmc.records import Record
 from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
-from private_mcmc.types import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

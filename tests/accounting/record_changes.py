@@ -18,9 +18,9 @@ from private_mcmc.accounting.posterior.normal import posterior_normal_mean, post
 from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
-from private_mcmc.accounting.records import unplain
 from private_mcmc.accounting.statement import curve_from_dict
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import unplain
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Unit
 

@@ -7,8 +7,7 @@ import pyreadstat
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.codebook import read_codebook
-from private_mcmc.data.suggest import suggestion
+from private_mcmc.data.codebook import read_codebook, suggestion
 from private_mcmc.data.table import read_identifiers
 from private_mcmc.inference.fit import _columns, _count
 from private_mcmc.inference.question import question

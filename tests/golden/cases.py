@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import AverageByConvergence
-from private_mcmc.accounting.records import plain
+from private_mcmc.records import plain
 from private_mcmc.release import LowerBound, plan_counts, plan_second_moments
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement

@@ -4,6 +4,7 @@ import functools
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -12,14 +13,16 @@ from numpyro.diagnostics import effective_sample_size, gelman_rubin
 
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.inference.posterior import posterior_draws, resembles
+from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.posterior.covariates import Fitted, Released, fitted
 from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import read
-from private_mcmc.planning import CompletedStage, PathStage
+from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.simulate import simulate, synthetic_data
+from private_mcmc.planning.simulate import second_moments, simulate, synthetic_data
+from private_mcmc.release import SecondMoments, plan_second_moments
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic
 from tests.inference.test_plan_runs import Fixed, path
@@ -174,17 +177,36 @@ def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise
     many = 100_000
     narrow = read(model, pmc.Rows(y=pmc.Box(0.0, 1.0)), n=many)
     with jax.enable_x64(True):
-        people = with_outcomes(narrow, {"y": np.array([0.0, 1.0])}, many, np.array([0.1]))
+        everyone = Fitted({"y": np.array([0.0, 1.0])}, np.full(2, many / 2), np.zeros((2, 0)))
+        people = with_outcomes(narrow, everyone, np.array([0.1]))
         off = people.off_centre(narrow, np.array([0.1]))
     assert (off < 0.01) if fine else (off > 0.2)
 
 
-def test_synthetic_rows_resemble_others_where_covariates_are_real():
-    def model(x, region, y):
-        b = numpyro.sample("b", dist.Normal(0, 1).expand([3]).to_event(1))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=x * b[region]), obs=y)
+def test_synthetic_rows_have_the_released_moments_of_categories_and_numbers():
+    """A rare category, an uneven one, a number that goes with it: fitted within four sds of small noise."""
 
-    rows = {"x": pmc.Box(0.0, 1.0), "y": pmc.Binary()}
-    assert not resembles(read(model, pmc.Rows(**rows, region=pmc.Categories(3)), n=N))
-    assert resembles(read(lambda x, y: model(x, 0, y), pmc.Rows(**rows), n=N))
+    def model(x, region, sick, y):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([4]).to_event(1))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=b[region] + sick * b[3] + x), obs=y)
+
+    def design(row):
+        parts = [row["region"] == level for level in range(3)]
+        return jnp.stack([*(1.0 * part for part in parts), 1.0 * row["sick"], row["x"]])
+
+    rows = pmc.Rows(x=pmc.Box(0.0, 1.0), region=pmc.Categories(3), sick=pmc.Binary(), y=pmc.Binary())
+    random = np.random.default_rng(0)
+    region = random.choice(3, size=N, p=[0.7, 0.27, 0.03])
+    made = {"region": region, "sick": random.random(N) < 0.1, "x": random.beta(2, 4 + 3 * region)}
+    made = {name: jnp.asarray(column) for name, column in made.items()} | {"y": jnp.zeros(N, int)}
+    noise = N / 200
+    with jax.enable_x64(True):
+        exact = np.asarray(second_moments(design, (), 3.0, made, jnp.ones(N)))
+        mechanism = plan_second_moments(1.0, radius=3.0, dim=5, num_rows=N, adjacency="replace_one")
+        released = SecondMoments(exact, noise, mechanism.statement)
+        one = Released(MomentsStage("designs", mechanism, design), released)
+        found = fitted(read(model, rows, n=N), [one], N)
+        again = one.predicted(found.rows, found.weights)
+    assert found.weights.sum() == pytest.approx(N)
+    assert np.abs(again - exact).max() < 4 * noise

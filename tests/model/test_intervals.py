@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from private_mcmc.domains.domain import Categories
 from private_mcmc.domains.real import Ball, Box
-from private_mcmc.domains.whole import Categories
 from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.interval import between, constant, of_domain
 from private_mcmc.model.ir.intervals import bounds

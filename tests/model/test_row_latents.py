@@ -8,11 +8,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro import handlers
 from scipy import stats
 from scipy.integrate import quad
 
 import private_mcmc as pmc
-from private_mcmc.errors import DoThisInstead
+from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.planning.synthetic import outcome_columns
 
@@ -131,3 +132,20 @@ def test_rows_of_several_numbers_and_coupled_rows_are_refused():
         read(several, COUNTS, n=40)
     with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
         read(neighbours, COUNTS, n=40)
+
+
+@pytest.mark.parametrize(
+    "around", [handlers.scale(scale=0.5), handlers.mask(mask=False)], ids=["scale", "mask"]
+)
+def test_a_rows_latent_whose_density_does_not_integrate_to_one_is_refused(around):
+    """Its weights on the grid would be divided by a sum that depends on the latents of all."""
+
+    def model(x, y=None):
+        sd = numpyro.sample("sd", dist.HalfNormal(1))
+        with numpyro.plate("rows", x.shape[0]):
+            with around:
+                e = numpyro.sample("e", dist.Normal(0, sd))
+            numpyro.sample("y", dist.Poisson(jnp.exp(x + e)), obs=y)
+
+    with pytest.raises(NotYetSupported, match=r"'e'.*scale or mask"):
+        read(model, COUNTS, n=10)

@@ -110,6 +110,17 @@ def test_a_count_that_stands_alone_in_an_outer_cell_is_noise():
     assert best(12) >= best(25)
 
 
+def test_a_tail_below_the_noise_of_its_cells_is_not_taken_for_none():
+    """A clip that a few rows in a hundred exceed is not free because no cell of theirs stands out."""
+    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
+    values = np.zeros(CELLS)
+    values[6:12], values[12:19] = 1000.0, 2 * mechanism.noise.sd
+    counts = Counts(values, mechanism.noise.sd, mechanism.statement)
+    short, whole = (InfluenceCounts(counts, 6000, 0.4, cells=cells).bias(8.0) for cells in (16, 19))
+    assert short == pytest.approx(0.0, abs=1e-6)
+    assert whole > 0.005 * mechanism.noise.sd
+
+
 @pytest.mark.long
 def test_overdispersed_counts_are_weighted_instead_of_clipped():
     """Negative binomial counts under a Poisson model: a clip leads the mean tens of sds astray."""

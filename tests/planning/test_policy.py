@@ -147,9 +147,7 @@ def test_a_second_round_sees_directions_that_the_first_one_loses():
         plan_second_moments(gdp, radius=1.0, dim=4, num_rows=n, adjacency="replace_one").release(X), prior
     )
     root = root_of(first.matrix + prior)
-    second = next_estimate(
-        query(gdp, dim=4, num_rows=n, adjacency="replace_one").release(X @ root), root, 0.5
-    )
+    second = next_estimate(query(gdp, dim=4, num_rows=n, adjacency="replace_one").release(X @ root), root)
     one, two = (abs(np.linalg.slogdet(e.matrix + prior)[1] - exact) for e in (first, second))
     assert two < 0.6 * one
 

@@ -229,6 +229,30 @@ _SITES: dict[str, Production] = {
         'with numpyro.plate("rows", n):\n    z = numpyro.sample("z", dist.Normal(0.0, 1.0))\n'
         '    numpyro.sample("y", dist.Normal({eta} + z, 1.0), obs=y)'
     ),
+    "effect of every row": _statements(
+        'sd = numpyro.sample("sd", dist.LogNormal(0.0, 0.3))\nwith numpyro.plate("rows", n):\n'
+        '    z = numpyro.sample("z", dist.Normal({eta}, sd))\n'
+        '    numpyro.sample("y", dist.StudentT(3.0, {x} + z, 1.0), obs=y)'
+    ),
+    "part of every row": _statements(
+        'share = numpyro.sample("share", dist.Beta(2.0, 2.0))\nwith numpyro.plate("rows", n):\n'
+        '    z = numpyro.sample("z", dist.Bernoulli(share))\n'
+        '    numpyro.sample("y", dist.Normal({eta} * (1 - z) + z, 1.0), obs=y)'
+    ),
+    "part of the neighbour": _statements(
+        'with numpyro.plate("rows", n):\n    z = numpyro.sample("z", dist.Bernoulli(0.3))\n'
+        '    numpyro.sample("y", dist.Normal({eta} + z[::-1], 1.0), obs=y)'
+    ),
+    "weighted part of every row": _statements(
+        'with numpyro.plate("rows", n), handlers.scale(scale=0.5):\n'
+        '    z = numpyro.sample("z", dist.Normal(0.0, jnp.exp({b})))\n'
+        '    numpyro.sample("y", dist.Normal({eta} + z, 1.0), obs=y)'
+    ),
+    "missing covariate": _statements(
+        'with numpyro.plate("rows", n):\n'
+        '    z = numpyro.sample("z", dist.Normal({b}, 1.0), obs={x}, obs_mask={x} > 0)\n'
+        '    numpyro.sample("y", dist.Normal({eta} + z, 1.0), obs=y)'
+    ),
     "latent of the first rows": _statements(
         'z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([2]).to_event(1))\n'
         'with numpyro.plate("rows", n):\n'

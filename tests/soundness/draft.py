@@ -37,8 +37,8 @@ class Draft:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
-        # Every eighth model has an outcome of its own and takes no turn.
-        self.turn = self.seed - self.seed // 8
+        # Three models in eight have an outcome of their own and take no turn.
+        self.turn = 5 * (self.seed // 8) + (0, 1, 2, 3, 3, 4, 4, 5)[self.seed % 8]
         self._begun: set[int] = set()
 
     def take(self, table: Mapping[str, Production], name: str | None = None) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from private_mcmc.accounting.curves import gdp, rdp
-from private_mcmc.accounting.records import Record
 from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 
 
 class Curve(ABC):

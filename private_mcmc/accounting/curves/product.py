@@ -18,8 +18,8 @@ from private_mcmc.accounting.curves.curve import (
 )
 from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, losses, worthwhile
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
-from private_mcmc.accounting.records import Record
 from private_mcmc.accounting.rounding import TINY, norm_up, sum_up, up_last
+from private_mcmc.records import Record
 
 _MOST_DISCRETE = 8
 

@@ -17,8 +17,8 @@ from private_mcmc.accounting.langevin.sensitivity import (
     sensitivity,
 )
 from private_mcmc.accounting.langevin.steps import Curvature, check_scheme
-from private_mcmc.accounting.records import Constant
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
+from private_mcmc.records import Constant
 from private_mcmc.schedule import Average, Schedule
 
 

@@ -10,10 +10,10 @@ from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Points, Pure
 from private_mcmc.accounting.posterior import conjugate, conjugate_presence
-from private_mcmc.accounting.records import Constants
 from private_mcmc.accounting.rounding import product_up, root_down
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants
 from private_mcmc.target import Adjacency, check_adjacency
 
 _EXACT = "exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and neighbours"

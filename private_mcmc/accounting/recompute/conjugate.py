@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.accounting.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Parts, Record
 
 Array = NDArray[np.float64]
 Part = Callable[[Array], Array]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.accounting.recompute.conjugate import GRANTED, Array, best_split, each
-from private_mcmc.accounting.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Parts, Record
 
 _SLACK = 1e-12
 

@@ -15,7 +15,7 @@ from private_mcmc.accounting.recompute import conjugate as rules_conjugate
 from private_mcmc.accounting.recompute import langevin as rules_langevin
 from private_mcmc.accounting.recompute import normal as rules_normal
 from private_mcmc.accounting.recompute import record_fields as fields
-from private_mcmc.accounting.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Parts, Record
 from private_mcmc.target import Adjacency
 
 

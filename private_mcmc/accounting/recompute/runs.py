@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from private_mcmc.accounting.records import Constants, Record
+from private_mcmc.records import Constants, Record
 
 _MOST_STEPS = 2 * 10**7
 

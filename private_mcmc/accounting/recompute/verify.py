@@ -19,8 +19,8 @@ from private_mcmc.accounting.recompute.record_fields import (
     some,
 )
 from private_mcmc.accounting.recompute.rules import RULES
-from private_mcmc.accounting.records import Constants, Record, unplain
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants, Record, unplain
 from private_mcmc.target import Unit
 
 _TOLERANCE = 1e-9

@@ -1,6 +1,3 @@
 """The posterior given what was released, by the stages of a plan or by several runs on the same data."""
 
-from private_mcmc.inference.posterior.given_releases import posterior_draws
-from private_mcmc.inference.posterior.people import resembles
-
-__all__ = ["posterior_draws", "resembles"]
+from private_mcmc.inference.posterior.given_releases import posterior_draws as posterior_draws

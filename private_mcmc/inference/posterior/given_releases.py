@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.inference.posterior.likelihood import Likelihood, curvature, log_density
+from private_mcmc.inference.posterior.covariates import Released, fitted
+from private_mcmc.inference.posterior.likelihood import HYPERPARAMETERS, Likelihood, curvature, log_density
 from private_mcmc.inference.posterior.observations import (
     EDGES,
     FIRST_EDGES,
@@ -21,7 +22,7 @@ from private_mcmc.inference.posterior.observations import (
     of_one_location,
     paths,
 )
-from private_mcmc.inference.posterior.people import Released, people, with_outcomes
+from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, MomentsStage
@@ -110,18 +111,18 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
     metric = last.stage.schedule.preconditioner
     root = np.eye(reading.dim) if metric is None else _root(np.asarray(metric))
     at = last.states[len(last.states) // 2 :].mean(axis=0)
-    fitted = people(reading, released, n)
+    covariates = fitted(reading, released, n)
     prior_root = _prior_root(reading, at)
     density = _density(reading)
     for _ in range(_ROUNDS):
-        persons = with_outcomes(reading, fitted.rows, n, at)
+        persons = with_outcomes(reading, covariates, at)
         tensor = [
             gradients(path, reading, persons.columns, part) for path, part in zip(walks, made, strict=True)
         ]
-        known = curvature(released, fitted, persons, root)
-        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), known, n)
+        known = curvature(released, covariates, persons, root)
+        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), known)
         terms = likelihood.at(at)
-        start = np.concatenate([at, likelihood.hyperparameters])
+        start = np.concatenate([at, HYPERPARAMETERS])
         near, wide = np.eye(len(start)) * 0.3, np.eye(len(start))
         near[: len(at), : len(at)] = known.root
         wide[: len(at), : len(at)] = prior_root

@@ -1,19 +1,21 @@
 """The likelihood of a parameter, given everything that was released.
 
-Block ``b`` of a path says ``y_b = G_b + noise``. With ``d_b = c_b − θ*``, ``c_b`` the mean state,
+Block ``b`` of a path says ``y_b = G_b + noise``. With ``P`` the curvature of synthetic people, ``S_b``
+that of the block's gradients,
 
-``G_b = μ_b(θ*) + s_b + κ_b E d_b + F_b d_b``:
+``G_b = μ_b(θ*) + s_b + m_b + E P^{-1} μ_b(θ*) + F_b S_b^{-1} μ_b(θ*)``:
 
 - ``μ_b`` is the mean over synthetic people with outcomes drawn at ``θ*``, of the very gradients that the
   kernel clips;
-- ``s_b`` is how far this sample's score is from its mean: Normal, of the model's covariance. Its regression
-  on the full score at ``θ*`` is what an ordinary posterior knows of; the rest, the cost of bounding rows'
-  influence, is wider by a factor ``λ`` where the model is a little wrong;
+- ``s_b`` is how far this sample's score is from its mean: Normal, of the model's covariance;
+- ``m_b`` is what the model gets wrong: given covariates the outcome's mean is off by ``δ_1`` of its sds, its
+  spread by ``δ_2``, as Normal combinations of functions of the covariates. What moves the full score is left
+  out: that is the parameter. Blocks whose weights differ tell of it, and its price is in the width;
 - ``E`` is what synthetic people do not know of the curvature: a symmetric Normal matrix around what the
   released curvature says, as uncertain as its noise; ``F_b`` what a block's own weights change, of relative
   size ``τ``.
 
-``s``, ``E`` and ``F`` are integrated out: ``y`` is Normal given ``θ*``, ``λ`` and ``τ``.
+``s``, ``m``, ``E`` and ``F`` are integrated out: ``y`` is Normal given ``θ*``, ``δ`` and ``τ``.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc.inference.posterior.covariates import Fitted, Released
 from private_mcmc.inference.posterior.observations import Block
-from private_mcmc.inference.posterior.people import Columns, Fitted, People, Released, log_shares
+from private_mcmc.inference.posterior.people import Columns, People, log_shares
 from private_mcmc.model import RowModel
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -39,12 +42,13 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _SHAPE, _UNFITTED, _UNSEEN = 0.06, 1.0, 0.5
 # The least share of a released matrix's noise that is left in it.
 _LEAST_NOISE = 0.2
-# So many rows are taken to show of a slightly wrong model what their noise hides; and how sure that is.
-_ROWS_THAT_SHOW_MISFIT, _MISFIT_SPREAD = 100_000, 0.5
-_UNEVEN, _UNEVEN_SPREAD = 0.1, 0.5
+# Log-Normal priors: how far, in sds of the outcome, its mean is from the model's given the covariates, and
+# how far its spread; how uneven curvature is.
+_HYPERPRIOR = np.array([[math.log(0.05), 1.0], [math.log(0.2), 1.5], [math.log(0.1), 0.5]])
+# The least curvature of a block, over its largest.
+_FLATTEST = 1e-3
 # Within about so many standard deviations, squared and for each parameter, a score is linear.
 _NEAR = 10.0
-HYPERPARAMETERS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +87,7 @@ def curvature(found: Sequence[Released], fitted: Fitted, rows: People, root: Arr
         return Curvature(root, one, np.zeros_like(root), _UNSEEN**2 * np.outer(one, one))
     last = known[-1]
     noise = last.value.noise_sd
-    predicted = np.asarray(last.predicted(rows.rows, rows.each))
+    predicted = np.asarray(last.predicted(rows.rows, rows.weights))
     values, vectors = np.linalg.eigh(predicted)
     values = np.maximum(values, 1e-3 * max(values[-1], 1e-300))
     root, relative = np.asarray(last.root) @ vectors, np.outer(values, values)
@@ -103,64 +107,61 @@ def curvature(found: Sequence[Released], fitted: Fitted, rows: People, root: Arr
     return Curvature(root, values, np.zeros_like(root), variance)
 
 
+HYPERPARAMETERS = _HYPERPRIOR[:, 0]
+
+
 class Terms(NamedTuple):
     """The arrays of the log density. Scores are in the coordinates ``Aᵀg``, states in ``A^{-1}θ``.
 
     Attributes:
         columns: of synthetic people with outcomes, ``(rows·outcomes, …)``.
         log_base: ``(rows, outcomes)``.
-        back: ``A^{-1}``.
         tensor: gradients times the number of people, ``(rows·outcomes, blocks·p)``.
         score: what was observed, ``(blocks, p)``.
-        centre: mean states, ``(blocks, p)``.
-        fixed: covariance of the noise and of what the full score explains, ``(blocks·p, blocks·p)``.
-        rest: covariance of the rest of the score, the same shape.
+        fixed: covariance of the noise and of the sample's score, ``(blocks·p, blocks·p)``.
+        misfits: covariances of what a wrong mean and a wrong spread add, ``(2, blocks·p, blocks·p)``.
         slopes: ``(blocks, p, p)``.
-        kappa: the blocks' curvature over the full one, ``(blocks,)``.
+        flat: their inverses.
+        predicted: diagonal of the curvature of synthetic people, ``(p,)``.
         reweighted: how unlike the full curvature the blocks' is, between 0 and 1, ``(blocks,)``.
         missing: mean of ``E``.
         variance: of ``E``.
-        misfit: centre of the prior of ``log λ``.
     """
 
     columns: Columns
     log_base: jax.Array
-    back: jax.Array
     tensor: jax.Array
     score: jax.Array
-    centre: jax.Array
     fixed: jax.Array
-    rest: jax.Array
+    misfits: jax.Array
     slopes: jax.Array
-    kappa: jax.Array
+    flat: jax.Array
+    predicted: jax.Array
     reweighted: jax.Array
     missing: jax.Array
     variance: jax.Array
-    misfit: jax.Array
 
 
 def log_density(reading: RowModel, terms: Terms, parameters: jax.Array) -> jax.Array:
-    """``log p(releases, θ*, log λ, log τ)`` up to a constant; ``parameters`` are ``(θ*, log λ, log τ)``."""
+    """``log p(releases, θ*, log δ, log τ)`` up to a constant; ``parameters`` are ``(θ*, log δ, log τ)``."""
     count, dim = terms.score.shape
-    theta, log_misfit, log_uneven = parameters[:dim], parameters[dim], parameters[dim + 1]
+    theta, hyper = parameters[:dim], parameters[dim:]
     shares = jnp.exp(log_shares(reading, terms.columns, terms.log_base, theta)).ravel()
     mean = (shares @ terms.tensor).reshape(count, dim)
-    gap = terms.centre - terms.back @ theta
-    scaled = terms.kappa[:, None] * gap
-    off = terms.score - mean - scaled @ terms.missing
-    unknown = jnp.einsum("ij,bj,cj->bci", terms.variance, scaled, scaled)[..., None] * jnp.eye(dim)
-    blocks = (unknown + jnp.einsum("ij,ci,bj->bcij", terms.variance, scaled, scaled)) / 2
-    turned = jnp.einsum("bij,bj->bi", terms.slopes, gap)
-    square = jnp.einsum("bi,bi->b", gap, turned)
-    uneven = square[:, None, None] * terms.slopes + jnp.einsum("bi,bj->bij", turned, turned)
+    # In displacements that would move a linear score as far: scores level off where outcomes are certain.
+    moved = mean / terms.predicted
+    off = terms.score - mean - moved @ terms.missing
+    unknown = jnp.einsum("ij,bj,cj->bci", terms.variance, moved, moved)[..., None] * jnp.eye(dim)
+    blocks = (unknown + jnp.einsum("ij,ci,bj->bcij", terms.variance, moved, moved)) / 2
+    square = jnp.einsum("bi,bij,bj->b", mean, terms.flat, mean)
+    uneven = square[:, None, None] * terms.slopes + jnp.einsum("bi,bj->bij", mean, mean)
     uneven = uneven * (terms.reweighted + square / (square + _NEAR * dim))[:, None, None]
     own = jnp.arange(count)
-    blocks = blocks.at[own, own].add(jnp.exp(2 * log_uneven) / 2 * uneven)
-    covariance = terms.fixed + jnp.exp(log_misfit) * terms.rest
+    blocks = blocks.at[own, own].add(jnp.exp(2 * hyper[2]) / 2 * uneven)
+    covariance = terms.fixed + jnp.tensordot(jnp.exp(2 * hyper[:2]), terms.misfits, 1)
     covariance = covariance + jnp.swapaxes(blocks, 1, 2).reshape(covariance.shape)
     value = _log_normal(off.ravel(), covariance)
-    value = value - ((log_misfit - terms.misfit) / _MISFIT_SPREAD) ** 2 / 2
-    value = value - ((log_uneven - math.log(_UNEVEN)) / _UNEVEN_SPREAD) ** 2 / 2
+    value = value - jnp.sum(((hyper - _HYPERPRIOR[:, 0]) / _HYPERPRIOR[:, 1]) ** 2) / 2
     value = value - reading.neg_log_prior(theta)
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
@@ -175,7 +176,6 @@ class Likelihood:
         blocks: of all paths.
         gradients: of every row and outcome in every block, ``(rows·outcomes, blocks, p)``.
         known: of the curvature.
-        num_rows: ``n`` or its public bound.
     """
 
     reading: RowModel
@@ -183,68 +183,76 @@ class Likelihood:
     blocks: tuple[Block, ...]
     gradients: Array
     known: Curvature
-    num_rows: int
 
     def at(self, theta: Array) -> Terms:
         """The terms, with the covariances of scores taken at ``θ* = theta``."""
         root, dim, count = self.known.root, self.reading.dim, len(self.blocks)
-        tensor = (self.gradients @ root).reshape(len(self.gradients), count * dim) * self.rows.each
-        back = np.linalg.inv(root)
+        tensor = (self.gradients @ root).reshape(len(self.gradients), count * dim)
+        weights = np.repeat(self.rows.weights, len(tensor) // len(self.rows.weights))[:, None]
         noise = _block_diagonal([root.T @ block.noise @ root for block in self.blocks])
         shares = np.exp(np.asarray(self.rows.log_shares(self.reading, jnp.asarray(theta))))
         full = np.asarray(_full_scores(self.reading, jnp.asarray(theta), self.rows.columns)) @ root
-        explained, rest = self._deviations(tensor, full, shares)
-        slopes = self._slopes(tensor, full, shares, count)
-        whole = self._conditional(full, shares)
-        kappa = np.trace(slopes, axis1=1, axis2=2) / max(self.rows.each * np.square(whole).sum(), 1e-300)
+        scores, whole = self._conditional(tensor, shares), self._conditional(full, shares)
+        slopes = self._slopes(scores, whole, count)
+        kappa = np.trace(slopes, axis1=1, axis2=2) / max(np.square(whole).sum(), 1e-300)
         return Terms(
             columns=self.rows.columns,
             log_base=jnp.asarray(self.rows.log_base),
-            back=jnp.asarray(back),
-            tensor=jnp.asarray(tensor),
+            tensor=jnp.asarray(tensor * weights),
             score=jnp.asarray(np.stack([block.score @ root for block in self.blocks])),
-            centre=jnp.asarray(np.stack([back @ block.centre for block in self.blocks])),
-            fixed=jnp.asarray(noise + explained),
-            rest=jnp.asarray(rest),
+            fixed=jnp.asarray(noise + self._deviations(scores)),
+            misfits=jnp.asarray(self._misfits(shares, full)),
             slopes=jnp.asarray(slopes if np.any(self.known.variance) else np.zeros_like(slopes)),
-            kappa=jnp.asarray(kappa),
+            flat=jnp.asarray(np.linalg.inv(slopes)),
+            predicted=jnp.asarray(self.known.predicted),
             reweighted=jnp.asarray(np.minimum(1.0, np.square(1.0 - kappa))),
             missing=jnp.asarray(self.known.missing),
             variance=jnp.asarray(self.known.variance),
-            misfit=jnp.asarray(self.hyperparameters[0]),
         )
 
-    @property
-    def hyperparameters(self) -> Array:
-        """``log λ`` and ``log τ`` where their priors are centred."""
-        return np.array([math.log1p(self.num_rows / _ROWS_THAT_SHOW_MISFIT), math.log(_UNEVEN)])
-
     def _conditional(self, values: Array, shares: Array) -> Array:
-        """Values less their mean over a row's outcomes, times the root of the outcomes' probabilities."""
+        """Values less their mean over a row's outcomes, times the root of the people that have each."""
         apart = values.reshape(*shares.shape, -1)
         centred = apart - np.einsum("rq,rqi->ri", shares, apart)[:, None, :]
-        return np.asarray((centred * np.sqrt(shares)[..., None]).reshape(len(values), -1))
+        people = shares * self.rows.weights[:, None]
+        return np.asarray((centred * np.sqrt(people)[..., None]).reshape(len(values), -1))
 
-    def _deviations(self, tensor: Array, full: Array, shares: Array) -> tuple[Array, Array]:
-        """Covariance of the blocks' scores: what the full score explains of it, and the rest."""
-        correction, count = self.known.correction, len(self.blocks)
-        scale = math.sqrt(self.rows.each)
-        scores = self._conditional(tensor / scale, shares).reshape(len(tensor), count, -1) @ correction.T
-        scores = scores.reshape(len(tensor), -1)
-        whole = self._conditional(full * scale, shares) @ correction.T
-        both, own = scores.T @ whole, whole.T @ whole
-        explained = both @ np.linalg.pinv(own, rcond=1e-10, hermitian=True) @ both.T
-        rest = scores.T @ scores - explained
-        values, vectors = np.linalg.eigh((rest + rest.T) / 2)
-        return explained, (vectors * np.maximum(values, 0.0)) @ vectors.T
+    def _deviations(self, scores: Array) -> Array:
+        """Covariance of the blocks' scores over samples of people."""
+        corrected = scores.reshape(len(scores), len(self.blocks), -1) @ self.known.correction.T
+        corrected = corrected.reshape(len(scores), -1)
+        return np.asarray(corrected.T @ corrected)
 
-    def _slopes(self, tensor: Array, full: Array, shares: Array, count: int) -> Array:
+    def _misfits(self, shares: Array, full: Array) -> Array:
+        """Covariances over functions of covariates that shift an outcome's mean, or its spread, by one sd.
+
+        Shifts that move the full score belong to the parameter, whose meaning is where that score vanishes.
+        """
+        weights, functions = self.rows.weights, self.rows.functions
+        centred = functions - weights @ functions / weights.sum()
+        scale = math.sqrt(max(float((weights @ centred**2).sum() / weights.sum()), 1e-300))
+        # The constant too: all outcomes may vary more than the model says.
+        kept = np.concatenate([np.ones((len(functions), 1)), centred / scale], axis=1)
+        root = self.known.root
+        made = []
+        for residual in self.rows.residuals(shares):
+            moved = (shares * residual * weights[:, None]).ravel()
+
+            def shifts(values: Array, moved: Array = moved) -> Array:
+                apart = (values * moved[:, None]).reshape(*shares.shape, -1).sum(axis=1)
+                return np.asarray(apart.T @ kept)
+
+            of_blocks, of_all = shifts((self.gradients @ root).reshape(len(full), -1)), shifts(full)
+            of_blocks = of_blocks - of_blocks @ np.linalg.pinv(of_all, rcond=1e-8) @ of_all
+            made.append(of_blocks @ of_blocks.T)
+        return np.stack(made)
+
+    def _slopes(self, scores: Array, whole: Array, count: int) -> Array:
         """``−∂μ_b/∂θ*``, the covariance of gradients with outcomes' scores, made symmetric and positive."""
-        scores = self._conditional(tensor, shares).reshape(len(tensor), count, -1)
-        whole = self._conditional(full, shares)
-        made = np.einsum("nbi,nj->bij", scores, whole)
+        made = np.einsum("nbi,nj->bij", scores.reshape(len(scores), count, -1), whole)
         values, vectors = np.linalg.eigh((made + np.swapaxes(made, 1, 2)) / 2)
-        return np.asarray((vectors * np.maximum(values, 1e-12)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+        values = np.maximum(values, _FLATTEST * values[:, -1:] + 1e-12)
+        return np.asarray((vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -20,7 +20,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.types import Fields
+from private_mcmc.records import Fields
 
 _MOST_STEPS = 64
 _MOST_EQUATIONS = 4000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import jax
@@ -24,26 +24,74 @@ from private_mcmc.model.likelihoods.positive import log_rate
 _LOG_2PI = math.log(2 * math.pi)
 
 
-def _normal(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """``ψ = (y−η)²/2s² + log s + ½log 2π``: ``ψ'' = 1/s²``, ``ψ'`` unbounded."""
-    smallest = others["scale"].lowest
-    if link != "identity" or not smallest > 0:
-        return None
-    curvature = up(1.0 / smallest**2)
-    family = LikelihoodFamily(
-        name="Normal",
-        link="identity",
-        convex=True,
-        curvature_bound=curvature,
-        growth=(curvature, 0.0),
-        why=f"ψ = (y−η)²/2s² with s ≥ {smallest:.6g} free of the latents: ψ'' = 1/s², ψ' unbounded",
-    )
+def _location_scale(
+    name: str,
+    form: Callable[[jax.Array], jax.Array],
+    constant: float,
+    why: str,
+    *,
+    score: float = math.inf,
+    curvature: float = math.inf,
+    convex: bool = True,
+) -> Recogniser:
+    """``ψ = form(z) + log(constant·s)``, ``z = (y−η)/s``: ``|ψ'| ≤ score/s``, ``|ψ''| ≤ curvature/s²``."""
 
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        scale = given["scale"]
-        return 0.5 * jnp.square((y - eta) / scale) + jnp.log(scale) + 0.5 * _LOG_2PI
+    def build(link: str, observed: Interval, others: Bounds) -> Recognised | None:
+        scale = others["scale"].lowest
+        if link != "identity" or not scale > 0:
+            return None
+        bend = up(curvature / scale**2)
+        family = LikelihoodFamily(
+            name=name,
+            link="identity",
+            convex=convex,
+            score_bound=up(score / scale),
+            curvature_bound=bend,
+            growth=(bend, 0.0) if convex and bend < math.inf else (math.inf, math.inf),
+            why=why.format(scale=scale),
+        )
 
-    return Recognised(family, loss)
+        def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+            return form((y - eta) / given["scale"]) + jnp.log(constant * given["scale"])
+
+        return Recognised(family, loss)
+
+    return build
+
+
+_normal = _location_scale(
+    "Normal",
+    lambda z: 0.5 * jnp.square(z),
+    math.sqrt(2 * math.pi),
+    "ψ = (y−η)²/2s² with s ≥ {scale:.6g} free of the latents: ψ'' = 1/s², ψ' unbounded",
+    curvature=1.0,
+)
+_cauchy = _location_scale(
+    "Cauchy",
+    lambda z: jnp.log1p(jnp.square(z)),
+    math.pi,
+    "ψ = log(1+r²/s²): |ψ'| ≤ 1/s, |ψ''| ≤ 2/s²; not convex",
+    score=1.0,
+    curvature=2.0,
+    convex=False,
+)
+_laplace = _location_scale("Laplace", jnp.abs, 2.0, "ψ = |y−η|/s: convex, |ψ'| ≤ 1/s, not smooth", score=1.0)
+_logistic = _location_scale(
+    "Logistic",
+    lambda z: z + 2 * jax.nn.softplus(-z),
+    1.0,
+    "ψ = z + 2 log(1+e^{{−z}}), z = (y−η)/s: |ψ'| ≤ 1/s, ψ'' ≤ 1/(2s²)",
+    score=1.0,
+    curvature=0.5,
+)
+_soft_laplace = _location_scale(
+    "SoftLaplace",
+    lambda z: jnp.logaddexp(z, -z),
+    math.pi / 2,
+    "ψ = log(e^z + e^{{−z}}), z = (y−η)/s: |ψ'| ≤ 1/s, ψ'' ≤ 1/s²",
+    score=1.0,
+    curvature=1.0,
+)
 
 
 def _log_normal(link: str, observed: Interval, others: Bounds) -> Recognised | None:
@@ -99,89 +147,6 @@ def _student_t(link: str, observed: Interval, others: Bounds) -> Recognised | No
         nu, s = given["df"], given["scale"]
         constant = jnp.log(s) + 0.5 * jnp.log(nu * math.pi) + gammaln(nu / 2) - gammaln((nu + 1) / 2)
         return 0.5 * (nu + 1) * jnp.log1p(jnp.square((y - eta) / s) / nu) + constant
-
-    return Recognised(family, loss)
-
-
-def _cauchy(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """Student-t with one degree of freedom: ``|ψ'| ≤ 1/s``, ``|ψ''| ≤ 2/s²``, not convex."""
-    scale = others["scale"].lowest
-    if link != "identity" or not scale > 0:
-        return None
-    family = LikelihoodFamily(
-        name="Cauchy",
-        link="identity",
-        score_bound=up(1 / scale),
-        curvature_bound=up(2 / scale**2),
-        why="ψ = log(1+r²/s²): |ψ'| ≤ 1/s, |ψ''| ≤ 2/s²; not convex",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        return jnp.log1p(jnp.square((y - eta) / given["scale"])) + jnp.log(math.pi * given["scale"])
-
-    return Recognised(family, loss)
-
-
-def _laplace(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """``ψ = |y−η|/s + log 2s``: convex, ``|ψ'| ≤ 1/s``, a kink at ``η = y``."""
-    scale = others["scale"].lowest
-    if link != "identity" or not scale > 0:
-        return None
-    family = LikelihoodFamily(
-        name="Laplace",
-        link="identity",
-        convex=True,
-        score_bound=up(1 / scale),
-        why="ψ = |y−η|/s: convex, |ψ'| ≤ 1/s, not smooth",
-    )
-    return Recognised(
-        family,
-        lambda eta, y, given: jnp.abs(y - eta) / given["scale"] + jnp.log(2 * given["scale"]),
-    )
-
-
-def _logistic(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """``ψ = z + 2 log(1+e^{−z}) + log s``, ``z = (y−η)/s``: ``|ψ'| ≤ 1/s``, ``ψ'' = 2σ(1−σ)/s²``."""
-    scale = others["scale"].lowest
-    if link != "identity" or not scale > 0:
-        return None
-    curvature = up(0.5 / scale**2)
-    family = LikelihoodFamily(
-        name="Logistic",
-        link="identity",
-        convex=True,
-        score_bound=up(1 / scale),
-        curvature_bound=curvature,
-        growth=(curvature, 0.0),
-        why="ψ = z + 2 log(1+e^{−z}), z = (y−η)/s: |ψ'| ≤ 1/s, ψ'' ≤ 1/(2s²)",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        z = (y - eta) / given["scale"]
-        return z + 2 * jax.nn.softplus(-z) + jnp.log(given["scale"])
-
-    return Recognised(family, loss)
-
-
-def _soft_laplace(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """``ψ = log(e^z + e^{−z}) + log(πs/2)``, ``z = (y−η)/s``: ``ψ' = −tanh(z)/s``, ``ψ'' = sech²(z)/s²``."""
-    scale = others["scale"].lowest
-    if link != "identity" or not scale > 0:
-        return None
-    curvature = up(1 / scale**2)
-    family = LikelihoodFamily(
-        name="SoftLaplace",
-        link="identity",
-        convex=True,
-        score_bound=up(1 / scale),
-        curvature_bound=curvature,
-        growth=(curvature, 0.0),
-        why="ψ = log(e^z + e^{−z}), z = (y−η)/s: |ψ'| ≤ 1/s, ψ'' ≤ 1/s²",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        z = (y - eta) / given["scale"]
-        return jnp.logaddexp(z, -z) + jnp.log(given["scale"]) + math.log(math.pi / 2)
 
     return Recognised(family, loss)
 
@@ -248,9 +213,6 @@ _OF_DIFFERENCES = ("Normal", "StudentT", "Cauchy", "Laplace", "Logistic", "SoftL
 CENTRED: Mapping[tuple[str, str], Entry] = {
     (name, "difference"): replace(REAL[(name, "loc")], centred=True) for name in _OF_DIFFERENCES
 }
-
-
-_LOG_2PI = math.log(2 * math.pi)
 
 
 def _truncated(ends: tuple[str, ...]) -> Recogniser:

@@ -7,8 +7,9 @@ probabilities, and so is flat, hence not convex, far out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
@@ -65,89 +66,59 @@ def _student_t(program: Program, site: Site) -> Separable | None:
     )
 
 
-def _half_normal(program: Program, site: Site) -> Separable | None:
-    """``x = e^u``: ``K = e^{2u}/2s² − u``, ``K'' = 2e^{2u}/s² ∈ (0, ∞)``."""
-    scale = parameter(program, site, "scale")
-    if not positive(scale):
-        return None
-    return bounded(
-        lambda u: 0.5 * jnp.exp(2 * u) / scale**2 - u,
-        0.0,
-        math.inf,
-        site.shape,
-        "HalfNormal on the log scale: K'' = 2e^{2u}/s², positive, neither bounded below nor above",
-    )
+def _rule(
+    names: tuple[str, ...],
+    form: Callable[..., jax.Array],
+    why: str,
+    top: float | Callable[..., np.ndarray] = math.inf,
+) -> Rule:
+    """``K = form(u, *parameters)``, ``0 ≤ K'' ≤ top(*parameters)``, of positive parameters so named."""
+
+    def rule(program: Program, site: Site) -> Separable | None:
+        given = [parameter(program, site, name) for name in names]
+        if not positive(*given):
+            return None
+        upper = top(*given) if callable(top) else top
+        return bounded(lambda u: form(u, *given), 0.0, upper, site.shape, f"{site.family} on the {why}")
+
+    return rule
 
 
-def _half_cauchy(program: Program, site: Site) -> Separable | None:
-    """``x = e^u``, ``t = e^{2u}/s²``: ``K = log(1+t) − u``, ``K'' = 4t/(1+t)² ∈ (0, 1]``."""
-    scale = parameter(program, site, "scale")
-    if not positive(scale):
-        return None
-    return bounded(
-        lambda u: softplus(2 * (u - jnp.log(scale))) - u,
-        0.0,
-        1.0,
-        site.shape,
-        "HalfCauchy on the log scale: K'' = 4t/(1+t)², t = e^{2u}/s², in (0, 1]",
-    )
-
-
-def _gamma(program: Program, site: Site) -> Separable | None:
-    """``x = e^u``: ``K = re^u − au``, ``K'' = re^u ∈ (0, ∞)``; exponential: ``a = 1``."""
-    shape = np.ones(site.shape) if site.family == "Exponential" else parameter(program, site, "concentration")
-    rate = parameter(program, site, "rate")
-    if not positive(shape, rate):
-        return None
-    return bounded(
-        lambda u: rate * jnp.exp(u) - shape * u,
-        0.0,
-        math.inf,
-        site.shape,
-        f"{site.family} on the log scale: K'' = re^u, positive, neither bounded below nor above",
-    )
-
-
-def _inverse_gamma(program: Program, site: Site) -> Separable | None:
-    """``x = e^u``: ``K = re^{−u} + au``, ``K'' = re^{−u} ∈ (0, ∞)``."""
-    shape, rate = parameter(program, site, "concentration"), parameter(program, site, "rate")
-    if not positive(shape, rate):
-        return None
-    return bounded(
-        lambda u: rate * jnp.exp(-u) + shape * u,
-        0.0,
-        math.inf,
-        site.shape,
-        "InverseGamma on the log scale: K'' = re^{−u}, positive, neither bounded below nor above",
-    )
-
-
-def _weibull(program: Program, site: Site) -> Separable | None:
-    """``x = e^u``: ``K = (e^u/s)^a − au``, ``K'' = a²(e^u/s)^a ∈ (0, ∞)``."""
-    shape, scale = parameter(program, site, "concentration"), parameter(program, site, "scale")
-    if not positive(shape, scale):
-        return None
-    return bounded(
-        lambda u: jnp.exp(shape * (u - jnp.log(scale))) - shape * u,
-        0.0,
-        math.inf,
-        site.shape,
-        "Weibull on the log scale: K'' = a²(e^u/s)^a, positive, neither bounded below nor above",
-    )
-
-
-def _beta(program: Program, site: Site) -> Separable | None:
-    """``x = σ(u)``: ``K = a log(1+e^{−u}) + b log(1+e^u)``, ``K'' = (a+b)σ(1−σ) ∈ (0, (a+b)/4]``."""
-    a, b = parameter(program, site, "concentration1"), parameter(program, site, "concentration0")
-    if not positive(a, b):
-        return None
-    return bounded(
-        lambda u: a * softplus(-u) + b * softplus(u),
-        0.0,
-        (a + b) / 4,
-        site.shape,
-        "Beta on the logit scale: K'' = (a+b)σ(1−σ), in (0, (a+b)/4]",
-    )
+_POSITIVE = "positive, neither bounded below nor above"
+# On the log scale, ``x = e^u``, on the logit scale ``x = σ(u)``.
+_half_normal = _rule(
+    ("scale",),
+    lambda u, s: 0.5 * jnp.exp(2 * u) / s**2 - u,
+    f"log scale: K'' = 2e^{{2u}}/s², {_POSITIVE}",
+)
+_half_cauchy = _rule(
+    ("scale",),
+    lambda u, s: softplus(2 * (u - jnp.log(s))) - u,
+    "log scale: K'' = 4t/(1+t)², t = e^{2u}/s², in (0, 1]",
+    top=1.0,
+)
+_gamma = _rule(
+    ("concentration", "rate"),
+    lambda u, a, r: r * jnp.exp(u) - a * u,
+    f"log scale: K'' = re^u, {_POSITIVE}",
+)
+_exponential = _rule(("rate",), lambda u, r: r * jnp.exp(u) - u, f"log scale: K'' = re^u, {_POSITIVE}")
+_inverse_gamma = _rule(
+    ("concentration", "rate"),
+    lambda u, a, r: r * jnp.exp(-u) + a * u,
+    f"log scale: K'' = re^{{−u}}, {_POSITIVE}",
+)
+_weibull = _rule(
+    ("concentration", "scale"),
+    lambda u, a, s: jnp.exp(a * (u - jnp.log(s))) - a * u,
+    f"log scale: K'' = a²(e^u/s)^a, {_POSITIVE}",
+)
+_beta = _rule(
+    ("concentration1", "concentration0"),
+    lambda u, a, b: a * softplus(-u) + b * softplus(u),
+    "logit scale: K'' = (a+b)σ(1−σ), in (0, (a+b)/4]",
+    top=lambda a, b: (a + b) / 4,
+)
 
 
 def _uniform(program: Program, site: Site) -> Separable | None:
@@ -228,7 +199,7 @@ SEPARABLE: Mapping[tuple[str, str], Rule] = {
     ("SoftLaplace", "real"): _soft_laplace,
     ("HalfNormal", "positive"): _half_normal,
     ("HalfCauchy", "positive"): _half_cauchy,
-    ("Exponential", "positive"): _gamma,
+    ("Exponential", "positive"): _exponential,
     ("Gamma", "positive"): _gamma,
     ("Chi2", "positive"): _gamma,
     ("InverseGamma", "positive"): _inverse_gamma,

@@ -11,7 +11,7 @@ import numpy as np
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Ratio, Real, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
-from private_mcmc.types import Record
+from private_mcmc.records import Record
 
 PublicRow = Record
 

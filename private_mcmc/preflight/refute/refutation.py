@@ -19,10 +19,10 @@ from private_mcmc.preflight.refute.search import (
     log_posterior,
     search,
 )
+from private_mcmc.records import Record
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
-from private_mcmc.types import Record
 
 _MOST_STARTS = 3
 # Share of δ from which gradient ascent is worth its time.

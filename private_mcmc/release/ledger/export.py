@@ -11,10 +11,10 @@ from pathlib import Path
 
 from private_mcmc.accounting import Statement, verify
 from private_mcmc.errors import LedgerError, PrivateMCMCError
+from private_mcmc.records import Record
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
 from private_mcmc.report import Block, Heading, Report, Table, number
 from private_mcmc.report.blocks import Cell
-from private_mcmc.types import Record
 
 _COLUMNS = (
     "time",

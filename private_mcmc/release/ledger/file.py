@@ -24,7 +24,7 @@ import numpy.typing as npt
 from private_mcmc.domains.host_tables import HostColumn
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
-from private_mcmc.types import Fields, Record
+from private_mcmc.records import Fields, Record
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
 NumericColumn = npt.NDArray[np.generic]

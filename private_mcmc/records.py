@@ -1,19 +1,23 @@
-"""Records of statements: their types, and JSON types to constants and back."""
+"""Records and other values that Python and JSON leave open: their types, and constants as JSON and back."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.types import Fields
 
-# What a constant of a statement may be, and a record: what ``to_dict`` gives, names to constants.
-Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[str, "Constant"]
+# A NumPyro model: called for its sample statements, whatever it returns.
+Model = Callable[..., object]
+PublicArguments = Mapping[str, object]
+# What JSON can hold, by name: made, and read.
 Record = dict[str, Any]
+Fields = Mapping[str, Any]
+# What a constant of a statement may be.
+Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[str, "Constant"]
 Constants = Fields
 Parts = Sequence[Constants]
 

@@ -1,0 +1,212 @@
+"""What releases of the policy for one affine predictor say: second moments, curvature, mode, influence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import jax
+import numpy as np
+
+from private_mcmc.model import Predictor, RowModel
+from private_mcmc.planning.estimates import (
+    Estimate,
+    first_estimate,
+    inverse_of,
+    next_estimate,
+    root_of,
+    score_average,
+)
+from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts
+from private_mcmc.planning.stages import Array, CompletedStage, History, PathStage
+from private_mcmc.release import Counts, SecondMoments
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Adjacency
+
+MOMENTS, WARM_UP, CURVATURE, RUN = "second moments", "warm-up", "curvature", "run"
+COUNTS: Mapping[Bound, str] = {"weights": "influence of rows", "clip": "influence of slopes"}
+_MOST_ROUNDS = 4
+# An estimate with less noise than this in its least certain direction is not refined.
+_LITTLE_NOISE = 0.1
+# Nor is one without much noise whose metric already left rows this share of the trace that they would have.
+_SETTLED, _SETTLED_NOISE = 0.75, 0.5
+# Directions have about as much curvature as the others, or this share of it.
+_LEAST_CURVATURE = 0.4
+# A warm-up clips so much that its path is slower by this.
+_WARM_UP_SPEED = 0.45
+# Of what slopes lose by a clip, so much may be on one side, even where the model says none is.
+_ASYMMETRY = 0.1
+# Gradients of rows that are alike have this over √p of their length in common, in the Hessian's metric.
+_ALIGNED = 1.25
+
+
+@dataclass(frozen=True, eq=False)
+class Public:
+    """What public rows say of one row: shapes ``(p,)``, ``(p, p)``, ``(p, p)``.
+
+    Attributes:
+        start: the mode of their posterior.
+        moments: mean of ``xxᵀ``.
+        hessian: mean of ``ψ''xxᵀ`` at ``start``.
+    """
+
+    start: Array
+    moments: Array
+    hessian: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Releases:
+    """The public facts in whose light releases are read.
+
+    Attributes:
+        reading: the model as it was read.
+        predictor: its one predictor, of bounded design.
+        influence: of rows on the gradient, and how it may be bounded.
+        precision: the prior's, shape ``(p, p)``.
+        num_rows: ``n`` or its public bound.
+        budget: of all stages, in Gaussian DP.
+        temper: weight of the likelihood.
+        public: what public rows say; nothing rests on it.
+    """
+
+    reading: RowModel
+    predictor: Predictor
+    influence: Influence
+    precision: Array
+    num_rows: int
+    adjacency: Adjacency
+    budget: float
+    temper: float = 1.0
+    public: Public | None = None
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self.reading.dim
+
+    @property
+    def typical_norm(self) -> float:
+        """``√(p/n)``: root mean square norm of a row's gradient at the mode, in the posterior's metric."""
+        return math.sqrt(self.dim / self.num_rows)
+
+    @property
+    def curvature_bound(self) -> float:
+        """Largest curvature of a row's loss in its predictor, or 1 where it has no bound."""
+        bound = self.predictor.family.curvature_bound
+        return bound if 0 < bound < math.inf else 1.0
+
+    @property
+    def unit(self) -> float:
+        """Of clips: the typical norm of a gradient, which is clipped before it is tempered."""
+        return self.typical_norm / math.sqrt(self.temper)
+
+    @property
+    def _prior(self) -> Array:
+        return self.precision / (self.curvature_bound * self.temper)
+
+    def clip_of(self, schedule: Schedule) -> float:
+        """In units of a row's typical norm in the posterior's metric."""
+        return schedule.clip * math.sqrt(schedule.temper / self.temper) / self.unit
+
+    @cached_property
+    def _prior_at_zero(self) -> Array:
+        with jax.enable_x64(True):
+            return np.asarray(jax.jit(jax.grad(self.reading.neg_log_prior))(np.zeros(self.dim)))
+
+    def prior_score(self, theta: Array) -> Array:
+        """``∇K``, which is affine."""
+        return self._prior_at_zero + self.precision @ theta
+
+    def moments(self, rounds: History) -> tuple[Estimate, bool]:
+        """``XᵀX`` from the last round, each read in the metric of the one before, and whether it will do.
+
+        Of public rows where there are any: the curvature is asked for in any case.
+        """
+        if self.public is not None:
+            matrix = self.num_rows * self.public.moments
+            return Estimate(matrix, matrix, 0.0, 0.0, np.eye(self.dim)), True
+        estimate, trace = first_estimate(_moments_of(rounds[0]), self._prior), 0.0
+        for completed in rounds[1:]:
+            root = root_of(estimate.matrix + self._prior)
+            trace = estimate.trace_in(root)
+            estimate = next_estimate(_moments_of(completed), root)
+        settled = trace > _SETTLED * self.dim and estimate.noise < _SETTLED_NOISE
+        return estimate, settled or estimate.noise_share <= _LITTLE_NOISE or len(rounds) >= _MOST_ROUNDS
+
+    def hessian(self, moments: Estimate, rounds: History) -> Array:
+        """Of the rows' losses, tempered: where the last warm-up ended, or bounded by second moments."""
+        known = self.public
+        each = self.curvature_bound * moments.matrix if known is None else self.num_rows * known.hessian
+        hessian = self.temper * each
+        for completed in rounds:
+            released = _moments_of(completed)
+            root = root_of(self.even(moments, hessian) + self.precision)
+            level = max(float(np.trace(released.matrix)) / self.dim, released.noise_sd)
+            hessian = next_estimate(released, root, _LEAST_CURVATURE * level).matrix
+        return hessian
+
+    def even(self, moments: Estimate, hessian: Array) -> Array:
+        """The mean of ``H`` and of the multiple of ``XᵀX`` that is as large.
+
+        The ball cuts rare rows with much curvature. In the metric of what is left of them they would be
+        longer still, and soon lost.
+        """
+        root = root_of(moments.matrix + self._prior)
+        level = float(np.trace(root.T @ hessian @ root)) / self.dim
+        return np.asarray((hessian + level * moments.matrix) / 2)
+
+    def centre(self, moments: Estimate, warm_ups: History, curvatures: History) -> Array:
+        """Where the warm-ups led: the mode that the second half of the last one implies."""
+        if not warm_ups and self.public is not None:
+            return self.public.start
+        if not warm_ups:
+            return np.asarray(-np.linalg.solve(self.precision, self._prior_at_zero))
+        schedule, states = path_of(warm_ups[-1])
+        late = states[schedule.num_steps // 2 :]
+        average = score_average(late, schedule, self.temper, self.prior_score)
+        curvature = _WARM_UP_SPEED * self.hessian(moments, curvatures[: len(warm_ups) - 1])
+        precision = self.precision + average.information(curvature)
+        mode = average.root(curvature)
+        return np.asarray(mode - inverse_of(precision) @ self.prior_score(mode))
+
+    def influence_on(self, history: History, bound: Bound) -> InfluenceCounts:
+        """What the released counts say of bounding the rows' influence in one way."""
+        counted = {name: self._counted(history, name) for name in self.influence.bounds}
+        if bound == "weights":
+            dispersion = counted["clip"].mean_square if "clip" in counted else 1.0
+            return replace(counted["weights"], dispersion=max(1.0, dispersion))
+        skew = _ASYMMETRY if self.influence.symmetric else min(1.0, _ALIGNED / math.sqrt(self.dim))
+        # No slope of a row is larger than with the worst outcome.
+        return replace(counted["clip"], skew=skew, cells=counted["weights"].occupied)
+
+    def _counted(self, history: History, bound: Bound) -> InfluenceCounts:
+        counts = named(history, COUNTS[bound])[0].value
+        if not isinstance(counts, Counts):
+            raise TypeError("the rows are counted by their influence")
+        return InfluenceCounts(counts, self.num_rows, 0.0)
+
+
+def named(history: History, name: str) -> History:
+    """The completed stages of that name."""
+    return tuple(completed for completed in history if completed.stage.name == name)
+
+
+def _moments_of(completed: CompletedStage) -> SecondMoments:
+    if not isinstance(completed.value, SecondMoments):
+        raise TypeError(f"the stage {completed.stage.name!r} releases second moments")
+    return completed.value
+
+
+def path_of(completed: CompletedStage) -> tuple[Schedule, Array]:
+    """The schedule of a path, and its states with its start, ``(steps + 1, p)``."""
+    if not isinstance(completed.stage, PathStage):
+        raise TypeError(f"the stage {completed.stage.name!r} releases a path")
+    return completed.stage.schedule, np.vstack([completed.stage.start, np.asarray(completed.value)])
+
+
+def reading_of(completed: CompletedStage) -> RowModel | None:
+    """The model that a path followed where it is not the plan's own: that of weighted slopes."""
+    return completed.stage.reading if isinstance(completed.stage, PathStage) else None
