@@ -14,13 +14,13 @@ import argparse
 import contextlib
 import io
 import json
+import re
 import sys
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import jupytext
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,17 +53,22 @@ MOST_ERROR = 4.0
 MOST_SECONDS = {"Preflight": 30.0, "Plan": 300.0}
 
 
+def cells(name: str) -> list[tuple[str, str]]:
+    """Title and source of every cell of a notebook in jupytext's percent format."""
+    text = (NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8")
+    parts = re.split(r"^# %% ", text, flags=re.MULTILINE)[1:]
+    return [(part.split("\n", 1)[0], part.split("\n", 1)[1]) for part in parts]
+
+
 def executed(name: str) -> tuple[dict[str, Any], dict[str, float], dict[str, str]]:
     """The notebook's names, and for each cell its seconds and what it printed."""
     names: dict[str, Any] = {"__name__": name}
     seconds, said = {}, {}
-    for cell in jupytext.read(NOTEBOOKS / f"{name}.py").cells:
-        if cell.cell_type == "code":
-            title = cell.metadata["title"]
-            out, began = io.StringIO(), time.perf_counter()
-            with contextlib.redirect_stdout(out):
-                exec(compile(cell.source, f"{name}: {title}", "exec"), names)
-            seconds[title], said[title] = time.perf_counter() - began, out.getvalue()
+    for title, source in cells(name)[1:]:
+        out, began = io.StringIO(), time.perf_counter()
+        with contextlib.redirect_stdout(out):
+            exec(compile(source, f"{name}: {title}", "exec"), names)
+        seconds[title], said[title] = time.perf_counter() - began, out.getvalue()
     return names, seconds, said
 
 
@@ -115,8 +120,8 @@ def over(found: dict[str, Any]) -> list[str]:
 
 def heading(name: str) -> tuple[str, str]:
     """The title of a notebook and the paragraph below it."""
-    title, _, text = jupytext.read(NOTEBOOKS / f"{name}.py").cells[0].source.partition("\n")
-    return title.removeprefix("# "), text.strip()
+    lines = [line.removeprefix("# ") for line in cells(name)[0][1].strip().splitlines()]
+    return lines[0].removeprefix("# "), "\n".join(lines[1:])
 
 
 def page(results: dict[str, dict[str, Any]]) -> str:
@@ -147,6 +152,9 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         "root mean square difference of posterior means, in posterior sds. A network's expected error is "
         "that of its losses. Seconds are of a busy machine of two cores.",
     ]
+    waiting = [f"`{name}.py`" for name in ORDER if name not in results]
+    if waiting:
+        lines += ["", f"In `examples/gallery/`, without results on this page yet: {', '.join(waiting)}."]
     for name, found in results.items():
         title, text = heading(name)
         lines += [
@@ -170,6 +178,11 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def earlier() -> dict[str, dict[str, Any]]:
+    """The results of earlier runs."""
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
 def main() -> int:
     """Execute what was asked for, keep the results, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -181,10 +194,12 @@ def main() -> int:
     matplotlib.use("Agg")
     warnings.simplefilter("ignore")
     RESULTS.parent.mkdir(exist_ok=True)
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    kept = earlier()
     for name in () if asked.page else asked.names or ORDER:
-        kept[name] = result(name)
-        print(name, f"error {kept[name]['error']:.2f}", kept[name]["seconds"], flush=True)
+        found = result(name)
+        print(name, f"error {found['error']:.2f}", found["seconds"], flush=True)
+        # Others may run beside this one.
+        kept = {**earlier(), name: found}
         kept = {one: kept[one] for one in ORDER if one in kept}
         RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(page(kept), encoding="utf-8")

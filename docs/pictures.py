@@ -26,7 +26,7 @@ DELTA = 1e-6
 def save(name):
     """Write the figure as a small SVG without a date in it."""
     plt.tight_layout()
-    plt.savefig(OUT / f"{name}.svg", metadata={"Date": None}, transparent=True)
+    plt.savefig(OUT / f"{name}.svg", metadata={"Date": None})
     plt.close("all")
 
 

@@ -193,13 +193,8 @@ class Schedule:
     def _check_clips(self, clips: tuple[float, ...]) -> None:
         if len(clips) != self.dim or not all(is_number(clip) and 0 < clip < math.inf for clip in clips):
             raise DeclarationError(f"clips: {self.dim} positive, finite numbers, one for each coordinate.")
-        full = [
-            matrix for matrix in (self.preconditioner, self.noise) if matrix and isinstance(matrix[0], tuple)
-        ]
-        if full:
-            raise DeclarationError(
-                "clips: bounds for each coordinate need a diagonal preconditioner and noise."
-            )
+        if self.preconditioner and isinstance(self.preconditioner[0], tuple):
+            raise DeclarationError("clips: bounds for each coordinate need a diagonal preconditioner.")
         if self.batch is not None or isinstance(self.release, Average) or self.storage != "float64":
             raise DeclarationError(
                 "clips: for all rows at every step, in float64, and releases of states only."

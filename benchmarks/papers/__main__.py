@@ -50,6 +50,20 @@ def written() -> dict[str, str]:
     }
 
 
+def _theorem_iv_1(epsilon: float, epsilon_run: float, delta: float) -> dict[str, float]:
+    """Theorem IV.1 of 001 as a calculator, at α = 2, β = 1, x_h = 1.8, x_l = 0.9, γ₁ = 0.1."""
+    from benchmarks.papers.pages.hf.theorem import calculated
+
+    (rows, slope), (enough, its_slope, shown) = calculated(epsilon, epsilon_run, delta)
+    return {
+        "rows by the proof": rows,
+        "slope by the proof": slope,
+        "rows enough": enough,
+        "their slope": its_slope,
+        "SGLD's ε at least": shown,
+    }
+
+
 def _writable(path: Path | None) -> Path | None:
     if path is not None:
         check_writable(path)
@@ -58,17 +72,24 @@ def _writable(path: Path | None) -> Path | None:
 
 @app.command()
 def papers(
-    paper: Annotated[str, typer.Argument(help="000, 001, 002, 004, beyond, or docs")] = "",
+    paper: Annotated[str, typer.Argument(help="000, 001, 002, 004, beyond; IV.1; docs")] = "",
     full: Annotated[bool, typer.Option("--full", help="the paper's sizes: minutes")] = False,
     html: Annotated[Path | None, typer.Option(help="write the page to this file", callback=_writable)] = None,
     as_json: Annotated[
         Path | None, typer.Option("--json", help="write every number to this file", callback=_writable)
     ] = None,
+    epsilon: Annotated[float, typer.Option(help="IV.1: ε of the posterior")] = 0.5,
+    epsilon_run: Annotated[float, typer.Option(help="IV.1: ε′ that SGLD shall not reach")] = 38.0,
+    delta: Annotated[float, typer.Option(help="IV.1: δ of both")] = 1e-3,
 ) -> None:
     """A paper's claims beside our numbers: status, plots, why they differ. Without a paper: the list."""
     if not paper:
         for key, (_, title) in PAGES.items():
             typer.echo(f"{key:8}{title}")
+        typer.echo("IV.1    Theorem IV.1 of 001 as a calculator: --epsilon, --epsilon-run, --delta")
+        return
+    if paper.upper() == "IV.1":
+        typer.echo(json.dumps(_theorem_iv_1(epsilon, epsilon_run, delta)))
         return
     if paper == "docs":
         for name, text in written().items():

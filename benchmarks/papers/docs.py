@@ -19,6 +19,7 @@ _STATUSES = (
     ("holds", "the number is the true value, or within one percent of it on the right side"),
     ("loose by k×", "true, and k times as far as our exact value or proved bound at these settings"),
     ("false", "contradicted by an exact value or a counter-example, computed in the page"),
+    ("not reproduced", "trained networks of ours, whose standard error is given, are elsewhere"),
     ("not proved", "the number may be right, the printed proof is not"),
     ("not run", "needs trained networks; the command is given"),
 )

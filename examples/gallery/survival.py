@@ -37,5 +37,5 @@ print(f"ε = {mcmc.statement.epsilon(target.delta):.3g} at δ = {target.delta:g}
 # %% Beside the posterior without privacy
 exact = MCMC(NUTS(model), num_warmup=200, num_samples=200, progress_bar=False)
 exact.run(jax.random.key(0), **data)
-both = [mcmc.to_arviz(), az.from_numpyro(exact)]
+both = [mcmc.to_arviz(), az.from_dict(exact.get_samples(group_by_chain=True))]
 az.plot_forest(both, model_names=["private", "not private"], combined=True, var_names=["w"])

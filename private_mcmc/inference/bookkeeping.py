@@ -41,6 +41,9 @@ from private_mcmc.release.ledger.export import standing
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
+# Open charges that have paid for a run of this process: each pays for one.
+_BEGUN: set[str] = set()
+
 
 @construction_checked
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Bookkeeping:
             raise DeclarationError(
                 "give both a ledger and the dataset= that it knows the rows by, or neither."
             )
+        if self.reserved is not None and self.checkpoint is not None:
+            raise DeclarationError("a run that an open charge has paid for cannot be saved in a checkpoint.")
         if self.ledger is not None:
             check_kind("ledger", self.ledger, Ledger)
         if self.checkpoint is not None:
@@ -257,8 +262,9 @@ class ChargedRun:
                 if charge.outcome == "reserved"
             }
             paid = books.reserved.statement == self.price.to_dict() and books.reserved.identity in open_ones
-            if not paid:
+            if not paid or books.reserved.identity in _BEGUN:
                 raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
+            _BEGUN.add(books.reserved.identity)
             # Whoever made the charge settles it.
             return nullcontext(books.reserved)  # type: ignore[return-value]
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"

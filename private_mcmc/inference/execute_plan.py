@@ -235,5 +235,5 @@ def given_releases(plan: Plan, outcomes: Sequence[Outcome], key: jax.Array | Non
 
 def of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
     """The policy's own draws, which say why they are not the posterior's."""
-    said = f"of the path, whose intervals are too short where the budget is small ({reason.rstrip('.')})"
+    said = f"of the path, as wide as the plan expects its means to be off ({reason.rstrip('.')})"
     return replace(draws, provenance={**draws.provenance, "draws": said})

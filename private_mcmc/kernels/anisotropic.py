@@ -39,8 +39,9 @@ class AnisotropicLangevin(LangevinKernel):
         rows: as for :class:`PrivateULA`.
         noise: ``S/(2γ)``: a diagonal, a mapping of site names to variances (numbers or one for each
             unconstrained coordinate), or a full symmetric positive definite matrix; ``None`` means ``M``.
-        clips: ``C_j > 0`` for each unconstrained coordinate, or by site, like ``noise``; ``M`` and ``noise``
-            are diagonal then.
+        clips: ``C_j > 0`` for each unconstrained coordinate, or by site, like ``noise``; ``M`` is diagonal
+            then. A full ``noise`` costs what the farthest of the box's corners does, found exactly up to
+            twelve coordinates and bounded beyond.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Theorem 5.4, in the metric of the noise; Borovykh,
     Kantas, Parpas, Pavliotis, Section 6, for why one may want it.

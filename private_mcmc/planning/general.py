@@ -25,6 +25,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.stages import (
+    OF_PARAMETERS,
     Array,
     CompletedStage,
     Conclusion,
@@ -186,10 +187,13 @@ class GeneralPolicy:
         return self._path(RUN, remaining(facts.budget, history), metric, late[-1], self.step)
 
     def conclude(self, history: History) -> Conclusion:
-        """The run after its burn-in."""
+        """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = next(completed for completed in history if completed.stage.name == RUN)
-        states = np.asarray(run.value)
-        return Conclusion(states[burn_in(run.stage) :], self.prediction)
+        states, said = np.asarray(run.value)[burn_in(run.stage) :], self.prediction
+        if said.unit == OF_PARAMETERS and math.isfinite(said.rms):
+            centre = states.mean(axis=0)
+            states = centre + math.hypot(1.0, said.rms) * (states - centre)
+        return Conclusion(states, said)
 
     def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric

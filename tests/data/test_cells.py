@@ -115,7 +115,7 @@ def test_a_cells_fate_does_not_depend_on_other_rows(cells):
         ({"type": "string", "constraints": {"enum": ["a", "a"]}}, "twice"),
         ({"type": "string", "constraints": {"enum": ["a", ""]}}, "levels and missing values"),
         ({"type": "number", "private_mcmc": {"misssing": "middle"}}, "unknown words"),
-        ({"type": "number", "private_mcmc": {"missing": "often"}}, "refuse, indicator, middle"),
+        ({"type": "number", "private_mcmc": {"missing": "often"}}, "refuse, indicator, marginal"),
         ({"type": "number", "private_mcmc": {"otherwise": "other"}}, "is for categories"),
         ({"type": "string"}, "free text"),
     ],

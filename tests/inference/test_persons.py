@@ -416,3 +416,29 @@ def test_an_audit_of_persons_attacks_whole_persons():
             {"X": np.zeros((2, 2)), "y": np.zeros(2)}, {"X": np.eye(2) * [[1], [0]], "y": np.zeros(2)}
         )
         pmc.audit(kernel, pair, rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2)
+
+
+def intercepts(X, who, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("persons", 20):
+        u = numpyro.sample("u", dist.Normal(0, 1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[who]), obs=y)
+
+
+@pytest.mark.slow
+def test_with_latents_identifiers_of_any_type_and_order_give_the_same_run():
+    """Rows that nobody is named in change nothing; sums of persons in other slots round differently."""
+    kernel = PrivateULA(intercepts, step_size=0.01, clip=1.0)
+    mcmc = driver(kernel=kernel, execution=pmc.Execution(unsafe_seed=True))
+    rows, drawn = people(), []
+    numbers = np.array([int(each[1:]) for each in rows["who"]])
+    order = np.random.default_rng(3).permutation(len(rows["who"]))
+    for kind in ("whole", "text", "objects", "pandas, nullable"):
+        who = [*np.asarray(SAME[kind](numbers[order]), object), None]
+        given = {name: np.concatenate([rows[name][order], rows[name][:1]]) for name in ("X", "y")}
+        mcmc.run(rng_key=seeded(0), **given, who=np.array(who, object))
+        drawn.append(mcmc.get_samples()["w"])
+    mcmc.run(rng_key=seeded(0), **rows)
+    for found in drawn:
+        np.testing.assert_allclose(found, mcmc.get_samples()["w"], atol=1e-9)

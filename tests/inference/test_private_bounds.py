@@ -156,3 +156,7 @@ def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_pat
     cheap = ledger.reserve("people", other, purpose="a test")
     with pytest.raises(pmc.ReleaseError, match="settled, or was made for another"):
         run(cheap)
+    paid = ledger.reserve("people", pmc.Statement.from_dict(settled.statement), purpose="one run")
+    run(paid)
+    with pytest.raises(pmc.ReleaseError, match="settled, or was made for another"):
+        run(paid)

@@ -129,7 +129,6 @@ def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
         {"clips": (1.0, np.nan)},
         {"clips": (1.0, np.inf)},
         {"preconditioner": ((1.0, 0.1), (0.1, 1.0))},
-        {"noise": ((1.0, 0.1), (0.1, 1.0))},
         {"batch": Batch(scheme="poisson", rate=0.1)},
         {"release": Average()},
         {"storage": "float32"},
@@ -140,6 +139,42 @@ def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
 def test_what_has_no_proof_for_a_box_is_refused(changes):
     with pytest.raises(DeclarationError, match="clips"):
         schedule(**changes)
+
+
+FULL = ((2.0, -0.7), (-0.7, 0.6))
+
+
+@pytest.mark.parametrize("dim", [2, 5, 13])
+def test_full_noise_costs_what_the_farthest_corner_does(dim):
+    """Corners one by one; beyond twelve coordinates a bound that none of those drawn exceeds."""
+    rng = np.random.default_rng(dim)
+    square = rng.normal(size=(dim, dim))
+    noise = square @ square.T / dim + np.eye(dim)
+    clips, metric = rng.uniform(0.2, 2.0, dim), rng.uniform(0.5, 2.0, dim)
+    run = schedule(
+        dim=dim,
+        clips=tuple(clips),
+        clip=100.0,
+        preconditioner=tuple(metric),
+        noise=tuple(map(tuple, (noise + noise.T) / 2)),
+    )
+    statement = accounting.langevin_statement(run)
+    signs = product((-1, 1), repeat=dim) if dim < 13 else rng.choice([-1, 1], (2000, dim))
+    forms = (2 * metric * clips * np.array(corner) for corner in signs)
+    worst = max(7 * 0.01 / 2 * v @ np.linalg.solve(noise, v) for v in forms)
+    assert statement.gdp >= np.sqrt(worst)
+    assert dim > 12 or statement.gdp == pytest.approx(np.sqrt(worst), rel=1e-7)
+    assert statement.verify()
+    blocks = np.diag(np.diag(noise))
+    record = statement.to_dict()
+    (bound,) = record["argument"]["constants"]["bounds"]
+    bound["noises"] = np.diag(blocks).tolist()
+    assert not accounting.verify(record)
+
+
+def test_noise_that_float64_cannot_invert_is_refused():
+    with pytest.raises(DeclarationError, match="ill-conditioned"):
+        accounting.langevin_statement(schedule(noise=((1.0, 1 - 1e-9), (1 - 1e-9, 1.0))))
 
 
 def test_a_kernel_takes_a_clip_of_the_norm_or_of_each_coordinate():
@@ -164,6 +199,16 @@ def test_records_whose_clips_are_taken_away_or_changed_no_longer_verify():
     without = {key: value for key, value in constants.items() if key != "clips"}
     for changed in (without, constants | {"clips": [2.0, 0.1]}, constants | {"bounds": [{"kind": "path"}]}):
         assert not accounting.verify(record | {"argument": record["argument"] | {"constants": changed}})
+
+
+@pytest.mark.slow
+def test_a_driver_runs_it_under_full_noise(rng):
+    kernel = AnisotropicLangevin(model, 0.01, clips=CLIPS, noise=FULL)
+    mcmc = pmc.PrivateMCMC(
+        kernel, rows=ROWS, target=pmc.Target(500.0, 1e-6), guarantee="run", release="path", num_steps=4
+    )
+    mcmc.run(X=rng.normal(size=(30, 2)), y=rng.normal(size=30))
+    assert mcmc.statement.verify()
 
 
 @pytest.mark.slow

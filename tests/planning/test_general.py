@@ -27,8 +27,9 @@ from private_mcmc.planning.general import (
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator
-from private_mcmc.planning.stages import PathStage, Prediction
+from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, CompletedStage, PathStage, Prediction
 from private_mcmc.planning.synthetic import Likelihood, candidates, outcome_columns, prior_of
+from private_mcmc.schedule import Schedule
 from tests.examples_of_models import bent
 from tests.zoo.categories import softmax
 from tests.zoo.linear import latent_scale
@@ -249,3 +250,18 @@ def test_the_default_guarantee_plans_models_without_one_predictor():
     assert plan.certificate.epsilon(target.delta) <= target.epsilon
     assert plan.policy.facts.temper == plan.temper
     assert plan.prediction.rms < 0.3
+
+
+def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
+    """Where no posterior given the releases is to be had, intervals allow for the path's own noise."""
+    states = np.random.default_rng(0).normal(size=(40, 2))
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=N, dim=2, step_size=1e9, num_steps=40, clip=1.0, release="path",
+        preconditioner=((1.0, 0.0), (0.0, 1.0)),
+    )  # fmt: skip
+    history = (CompletedStage(PathStage(RUN, schedule, np.zeros(2)), states),)
+    for unit, wider in ((OF_PARAMETERS, 2.0), (OF_LOSSES, 1.0)):
+        said = Prediction(np.sqrt(3.0), 0.0, 1.0, 0.0, unit)
+        draws = GeneralPolicy(None, 1.0, 0.1, said).conclude(history).draws
+        np.testing.assert_allclose(draws.mean(axis=0), states.mean(axis=0))
+        np.testing.assert_allclose(draws.std(axis=0), wider * states.std(axis=0))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.accounting.posterior.normal import Extremes, normal_regression
+from private_mcmc.accounting.posterior.normal import normal_regression
+from private_mcmc.accounting.posterior.ratio import ratio_extremes
 from private_mcmc.errors import DeclarationError
 
 
@@ -66,18 +67,16 @@ def theorem_iv_1(
 
 
 def posterior_delta(domain: RatioDomain, rows: float, slope: float, epsilon: float) -> float:
-    """A certified ``δ`` of the posterior at ``ε`` for ``c = slope``, over the whole domain, replace-one.
-
-    With ``z`` the other rows' ``Σx²`` and ``r_0`` their mean ratio, a row ``(x, r)`` puts the mean at
-    ``r_0 + (βx²(r − r_0) − αr_0)/(α + β(z + x²))``. Two rows differ by at most
-    ``4βx_h²g/(α + βz) + αβ(c + g)(x_h² − x_l²)/(α + βz)²``, ``g = n^{γ1}``; this and the ratio of precisions
-    decrease in ``z ≥ (n−1)x_l²``. A change of the mean and one of the scale compose.
-    """
-    a, b, low, high = domain.prior_precision, domain.noise_precision, domain.x_low**2, domain.x_high**2
-    reach = rows**domain.gamma1
-    least = a + b * (rows - 1) * low
-    moved = 4 * b * high * reach / least + a * b * (slope + reach) * (high - low) / least**2
-    found = Extremes(moved * math.sqrt(least + b * high), 1 + b * high / least)
+    """A certified ``δ`` of the posterior at ``ε`` for ``c = slope``, over the whole domain, replace-one."""
+    found = ratio_extremes(
+        domain.prior_precision,
+        domain.noise_precision,
+        x_low=domain.x_low,
+        x_high=domain.x_high,
+        center=slope,
+        width=rows**domain.gamma1,
+        n=int(rows),
+    )
     return normal_regression(found, epsilon)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from benchmarks.papers.experiments.commands import batch_size, hf, noise
+from benchmarks.papers.experiments.commands import figure, hf
 from private_mcmc.cli.main import main
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
-for experiment in (hf, noise, batch_size):
+for experiment in (hf, figure):
     app.command()(experiment)
 
 if __name__ == "__main__":

@@ -1,22 +1,19 @@
-"""``python -m benchmarks.papers.experiments hf|noise|batch-size``: the papers' attacks on networks."""
+"""``python -m benchmarks.papers.experiments hf|figure``: the papers' attacks on networks."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from private_mcmc.cli.audit import finish
 from private_mcmc.cli.common import HtmlOption, JsonOption
 
-if TYPE_CHECKING:
-    from benchmarks.papers.experiments import NoiseExperiment
-
 ImagesOption = Annotated[
     Path | None,
-    typer.Option(help="folder of MNIST-like idx files, plain or .gz; left out: scikit-learn's digits"),
+    typer.Option(help="folder of idx files or CIFAR-10's PNG batches; left out: scikit-learn's digits"),
 ]
 SeedOption = Annotated[int, typer.Option(help="of everything; the experiment is reproducible")]
 
@@ -67,81 +64,30 @@ def hf(
     finish(found.sound, found.report, found.to_dict(), as_json, html)
 
 
-def noise(
+def figure(
+    name: Annotated[
+        str, typer.Argument(help="001-figure-2, 004-table-1-setting-1, …; left out: the list")
+    ] = "",
+    size: Annotated[
+        str, typer.Option(help="paper; here: what the pages show; fast: seconds, on digits")
+    ] = "here",
     images: ImagesOption = None,
-    num_rows: Annotated[int, typer.Option(help="rows of D")] = 200,
-    hidden: Annotated[int, typer.Option(help="hidden units")] = 10,
-    steps: Annotated[int, typer.Option(help="steps of training")] = 1_000,
-    batch_size: Annotated[int, typer.Option(help="rows of a batch")] = 50,
-    pairs: Annotated[int, typer.Option(help="adjacent pairs of data sets")] = 4,
-    repeats: Annotated[int, typer.Option(help="trainings on each")] = 10,
-    deviation: Annotated[bool, typer.Option(help="the noise's entries are standard deviations")] = False,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    html: HtmlOption = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="put the record among those that the pages show")
+    ] = False,
 ) -> None:
-    """Noise per layer against noise in proportion to the gradient, with histograms of a row's loss.
+    """Train a figure or table of 001 or 004 and print its record."""
+    from benchmarks.papers.experiments.figures import FIGURES, train, write
+    from private_mcmc.report.progress import progress
 
-    Borovykh, Kantas, Parpas, Pavliotis, Sections 6.2 and 6.4. Heuristic numbers: they bound nothing.
-    The paper's size: --images DIR --num-rows 1000 --steps 10000 --batch-size 100 --pairs 10.
-    """
-    experiment = _experiment(num_rows, hidden, steps, batch_size, pairs, repeats, seed)
-    _compared(replace(experiment, deviation=deviation), images, None, as_json, html)
-
-
-def batch_size(
-    images: ImagesOption = None,
-    num_rows: Annotated[int, typer.Option(help="rows of D")] = 200,
-    hidden: Annotated[int, typer.Option(help="hidden units")] = 10,
-    steps: Annotated[int, typer.Option(help="steps of training")] = 1_000,
-    sizes: Annotated[str, typer.Option(help="rows of a batch")] = "25,100,200",
-    pairs: Annotated[int, typer.Option(help="adjacent pairs of data sets")] = 4,
-    repeats: Annotated[int, typer.Option(help="trainings on each")] = 10,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    html: HtmlOption = None,
-) -> None:
-    """Plain SGD with several sizes of batch (the same paper, Section 6.3). Heuristic: nothing is bounded."""
-    chosen = _whole_numbers(sizes)
-    experiment = _experiment(num_rows, hidden, steps, max(chosen), pairs, repeats, seed)
-    _compared(experiment, images, chosen, as_json, html)
-
-
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    from private_mcmc.errors import DeclarationError
-
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError as error:
-        raise DeclarationError(f"--sizes {text}: whole numbers and commas, as in 25,100.") from error
-
-
-def _experiment(
-    num_rows: int, hidden: int, steps: int, batch_size: int, pairs: int, repeats: int, seed: int
-) -> NoiseExperiment:
-    from benchmarks.papers.experiments import NoiseExperiment
-
-    return replace(
-        NoiseExperiment(),
-        num_rows=num_rows,
-        hidden=hidden,
-        steps=steps,
-        batch_size=batch_size,
-        pairs=pairs,
-        repeats=repeats,
-        seed=seed,
-    )
-
-
-def _compared(
-    experiment: NoiseExperiment,
-    images: Path | None,
-    sizes: tuple[int, ...] | None,
-    as_json: bool,
-    html: Path | None,
-) -> None:
-    from benchmarks.papers.experiments import load_images
-
-    train, _ = load_images(images, experiment.seed)
-    found = experiment.shapes(train) if sizes is None else experiment.batches(train, sizes)
-    finish(True, found.report, found.to_dict(), as_json, html)
+    if not name:
+        for key, found in FIGURES.items():
+            typer.echo(f"{key:34}{found.title}, {found.data}")
+        return
+    steps = 1 if name not in FIGURES else FIGURES[name].ticks(size)
+    with progress("runs", steps, keep) as on_run:
+        record = train(name, size, images, on_run)
+    if keep:
+        typer.echo(f"written: {write(record)}")
+    else:
+        typer.echo(json.dumps(record, indent=1, ensure_ascii=False))

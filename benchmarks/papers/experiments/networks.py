@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from benchmarks.papers.experiments.images import CLASSES
+from benchmarks.papers.experiments.images import CLASSES, Images
 
 Layers = dict[str, tuple[jax.Array, jax.Array]]
 
@@ -41,15 +41,18 @@ class Network:
         return -jax.nn.log_softmax(self.logits(theta, image))[label]
 
 
-def lenet(size: int) -> Network:
-    """LeNet5 for ``size × size`` images: 61,706 parameters at 28; smaller windows below 28 pixels.
+def lenet(size: int, channels: int = 1) -> Network:
+    """LeNet5 for ``size × size`` images: 61,706 parameters at 28, grey; smaller windows below 28 pixels.
+
+    A border of two pixels is added to images of fewer than 32.
 
     Source: LeCun, Bottou, Bengio, Haffner 1998, with rectifiers and largest-value pooling.
     """
     window = 5 if size >= 28 else 3
-    left = ((size // 2) - window + 1) // 2
+    border = 2 if size < 32 else 0
+    left = ((size + 2 * border - 4) // 2 - window + 1) // 2
     shapes = {
-        "convolution 1": (25, 6),
+        "convolution 1": (25 * channels, 6),
         "convolution 2": (6 * window**2, 16),
         "dense 1": (16 * left**2, 120),
         "dense 2": (120, 84),
@@ -57,7 +60,7 @@ def lenet(size: int) -> Network:
     }
 
     def logits(layers: Layers, image: jax.Array) -> jax.Array:
-        x = jnp.pad(image, 2)[:, :, None]
+        x = jnp.pad(image.reshape(size, size, channels), ((border, border), (border, border), (0, 0)))
         x = _pool(jax.nn.relu(_dense(layers["convolution 1"], _windows(x, 5))))
         x = _pool(jax.nn.relu(_dense(layers["convolution 2"], _windows(x, window))))
         x = jax.nn.relu(_dense(layers["dense 1"], x.ravel()))
@@ -67,13 +70,13 @@ def lenet(size: int) -> Network:
     return _network(shapes, logits)
 
 
-def perceptron(size: int, hidden: int) -> Network:
+def perceptron(images: Images, hidden: int) -> Network:
     """One hidden layer of ``hidden`` units."""
 
     def logits(layers: Layers, image: jax.Array) -> jax.Array:
         return _dense(layers["output"], jax.nn.relu(_dense(layers["hidden"], image.ravel())))
 
-    return _network({"hidden": (size**2, hidden), "output": (hidden, CLASSES)}, logits)
+    return _network({"hidden": (images.pixels[0].size, hidden), "output": (hidden, CLASSES)}, logits)
 
 
 def _network(shapes: dict[str, tuple[int, int]], logits: Callable[[Layers, jax.Array], jax.Array]) -> Network:

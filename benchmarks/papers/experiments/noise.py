@@ -7,6 +7,7 @@ a real attack succeeds. The noise depends on the data, so no statement exists to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import get_args
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.papers.experiments.images import Images
-from benchmarks.papers.experiments.networks import Network, perceptron
+from benchmarks.papers.experiments.networks import Network, lenet, perceptron
 from benchmarks.papers.experiments.noise_result import NoiseResult, NoiseSettings, NoiseShape, Trained
 from benchmarks.papers.gradient_noise import per_layer, proportional
 from private_mcmc.auditing.confidence import FloatArray
@@ -25,44 +26,87 @@ from private_mcmc.errors import DeclarationError
 
 @dataclass(frozen=True)
 class NoiseExperiment(NoiseSettings):
-    """Train networks side by side on ``D`` and on ``D'``. Attributes: :class:`NoiseSettings`."""
+    """Train networks side by side on ``D`` and on each ``D'``. Attributes: :class:`NoiseSettings`."""
 
     def shapes(
-        self, images: Images, chosen: tuple[NoiseShape, ...] = ("per layer", "proportional")
+        self,
+        images: Images,
+        chosen: tuple[NoiseShape, ...] = ("per layer", "proportional"),
+        on_run: Callable[[int], None] = lambda done: None,
     ) -> NoiseResult:
-        """Table 1: each shape of noise with its ``δ`` by Algorithm 1 and its worst loss."""
-        found = tuple(self._trained(images, shape, self.batch_size, shape) for shape in chosen)
-        return NoiseResult(self, found)
-
-    def batches(self, images: Images, sizes: tuple[int, ...]) -> NoiseResult:
-        """Table 2: plain SGD with each size of batch."""
-        found = tuple(self._trained(images, "none", size, f"batches of {size}") for size in sizes)
-        return NoiseResult(self, found)
-
-    def _trained(self, images: Images, shape: NoiseShape, batch_size: int, name: str) -> Trained:
-        if shape not in get_args(NoiseShape) or not 1 <= batch_size <= self.num_rows:
-            raise DeclarationError(f"noise {shape!r} with batches of {batch_size}: not offered.")
-        data = images.part(0, self.num_rows)
-        network = perceptron(data.size, self.hidden)
-        key = jax.random.wrap_key_data(
-            jnp.asarray(np.random.SeedSequence(self.seed).generate_state(2, np.uint32)), impl="threefry2x32"
+        """Table 1 and Figure 4: each shape of noise with its ``δ`` by Algorithm 1, and losses."""
+        if not chosen or not set(chosen) <= set(get_args(NoiseShape)):
+            raise DeclarationError(f"noise {chosen!r}: some of {', '.join(get_args(NoiseShape))}.")
+        losses = self._trained(images, chosen, self.batch_size, on_run)
+        return NoiseResult(
+            self,
+            tuple(
+                self._summed(losses[:, :, at], shape, shape, self.batch_size)
+                for at, shape in enumerate(chosen)
+            ),
         )
-        keys = jax.random.split(key, self.pairs * self.repeats)
-        out = jnp.repeat(jnp.arange(self.pairs) % self.num_rows, self.repeats)
-        train = jax.jit(jax.vmap(partial(_pair, self, network, data, shape, batch_size)))
-        losses = np.asarray(train(keys, out), dtype=np.float64)
-        # Shape (pairs, repeats, 2, N): loss of every row of D, trained on D and on D'.
-        grouped = losses.reshape(self.pairs, self.repeats, 2, self.num_rows)
-        left_out = np.stack([grouped[at, :, :, at % self.num_rows] for at in range(self.pairs)])
+
+    def batches(
+        self,
+        images: Images,
+        sizes: tuple[int, ...],
+        on_run: Callable[[int], None] = lambda done: None,
+    ) -> NoiseResult:
+        """Table 2: plain SGD with each size of batch."""
+        return NoiseResult(
+            self,
+            tuple(
+                self._summed(
+                    self._trained(images, ("none",), size, on_run)[:, :, 0],
+                    f"batches of {size}",
+                    "none",
+                    size,
+                )
+                for size in sizes
+            ),
+        )
+
+    def _trained(
+        self,
+        images: Images,
+        shapes: tuple[NoiseShape, ...],
+        batch_size: int,
+        on_run: Callable[[int], None],
+    ) -> FloatArray:
+        """Losses of all rows of ``D``, ``(runs, repeats, shapes, 1 + pairs, N)``; first trained on ``D``."""
+        if not (1 <= batch_size <= self.num_rows and self.num_rows % batch_size == 0):
+            raise DeclarationError(f"batches of {batch_size}: must divide the {self.num_rows} rows.")
+        whole = images.part(0, self.runs * self.num_rows)
+        network = lenet(whole.size, whole.channels) if self.hidden == 0 else perceptron(whole, self.hidden)
+        train = jax.jit(partial(_side_by_side, self, network, shapes, batch_size))
+        found = []
+        for run in range(self.runs):
+            data = whole.part(run * self.num_rows, self.num_rows)
+            pixels, labels = jnp.asarray(data.pixels), jnp.asarray(data.labels)
+            words = np.random.SeedSequence((self.seed, run)).generate_state(2, np.uint32)
+            key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+            keys = jax.random.split(key, self.repeats)
+            found.append(np.stack([np.asarray(train(pixels, labels, one)) for one in keys]))
+            on_run(run + 1)
+        return np.stack(found).astype(np.float64)
+
+    def _summed(self, losses: FloatArray, name: str, shape: NoiseShape, batch_size: int) -> Trained:
+        """``losses``: ``(runs, repeats, 1 + pairs, N)``; ``D'`` number ``t`` lacks row ``t``."""
+        on_d, on_others = losses[:, :, 0], losses[:, :, 1:]
+        left = np.arange(self.pairs)
         return Trained(
             name,
             shape,
             batch_size,
-            tuple((at, algorithm_1(grouped[:, :, 0], grouped[:, :, 1], at)) for at in self.epsilons),
-            float(grouped[:, :, 0].max()),
-            float(grouped[:, :, 0].mean()),
-            tuple(left_out[:, :, 0].ravel().tolist()),
-            tuple(left_out[:, :, 1].ravel().tolist()),
+            tuple(
+                (at, tuple(algorithm_1(*pair, at) for pair in zip(on_d, on_others, strict=True)))
+                for at in self.epsilons
+            ),
+            tuple(on_d.mean(axis=-1).max(axis=-1).tolist()),
+            tuple(on_d.max(axis=(1, 2)).tolist()),
+            tuple(on_d.mean(axis=(1, 2)).tolist()),
+            tuple(map(tuple, on_d[:, :, left].reshape(self.runs, -1).tolist())),
+            tuple(map(tuple, on_others[:, :, left, left].reshape(self.runs, -1).tolist())),
         )
 
 
@@ -70,54 +114,60 @@ def algorithm_1(with_row: FloatArray, without: FloatArray, epsilon: float) -> fl
     """``max_{t_1}`` of the share of rows and runs with ``ln p_c(x)/p'_c(x) > ε``.
 
     A heuristic: it is no bound on any ``δ``, below or above, and two different seeds make it positive for
-    ``D = D'``. ``with_row``, ``without``: losses ``−ln p_c``, shape ``(T_1, T_2, N)``.
+    ``D = D'``. Losses ``−ln p_c``: ``with_row`` of shape ``(T_2, N)``, ``without`` ``(T_2, T_1, N)``.
 
     Source: Borovykh, Kantas, Parpas, Pavliotis, Appendix C.
     """
-    exceeds = without - with_row > epsilon
-    return float(exceeds.mean(axis=(1, 2)).max())
+    exceeds = without - with_row[:, None] > epsilon
+    return float(exceeds.mean(axis=(0, 2)).max())
 
 
-def _pair(
+def _side_by_side(
     experiment: NoiseExperiment,
     network: Network,
-    data: Images,
-    shape: NoiseShape,
+    shapes: tuple[NoiseShape, ...],
     batch_size: int,
+    pixels: jax.Array,
+    labels: jax.Array,
     key: jax.Array,
-    left_out: jax.Array,
 ) -> jax.Array:
-    """Losses of all rows of ``D``, ``(2, N)``, after training on ``D`` and on ``D'`` with one randomness."""
-    pixels, labels = jnp.asarray(data.pixels), jnp.asarray(data.labels)
-    for_start, for_steps = jax.random.split(key)
+    """Losses ``(shapes, 1 + pairs, N)`` after training with one start, one order of rows and one noise.
 
-    def mean_loss(theta: jax.Array, index: jax.Array, weight: jax.Array) -> jax.Array:
+    As all networks see the same batch, their first layers are one matrix product.
+    """
+    rows = len(labels)
+    per_epoch = rows // batch_size
+    for_start, for_batches, for_noise = jax.random.split(key, 3)
+    # Row t is left out of the t-th D'; none is left out of D.
+    left_out = jnp.tile(jnp.arange(-1, experiment.pairs), len(shapes))
+
+    def mean_loss(theta: jax.Array, index: jax.Array, out: jax.Array) -> jax.Array:
         losses = jax.vmap(network.loss, (None, 0, 0))(theta, pixels[index], labels[index])
-        mean: jax.Array = (weight * losses).sum() / batch_size
+        mean: jax.Array = jnp.where(index == out, 0.0, losses).sum() / batch_size
         return mean
 
+    def moved(shape: NoiseShape, theta: jax.Array, gradient: jax.Array, normal: jax.Array) -> jax.Array:
+        new = theta - experiment.learning_rate * gradient
+        if shape == "none":
+            return new
+        entries = proportional(gradient, experiment.noise)
+        if shape == "per layer":
+            entries = per_layer(gradient, network.layers, network.num_layers, experiment.noise)
+        spread = entries if experiment.deviation else jnp.sqrt(entries)
+        return new + (experiment.learning_rate if experiment.on_gradient else 1.0) * spread * normal
+
     def step(k: jax.Array, thetas: jax.Array) -> jax.Array:
-        for_batch, for_noise = jax.random.split(jax.random.fold_in(for_steps, k))
-        index = jax.random.choice(for_batch, len(data), (batch_size,), replace=False)
-        normal = jax.random.normal(for_noise, thetas[0].shape, thetas.dtype)
+        order = jax.random.permutation(jax.random.fold_in(for_batches, k // per_epoch), rows)
+        index = jax.lax.dynamic_slice(order, (k % per_epoch * batch_size,), (batch_size,))
+        normal = jax.random.normal(jax.random.fold_in(for_noise, k), thetas.shape[1:], thetas.dtype)
+        gradients = jax.vmap(jax.grad(mean_loss), (0, None, 0))(thetas, index, left_out)
+        parts = zip(shapes, jnp.split(thetas, len(shapes)), jnp.split(gradients, len(shapes)), strict=True)
+        return jnp.concatenate(
+            [jax.vmap(partial(moved, shape), (0, 0, None))(*part, normal) for shape, *part in parts]
+        )
 
-        def one(theta: jax.Array, weight: jax.Array) -> jax.Array:
-            gradient: jax.Array = jax.grad(mean_loss)(theta, index, weight)
-            variance = jnp.zeros_like(gradient)
-            if shape == "per layer":
-                variance = per_layer(gradient, network.layers, network.num_layers, experiment.noise)
-            elif shape == "proportional":
-                variance = proportional(gradient, experiment.noise)
-            spread = variance if experiment.deviation else jnp.sqrt(variance)
-            moved: jax.Array = theta - experiment.learning_rate * gradient + spread * normal
-            return moved
-
-        weights = jnp.stack([jnp.ones(batch_size), (index != left_out).astype(jnp.float32)])
-        return jax.vmap(one)(thetas, weights)
-
-    start = jnp.tile(network.start(for_start), (2, 1))
-    trained = jax.lax.fori_loop(0, experiment.steps, step, start)
-    found: jax.Array = jax.vmap(lambda theta: jax.vmap(network.loss, (None, 0, 0))(theta, pixels, labels))(
-        trained
-    )
+    start = jnp.tile(network.start(for_start), (len(left_out), 1))
+    thetas = jax.lax.fori_loop(0, experiment.steps, step, start)
+    losses = jax.vmap(lambda theta: jax.vmap(network.loss, (None, 0, 0))(theta, pixels, labels))(thetas)
+    found: jax.Array = losses.reshape(len(shapes), 1 + experiment.pairs, rows)
     return found

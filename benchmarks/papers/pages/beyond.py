@@ -240,9 +240,9 @@ def _posteriors() -> Section:
             0.5,
             hf_theorem.posterior_epsilon(domain, rows, rows**1.22, 1e-3),
             "certified",
-            "proved in `posterior_delta`'s docstring: monotone in Σx², mean and scale composed",
-            "benchmarks/papers/bounds/hf_theorem.py",
-            "tests/benchmarks/test_papers_pages.py",
+            "proved in the file's docstring: monotone in Σx², mean and scale composed",
+            "`accounting.posterior.ratio`, `pmc.Ratio`",
+            "tests/preflight/test_ratio.py::test_the_bound_covers_every_data_set",
         ),
         Claim(
             "anisotropic noise, one bound for each coordinate",

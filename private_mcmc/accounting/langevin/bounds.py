@@ -15,6 +15,7 @@ from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.langevin import poisson_last_state as sampled
 from private_mcmc.accounting.langevin import shifts
+from private_mcmc.accounting.langevin.box import farthest_corner
 from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
 from private_mcmc.accounting.langevin.sensitivity import (
@@ -29,7 +30,7 @@ from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants
-from private_mcmc.schedule import Average, Batch, Schedule
+from private_mcmc.schedule import Average, Batch, Matrix, Schedule
 
 _MOST_RATIOS = 64
 
@@ -105,17 +106,17 @@ def whole_path(schedule: Schedule) -> Bound:
 
 
 def box_path(schedule: Schedule) -> Bound:
-    """All states up to the last one, coordinates clipped apart: ``m² = Σ_k γ_k/2 Σ_j Δ_j² M_jj/N_jj``.
+    """All states up to the last one, coordinates clipped apart: ``m² = Σ_k γ_k/2 sup vᵀN⁻¹v``.
 
-    ``Δ_j`` bounds the change of a whitened coordinate, ``S = 2γN`` is the noise: the box's farthest corner.
+    ``v = Mδ`` over the box of gradients' differences ``δ``, ``S = 2γN`` the noise: its farthest corner.
     """
-    changes = coordinate_changes(schedule)
     scales = np.diag(dense(schedule.preconditioner, schedule.dim, "preconditioner")).tolist()
-    noises = scales if schedule.noise is None else [float(np.ravel(entry)[0]) for entry in schedule.noise]
-    terms = zip(changes, scales, noises, strict=True)
-    corner = sum_up(product_up(change, change, scale, over=(noise,)) for change, scale, noise in terms)
+    noise: Matrix = tuple(scales) if schedule.noise is None else schedule.noise
+    changes = zip(coordinate_changes(schedule), scales, strict=True)
+    widths = [product_up(change, root_up(scale)) for change, scale in changes]
+    corner = farthest_corner(widths, np.asarray(noise, dtype=np.float64))
     time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
-    record: Constants = {"kind": "box path", "metric": tuple(scales), "noises": tuple(noises)}
+    record: Constants = {"kind": "box path", "metric": tuple(scales), "noises": noise}
     curve = for_chains(product_up(time, 0.5, corner), schedule.num_chains)
     return Bound(curve, BOX, (assumptions.BOXED_ROWS,), record)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
+
+import numpy as np
 
 from private_mcmc.accounting.recompute import runs as rules_sampled
 from private_mcmc.accounting.recompute.runs import (
@@ -115,7 +119,7 @@ def _path_square(c: Constants, change: float) -> float:
     return max(totals)
 
 
-def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: Sequence[float]) -> float:
+def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: Sequence[Any]) -> float:
     """``Σ_k sup_δ ‖S_k^{-1/2} γ_k M δ‖²`` over gradients' differences ``|δ_j| ≤ D_j``: the farthest corner.
 
     ``D_j = 2wC_j`` or ``wC_j``, and what float64 adds to the difference of two sums of ``n`` such terms.
@@ -126,7 +130,12 @@ def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: S
     if c["batch"] is not None or c["diameter"] < math.inf or c["storage"] != "float64":
         raise ValueError("boxes are for all rows in float64, without projection")
     corner = math.sqrt(math.fsum(m * clip**2 for m, clip in zip(metric, clips, strict=True)))
-    ratio = min(noise / m for noise, m in zip(noises, metric, strict=True))
+    noise = np.asarray(noises, dtype=np.float64)
+    noise = np.diag(noise) if noise.ndim == 1 else noise
+    if noise.shape != (len(metric), len(metric)) or not np.array_equal(noise, noise.T):
+        raise ValueError("the noise is a symmetric matrix of the dimension")
+    root = np.sqrt(np.asarray(metric))
+    ratio = float(np.linalg.eigvalsh(noise / root[:, None] / root[None, :])[0])
     stretched = max(metric) / min(metric)
     if not (
         corner <= c["clip"] * (1 + 1e-12)
@@ -136,8 +145,21 @@ def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: S
         raise ValueError("the norm, the noise and the metric are those of the box")
     load = rows * 2.0**-53
     widths = [c["temper"] * clip * (two_rows(adjacency) + 2 * rows * load / (1 - load)) for clip in clips]
-    moved = math.fsum((m * width) ** 2 / n for m, width, n in zip(metric, widths, noises, strict=True))
+    moved = _corner([m * width for m, width in zip(metric, widths, strict=True)], noise)
     return math.fsum(size**2 * moved / (2 * size) * times for size, times in used_sizes(c).items())
+
+
+def _corner(reach: Sequence[float], noise: Any) -> float:
+    """``‖N^{-1/2}v‖²`` of the farthest corner ``v``: one corner after another, or what none exceeds."""
+    inverse = np.linalg.inv(noise)
+    if not np.count_nonzero(noise - np.diag(np.diag(noise))):
+        return math.fsum(v * v / n for v, n in zip(reach, np.diag(noise).tolist(), strict=True))
+    if len(reach) > 12:
+        return float(
+            sum(abs(inverse[i, j]) * a * b for i, a in enumerate(reach) for j, b in enumerate(reach))
+        )
+    corners = (np.array(signs) * reach for signs in itertools.product((-1.0, 1.0), repeat=len(reach)))
+    return max(float(corner @ inverse @ corner) for corner in corners)
 
 
 def _lines(size: float, c: Constants, change: float) -> list[Line]:

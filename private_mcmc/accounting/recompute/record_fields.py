@@ -120,6 +120,10 @@ def record_of(fields: Fields) -> Check:
     return check
 
 
+def _diagonal_or_matrix(value: object) -> bool:
+    return some(is_positive)(value) or some(some(is_finite))(value)
+
+
 def _is_steps(value: object) -> bool:
     fine = some(is_bound, is_share)
     return isinstance(value, Mapping) and bool(value) and fine(tuple(value.values()))
@@ -147,7 +151,7 @@ _CHARGED = some(is_positive, is_count)
 _PAIR = one_of("add_remove", "replace_one", "fixed")
 BOUNDS: Mapping[str, Fields] = {
     "path": {"kind": is_text},
-    "box path": {"kind": is_text, "metric": some(is_positive), "noises": some(is_positive)},
+    "box path": {"kind": is_text, "metric": some(is_positive), "noises": _diagonal_or_matrix},
     "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
     "sampled path": {"kind": is_text, "pair": _PAIR, "steps": _CHARGED},
     "truncated path": {"kind": is_text, "steps": _CHARGED},

@@ -154,15 +154,24 @@ def _stretches(times: Array, edges: Sequence[float]) -> list[tuple[int, int]]:
 def gradients(path: Path, reading: RowModel, rows: Columns, made: Sequence[Block]) -> Array:
     """Mean clipped gradient of every row in every block, ``(rows, blocks, p)``, by the kernel's own code."""
     stage = path.stage
-    most = max(len(block.states) for block in made)
-    states = np.stack([_padded(block.states, most) for block in made])
-    shares = np.stack([_padded(block.shares, most, 0.0) for block in made])
     given = rows if stage.derived is None else {**rows, **jax.vmap(stage.derived)(rows)}
     root = _dense(whitening(stage.schedule.preconditioner, reading.dim).root, reading.dim)
-    whitened = _gradients(
-        stage.reading or reading, jnp.asarray(root), stage.schedule.clip, states, shares, given
+    most = _STATES + 2
+    # One block after the other, all of one shape: they share what is compiled.
+    whitened = [
+        _gradients(
+            stage.reading or reading,
+            jnp.asarray(root),
+            stage.schedule.clip,
+            _padded(block.states, most),
+            _padded(block.shares, most, 0.0),
+            given,
+        )
+        for block in made
+    ]
+    return np.asarray(
+        np.nan_to_num(np.stack([np.asarray(one) for one in whitened], axis=1)) @ np.linalg.inv(root)
     )
-    return np.asarray(np.nan_to_num(np.asarray(whitened)) @ np.linalg.inv(root))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -183,11 +192,8 @@ def _gradients(
         each = jax.vmap(gradient.total, in_axes=(None, 0))(change.from_parameter(state), prepared)
         return total + share * each, None
 
-    def of_block(block: tuple[jax.Array, jax.Array]) -> jax.Array:
-        empty = jnp.zeros((len(next(iter(rows.values()))), followed.dim))
-        return jax.lax.scan(add, empty, block)[0]
-
-    return jnp.swapaxes(jax.lax.map(of_block, (states, shares)), 0, 1)
+    empty = jnp.zeros((len(next(iter(rows.values()))), followed.dim))
+    return jax.lax.scan(add, empty, (states, shares))[0]
 
 
 def _dense(root: npt.NDArray[np.float64] | jax.Array | None, dim: int) -> Array:

@@ -20,7 +20,7 @@ from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.model import Predictor
 
 # Of more rows the sums over a person's rows are one product instead of so many terms.
-_FEW_ROWS = 16
+_FEW_ROWS = 24
 _DESIGN, _OFFSET, _READ = "design", "offset", "read "
 
 

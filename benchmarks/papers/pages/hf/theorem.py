@@ -10,6 +10,7 @@ from benchmarks.papers.bounds import hf, hf_theorem
 from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.hf import regression
 from benchmarks.papers.pages.page import Claim, Section
+from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Heading, Table, Text, number
 
 _CODE = "benchmarks/papers/bounds/hf_theorem.py"
@@ -19,14 +20,7 @@ def theorem_iv_1() -> Section:
     """A calculator: the rows of the proof, and rows that are enough."""
     rows, claims = [], []
     for epsilon, run in ((1.0, 1.0), (0.5, 38.0), (0.1, 100.0)):
-        printed = min(
-            (
-                hf_theorem.theorem_iv_1(regression.DOMAIN, g, epsilon, run, regression.DELTA)
-                for g in np.arange(1.11, 1.45, 0.01).tolist()
-            ),
-            key=lambda pair: pair[0],
-        )
-        enough, slope, found = _enough(epsilon, run)
+        printed, (enough, slope, found) = calculated(epsilon, run, regression.DELTA)
         rows.append(
             (epsilon, run, number(printed[0]), number(printed[1]), enough, number(slope), number(found))
         )
@@ -81,16 +75,30 @@ def theorem_iv_1() -> Section:
     )
 
 
-def _enough(epsilon: float, run: float) -> tuple[int, float, float]:
+Answer = tuple[tuple[float, float], tuple[int, float, float]]
+
+
+def calculated(epsilon: float, run: float, delta: float) -> Answer:
+    """Rows and slope by the proof, at its best ``γ₂``; rows that are enough, their slope, what SGLD shows.
+
+    Raises:
+        DeclarationError: unless ``ε, ε′ > 0`` and ``0 < δ < 1/2``.
+    """
+    if not (epsilon > 0 and run > 0 and 0 < delta < 0.5):
+        raise DeclarationError(f"Theorem IV.1 at ε={epsilon}, ε′={run}, δ={delta}: ε, ε′ > 0, 0 < δ < 1/2.")
+    gammas = np.arange(1.11, 1.45, 0.01).tolist()
+    proofs = (hf_theorem.theorem_iv_1(regression.DOMAIN, gamma, epsilon, run, delta) for gamma in gammas)
+    return min(proofs), _enough(epsilon, run, delta)
+
+
+def _enough(epsilon: float, run: float, delta: float) -> tuple[int, float, float]:
     """The first power of two for which the largest certified slope makes SGLD worse than ``run``."""
     rows = 64
     while True:
-        slope = hf_theorem.largest_slope(regression.DOMAIN, rows, epsilon, regression.DELTA)
+        slope = hf_theorem.largest_slope(regression.DOMAIN, rows, epsilon, delta)
         if slope > 0:
             problem, every = regression.problem(rows, slope, 0.5), -(-rows // 2000)
-            best = max(
-                hf.lower_bound(problem, epoch, regression.DELTA, every=every) for epoch in range(20, 60, 3)
-            )
+            best = max(hf.lower_bound(problem, epoch, delta, every=every) for epoch in range(20, 60, 3))
             if best >= run:
                 return rows, slope, best
         rows *= 2
