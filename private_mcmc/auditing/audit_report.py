@@ -52,9 +52,8 @@ class Comparison:
     @property
     def ratio(self) -> float:
         """``lower/upper``: 1 is a claim that cannot be improved; 0 for a claim of infinity."""
-        if self.upper:
-            return self.lower / self.upper
-        return math.inf if self.lower else 0.0
+        floor = math.inf if self.lower else 0.0
+        return self.lower / self.upper if self.upper else floor
 
 
 def compared(
