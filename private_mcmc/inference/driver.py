@@ -98,7 +98,7 @@ class PrivateMCMC(LastRun):
         n: int | None = None,
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
-        **others: Any,
+        **others: object,
     ) -> None:
         elsewhere = moved(others)
         here, books = records(execution, bookkeeping, others, _ARGUMENTS)
@@ -139,7 +139,7 @@ class PrivateMCMC(LastRun):
         *,
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
-        **others: Any,
+        **others: object,
     ) -> Self:
         """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once.
 

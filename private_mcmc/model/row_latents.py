@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import Message, masks, unwrap
 from private_mcmc.model.tracing import ONE_AT_A_TIME
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import Fields, Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
 RowLoss = Callable[[jax.Array, Row], jax.Array]
@@ -82,7 +81,7 @@ class _Given(Messenger):  # type: ignore[misc]
 def with_columns(model: Model, latents: tuple[RowLatent, ...]) -> Model:
     """The model with the latents of rows as columns."""
 
-    def run(**arguments: Any) -> object:
+    def run(**arguments: jax.Array) -> object:
         given = {latent.site: (latent, arguments.pop(latent.column)) for latent in latents}
         with _Given(given):
             return model(**arguments)
@@ -91,7 +90,7 @@ def with_columns(model: Model, latents: tuple[RowLatent, ...]) -> Model:
 
 
 def row_latents(
-    model: Model, rows: Callable[[int], Mapping[str, Any]], public: PublicArguments, count: int
+    model: Model, rows: Callable[[int], Fields], public: PublicArguments, count: int
 ) -> tuple[RowLatent, ...]:
     """The latents whose plate has as many elements as there are rows: 1, and ``count``.
 
@@ -117,7 +116,7 @@ def row_latents(
 
 
 def classes_of(
-    model: Model, rows: Mapping[str, Any], public: PublicArguments, persons: int
+    model: Model, rows: Fields, public: PublicArguments, persons: int
 ) -> tuple[tuple[RowLatent, ...], frozenset[str]]:
     """The discrete latents in plates of so many persons, and the names of these plates."""
     found, plates = [], set[str]()
@@ -136,7 +135,7 @@ def classes_of(
     return tuple(found), frozenset(plates)
 
 
-def _sites(model: Model, rows: Mapping[str, Any], public: PublicArguments) -> dict[str, Message]:
+def _sites(model: Model, rows: Fields, public: PublicArguments) -> dict[str, Message]:
     """Sites of one run on abstract rows; a model that cannot be run is refused where it is read."""
     found: dict[str, Message] = {}
 

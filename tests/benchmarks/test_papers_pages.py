@@ -21,7 +21,8 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.slow
+# Of the pages, which `make papers` writes: nothing of the package rests on them.
+pytestmark = pytest.mark.long
 
 # What the papers' numbers are, what ours are, and what follows; the settings are those of the fast pages.
 KEY = [
