@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Two processes, a file in one of them: what its tests share is made and compiled once.
+TWO    := -n 2 --dist loadfile
 
 .PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers papers docs gallery clean
 
@@ -23,20 +25,20 @@ demo: $(VENV)/.installed
 	$(BIN)/private-mcmc demo
 
 test: $(VENV)/.installed
-	$(BIN)/pytest -n 2 -m "not long"
+	$(BIN)/pytest $(TWO) -m "not long"
 
 test-fast: $(VENV)/.installed
-	$(BIN)/pytest -n 2 -m "not slow and not long"
+	$(BIN)/pytest $(TWO) -m "not slow and not long"
 
 test-long: $(VENV)/.installed
-	$(BIN)/pytest -n 2 -m long
+	$(BIN)/pytest $(TWO) -m long
 
 # One of 17 parts of the long tier, another every hour; 17 and 24 have no common divisor.
 SLICE ?= $(shell expr $$(date +%s) / 3600)/17
 
 test-slice: $(VENV)/.installed
 	@echo "make test-slice SLICE=$(SLICE)"
-	$(BIN)/pytest -n 2 -m long --slice $(SLICE) --budget 1200 --each 900
+	$(BIN)/pytest $(TWO) -m long --slice $(SLICE) --budget 1200 --each 900
 
 # No tracer outlives its trace, where a kernel runs and where a model is read.
 test-leaks: $(VENV)/.installed

@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING
 
 from private_mcmc.accounting.assumptions import PERSONS, of_persons
 from private_mcmc.accounting.curves.curve import (
-    Concentrated,
     Curve,
-    ExceptWithProbability,
     Gaussian,
-    Laplace,
-    Points,
-    Pure,
 )
-from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.curves.product import Product
-from private_mcmc.accounting.langevin.truncated_poisson import Truncated
+from private_mcmc.accounting.curves.product import curve_from_dict
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record, plain, taken, unplain
 from private_mcmc.target import Adjacency, Unit, check_adjacency
@@ -283,50 +276,3 @@ def _short(value: object) -> str:
         shown = ", ".join(_short(item) for item in value) if len(value) <= 6 else f"{len(value)} values"
         return f"[{shown}]"
     return str(value)
-
-
-_SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Concentrated)}
-
-
-def curve_from_dict(record: Constants) -> Curve:
-    """The curve a ``to_dict`` described.
-
-    Raises:
-        DeclarationError: for an unknown kind, or fields that it does not have.
-    """
-    kind = taken(record, "kind", str)
-    try:
-        return _curve(kind, record)
-    except RecursionError as error:
-        raise DeclarationError("the record of a privacy curve is nested too deeply.") from error
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        if isinstance(error, DeclarationError):
-            raise
-        raise DeclarationError(
-            f"the record of a {kind!r} curve is incomplete or invalid ({error!r})."
-        ) from error
-
-
-def _curve(kind: str, record: Constants) -> Curve:
-    values = {key: unplain(item) for key, item in record.items() if key != "kind"}
-    if kind in _SIMPLE:
-        return _SIMPLE[kind](**{key: float(item) for key, item in values.items()})  # type: ignore[call-arg]
-    if kind == "points":
-        return Points(tuple((float(level), float(miss)) for level, miss in values["points"]))
-    if kind == "sampled":
-        return Sampled(
-            str(values["pair"]), float(values["rate"]), float(values["ratio"]), int(values["steps"])
-        )
-    if kind == "truncated":
-        return Truncated(
-            float(values["rate"]),
-            int(values["cap"]),
-            float(values["ratio"]),
-            int(values["steps"]),
-            int(values["max_rows"]),
-        )
-    if kind == "unless":
-        return ExceptWithProbability(curve_from_dict(record["inner"]), float(values["failure"]))
-    if kind == "product":
-        return Product(tuple(curve_from_dict(part) for part in record["parts"]))
-    raise DeclarationError(f"unknown kind of privacy curve {kind!r}.")

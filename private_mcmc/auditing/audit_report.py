@@ -52,9 +52,8 @@ class Comparison:
     @property
     def ratio(self) -> float:
         """``lower/upper``: 1 is a claim that cannot be improved; 0 for a claim of infinity."""
-        if self.upper == 0:
-            return 0.0 if self.lower == 0 else float("inf")
-        return self.lower / self.upper
+        floor = math.inf if self.lower else 0.0
+        return self.lower / self.upper if self.upper else floor
 
 
 def compared(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -198,7 +197,7 @@ def on_device(
         sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
         def spread(local: np.ndarray) -> jax.Array:
-            make: Any = jax.make_array_from_process_local_data
+            make: Callable[..., jax.Array] = jax.make_array_from_process_local_data
             whole: jax.Array = make(sharding, local)
             return whole
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
 from private_mcmc.inference.processes import releases, shared_values, summed
 from private_mcmc.model.mark import model_marks, program_mark
@@ -26,7 +24,7 @@ class Held:
     present: jax.Array
     here: int
 
-    def local(self, column: jax.Array) -> npt.NDArray[Any]:
+    def local(self, column: jax.Array) -> np.ndarray:
         """The rows of a column that lie in this process, without those that fill up."""
         if column.is_fully_addressable:
             return np.asarray(column)[: self.here]
@@ -47,7 +45,7 @@ def query(stage: MomentsStage | CountsStage, held: Held) -> CompletedStage:
     return CompletedStage(stage, stage.mechanism.released(noised))
 
 
-def _of_rows(function: Callable[[Rows], jax.Array], held: Held) -> npt.NDArray[Any]:
+def _of_rows(function: Callable[[Rows], jax.Array], held: Held) -> np.ndarray:
     """The function of this process's rows."""
     with jax.enable_x64(True):
         here = {name: jnp.asarray(held.local(column)) for name, column in held.rows.items()}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -175,7 +174,7 @@ def _at_all(
 ) -> list[np.ndarray]:
     """``function(row, …)`` for every row."""
 
-    def at_one(**arguments: Any) -> dict[int, jax.Array]:
+    def at_one(**arguments: jax.Array) -> dict[int, jax.Array]:
         columns, points = {name: arguments[name] for name in rows}, [arguments["theta"] for _ in thetas]
         return dict(enumerate(function(columns, *points)))
 

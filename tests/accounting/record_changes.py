@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from private_mcmc import accounting as acc
+from private_mcmc.accounting.curves.product import curve_from_dict
 from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
@@ -18,7 +19,6 @@ from private_mcmc.accounting.posterior.normal import posterior_normal_mean, post
 from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
-from private_mcmc.accounting.statement import curve_from_dict
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import unplain
 from private_mcmc.schedule import Average, Batch, Schedule

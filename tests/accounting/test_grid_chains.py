@@ -76,7 +76,7 @@ def bumps(rows, height, width):
     return gradient
 
 
-@pytest.mark.slow
+@pytest.mark.some(2)
 @pytest.mark.parametrize("steps", [1, 5, 40])
 @pytest.mark.parametrize("height", [0.2, 1.0])
 def test_double_well_with_a_strongly_convex_prior(steps, height, record_property):

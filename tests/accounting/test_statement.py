@@ -8,7 +8,7 @@ import math
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.statement import curve_from_dict
+from private_mcmc.accounting.curves.product import curve_from_dict
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import plain, unplain
 from tests.accounting.every_statement import statements

@@ -117,7 +117,7 @@ def test_one_row_moves_the_sum_by_at_most_the_clip(case, one_row, scale, index):
     assert one_row(scale * np.linspace(-1.0, 1.0, case[1].dim), index) <= CLIP * (1 + CLIP_SLACK)
 
 
-@pytest.mark.slow
+@pytest.mark.some(12)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
 def test_a_row_stays_inside_the_clip_at_any_state(case, one_row, bad):
     assert one_row(np.full(case[1].dim, bad), 3) <= CLIP * (1 + CLIP_SLACK)

@@ -82,7 +82,7 @@ def test_the_witness_agrees_with_the_verdict(entry: Entry) -> None:
         assert exact <= entry.target.delta + 1e-12
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("entry", PAIRED, ids=lambda entry: entry.name)
 @pytest.mark.parametrize("factor", [0.0, 0.3, 1.0])
 def test_no_certificate_is_below_the_witness(entry: Entry, factor: float) -> None:

@@ -1,4 +1,4 @@
-"""Composition of curves of different kinds, for mechanisms fixed in advance."""
+"""Composition of curves of different kinds, for mechanisms fixed in advance; any curve from its record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from private_mcmc.accounting.curves.curve import (
 from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, losses, worthwhile
 from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.accounting.rounding import TINY, norm_up, sum_up, up_last
-from private_mcmc.records import Record
+from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants, Record, taken, unplain
 
 _MOST_DISCRETE = 8
 
@@ -196,3 +197,50 @@ def _tail(curve: Curve | None, epsilon: float) -> float:
         return curve.delta(epsilon)
     # Both orders of the pair obey the curve, so δ(−ε) ≤ 1 − e^{−ε} + e^{−ε} δ(ε).
     return -math.expm1(epsilon) + math.exp(epsilon) * curve.delta(-epsilon)
+
+
+_SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Concentrated)}
+
+
+def curve_from_dict(record: Constants) -> Curve:
+    """The curve a ``to_dict`` described.
+
+    Raises:
+        DeclarationError: for an unknown kind, or fields that it does not have.
+    """
+    kind = taken(record, "kind", str)
+    try:
+        return _curve(kind, record)
+    except RecursionError as error:
+        raise DeclarationError("the record of a privacy curve is nested too deeply.") from error
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, DeclarationError):
+            raise
+        raise DeclarationError(
+            f"the record of a {kind!r} curve is incomplete or invalid ({error!r})."
+        ) from error
+
+
+def _curve(kind: str, record: Constants) -> Curve:
+    values = {key: unplain(item) for key, item in record.items() if key != "kind"}
+    if kind in _SIMPLE:
+        return _SIMPLE[kind](**{key: float(item) for key, item in values.items()})  # type: ignore[call-arg]
+    if kind == "points":
+        return Points(tuple((float(level), float(miss)) for level, miss in values["points"]))
+    if kind == "sampled":
+        return Sampled(
+            str(values["pair"]), float(values["rate"]), float(values["ratio"]), int(values["steps"])
+        )
+    if kind == "truncated":
+        return Truncated(
+            float(values["rate"]),
+            int(values["cap"]),
+            float(values["ratio"]),
+            int(values["steps"]),
+            int(values["max_rows"]),
+        )
+    if kind == "unless":
+        return ExceptWithProbability(curve_from_dict(record["inner"]), float(values["failure"]))
+    if kind == "product":
+        return Product(tuple(curve_from_dict(part) for part in record["parts"]))
+    raise DeclarationError(f"unknown kind of privacy curve {kind!r}.")

@@ -161,7 +161,7 @@ def _points(c: Constants, families: Iterable[tuple[Any, ...]], divergences: Any)
     return [{"kind": "points", "points": tuple(points)}]
 
 
-def _beta_divergences(a: Array, b: Array, move: float, epsilon: float) -> Array:
+def _beta_divergences(a: Array, b: Array, move: float, epsilon: float | Array) -> Array:
     from scipy.stats import beta
 
     a, b = np.minimum(a, 1e7), np.minimum(b, 1e7)
@@ -184,7 +184,7 @@ def _beta_divergences(a: Array, b: Array, move: float, epsilon: float) -> Array:
     return worst
 
 
-def _gamma_divergences(shapes: Array, move: float, epsilon: Any) -> Array:
+def _gamma_divergences(shapes: Array, move: float, epsilon: float | Array) -> Array:
     from scipy.stats import gamma
 
     upper, lower = gamma(shapes + move), gamma(shapes)
@@ -196,7 +196,7 @@ def _gamma_divergences(shapes: Array, move: float, epsilon: Any) -> Array:
     return np.maximum(_gap(more[0], more[1], epsilon), _gap(less[0], less[1], epsilon))
 
 
-def _gap(own: Array, other: Array, epsilon: Any) -> Array:
+def _gap(own: Array, other: Array, epsilon: float | Array) -> Array:
     gap = own * (1 + GRANTED) - np.exp(epsilon) * other * (1 - GRANTED)
     least: Array = np.maximum(gap, _LEAST)
     return least
