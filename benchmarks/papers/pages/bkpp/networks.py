@@ -85,8 +85,8 @@ def tables() -> Section:
                 "Why the paper's “similar δ” was 20 to 200 times smaller than ours: its numbers are "
                 "those of a program that takes the entries of Σ for standard deviations, as the functions "
                 "of most libraries do, and whose “highest loss” is that of a single row. So read, "
-                "setting 1 has the printed δ and Figure 4 the printed losses of both noises, and these differ "
-                "no more than those of two runs do: the advantage of anisotropic noise is within that "
+                "setting 1 has the printed δ and Figure 4 the printed losses of both noises, and these "
+                "differ no more than those of two runs do: the advantage of anisotropic noise is within that "
                 "error. With Σ a covariance, as the paper writes it, noise per layer hardly learns, and "
                 "both δ are some hundred times the printed ones.",
                 "unsure",
