@@ -31,6 +31,8 @@ from private_mcmc.target import Adjacency, Target, check_count
 # A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
 _LARGE_ERROR = 3.0
 _FEW_ROWS = 30
+# What bounding rows' influence may cost, in the same unit, before a person is told.
+_LARGE_BIAS = 0.5
 
 
 def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
@@ -45,6 +47,12 @@ def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
         found.append(
             f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
             "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
+        )
+    if prediction.bias >= _LARGE_BIAS:
+        found.append(
+            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
+            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
+            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
         )
     return tuple(found)
 
