@@ -20,6 +20,7 @@ _STATUSES = (
     ("loose by k×", "true, and k times as far as our exact value or proved bound at these settings"),
     ("false", "contradicted by an exact value or a counter-example, computed in the page"),
     ("not reproduced", "trained networks of ours, whose standard error is given, are elsewhere"),
+    ("within noise", "three standard errors of our trained networks reach both the paper's number and 0"),
     ("not proved", "the number may be right, the printed proof is not"),
     ("not run", "needs trained networks; the command is given"),
 )

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from benchmarks.peers.external import D3P, DiffPrivLib
-from benchmarks.peers.limits import Oracle, SufficientStatistics
+from benchmarks.peers.limits import AdaSSP, LowerBound, Oracle, SufficientStatistics
 from benchmarks.peers.method import Budget as Budget
 from benchmarks.peers.method import DoesNotApply as DoesNotApply
 from benchmarks.peers.method import Method as Method
 from benchmarks.peers.method import Runs as Runs
 from benchmarks.peers.method import Unavailable as Unavailable
 from benchmarks.peers.noisy_gradients import NoisyGradients
+from benchmarks.peers.noisy_newton import NoisyNewton
 from benchmarks.peers.nonprivate import Laplace, Nuts
 from benchmarks.peers.objective_perturbation import ObjectivePerturbation
 from benchmarks.peers.one_sample import OneSample
@@ -29,8 +30,11 @@ def methods(environments: Path, cache: Path) -> dict[str, Method]:
         Ours("add_remove"),
         Simulated("replace_one"),
         Simulated("add_remove"),
+        LowerBound(cache),
         Oracle(cache),
+        NoisyNewton(cache),
         SufficientStatistics(cache),
+        AdaSSP(),
         D3P(environments),
         DiffPrivLib(environments),
         ObjectivePerturbation(),

@@ -1,6 +1,6 @@
-"""What is possible at a budget: one release at the true mode; and sufficient statistics with a tuned split.
+"""What is possible at a budget: a bound, one release at the true mode, sufficient statistics.
 
-Neither is a private method: both look at the exact posterior to choose their settings.
+None but AdaSSP is a private method: they look at the exact posterior to choose their settings.
 """
 
 from __future__ import annotations
@@ -36,6 +36,32 @@ def slopes(regression: Regression, eta: Array, y: Array) -> tuple[Array, Array, 
         (low, high), second = map(float, regression.outcome.interval()), np.full_like(eta, 1 / scale)
     worst = np.maximum(np.abs(mean - low), np.abs(mean - high)) / scale
     return (mean - y) / scale, second, worst
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What no ``m``-GDP release with unbiased errors, alike in all directions of the posterior, stays below.
+
+    If its error is ``e`` posterior sds, ``Σ_i E⟨z, s_i⟩ = p`` for its deviation ``z`` and the rows' scores
+    ``s_i`` in the posterior's metric. Each term differs from 0, its value with the row replaced, by at most
+    ``e‖s_i‖√(exp(m²) − 1)`` (Hammersley, Chapman, Robbins), so that ``e ≥ p/(√(exp(m²) − 1) Σ_i ‖s_i‖)``.
+    To leading order: the scores are those of the rows at the mode.
+    """
+
+    cache: Path
+    name = "lower bound"
+    adjacency = "replace_one"
+    about = "not a method: what unbiased releases of this budget cannot stay below, to leading order"
+
+    def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
+        """A point that is exactly so far off."""
+        exact = reference(dataset, cache=self.cache)
+        m = gdp.budget(budget.epsilon, budget.delta)
+        X, y, counts = dataset.distinct
+        slope, _, _ = slopes(dataset.regression, X @ exact.mode, y)
+        norms = np.linalg.norm(X @ np.linalg.cholesky(exact.laplace), axis=1)
+        least = dataset.dim / (np.sqrt(np.expm1(m**2)) * float(counts @ (norms * np.abs(slope))))
+        return Runs(((exact.mean + least * exact.sd)[None],) * runs, {"bound": least})
 
 
 @dataclass(frozen=True)
@@ -133,3 +159,36 @@ def _statistics(
     floored = (vectors * np.maximum(values, gram_sd * np.sqrt(2.0 * p))) @ vectors.T
     ridge = np.eye(p) * regression.noise_sd**2 / regression.prior_sd**2
     return np.asarray(np.linalg.solve(floored + ridge, cross))
+
+
+@dataclass(frozen=True)
+class AdaSSP:
+    """Sufficient statistics with a ridge that is as large as the noise needs (Wang 2018), in Gaussian DP."""
+
+    name = "AdaSSP"
+    adjacency = "replace_one"
+    about = (
+        "least eigenvalue, XᵀX and Xᵀy with a third of the squared budget each, adaptive ridge; linear models"
+    )
+
+    def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
+        """Point estimates."""
+        if dataset.regression.family != "linear":
+            raise DoesNotApply("sufficient statistics are those of linear regressions.")
+        third = gdp.budget(budget.epsilon, budget.delta) / np.sqrt(3.0)
+        return Runs(tuple(_adaptive(dataset, third, np.random.default_rng())[None] for _ in range(runs)))
+
+
+def _adaptive(dataset: Dataset, m: float, random: np.random.Generator) -> Array:
+    p, largest = dataset.dim, max(abs(float(bound)) for bound in dataset.regression.outcome.interval())
+    gram, cross = dataset.X.T @ dataset.X, dataset.X.T @ dataset.y
+    # Replacing a row moves the least eigenvalue by 1 at most, and the matrix by √2.
+    least = max(float(np.linalg.eigvalsh(gram)[0]) + random.standard_normal() / m - 1.645 / m, 0.0)
+    gram_sd = np.sqrt(2.0) / m
+    ridge = max(
+        gram_sd * np.sqrt(2.0 * p) - least, dataset.regression.noise_sd**2 / dataset.regression.prior_sd**2
+    )
+    half = np.tril(random.standard_normal((p, p)), -1) / np.sqrt(2.0)
+    gram = gram + gram_sd * (half + half.T + np.diag(random.standard_normal(p)))
+    cross = cross + 2 * largest / m * random.standard_normal(p)
+    return np.asarray(np.linalg.solve(gram + ridge * np.eye(p), cross))

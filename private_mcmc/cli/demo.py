@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from private_mcmc.data import Answers
     from private_mcmc.data.effects import Array
     from private_mcmc.dossier import Study
+    from private_mcmc.release.released import ReleasedExpectations
     from private_mcmc.report import Report
 
 FORMULA = "income ~ age + education_num + hours_per_week + sex + race"
 _NEWTON_STEPS, _DRAWS = 30, 2_000
+# Hours: the stated sd of people's working weeks.
+_WEEK = 12.0
 
 
 def demo(
@@ -81,8 +84,10 @@ def _story(epsilon: float, compare: bool) -> None:
     _rule("5. One number of it is changed by hand")
     _tamper()
     _run("verify changed")
+    _rule("6. One number, and no δ: a noised expectation")
+    _say(_one_number(epsilon / 2))
     if compare:
-        _rule("6. The curator's side: how far from the answer without privacy?")
+        _rule("7. The curator's side: how far from the answer without privacy?")
         page = comparison(Study.load("study"), Path("people.csv"))
         page.show()
         page.to_html("comparison.html")
@@ -90,6 +95,50 @@ def _story(epsilon: float, compare: bool) -> None:
     _say(f"{Path.cwd() / 'study' / 'dossier.html'}: the page to read, print and sign.")
     if compare:
         _say(f"{Path.cwd() / 'comparison.html'}: for you alone; it was computed without privacy.")
+
+
+def _one_number(epsilon: float) -> str:
+    """The mean working week as an average over hidden states with Laplace noise: pure ε.
+
+    Released states carry Gaussian noise and always need a δ. Where none is allowed and few numbers are
+    wanted, a noised expectation is the right choice: its noise is set by how far a row moves a coupled chain.
+    """
+    import numpyro
+    import numpyro.distributions as dist
+
+    from private_mcmc.data.schema import Schema
+    from private_mcmc.data.table import data_marks, read_table
+    from private_mcmc.inference import Bookkeeping, PrivateMCMC
+    from private_mcmc.kernels import PrivateULA
+    from private_mcmc.release import Expectations, Ledger
+    from private_mcmc.target import Target
+
+    def week(hours_per_week: Array) -> None:
+        mean = numpyro.sample("mean", dist.Normal(40.0, 20.0))
+        with numpyro.plate("rows", hours_per_week.shape[0]):
+            numpyro.sample("hours", dist.Normal(mean, _WEEK), obs=hours_per_week)
+
+    schema, table = Schema.load("schema.yaml"), Path("people.csv")
+    columns = read_table(table, schema, ["hours_per_week"])
+    count = len(columns["hours_per_week"])
+    # Half of the largest stable step; the clip is a row's slope when it is as far off as hours go.
+    kernel = PrivateULA(week, step_size=_WEEK**2 / count / 2, clip=60 / _WEEK**2)
+    mcmc = PrivateMCMC(
+        kernel,
+        rows=schema.rows(["hours_per_week"]),
+        target=Target(epsilon, 0.0),
+        release=Expectations("mean"),
+        num_steps=60,
+        guarantee="run",
+        bookkeeping=Bookkeeping(Ledger("ledger.db"), "adult", "the mean week", known_by=data_marks(table)),
+    )
+    mcmc.run(**columns)
+    found = cast("ReleasedExpectations", mcmc.released)["mean"]
+    noise = 0.0 if found.noise_sd is None else float(found.noise_sd)
+    return (
+        f"The mean working week: {float(found.value):.2f} hours, with Laplace noise of sd "
+        f"{noise:.2f}, for ε = {epsilon:g} and δ = 0. States of a chain always need a δ."
+    )
 
 
 def _run(command: str) -> None:

@@ -22,6 +22,7 @@ from private_mcmc.cli.study import (
     PlanOption,
     PriorOption,
     ProfileOption,
+    PublicRowsOption,
     PurposeOption,
     YesOption,
     as_guarantee,
@@ -62,6 +63,7 @@ def fit(
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
     ] = None,
     saved: PlanOption = None,
+    public_rows: PublicRowsOption = None,
     profile: ProfileOption = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
@@ -92,7 +94,9 @@ def fit(
     _check_profiles(asked.schema, asked.fields, profiles)
     made: Plan | None = None
     if saved is not None:
-        planned_elsewhere(delta=delta, n=n, max_error=max_error, bounds_share=bounds_share)
+        planned_elsewhere(
+            delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
+        )
         made = Plan.load(saved, asked.model)
     books = opened(ledger, dataset)
     with new_dossier(out) as place:
@@ -110,6 +114,7 @@ def fit(
                     guarantee=wanted,
                     max_error=max_error,
                     bounds_share=SHARE if bounds_share is None else bounds_share,
+                    public_rows=public_rows,
                 )
         confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)
         bar = not as_json and sys.stderr.isatty()

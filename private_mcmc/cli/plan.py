@@ -24,6 +24,7 @@ from private_mcmc.cli.study import (
     MaxErrorOption,
     OptionalDelta,
     PriorOption,
+    PublicRowsOption,
     as_guarantee,
     read_question,
 )
@@ -54,12 +55,14 @@ def plan(
         str | None, typer.Option(help="'posterior' or 'run'; with a schema 'run', as fit has it")
     ] = None,
     max_error: MaxErrorOption = None,
+    public_rows: PublicRowsOption = None,
     frontier: Annotated[bool, typer.Option(help="also predict errors at other ε and n")] = False,
     save: Annotated[Path | None, typer.Option(help="write the plan here, for --plan of run or fit")] = None,
     args: ArgsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
+    from private_mcmc.data.table import read_present
     from private_mcmc.dossier.record import small_delta
     from private_mcmc.planning import plan as make
 
@@ -73,10 +76,14 @@ def plan(
             raise DeclarationError("--schema declares the rows: leave out --rows and --args.")
         asked = read_question(schema, formula, model, family, prior or [])
         program, declared = asked.model, asked.rows
+        public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
     elif model is None or rows is None or formula is not None:
         raise DeclarationError("give MODEL.py:model with --rows, or --schema with --formula or a model.")
     else:
         program, declared = load_model(model), read_rows(rows)
+        public = None
+        if public_rows is not None:
+            raise DeclarationError("--public-rows goes with --schema here; run takes it with --rows too.")
     made = make(
         program,
         declared,
@@ -85,6 +92,7 @@ def plan(
         guarantee=wanted,
         model_args=read_arguments(args),
         max_error=max_error,
+        public_rows=public,
     )
     if save is not None:
         made.save(save)

@@ -27,6 +27,7 @@ from private_mcmc.cli.study import (
     OptionalEpsilon,
     OutOption,
     PlanOption,
+    PublicRowsOption,
     PurposeOption,
     YesOption,
     as_guarantee,
@@ -75,6 +76,7 @@ def run(
     args: ArgsOption = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,
+    public_rows: PublicRowsOption = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
     purpose: PurposeOption = "",
@@ -97,7 +99,15 @@ def run(
     program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
     made: Plan | None = None
     if saved is not None:
-        planned_elsewhere(epsilon=epsilon, delta=delta, rows=rows, n=n, args=args, max_error=max_error)
+        planned_elsewhere(
+            epsilon=epsilon,
+            delta=delta,
+            rows=rows,
+            n=n,
+            args=args,
+            max_error=max_error,
+            public_rows=public_rows,
+        )
         made = Plan.load(saved, program)
         declared, relation = made.rows, made.target.adjacency
     elif rows is None or epsilon is None:
@@ -119,11 +129,19 @@ def run(
     with new_dossier(out) as place:
         with near_private_rows():
             columns = read_columns(data, declared, column or [], fate, present)
+        known = None if public_rows is None else read_columns(public_rows, declared, column or [], fate)
         if made is None and epsilon is not None:
             count = len(next(iter(columns.values()))) if n is None else n
             target = Target(epsilon, small_delta(count) if delta is None else delta, relation)
             made = plan(
-                program, declared, target, n=count, guarantee=wanted, model_args=public, max_error=max_error
+                program,
+                declared,
+                target,
+                n=count,
+                guarantee=wanted,
+                model_args=public,
+                max_error=max_error,
+                public_rows=known,
             )
         if made is None:
             raise DeclarationError("there is no plan.")

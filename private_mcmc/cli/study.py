@@ -44,6 +44,10 @@ OptionalDelta = Annotated[
 LedgerOption = Annotated[Path | None, typer.Option(help="ledger file to charge")]
 DatasetOption = Annotated[str | None, typer.Option(help="the ledger's name for the table")]
 PurposeOption = Annotated[str, typer.Option(help="the owner's words for the ledger's history")]
+PublicRowsOption = Annotated[
+    Path | None,
+    typer.Option("--public-rows", help="a table like the private one that is public: it shapes the plan"),
+]
 YesOption = Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")]
 ProfileOption = Annotated[
     list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")

@@ -68,8 +68,7 @@ class Field:
             or ``drop`` (its row counts for nothing; under ``zero_out`` alone).
         otherwise: what any other cell counts as, that is no declared value: ``refuse``, ``missing``, or
             ``other`` (a level of its own).
-        marginal: the distribution of a missing number, such as ``normal(40, 12)`` in its units; if empty, a
-            Normal whose mean and sd are parameters of the model, and shares of levels for a category.
+        marginal: the distribution of a missing number, such as ``normal(40, 12)``; modelled if empty.
         bounds_from: where the bounds are known from, other than the data.
         transform: how a formula that names the field takes it.
         role: ``outcome``, ``covariate``, ``group``, ``person`` (an identifier, never read) or ``ignored``.

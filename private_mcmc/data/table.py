@@ -63,6 +63,13 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
     return found
 
 
+def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[str, Array]:
+    """As :func:`read_table`, of a table that is public: rows that count for nothing are left out."""
+    columns = read_table(table, schema, names)
+    there = columns.pop(PRESENT, None)
+    return columns if there is None else {name: each[there > 0] for name, each in columns.items()}
+
+
 def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
     """The texts of the field that tells persons apart, shape ``(rows,)``; empty where there is none.
 

@@ -281,6 +281,9 @@ def _limits(study: StudyRecord) -> list[str]:
         f"together is protected at ε = {_of_two(study)}.",
         "Intervals assume that the model is about right and hold the noise that was added; errors are "
         "estimates, no theorem covers them.",
+        "The predicted error is an average over coefficients, for rows as ranges and priors make them. What "
+        "few rows tell of (a rare level, a rare outcome, a long tail) may err several times more: bounding "
+        "rows' influence pulls such effects towards zero, and their intervals need not show it.",
         "The chain's noise is floating point, idealised as exact.",
     ]
     return found

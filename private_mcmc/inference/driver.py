@@ -158,7 +158,7 @@ class PrivateMCMC(LastRun):
         """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
         return self._run.decide(n)
 
-    def run(self, *args: object, rng_key: Any = None, present: object = None, **columns: object) -> None:
+    def run(self, /, *args: object, rng_key: Any = None, present: object = None, **columns: object) -> None:
         """Run on the private ``columns``: the model's row arguments, by position or by name.
 
         Under ``zero_out`` the columns have a row for every one of the ``n`` slots, and ``present`` of shape
@@ -190,7 +190,7 @@ class PrivateMCMC(LastRun):
                 self._charge = job.charge
                 steps(job, self._keep)
 
-    def resume(self, *args: object, present: object = None, **columns: object) -> None:
+    def resume(self, /, *args: object, present: object = None, **columns: object) -> None:
         """Go on with the run in the checkpoint, on the same rows: the same run, charged when it began.
 
         Raises:

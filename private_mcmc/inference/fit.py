@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import data_marks, read_identifiers, read_table
+from private_mcmc.data.table import data_marks, read_identifiers, read_present, read_table
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
@@ -31,6 +31,8 @@ from private_mcmc.target import Adjacency, Target, check_count
 # A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
 _LARGE_ERROR = 3.0
 _FEW_ROWS = 30
+# What bounding rows' influence may cost, in the same unit, before a person is told.
+_LARGE_BIAS = 0.5
 
 
 def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
@@ -45,6 +47,12 @@ def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
         found.append(
             f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
             "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
+        )
+    if prediction.bias >= _LARGE_BIAS:
+        found.append(
+            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
+            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
+            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
         )
     return tuple(found)
 
@@ -106,11 +114,8 @@ class Planned:
             return ready._run(replace(books, reserved=reserved), progress_bar)
 
     def _run(self, books: Bookkeeping, progress_bar: bool) -> Study:
-        driver = PrivateMCMC.from_plan(
-            self.plan,
-            bookkeeping=books,
-            execution=Execution(progress_bar=progress_bar),
-        )
+        shown = Execution(progress_bar=progress_bar)
+        driver = PrivateMCMC.from_plan(self.plan, bookkeeping=books, execution=shown)
         driver.run(**self.columns)
         asked = self.asked
         about = About(
@@ -137,6 +142,7 @@ def plan_fit(
     guarantee: Guarantee = "run",
     max_error: float | None = None,
     bounds_share: float = SHARE,
+    public_rows: object = None,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
     if n is not None:
@@ -159,7 +165,12 @@ def plan_fit(
         target = replace(target, delta=small_delta(rows))
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
-    made = plan(asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error)
+    if bounds is not None and public_rows is not None:
+        raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
+    public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
+    made = plan(
+        asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error, public_rows=public
+    )
     made = made if bounds is None else bounds.beside(made)
     return _ready(table, asked, made, columns, bounds)
 
@@ -217,6 +228,7 @@ def fit(
     max_error: float | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,
+    public_rows: object = None,
     ledger: Ledger | None = None,
     dataset: str | None = None,
     purpose: str = "",
@@ -242,6 +254,7 @@ def fit(
         max_error: refuse a larger predicted error of posterior means, in posterior sds.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it.
+        public_rows: a table like ``table`` that is public and shapes the plan: see :func:`plan`.
         ledger: charged before the run.
         dataset: the ledger's name for the table.
         purpose: the owner's words for the ledger's history.
@@ -280,6 +293,7 @@ def fit(
         guarantee=guarantee,
         max_error=max_error,
         bounds_share=bounds_share,
+        public_rows=public_rows,
     )
     for words in planned.warnings(ledger):
         warnings.warn(words, stacklevel=2)
@@ -287,11 +301,7 @@ def fit(
 
 
 def _schema_of(given: object) -> Schema:
-    """A schema or the path of its file.
-
-    Raises:
-        DeclarationError: for anything else.
-    """
+    """A schema or the path of its file; raises ``DeclarationError`` for anything else."""
     if isinstance(given, Schema):
         return given
     if isinstance(given, Path) or (isinstance(given, str) and "~" not in given):

@@ -100,9 +100,12 @@ def row_latents(
     one, many = (_sites(model, rows(number), public) for number in (1, count))
     found = []
     for name, message in one.items():
+        if message["is_observed"]:
+            continue
         sizes = {frame.name: frame.size for frame in message["cond_indep_stack"]}
         later = {frame.name: frame.size for frame in many.get(name, message)["cond_indep_stack"]}
         if any(size == 1 and later.get(plate) == count for plate, size in sizes.items()):
+            _refuse_weights(name, one)
             found.append(_latent(name, message))
     if math.prod(_points(latent, found) for latent in found) > _MOST_POINTS:
         raise NotYetSupported(
@@ -117,9 +120,12 @@ def classes_of(
 ) -> tuple[tuple[RowLatent, ...], frozenset[str]]:
     """The discrete latents in plates of so many persons, and the names of these plates."""
     found, plates = [], set[str]()
-    for name, message in _sites(model, rows, public).items():
+    sites = _sites(model, rows, public)
+    for name, message in sites.items():
         own = {frame.name for frame in message["cond_indep_stack"] if frame.size == persons}
-        if own and message["fn"].support is not None and message["fn"].support.is_discrete:
+        latent = own and not message["is_observed"] and message["fn"].support is not None
+        if latent and message["fn"].support.is_discrete:
+            _refuse_weights(name, sites)
             found.append(_latent(name, message, persons))
             plates |= own
     if math.prod(latent.values for latent in found) > _MOST_CLASSES:
@@ -130,14 +136,14 @@ def classes_of(
 
 
 def _sites(model: Model, rows: Fields, public: PublicArguments) -> dict[str, Message]:
-    """Latents of one run on abstract rows; a model that cannot be run is refused where it is read."""
+    """Sites of one run on abstract rows; a model that cannot be run is refused where it is read."""
     found: dict[str, Message] = {}
 
     def run(columns: Mapping[str, jax.Array]) -> None:
         with handlers.trace() as messages, handlers.seed(rng_seed=0):
             model(**columns, **public)
         for name, message in messages.items():
-            if message["type"] == "sample" and not message["is_observed"]:
+            if message["type"] == "sample":
                 found[name] = message
 
     with ONE_AT_A_TIME:
@@ -148,12 +154,14 @@ def _sites(model: Model, rows: Fields, public: PublicArguments) -> dict[str, Mes
     return found
 
 
-def _refuse_weights(name: str, message: Message) -> None:
+def _refuse_weights(name: str, messages: Mapping[str, Message]) -> None:
     """Under a scale or a mask its density does not integrate to 1, by which the grid's weights are divided.
 
     Of ``obs_mask`` NumPyro makes a mask itself: where it holds the outcome does not read the latent.
     """
-    if message["scale"] is not None or len(masks(message["fn"])) > name.endswith("_unobserved"):
+    site, message = name.removesuffix("_unobserved"), messages[name]
+    missing = site != name and f"{site}_observed" in messages
+    if message["scale"] is not None or len(masks(message["fn"])) > missing:
         raise NotYetSupported(
             f"site {name!r} is a latent of every row under handlers.scale or mask; put the handler around "
             "the observed sites alone."
@@ -161,7 +169,6 @@ def _refuse_weights(name: str, message: Message) -> None:
 
 
 def _latent(name: str, message: Message, count: int = 1) -> RowLatent:
-    _refuse_weights(name, message)
     fn, shape = unwrap(message["fn"]), jnp.shape(message["value"])
     if shape != (count,):
         raise DoThisInstead(

@@ -104,7 +104,7 @@ class AffinePolicy(Releases):
         if len(curvatures) < len(warm_ups):
             root = root_of(self.even(estimate, hessian) + self.precision)
             return self._query(CURVATURE, partial(self.influence.curvature, self.temper, centre, root))
-        if len(warm_ups) < self._plan.paths:
+        if len(warm_ups) < self._plan.paths - self.stays(estimate, warm_ups):
             return self._warm_up(hessian, centre)
         root = root_of(hessian + self.precision)
         for bound in self.influence.bounds:
@@ -186,8 +186,7 @@ class AffinePolicy(Releases):
 
     @property
     def _plan(self) -> WarmUp:
-        found = BOUNDED if self.predictor.family.curvature_bound < math.inf else UNBOUNDED
-        return found if self.public is None else replace(found, paths=found.paths - 1)
+        return BOUNDED if self.predictor.family.curvature_bound < math.inf else UNBOUNDED
 
     def _first_moments(self) -> MomentsStage:
         mechanism = plan_second_moments(

@@ -13,6 +13,7 @@ import numpy as np
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.estimates import (
     Estimate,
+    ScoreAverage,
     first_estimate,
     inverse_of,
     next_estimate,
@@ -36,6 +37,8 @@ _SETTLED, _SETTLED_NOISE = 0.75, 0.5
 _LEAST_CURVATURE = 0.4
 # A warm-up clips so much that its path is slower by this.
 _WARM_UP_SPEED = 0.45
+# A public start is left where the warm-up's noise would seldom move it so far, or for less than these sds.
+_NOTICED, _FAR = 4.0, 4.0
 # Of what slopes lose by a clip, so much may be on one side, even where the model says none is.
 _ASYMMETRY = 0.1
 # Gradients of rows that are alike have this over √p of their length in common, in the Hessian's metric.
@@ -47,11 +50,13 @@ class Public:
     """What public rows say of one row: shapes ``(p,)``, ``(p, p)``, ``(p, p)``.
 
     Attributes:
+        rows: how many there are.
         start: the mode of their posterior.
         moments: mean of ``xxᵀ``.
         hessian: mean of ``ψ''xxᵀ`` at ``start``.
     """
 
+    rows: int
     start: Array
     moments: Array
     hessian: Array
@@ -164,13 +169,27 @@ class Releases:
             return self.public.start
         if not warm_ups:
             return np.asarray(-np.linalg.solve(self.precision, self._prior_at_zero))
-        schedule, states = path_of(warm_ups[-1])
-        late = states[schedule.num_steps // 2 :]
-        average = score_average(late, schedule, self.temper, self.prior_score)
-        curvature = _WARM_UP_SPEED * self.hessian(moments, curvatures[: len(warm_ups) - 1])
+        average, curvature = self._late(moments, warm_ups, curvatures)
         precision = self.precision + average.information(curvature)
         mode = average.root(curvature)
         return np.asarray(mode - inverse_of(precision) @ self.prior_score(mode))
+
+    def _late(self, moments: Estimate, warm_ups: History, curvatures: History) -> tuple[ScoreAverage, Array]:
+        """The mean score of the last warm-up's second half, and how fast it changes there."""
+        schedule, states = path_of(warm_ups[-1])
+        late = states[schedule.num_steps // 2 :]
+        average = score_average(late, schedule, self.temper, self.prior_score)
+        return average, _WARM_UP_SPEED * self.hessian(moments, curvatures[: len(warm_ups) - 1])
+
+    def stays(self, moments: Estimate, warm_ups: History) -> bool:
+        """Whether a first warm-up from a public start shows no sign of leading far away from it."""
+        if self.public is None or not warm_ups:
+            return False
+        average, curvature = self._late(moments, warm_ups[:1], ())
+        moved = average.root(curvature) - self.public.start
+        noticed = moved @ average.information(curvature) @ moved
+        far = moved @ self.hessian(moments, ()) @ moved
+        return bool(noticed <= _NOTICED * self.dim or far <= _FAR**2 * self.dim)
 
     def influence_on(self, history: History, bound: Bound) -> InfluenceCounts:
         """What the released counts say of bounding the rows' influence in one way."""

@@ -11,6 +11,7 @@ from private_mcmc.planning.stages import Prediction
 from private_mcmc.records import Record
 from private_mcmc.report import Block, Line, Plot, Report, Table, floats, number
 from private_mcmc.report.blocks import Cell
+from private_mcmc.target import Target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,6 +94,18 @@ def epsilon_needed(predict: Predict, epsilon: float, n: int, max_error: float) -
     """About which ε reaches ``max_error`` with these rows; ``None``: too large to say."""
     found = _first(lambda factor: predict(epsilon * factor, n).rms, max_error)
     return None if found is None else epsilon * found
+
+
+def too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: float) -> str:
+    """A refusal's words: how many rows, or which ε, would do."""
+    rows = rows_needed(predict, target.epsilon, n, max_error)
+    epsilon = epsilon_needed(predict, target.epsilon, n, max_error)
+    ways = [f"about {rows:,} rows at ε = {target.epsilon:g}"] if rows else []
+    ways += [f"about ε = {number(epsilon, 2)} with these {n:,} rows"] if epsilon else []
+    return (
+        f"the predicted error of the posterior means is {number(prediction.rms, 2)} {prediction.unit}, above "
+        f"max_error={max_error:g}. It would take {', or '.join(ways) or 'more than this library can say'}."
+    )
 
 
 def _first(error: Callable[[float], float], wanted: float) -> float | None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, TypeAlias
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
+from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.general import GeneralPolicy, facts_of
+from private_mcmc.planning.public import PublicRows, learnt, public_columns, resampled
 from private_mcmc.planning.simulate import predict
 from private_mcmc.planning.simulate_general import general_policy
 from private_mcmc.planning.stages import Policy, Prediction
-from private_mcmc.planning.synthetic import has_factors, outcome_columns
+from private_mcmc.planning.synthetic import Columns, has_factors, outcome_columns
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.records import Model, PublicArguments
@@ -28,6 +30,10 @@ Choices: TypeAlias = Mapping[str, float]
 
 class Planner(Protocol):
     """Makes policies for one model under one adjacency, for any budget and number of rows."""
+
+    @property
+    def public(self) -> Public | None:
+        """What public rows say, where there are any."""
 
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """The best choices on synthetic rows, and the error to expect with them."""
@@ -42,19 +48,31 @@ class AffinePlanner:
 
     reading: RowModel
     target: Target
+    given: Columns | Public | None = None
 
     @cached_property
     def _base(self) -> AffinePolicy:
         # Made once: what a simulation compiles is kept for every budget and number of rows.
         return affine_policy(self.reading, 1, self.target.adjacency, 1.0)
 
+    @cached_property
+    def public(self) -> Public | None:
+        """From public rows, or from a saved plan."""
+        known = self.given
+        return known if known is None or isinstance(known, Public) else learnt(self._base, known)
+
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """Nothing to choose so far."""
-        return {}, predict(replace(self._base, budget=budget, num_rows=n, temper=temper))
+        policy = self._policy(budget, n, temper)
+        given = None if isinstance(self.given, Public) else self.given
+        return {}, predict(policy, None if given is None else partial(resampled, policy, given))
 
     def policy(self, budget: float, n: int, temper: float, choices: Choices, said: Prediction) -> Policy:
         """The policy with these choices."""
-        return replace(self._base, budget=budget, num_rows=n, temper=temper)
+        return self._policy(budget, n, temper)
+
+    def _policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
+        return replace(self._base, budget=budget, num_rows=n, temper=temper, public=self.public)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +83,7 @@ class GeneralPlanner:
     reading: RowModel
     target: Target
     model_args: PublicArguments
+    public: None = None
 
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """Clip and step with the smallest error."""
@@ -79,13 +98,30 @@ class GeneralPlanner:
         return GeneralPolicy(facts, choices["multiple"], choices["step"], said)
 
 
-def planner(model: Model, reading: RowModel, target: Target, model_args: PublicArguments) -> Planner:
-    """The planner for this model."""
+def planner(
+    model: Model,
+    reading: RowModel,
+    target: Target,
+    model_args: PublicArguments,
+    public: PublicRows | Public | None = None,
+) -> Planner:
+    """The planner for this model, with public rows or what they said.
+
+    Raises:
+        DeclarationError: for public rows that are not like the declared ones.
+        NotYetSupported: for public rows where the model has no policy that learns from them.
+    """
     prior, outcome = reading.prior, outcome_columns(reading)
     one = len(outcome) == 1 and reading.rows.columns[outcome[0]].event_shape == ()
     one = one and not has_factors(reading)
     if one and reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0:
-        return AffinePlanner(reading, target)
+        known = public if public is None or isinstance(public, Public) else public_columns(reading, public)
+        return AffinePlanner(reading, target, known)
+    if public is not None:
+        raise NotYetSupported(
+            "public_rows: plans learn from them where rows enter through one affine predictor under a Normal "
+            "prior, with one outcome; leave them out for this model."
+        )
     return GeneralPlanner(model, reading, target, model_args)
 
 

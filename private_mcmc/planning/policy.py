@@ -13,8 +13,9 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
-from private_mcmc.planning.frontier import Frontier, Predict, epsilon_needed, frontier, rows_needed
+from private_mcmc.planning.frontier import Frontier, frontier, too_little
 from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
+from private_mcmc.planning.public import PublicRows
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.records import Model, PublicArguments
@@ -47,8 +48,7 @@ class Plan:
         statement: the whole policy's statement, known before anything is spent.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
         prediction: the error to expect, from synthetic rows of the declared domain.
-        planner: makes the policies of this model.
-        choices: the numbers of the policy that were chosen.
+        planner, choices: makes the policies of this model; the numbers of this one that were chosen.
         before: statements of what was released before the stages, within the same target.
 
     Example:
@@ -82,9 +82,8 @@ class Plan:
 
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
-        return _prediction(
-            self.reading, self.planner, replace(self.target, epsilon=epsilon), n, self.guarantee
-        )
+        target = replace(self.target, epsilon=epsilon)
+        return _prediction(self.reading, self.planner, target, n, self.guarantee)
 
     def frontier(self, epsilons: Sequence[float] = _EPSILONS, ns: Sequence[int] | None = None) -> Frontier:
         """Predicted accuracy against ε at this ``n``, and against ``n`` at this ε: tens of simulations."""
@@ -106,7 +105,8 @@ class Plan:
             "statement": self.statement.to_dict(),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }
-        record = record_of(self.reading, self.rows, self.target, self.n, self.model_args, chosen)
+        known = self.planner.public
+        record = record_of(self.reading, self.rows, self.target, self.n, self.model_args, known, chosen)
         write_whole(path, json.dumps(record, indent=1, ensure_ascii=False))
 
     @classmethod
@@ -136,7 +136,7 @@ class Plan:
         saved.check(
             statement=statement.to_dict(), certificate=None if certificate is None else certificate.to_dict()
         )
-        makes = planner(model, reading, saved.target, saved.model_args)
+        makes = planner(model, reading, saved.target, saved.model_args, saved.public)
         budget, expected = gdp_budget(saved.target), saved.prediction
         return cls(
             model=model,
@@ -175,19 +175,19 @@ class Plan:
         if expected.high > 0:
             between = f"{number(expected.low, 2)} to {number(expected.high, 2)}"
             items.insert(-3, ("on most synthetic tables", between))
+        if (known := self.planner.public) is not None:
+            items.append(("shaped by public rows", f"{known.rows:,}"))
         if expected.reference > 0:
             disagreement = ("of it, exact chains' own disagreement", number(expected.reference, 2))
             items.insert(-1, disagreement)
         notes: tuple[Note, ...] = ()
         if self.temper < 1:
             items.append(("weight of the likelihood", number(self.temper)))
-            wider = number(self.temper**-0.5, 2)
-            notes = (
-                Note(
-                    f"The certified posterior weights the likelihood by {number(self.temper)}: its sds "
-                    f"are about {wider} times those of the model's own, and errors are in its sds."
-                ),
+            words = (
+                f"The certified posterior weights the likelihood by {number(self.temper)}: its sds are about "
+                f"{number(self.temper**-0.5, 2)} times those of the model's own, and errors are in its sds."
             )
+            notes = (Note(words),)
         return Report("A plan", (Facts(tuple(items)), *notes))
 
     def _repr_html_(self) -> str:
@@ -208,6 +208,7 @@ def plan(
     guarantee: Guarantee = "posterior",
     model_args: PublicArguments | None = None,
     max_error: float | None = None,
+    public_rows: PublicRows | None = None,
 ) -> Plan:
     """Plan a private path: for one affine predictor under a Normal prior, or for any model that can be read.
 
@@ -224,6 +225,8 @@ def plan(
         guarantee: ``"posterior"`` or ``"run"``.
         model_args: the model's public arguments.
         max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds.
+        public_rows: columns of rows that are public and were chosen without the private ones, such as an
+            earlier census. They shape metric, start and prediction, and no statement.
 
     Raises:
         NotYetSupported: for a prior that cannot be drawn from.
@@ -237,7 +240,7 @@ def plan(
         >>> chosen = pmc.plan(logistic, logistic_rows(2), target, n=30_000, guarantee="run")
         >>> chosen.statement.epsilon(1e-6) <= 3.0
         True
-        >>> chosen.prediction.rms < 1  # in posterior sds
+        >>> chosen.prediction.rms < 1
         True
     """
     _checked(guarantee)
@@ -247,14 +250,14 @@ def plan(
     budget, public = gdp_budget(target), dict(model_args or {})
     reading = read(model, rows, n=n, model_args=public)
     temper, certificate = _weight(reading, target, n, guarantee)
-    makes = planner(model, reading, target, public)
+    makes = planner(model, reading, target, public, public_rows)
     choices, prediction = makes.choose(budget, n, temper)
     if max_error is not None and not prediction.rms <= max_error:
 
         def elsewhere(epsilon: float, rows: int) -> Prediction:
             return _prediction(reading, makes, replace(target, epsilon=epsilon), rows, guarantee)
 
-        raise NotPrivate(_too_little(elsewhere, target, n, prediction, max_error))
+        raise NotPrivate(too_little(elsewhere, target, n, prediction, max_error))
     return Plan(
         model=model,
         reading=reading,
@@ -295,14 +298,3 @@ def _prediction(
 ) -> Prediction:
     temper = _weight(reading, target, n, guarantee)[0]
     return makes.choose(gdp_budget(target), n, temper)[1]
-
-
-def _too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: float) -> str:
-    rows = rows_needed(predict, target.epsilon, n, max_error)
-    epsilon = epsilon_needed(predict, target.epsilon, n, max_error)
-    ways = [f"about {rows:,} rows at ε = {target.epsilon:g}"] if rows else []
-    ways += [f"about ε = {number(epsilon, 2)} with these {n:,} rows"] if epsilon else []
-    return (
-        f"the predicted error of the posterior means is {number(prediction.rms, 2)} {prediction.unit}, above "
-        f"max_error={max_error:g}. It would take {', or '.join(ways) or 'more than this library can say'}."
-    )

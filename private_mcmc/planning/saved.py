@@ -16,6 +16,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.files import PathLike
 from private_mcmc.model import RowModel
 from private_mcmc.model.mark import model_marks
+from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.stages import Prediction
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.target import Target
@@ -37,9 +38,11 @@ def record_of(
     target: Target,
     n: int,
     model_args: PublicArguments,
+    public: Public | None,
     chosen: Fields,
 ) -> Record:
-    """Plain JSON types. ``chosen`` is what the search found."""
+    """Plain JSON types. ``public`` is what public rows said, ``chosen`` what the search found."""
+    known = {} if public is None else vars(public)
     return {
         "format": _FORMAT,
         "library": version("private-mcmc"),
@@ -48,6 +51,7 @@ def record_of(
         "target": asdict(target),
         "n": n,
         "model_args": {name: _plain(name, value) for name, value in model_args.items()},
+        "public": {name: _plain(name, value) for name, value in known.items()},
         **chosen,
     }
 
@@ -68,6 +72,8 @@ class SavedPlan:
             self.guarantee = str(record["guarantee"])
             self.temper = float(record["temper"])
             self.choices = {str(name): float(value) for name, value in record["choices"].items()}
+            known = {name: _taken(value) for name, value in record.get("public", {}).items()}
+            self.public = Public(**known) if known else None
             self.prediction = Prediction(**record["prediction"])
             self._facts = {name: record[name] for name in ("model", "statement", "certificate")}
         except DeclarationError:

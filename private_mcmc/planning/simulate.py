@@ -115,7 +115,7 @@ def second_moments(
     return jnp.einsum("n,nki,nkj->ij", weights, vectors, vectors)
 
 
-def predict(policy: AffinePolicy) -> Prediction:
+def predict(policy: AffinePolicy, table: Callable[[int], SyntheticData] | None = None) -> Prediction:
     """The typical error on synthetic tables, a fifth added, its range, and its parts as the policy says.
 
     Whether outcomes or indicators are rare is for the releases to say, and errors differ threefold with it:
@@ -123,7 +123,7 @@ def predict(policy: AffinePolicy) -> Prediction:
     """
     errors, parts = [], []
     for seed in range(DATA_SETS):
-        data = synthetic_data(policy, seed)
+        data = synthetic_data(policy, seed) if table is None else table(seed)
         conclusion = simulate_affine(policy, data.rows, data.weights, seed)
         errors.append(math.sqrt(np.mean(((conclusion.draws.mean(axis=0) - data.mean) / data.sd) ** 2)))
         parts.append(conclusion.prediction)

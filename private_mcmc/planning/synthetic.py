@@ -38,8 +38,7 @@ _MOST_VALUES, _MOST_OUTCOMES = 257, 129
 _FEW_OUTCOMES = 8
 # Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
 _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
-_QUANTILES = tuple((low + high) / 2 for low, high in pairwise(_EDGES))
-_WIDTHS = tuple(high - low for low, high in pairwise(_EDGES))
+_QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +122,7 @@ def outcome_columns(reading: RowModel) -> tuple[str, ...]:
     if not has_factors(reading):
         observed = [program.outputs[Output("observed", site.name)] for site in reading.observations]
         return tuple(sorted(program.reads(observed) & reading.rows.columns.keys()))
-    cut = cut_off(program)
-    covariates = program.reads([] if cut is None else [cut])
+    covariates = program.reads([cut for cut in [cut_off(program)] if cut is not None])
     others = (program.reads([program.outputs["loss"]]) & reading.rows.columns.keys()) - covariates
     # An event, not the time until it: see ``FactorLikelihood``.
     whole = {name for name in others if np.issubdtype(reading.rows.columns[name].dtype, np.integer)}
@@ -263,8 +261,7 @@ class Likelihood:
             weights = jnp.asarray(_WIDTHS)
         score = jax.grad(self.reading.row_loss)
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
-        weighted: jax.Array = jnp.sqrt(weights)[:, None] * gradients
-        return weighted
+        return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

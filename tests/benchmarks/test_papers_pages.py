@@ -141,6 +141,7 @@ CLAIM = {"name": "", "states": "", "what": "", "by": "exact", "why": "", "code":
         ("above", 1.0, 1.5, "exact", "holds"),
         ("above", 1.0, 0.5, "exact", "false"),
         ("equals", 1.0, 1.01, "measured", "not reproduced"),
+        ("equals", 0.0, 0.0, "measured", "holds"),
         ("at most", 1.0, None, "exact", "not run"),
     ],
 )

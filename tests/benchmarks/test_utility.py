@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.datasets import Dataset, synthetic
 from benchmarks.peers import Budget, DoesNotApply, Runs, Unavailable
+from benchmarks.peers.limits import LowerBound, Oracle
 from benchmarks.utility import measure
 from benchmarks.utility_page import page
 from benchmarks.utility_reference import reference
@@ -72,3 +75,13 @@ def test_scores_are_those_of_the_reference(measured: Store) -> None:
     # The mode of 400 rows is near their mean, not at it.
     assert 0 < summary.value < 1
     assert np.isclose(summary.error, 0)
+
+
+@pytest.mark.slow
+def test_the_oracle_is_above_the_lower_bound_at_every_budget(tmp_path: Path) -> None:
+    dataset = synthetic(n=400)
+    for epsilon in (0.1, 1.0, 10.0):
+        budget = Budget(epsilon, 1e-6)
+        least = LowerBound(tmp_path).run(dataset, budget, 1).facts["bound"]
+        expected = Oracle(tmp_path).run(dataset, budget, 1).facts["expected rms"]
+        assert 0 < float(least) < float(expected)

@@ -25,7 +25,14 @@ def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
     captured = capsys.readouterr()
     folder = tmp_path / "story"
     assert {"study", "comparison.html", "schema.yaml"} <= set(json.loads(captured.out)["files"])
-    for words in ("$ private-mcmc init", "VERIFIED", "NOT VERIFIED", "epsilon 1 becomes 0.5", "dossier.html"):
+    for words in (
+        "$ private-mcmc init",
+        "VERIFIED",
+        "NOT VERIFIED",
+        "epsilon 1 becomes 0.5",
+        "and δ = 0",
+        "dossier.html",
+    ):
         assert words in captured.err, words
     assert verify_dossier(folder / "study") and not verify_dossier(folder / "changed")
     study = Study.load(folder / "study")

@@ -12,7 +12,7 @@ from tests.dossier.studies import SCHEMA, books_in, study_of
 
 CHAIN = "--step-size 0.01 --num-steps 100 --sensitivity 2 --strong-convexity 1 --smoothness 50"
 ADDED = "--prior-strong-convexity 1 --prior-smoothness 1"
-# Arguments, and the exit code; `None` where a run is needed, whose own tests read its JSON.
+# Arguments, and the exit code; `None` where its own tests read its JSON, of a run or of more than a line.
 CASES = {
     "init": ("people.csv --no-ask", 0),
     "summary": ("study --profile age=60", 0),
@@ -27,6 +27,8 @@ CASES = {
     "ledger show": ("books.db", 0),
     "ledger history": ("books.db", 0),
     "ledger verify": ("books.db", 0),
+    "ledger wave": ("", None),
+    "ledger cohorts": ("", None),
     "plan": ("", None),
     "fit": ("", None),
     "run": ("", None),

@@ -21,6 +21,18 @@ def arguments(of):
     )
 
 
+def members(found):
+    """Those of a class and of what it inherits from in the package, unless that is public by itself."""
+    public = [getattr(pmc, name) for name in pmc.__all__]
+    own = [base for base in found.__mro__ if base is found or base not in public]
+    return {
+        name: member
+        for base in reversed(own)
+        if base.__module__.startswith("private_mcmc")
+        for name, member in vars(base).items()
+    }
+
+
 def described():
     """A line for each public name, and for each public method and property of a class."""
     for name in sorted(pmc.__all__):
@@ -31,7 +43,7 @@ def described():
         yield name + arguments(found)
         if not inspect.isclass(found) or issubclass(found, Exception):
             continue
-        for method, member in sorted(vars(found).items()):
+        for method, member in sorted(members(found).items()):
             if not method.startswith("_"):
                 inner = getattr(member, "__func__", member)
                 yield f"{name}.{method}" + (arguments(inner) if callable(inner) else "")

@@ -36,7 +36,7 @@ def people():
     return {"X": X, "y": y.astype(int)}
 
 
-def test_a_plan_takes_no_data():
+def test_a_plan_takes_no_private_data():
     assert set(inspect.signature(pmc.plan).parameters) == {
         "model",
         "rows",
@@ -45,6 +45,7 @@ def test_a_plan_takes_no_data():
         "guarantee",
         "model_args",
         "max_error",
+        "public_rows",
     }
 
 

@@ -1,17 +1,43 @@
 """Which check catches which planted fault: ``python -m tests.soundness.faults [--attempts N] [--only WORD]``.
 
-Prints a table, faults against checks, with the share of attempts (other seeds) that caught the fault, and
-ends with 1 where a fault is missed by all checks or a library without faults is spoken against.
+Prints for every fault the checks that are meant to catch it, with the share of attempts (other seeds) in
+which they did, and for every check how often it spoke against a library without faults. Ends with 1 where a
+fault is missed by all its checks in more than one attempt of twenty, or nothing wrong is spoken against.
 """
 
 import argparse
 import sys
+import time
 import warnings
+from collections.abc import Sequence
 
 from private_mcmc.errors import PrivateMCMCError
 from tests.soundness.front_door import CHECKS
 from tests.soundness.front_door.setup import Check
 from tests.soundness.planted import FAULTS, UNBROKEN, Fault, planted
+
+# The cheapest check of every fault first, then the others that the issue of statistical power is about.
+CAUGHT_BY = {
+    "first row never clipped": ("replay: linear path", "audit: first row"),
+    "coordinates clipped by the norm of their box": ("audit: clipped coordinates",),
+    "last coordinate never clipped": ("audit: clipped coordinates",),
+    "batch redrawn every fourth step": ("replay: batches", "audit: batches"),
+    "noise used for two steps": ("replay: logistic path", "audit: below the clip"),
+    "rows packed into the first slots": ("replay: holes", "audit: holes"),
+    "keys of a plan's stages used again": ("audit: plan's noise",),
+    "noise used again after resuming": ("replay: resumed", "audit: resumed"),
+    "only the last stage charged": ("replay: plan's budget", "audit: plan's budget"),
+    "family: a prior's curvature 1/s for 1/s²": ("audit: last state",),
+    "family: logits squashed once more": ("replay: logistic path",),
+    "modulus: twice the contraction": ("audit: last state",),
+    "person: only the first row clipped": ("replay: persons",),
+    "person: a sum with other persons' rows": ("replay: persons", "audit: person"),
+    "person: rows beyond the cap kept": ("replay: persons", "audit: person"),
+    "person: cap by global order": ("audit: person",),
+    "person: batches by rows": ("audit: batches of persons",),
+    "person: sorted identifiers with cyclic batches": ("audit: cyclic batches of persons",),
+    "rounding skipped": ("replay: grid",),
+}
 
 
 def caught(fault: Fault, check: Check, seeds: range) -> float:
@@ -27,29 +53,28 @@ def caught(fault: Fault, check: Check, seeds: range) -> float:
             return 1.0
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--attempts", type=int, default=1)
     parser.add_argument("--only", default="", help="faults and checks that have this word in their names")
     given = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    by_fault = [fault for fault in FAULTS if given.only in fault.name]
-    faults = (UNBROKEN, *(by_fault or FAULTS))
-    checks = [check for check in CHECKS if by_fault or given.only in check.name]
-    width = max(len(fault.name) for fault in faults)
-    for number, check in enumerate(checks, 1):
-        print(f"{number:2d} {check.name}")
-    print(f"\n{'planted':{width}s}" + "".join(f"{number:6d}" for number in range(1, len(checks) + 1)))
-    bad = 0
-    for fault in faults:
-        print(f"{fault.name:{width}s}", end="", flush=True)
-        shares = []
-        for check in checks:
-            shares.append(caught(fault, check, range(given.attempts)))
-            print(f"{shares[-1]:6.0%}" if shares[-1] else f"{'·':>6s}", end="", flush=True)
-        print()
-        bad += any(shares) if fault is UNBROKEN else max(shares) < 0.95
-    return int(bad > 0)
+    pairs = [
+        (fault, check)
+        for check in CHECKS
+        for fault in (UNBROKEN, *FAULTS)
+        if (fault is UNBROKEN or check.name in CAUGHT_BY[fault.name])
+        and given.only in f"{fault.name} {check.name}"
+    ]
+    best: dict[str, float] = {}
+    began = time.monotonic()
+    for fault, check in pairs:
+        share = caught(fault, check, range(100, 100 + given.attempts))
+        best[fault.name] = max(share, best.get(fault.name, 0.0))
+        seconds = time.monotonic() - began
+        print(f"{seconds:6.0f} s  {share:5.0%}  {check.name:34s} {fault.name}", flush=True)
+    wrong = best.pop(UNBROKEN.name, 0.0)
+    return int(wrong > 0 or any(share < 0.95 for share in best.values()))
 
 
 if __name__ == "__main__":

@@ -7,35 +7,12 @@ for a fault 20 times, and asks for 19.
 
 import pytest
 
-from tests.soundness.faults import caught
+from tests.soundness.faults import CAUGHT_BY, caught
 from tests.soundness.front_door import CHECKS
 from tests.soundness.planted import FAULTS, UNBROKEN
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
 CHECK = {check.name: check for check in CHECKS}
-
-# The cheapest check of every fault first, then the others that the issue of statistical power is about.
-CAUGHT_BY = {
-    "first row never clipped": ("replay: linear path", "audit: first row"),
-    "coordinates clipped by the norm of their box": ("audit: clipped coordinates",),
-    "last coordinate never clipped": ("audit: clipped coordinates",),
-    "batch redrawn every fourth step": ("replay: batches", "audit: batches"),
-    "noise used for two steps": ("replay: logistic path", "audit: below the clip"),
-    "rows packed into the first slots": ("replay: holes", "audit: holes"),
-    "keys of a plan's stages used again": ("audit: plan's noise",),
-    "noise used again after resuming": ("replay: resumed", "audit: resumed"),
-    "only the last stage charged": ("audit: plan's budget",),
-    "family: a prior's curvature 1/s for 1/s²": ("audit: last state",),
-    "family: logits squashed once more": ("replay: logistic path",),
-    "modulus: twice the contraction": ("audit: last state",),
-    "person: only the first row clipped": ("replay: persons",),
-    "person: a sum with other persons' rows": ("replay: persons", "audit: person"),
-    "person: rows beyond the cap kept": ("replay: persons", "audit: person"),
-    "person: cap by global order": ("audit: person",),
-    "person: batches by rows": ("audit: batches of persons",),
-    "person: sorted identifiers with cyclic batches": ("audit: cyclic batches of persons",),
-    "rounding skipped": ("replay: grid",),
-}
 
 FIRST = {fault: checks[0] for fault, checks in CAUGHT_BY.items()}
 EVERY = [(fault, check) for fault, checks in CAUGHT_BY.items() for check in checks]

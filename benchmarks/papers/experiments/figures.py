@@ -63,7 +63,7 @@ _SMALL = NoiseExperiment(
     num_rows=1000, hidden=10, steps=10_000, batch_size=100, pairs=10, repeats=10, deviation=True
 )
 _ATTACK = HFExperiment(num_rows=60_000, models=250, epochs=30, learning_rate=0.001, chunk=1000)
-_FEW = {"num_rows": 256, "learning_rate": 0.02, "models": 25, "epochs": 24, "chunk": 100}
+_FEW = {"num_rows": 256, "learning_rate": 0.02, "models": 500, "epochs": 24, "chunk": 250}
 
 FIGURES = {
     "004-table-1-setting-1": Figure("Table 1, setting 1", "Fashion-MNIST", _SMALL, {"repeats": 1, "runs": 6}),
@@ -77,7 +77,7 @@ FIGURES = {
         "Table 1, setting 2",
         "Fashion-MNIST",
         replace(_SMALL, num_rows=10_000, hidden=100),
-        {"pairs": 1, "repeats": 1, "runs": 6, "steps": 500},
+        {"pairs": 2, "repeats": 1, "runs": 6, "steps": 2_000},
     ),
     "004-table-1-setting-3": Figure(
         "Table 1, setting 3",
@@ -89,7 +89,7 @@ FIGURES = {
         "Table 2",
         "Fashion-MNIST",
         _SMALL,
-        {"pairs": 2, "repeats": 1, "runs": 6, "steps": 2_000},
+        {"pairs": 4, "repeats": 1, "runs": 6},
         sizes=(500, 1000),
     ),
     "004-figure-4": Figure(
@@ -103,7 +103,7 @@ FIGURES = {
         "Figure 3, lower curve",
         "MNIST",
         replace(_ATTACK, models=100, clip=0.2),
-        _FEW,
+        _FEW | {"models": 100},
     ),
 }
 

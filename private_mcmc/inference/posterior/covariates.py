@@ -38,7 +38,9 @@ _ROWS, _ROWS_OF_CATEGORIES = 256, 512
 _MOST_FITTED = 40
 # Shapes are not known better than this share of a typical row's curvature.
 _DISCREPANCY = 0.02
-_WEAK = 0.1
+# Prior sds, in the spread of the domain: of ``m``; of the logarithms of ``B``'s diagonal; of its other
+# entries over the diagonal's.
+_PLACE, _WIDTH, _SLOPE = 3.0, 1.0, 0.5
 # Prior sds of log-linear effects: of a category, and of two together or with a number.
 _MAIN, _PAIR = 1.5, 0.7
 # Whole numbers of more values than this count as numbers; so many effects are fitted.
@@ -95,7 +97,7 @@ class Fitted:
 
 
 class Target(NamedTuple):
-    """What synthetic rows are fitted to: arguments of queries, released matrices, their noise; the start."""
+    """What synthetic rows are fitted to: arguments of queries, released matrices, their noise."""
 
     given: tuple[tuple[tuple[Any, ...], float], ...]
     matrices: tuple[jax.Array, ...]
@@ -103,7 +105,6 @@ class Target(NamedTuple):
     total: jax.Array
     rows: Columns
     features: jax.Array
-    start: jax.Array
 
 
 def fitted(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
@@ -118,9 +119,7 @@ def fitted(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
     if not released or width + features.shape[1] == 0:
         return Fitted(rows, even, functions)
     queries = [one.query for one in released]
-    start = np.concatenate(
-        [np.zeros(width), np.eye(width)[np.tril_indices(width)], np.zeros(features.shape[1])]
-    )
+    start = np.zeros(width * (width + 3) // 2 + features.shape[1])
     data = Target(
         tuple((given, radius) for _, given, radius in queries),
         tuple(jnp.asarray(one.value.matrix) for one in released),
@@ -128,7 +127,6 @@ def fitted(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
         jnp.asarray(float(n)),
         rows,
         jnp.asarray(features),
-        jnp.asarray(start),
     )
     asked = tuple(function for function, _, _ in queries)
     found, jacobian = _least_squares(partial(_linearised, reading, asked, data), start)
@@ -181,9 +179,12 @@ def _residuals_and_jacobian(
 
 def _residuals(reading: RowModel, functions: Functions, data: Target, parameters: jax.Array) -> jax.Array:
     made, weights = _made(reading, data, parameters)
-    effects = data.features.shape[1]
-    scale = jnp.concatenate([jnp.full(len(parameters) - effects, _WEAK), jnp.ones(effects)])
-    parts = [scale * (parameters - data.start)]
+    effects, width = data.features.shape[1], _fitted_columns(reading)[1]
+    corner = jnp.asarray(np.eye(width)[np.tril_indices(width)])
+    scale = jnp.concatenate(
+        [jnp.full(width, 1 / _PLACE), jnp.where(corner > 0, 1 / _WIDTH, 1 / _SLOPE), jnp.ones(effects)]
+    )
+    parts = [scale * parameters]
     for function, (given, radius), matrix, noise in zip(
         functions, data.given, data.matrices, data.scales, strict=True
     ):
@@ -193,7 +194,7 @@ def _residuals(reading: RowModel, functions: Functions, data: Target, parameters
 
 
 def _made(reading: RowModel, data: Target, parameters: jax.Array) -> tuple[Columns, jax.Array]:
-    """Rows and weights: ``m``, ``B``'s lower triangle in the domain's units, and the log-linear effects."""
+    """Rows and weights from ``m``, what makes ``B``, and the log-linear effects."""
     names, width = _fitted_columns(reading)
     effects = data.features.shape[1]
     weights = data.total * jax.nn.softmax(data.features @ parameters[len(parameters) - effects :])
@@ -201,7 +202,11 @@ def _made(reading: RowModel, data: Target, parameters: jax.Array) -> tuple[Colum
         return data.rows, weights
     centre, spread = _start(names, data.rows)
     lower = np.tril_indices(width)
-    factor = jnp.zeros((width, width)).at[lower].set(parameters[width : width + len(lower[0])])
+    entries = parameters[width : width + len(lower[0])]
+    factor = jnp.zeros((width, width)).at[lower].set(entries)
+    # Positive by construction: noise makes no direction of covariates vanish.
+    widths = jnp.exp(jnp.diagonal(factor))
+    factor = widths[:, None] * (factor - jnp.diag(jnp.diagonal(factor)) + jnp.eye(width))
     shapes = jnp.asarray(_shapes(width, len(weights)))
     values = centre + spread * (parameters[:width] + shapes @ factor.T)
     return {**data.rows, **_split(reading, names, values)}, weights

@@ -223,7 +223,7 @@ def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
-def trace(function: Callable[..., Mapping[Any, Any]], **inputs: object) -> Program:
+def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Program:
     """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
 
     ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used.

@@ -21,6 +21,7 @@ CHECKS = (
     Check("audit: batches", audits.path_of_batches),
     Check("audit: holes", audits.path_with_a_hole),
     Check("audit: clipped coordinates", audits.path_of_clipped_coordinates),
+    Check("replay: plan's budget", plans.stages_add_up_to_the_budget),
     Check("audit: plan's budget", plans.plan_within_its_budget),
     Check("audit: plan's noise", plans.stages_have_noise_of_their_own),
     Check("audit: resumed", audits.path_of_a_resumed_run),

@@ -1,0 +1,107 @@
+"""Public rows shape a plan and enter no statement; a plan keeps what they said."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.model import read
+from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
+from private_mcmc.planning.affine import affine_policy
+from private_mcmc.planning.public import learnt, public_columns, resampled
+from private_mcmc.planning.simulate import mode_and_sd, simulate_affine
+from tests.examples_of_models import logistic
+
+P, N = 5, 20_000
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=P), y=pmc.Binary())
+TARGET = pmc.Target(epsilon=0.3, delta=1e-6)
+
+
+def people(count, seed, effects=(-2.0, 3.0, -3.0, 4.0, 1.0)):
+    random = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(count), random.random((count, P - 1)) ** 2]) / np.sqrt(P)
+    y = random.random(count) < 1 / (1 + np.exp(-X @ np.array(effects)))
+    return {"X": X, "y": y.astype(int)}
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return affine_policy(read(logistic, ROWS, n=N), N, "replace_one", 0.077)
+
+
+def error(policy, table, runs=6):
+    """Root mean square over runs, in posterior sds."""
+    weights = np.ones(len(table["y"]))
+    mode, sd = mode_and_sd(policy, table, weights)
+    found = [simulate_affine(policy, table, weights, seed).draws.mean(axis=0) for seed in range(runs)]
+    return float(np.sqrt(np.mean(np.square((np.array(found) - mode) / sd))))
+
+
+@pytest.mark.slow
+def test_public_rows_begin_at_their_mode_and_save_stages(policy):
+    taught = replace(policy, public=learnt(policy, public_columns(policy.reading, people(3000, 1))))
+    first = taught.next(())
+    assert isinstance(policy.next(()), MomentsStage) and isinstance(first, PathStage)
+    np.testing.assert_array_equal(first.start, taught.public.start)
+    assert taught.public.rows == 3000 and taught.stays(*_nothing(taught))
+
+
+def _nothing(policy):
+    """A warm-up that stayed where it began."""
+    stage = policy.next(())
+    return policy.moments(())[0], (
+        CompletedStage(stage, np.tile(stage.start, (stage.schedule.num_steps, 1))),
+    )
+
+
+@pytest.mark.long
+def test_public_rows_help_and_those_of_another_population_do_little_harm(policy):
+    """Six runs each: means of 30 errors, whose ratio has a standard error of about 0.15."""
+    private = people(N, 0)
+    none = error(policy, private)
+    like, other = people(2000, 1), people(2000, 2, effects=(2.0, -3.0, 3.0, -4.0, 0.0))
+    errors = [
+        error(replace(policy, public=learnt(policy, public_columns(policy.reading, table))), private)
+        for table in (like, other)
+    ]
+    assert errors[0] < 1.1 * none
+    assert errors[1] < 1.6 * none
+
+
+@pytest.mark.slow
+def test_a_statement_is_the_same_with_public_rows_and_a_saved_plan_knows_them(tmp_path):
+    plain = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run")
+    taught = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", public_rows=people(2000, 1))
+    assert taught.statement.to_dict() == plain.statement.to_dict()
+    assert "2,000" in taught.report().to_html() and "public rows" not in plain.report().to_html()
+    taught.save(tmp_path / "plan.json")
+    loaded = pmc.Plan.load(tmp_path / "plan.json", logistic)
+    assert loaded.statement.to_dict() == plain.statement.to_dict()
+    np.testing.assert_array_equal(loaded.policy.next(()).start, taught.policy.next(()).start)
+    record = json.loads((tmp_path / "plan.json").read_text())
+    assert record["public"]["rows"] == 2000
+
+
+def test_public_rows_are_resampled_for_the_tables_of_a_prediction(policy):
+    rows = public_columns(policy.reading, people(300, 1))
+    table = resampled(policy, rows, 0)
+    assert np.isclose(np.sum(table.weights), N)
+    assert {tuple(row) for row in np.asarray(table.rows["X"])} <= {
+        tuple(row) for row in np.asarray(rows["X"])
+    }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"X": np.zeros((4, P))},
+        {"X": np.zeros((4, P)), "y": np.zeros(3)},
+        {"X": np.zeros((4, P + 1)), "y": np.zeros(4)},
+        {"X": np.zeros((0, P)), "y": np.zeros(0)},
+    ],
+)
+def test_public_rows_of_another_shape_are_refused(policy, given):
+    with pytest.raises(pmc.DeclarationError, match="public_rows"):
+        public_columns(policy.reading, given)
