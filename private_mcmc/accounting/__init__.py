@@ -1,6 +1,6 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
-from private_mcmc.accounting.composition import adaptive, capped, compose, group, stepwise
+from private_mcmc.accounting.composition import adaptive, capped, compose, group, quoting, stepwise
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import (
     Concentrated,
@@ -72,6 +72,7 @@ __all__ = [
     "posterior_bounded",
     "posterior_bounded_gradient",
     "posterior_strongly_log_concave",
+    "quoting",
     "rdp",
     "released_steps",
     "rounding_box",

@@ -100,6 +100,14 @@ def no_more_rows(rows: int) -> str:
     return f"no data set has more than n = {rows} rows"
 
 
+def public_rows(count: int) -> str:
+    """What a plan that was shaped by public rows rests on."""
+    return (
+        f"the {count} rows that shaped the plan are public, and were chosen without the private ones "
+        "(stated, not proved)"
+    )
+
+
 def rounding(release: object, shown: str) -> str:
     """How far rounding after the sum of rows may move a step: ``1e-9`` of its sensitivity.
 

@@ -33,9 +33,13 @@ def capped(statement: Statement, num_rows: int) -> Statement:
     Under ``add_remove`` a number of rows in the constants is the public ``n_max``: the statement is for pairs
     of data sets neither of which has more. Elsewhere the number is public and the same in both.
     """
-    line = no_more_rows(num_rows)
+    return quoting(statement, no_more_rows(num_rows)) if statement.adjacency == "add_remove" else statement
+
+
+def quoting(statement: Statement, line: str) -> Statement:
+    """``statement``, with one more assumption."""
     argument = statement.argument
-    if statement.adjacency != "add_remove" or line in argument.assumptions:
+    if line in argument.assumptions:
         return statement
     return replace(statement, argument=replace(argument, assumptions=(*argument.assumptions, line)))
 

@@ -176,8 +176,7 @@ def _admitted(
 ) -> tuple[tuple[Statement, ...], Statement]:
     """The stages' statements with this one, and the plan's; raises where they do not fit the budget."""
     parts = (*parts, stage.statement.of(run_name()))
-    statement = accounting.adaptive(plan.budget, plan.target.adjacency, parts, plan.reading.unit)
-    return parts, accounting.capped(statement, plan.n)
+    return parts, plan.statement_of(parts)
 
 
 def _runner(plan: Plan, stage: PathStage, layout: Layout) -> ChainRunner:

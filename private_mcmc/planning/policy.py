@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.accounting.assumptions import public_rows as public_rows_are_public
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
+from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.frontier import Frontier, frontier, too_little
 from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
 from private_mcmc.planning.public import PublicRows
@@ -80,6 +82,10 @@ class Plan:
         """What the stages may cost together, in Gaussian DP."""
         return gdp_budget(self.target)
 
+    def statement_of(self, parts: tuple[Statement, ...]) -> Statement:
+        """The policy's statement, with those of the stages that have run."""
+        return _statement(self.target, self.n, self.reading.unit, self.planner.public, parts)
+
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target = replace(self.target, epsilon=epsilon)
@@ -132,7 +138,7 @@ class Plan:
         saved.check(model=mark_of(reading))
         guarantee = _checked(saved.guarantee)
         temper, certificate = _weight(reading, saved.target, saved.n, guarantee)
-        statement = _statement(saved.target, saved.n, saved.rows.unit)
+        statement = _statement(saved.target, saved.n, saved.rows.unit, saved.public)
         saved.check(
             statement=statement.to_dict(), certificate=None if certificate is None else certificate.to_dict()
         )
@@ -268,7 +274,7 @@ def plan(
         guarantee=guarantee,
         temper=temper,
         policy=makes.policy(budget, n, temper, choices, prediction),
-        statement=_statement(target, n, rows.unit),
+        statement=_statement(target, n, rows.unit, makes.public),
         certificate=certificate,
         prediction=prediction,
         planner=makes,
@@ -282,9 +288,12 @@ def _checked(guarantee: str) -> Guarantee:
     return "posterior" if guarantee == "posterior" else "run"
 
 
-def _statement(target: Target, n: int, unit: Unit | None) -> Statement:
-    """Of the whole policy: what its stages may cost together."""
-    return accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, (), unit), n)
+def _statement(
+    target: Target, n: int, unit: Unit | None, public: Public | None, parts: tuple[Statement, ...] = ()
+) -> Statement:
+    """Of the whole policy: what its stages may cost together, whatever of them has run."""
+    found = accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, parts, unit), n)
+    return found if public is None else accounting.quoting(found, public_rows_are_public(public.rows))
 
 
 def _weight(

@@ -71,14 +71,18 @@ def test_public_rows_help_and_those_of_another_population_do_little_harm(policy)
 
 
 @pytest.mark.slow
-def test_a_statement_is_the_same_with_public_rows_and_a_saved_plan_knows_them(tmp_path):
+def test_a_statement_names_public_rows_and_rests_on_no_number_of_theirs_and_a_saved_plan_knows_them(tmp_path):
     plain = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run")
     taught = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", public_rows=people(2000, 1))
-    assert taught.statement.to_dict() == plain.statement.to_dict()
+    said, without = taught.statement.to_dict(), plain.statement.to_dict()
+    (line,) = set(said["argument"].pop("assumptions")) - set(without["argument"].pop("assumptions"))
+    assert "2000 rows" in line and "public" in line
+    assert said == without
     assert "2,000" in taught.report().to_html() and "public rows" not in plain.report().to_html()
     taught.save(tmp_path / "plan.json")
     loaded = pmc.Plan.load(tmp_path / "plan.json", logistic)
-    assert loaded.statement.to_dict() == plain.statement.to_dict()
+    assert loaded.statement.to_dict() == taught.statement.to_dict()
+    assert taught.statement.verify()
     np.testing.assert_array_equal(loaded.policy.next(()).start, taught.policy.next(()).start)
     record = json.loads((tmp_path / "plan.json").read_text())
     assert record["public"]["rows"] == 2000
