@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from private_mcmc.accounting.curves.product import _SIMPLE
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
-from private_mcmc.accounting.statement import _SIMPLE
 from tests.golden.cases import FILES, FOLDER, built
 
 

@@ -78,7 +78,7 @@ def figure(
 ) -> None:
     """Train a figure or table of 001 or 004 and print its record."""
     from benchmarks.papers.experiments.figures import FIGURES, train, write
-    from private_mcmc.report.progress import progress
+    from private_mcmc.report.document import progress
 
     if not name:
         for key, found in FIGURES.items():

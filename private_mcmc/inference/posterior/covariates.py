@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy.stats import qmc
 
 from private_mcmc.domains import Domain
+from private_mcmc.inference.posterior.least_squares import least_squares
 from private_mcmc.model import RowModel
 from private_mcmc.planning import MomentsStage
 from private_mcmc.planning.simulate import second_moments
@@ -45,7 +46,6 @@ _PLACE, _WIDTH, _SLOPE = 3.0, 1.0, 0.5
 _MAIN, _PAIR = 1.5, 0.7
 # Whole numbers of more values than this count as numbers; so many effects are fitted.
 _MOST_LEVELS, _MOST_PAIRS = 64, 200
-_FITTING_STEPS, _SETTLED = 40, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ def fitted(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
         jnp.asarray(features),
     )
     asked = tuple(function for function, _, _ in queries)
-    found, jacobian = _least_squares(partial(_linearised, reading, asked, data), start)
+    found, jacobian = least_squares(partial(_linearised, reading, asked, data), start)
     if found is None or jacobian is None:
         return Fitted(rows, even, functions)
     made, weights = _made(reading, data, jnp.asarray(found))
@@ -137,29 +137,6 @@ def fitted(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
     unsure = _uncertainty(jacobian, released, known[-1]) if known else None
     columns = {name: jnp.asarray(column) for name, column in made.items()}
     return Fitted(columns, np.asarray(weights), functions, unsure)
-
-
-def _least_squares(
-    linearised: Callable[[Array], tuple[Array, Array]], start: Array
-) -> tuple[Array, Array] | tuple[None, None]:
-    """Levenberg's and Marquardt's method: the minimum and the Jacobian there; ``None`` where they fail."""
-    at, damping = start, 0.01
-    residuals, jacobian = linearised(at)
-    if not (np.all(np.isfinite(residuals)) and np.all(np.isfinite(jacobian))):
-        return None, None
-    for _ in range(_FITTING_STEPS):
-        normal = jacobian.T @ jacobian
-        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), jacobian.T @ residuals)
-        tried, other = linearised(at - step)
-        before, after = float(residuals @ residuals), float(tried @ tried)
-        if not (np.all(np.isfinite(tried)) and np.all(np.isfinite(other)) and after < before):
-            damping = min(8 * damping, 1e6)
-            continue
-        at, residuals, jacobian = at - step, tried, other
-        damping = max(damping / 4, 1e-8)
-        if before - after < _SETTLED * max(after, 1.0):
-            break
-    return at, jacobian
 
 
 def _linearised(

@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import block_diag
 
 from private_mcmc.inference.posterior.covariates import Fitted, Released
 from private_mcmc.inference.posterior.observations import Block
@@ -189,7 +190,7 @@ class Likelihood:
         root, dim, count = self.known.root, self.reading.dim, len(self.blocks)
         tensor = (self.gradients @ root).reshape(len(self.gradients), count * dim)
         weights = np.repeat(self.rows.weights, len(tensor) // len(self.rows.weights))[:, None]
-        noise = _block_diagonal([root.T @ block.noise @ root for block in self.blocks])
+        noise = block_diag(*(root.T @ block.noise @ root for block in self.blocks))
         shares = np.exp(np.asarray(self.rows.log_shares(self.reading, jnp.asarray(theta))))
         full = np.asarray(_full_scores(self.reading, jnp.asarray(theta), self.rows.columns)) @ root
         scores, whole = self._conditional(tensor, shares), self._conditional(full, shares)
@@ -291,12 +292,3 @@ def _log_normal_backward(
 
 
 _log_normal.defvjp(_log_normal_forward, _log_normal_backward)
-
-
-def _block_diagonal(parts: list[Array]) -> Array:
-    size = len(parts[0])
-    whole = np.zeros((len(parts) * size, len(parts) * size))
-    for index, part in enumerate(parts):
-        own = slice(index * size, (index + 1) * size)
-        whole[own, own] = part
-    return whole
