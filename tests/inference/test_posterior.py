@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +207,39 @@ def test_synthetic_rows_have_the_released_moments_of_categories_and_numbers():
         mechanism = plan_second_moments(1.0, radius=3.0, dim=5, num_rows=N, adjacency="replace_one")
         released = SecondMoments(exact, noise, mechanism.statement)
         one = Released(MomentsStage("designs", mechanism, design), released)
-        found = fitted(read(model, rows, n=N), [one], N)
+        found = fitted(read(model, rows, n=N), [one], N, np.zeros(4))
         again = one.predicted(found.rows, found.weights)
     assert found.weights.sum() == pytest.approx(N)
     assert np.abs(again - exact).max() < 4 * noise
+
+
+@pytest.mark.slow
+def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
+    """Few visits, negative binomial: outcomes spread over their domain would give several times as much."""
+
+    def model(x, y):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(b[0] + b[1] * x), 1.0), obs=y)
+
+    domain = pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Counts(15))
+    read_model, theta, random = read(model, domain, n=N), np.array([-1.2, 0.3]), np.random.default_rng(0)
+    many = 50 * N
+    x = random.beta(2, 3, size=many)
+    y = random.negative_binomial(1, 1 / (1 + np.exp(theta[0] + theta[1] * x)))
+    noise, root = N / 500, np.eye(2)
+    with jax.enable_x64(True):
+        influence = affine_policy(read_model, N, "replace_one", 1.0).influence
+        query = partial(influence.curvature, 1.0, theta, root)
+        people = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
+        exact = np.asarray(second_moments(query, (), 9.0, people, jnp.full(many, N / many)))
+        mechanism = plan_second_moments(1.0, radius=9.0, dim=2, num_rows=N, adjacency="replace_one")
+        one = Released(
+            MomentsStage("curvature", mechanism, query), SecondMoments(exact, noise, mechanism.statement)
+        )
+        found = fitted(read_model, [one], N, theta)
+        any_outcome = one.predicted(found.rows, found.weights)
+    assert np.abs(found.predicted - exact).max() < 4 * noise
+    assert any_outcome[0, 0] > 2 * exact[0, 0]
+    # No covariate had to be moved to explain outcomes.
+    assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(x.mean(), abs=0.1)

@@ -13,26 +13,33 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
+from jax.typing import ArrayLike
 
 from private_mcmc.domains import Domain
+from private_mcmc.inference.posterior.evenly import (
+    covariates_of,
+    evenly,
+    features_of,
+    shapes_of,
+    squares,
+    whole_columns,
+)
 from private_mcmc.inference.posterior.least_squares import least_squares
+from private_mcmc.inference.posterior.outcomes import Columns, Law, law
 from private_mcmc.model import RowModel
 from private_mcmc.planning import MomentsStage
 from private_mcmc.planning.simulate import second_moments
-from private_mcmc.planning.synthetic import outcome_columns
 from private_mcmc.release import SecondMoments
 
 Array: TypeAlias = npt.NDArray[np.float64]
-Columns: TypeAlias = dict[str, jax.Array]
-Functions: TypeAlias = tuple[Callable[..., jax.Array], ...]
+# Queries, and whether they read the outcome.
+Functions: TypeAlias = tuple[tuple[Callable[..., jax.Array], bool], ...]
 
 _ROWS, _ROWS_OF_CATEGORIES = 256, 512
 # Real columns beyond this many keep the spread of their domain.
@@ -42,10 +49,6 @@ _DISCREPANCY = 0.02
 # Prior sds, in the spread of the domain: of ``m``; of the logarithms of ``B``'s diagonal; of its other
 # entries over the diagonal's.
 _PLACE, _WIDTH, _SLOPE = 3.0, 1.0, 0.5
-# Prior sds of log-linear effects: of a category, and of two together or with a number.
-_MAIN, _PAIR = 1.5, 0.7
-# Whole numbers of more values than this count as numbers; so many effects are fitted.
-_MOST_LEVELS, _MOST_PAIRS = 64, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +76,20 @@ class Released:
             return vectors.func, vectors.args, self.stage.mechanism.radius
         return vectors, (), self.stage.mechanism.radius
 
-    def predicted(self, rows: Columns, weights: Array) -> Array:
+    def predicted(self, rows: Columns, weights: ArrayLike) -> Array:
         """What rows that stand for ``weights`` people would release without noise."""
         function, given, radius = self.query
         return np.asarray(second_moments(function, given, radius, rows, jnp.asarray(weights)))
+
+    def reads(self, rows: Columns, law: Law) -> bool:
+        """Whether a row's vectors change with its outcome."""
+        function, given, _ = self.query
+        vectors = jax.vmap(partial(function, *given))
+        ends = [
+            {name: jnp.full_like(rows[name], at[end]) for name, at in law.values.items()} for end in (0, -1)
+        ]
+        low, high = (np.asarray(vectors({**rows, **end})) for end in ends)
+        return not np.allclose(low, high, rtol=1e-6, atol=1e-12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +100,14 @@ class Fitted:
         rows: their columns.
         weights: how many people each stands for, ``(rows,)``.
         functions: of the covariates, which a model may have left out; ``(rows, functions)``.
+        predicted: by these people, the last released matrix whose coordinates are known.
         uncertainty: of the last released matrix without its noise: a root of its triangle's covariance.
     """
 
     rows: Columns
     weights: Array
     functions: Array
+    predicted: Array | None = None
     uncertainty: Array | None = None
 
 
@@ -105,38 +120,43 @@ class Target(NamedTuple):
     total: jax.Array
     rows: Columns
     features: jax.Array
+    law: Law | None
 
 
-def fitted(reading: RowModel, released: Sequence[Released], n: int) -> Fitted:
-    """Synthetic rows that fit the released moments."""
-    count = _ROWS_OF_CATEGORIES if _whole_columns(reading) else _ROWS
-    rows = _evenly(reading, count)
+def fitted(reading: RowModel, released: Sequence[Released], n: int, theta: Array) -> Fitted:
+    """Synthetic rows that fit the released moments; outcomes that a matrix reads are the model's at ``θ``."""
+    count = _ROWS_OF_CATEGORIES if whole_columns(reading) else _ROWS
+    rows = evenly(reading, count)
     _, width = _fitted_columns(reading)
-    shapes = _shapes(width, count)
-    features = _features(reading, rows, shapes)
-    functions = np.concatenate([features, _squares(shapes)], axis=1)
-    even = np.full(count, n / count)
+    shapes = shapes_of(width, count)
+    features = features_of(reading, rows, shapes)
+    functions = np.concatenate([features, squares(shapes)], axis=1)
     if not released or width + features.shape[1] == 0:
-        return Fitted(rows, even, functions)
-    queries = [one.query for one in released]
+        return Fitted(rows, np.full(count, n / count), functions)
+    at = law(reading, theta)
+    # With the law of outcomes, the queries that read them; else any outcome will do.
+    asked = tuple((one.query[0], at is not None and one.reads(rows, at)) for one in released)
     start = np.zeros(width * (width + 3) // 2 + features.shape[1])
     data = Target(
-        tuple((given, radius) for _, given, radius in queries),
+        tuple(one.query[1:] for one in released),
         tuple(jnp.asarray(one.value.matrix) for one in released),
         tuple(jnp.asarray(math.hypot(one.value.noise_sd, _DISCREPANCY)) for one in released),
         jnp.asarray(float(n)),
         rows,
         jnp.asarray(features),
+        at,
     )
-    asked = tuple(function for function, _, _ in queries)
     found, jacobian = least_squares(partial(_linearised, reading, asked, data), start)
-    if found is None or jacobian is None:
-        return Fitted(rows, even, functions)
-    made, weights = _made(reading, data, jnp.asarray(found))
+    failed = found is None or jacobian is None
+    made, weights = _made(reading, data, *_parts(data, jnp.asarray(start if failed else found)))
+    people = {name: jnp.asarray(column) for name, column in made.items()}, np.asarray(weights), functions
     known = [index for index, one in enumerate(released) if one.root is not None]
-    unsure = _uncertainty(jacobian, released, known[-1]) if known else None
-    columns = {name: jnp.asarray(column) for name, column in made.items()}
-    return Fitted(columns, np.asarray(weights), functions, unsure)
+    if not known:
+        return Fitted(*people)
+    last = known[-1]
+    drawn = at.of(reading, made, weights) if at is not None and asked[last][1] else (made, weights)
+    unsure = None if jacobian is None else _uncertainty(jacobian, released, last)
+    return Fitted(*people, released[last].predicted(*drawn), unsure)
 
 
 def _linearised(
@@ -150,42 +170,53 @@ def _linearised(
 def _residuals_and_jacobian(
     reading: RowModel, functions: Functions, data: Target, parameters: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    residuals = partial(_residuals, reading, functions, data)
-    return residuals(parameters), jax.jacfwd(residuals)(parameters)
+    residuals, both = partial(_residuals, reading, functions, data), _parts(data, parameters)
+    # Apart: effects, which are many, change the weights of rows and not the rows.
+    return residuals(*both), jnp.concatenate(jax.jacfwd(residuals, argnums=(0, 1))(*both), axis=1)
 
 
-def _residuals(reading: RowModel, functions: Functions, data: Target, parameters: jax.Array) -> jax.Array:
-    made, weights = _made(reading, data, parameters)
-    effects, width = data.features.shape[1], _fitted_columns(reading)[1]
+def _parts(data: Target, parameters: jax.Array) -> tuple[jax.Array, jax.Array]:
+    numbers = len(parameters) - data.features.shape[1]
+    return parameters[:numbers], parameters[numbers:]
+
+
+def _residuals(
+    reading: RowModel, functions: Functions, data: Target, numbers: jax.Array, effects: jax.Array
+) -> jax.Array:
+    made, weights = _made(reading, data, numbers, effects)
+    width = _fitted_columns(reading)[1]
     corner = jnp.asarray(np.eye(width)[np.tril_indices(width)])
     scale = jnp.concatenate(
-        [jnp.full(width, 1 / _PLACE), jnp.where(corner > 0, 1 / _WIDTH, 1 / _SLOPE), jnp.ones(effects)]
+        [jnp.full(width, 1 / _PLACE), jnp.where(corner > 0, 1 / _WIDTH, 1 / _SLOPE), jnp.ones(len(effects))]
     )
-    parts = [scale * parameters]
-    for function, (given, radius), matrix, noise in zip(
+    parts = [scale * jnp.concatenate([numbers, effects])]
+    people = made, weights
+    drawn = people if data.law is None else data.law.of(reading, *people)
+    for (function, reads), (given, radius), matrix, noise in zip(
         functions, data.given, data.matrices, data.scales, strict=True
     ):
-        off = second_moments(function, given, radius, made, weights) - matrix
+        off = second_moments(function, given, radius, *(drawn if reads else people)) - matrix
         parts.append(_upper(off, len(matrix)) / noise)
     return jnp.concatenate(parts)
 
 
-def _made(reading: RowModel, data: Target, parameters: jax.Array) -> tuple[Columns, jax.Array]:
-    """Rows and weights from ``m``, what makes ``B``, and the log-linear effects."""
+def _made(
+    reading: RowModel, data: Target, numbers: jax.Array, effects: jax.Array
+) -> tuple[Columns, jax.Array]:
+    """Rows and weights from numbers, which are ``m``, what makes ``B``, and the log-linear effects."""
     names, width = _fitted_columns(reading)
-    effects = data.features.shape[1]
-    weights = data.total * jax.nn.softmax(data.features @ parameters[len(parameters) - effects :])
+    weights = data.total * jax.nn.softmax(data.features @ effects)
     if not width:
         return data.rows, weights
     centre, spread = _start(names, data.rows)
     lower = np.tril_indices(width)
-    entries = parameters[width : width + len(lower[0])]
+    entries = numbers[width : width + len(lower[0])]
     factor = jnp.zeros((width, width)).at[lower].set(entries)
     # Positive by construction: noise makes no direction of covariates vanish.
     widths = jnp.exp(jnp.diagonal(factor))
     factor = widths[:, None] * (factor - jnp.diag(jnp.diagonal(factor)) + jnp.eye(width))
-    shapes = jnp.asarray(_shapes(width, len(weights)))
-    values = centre + spread * (parameters[:width] + shapes @ factor.T)
+    shapes = jnp.asarray(shapes_of(width, len(weights)))
+    values = centre + spread * (numbers[:width] + shapes @ factor.T)
     return {**data.rows, **_split(reading, names, values)}, weights
 
 
@@ -198,76 +229,11 @@ def _uncertainty(jacobian: Array, released: Sequence[Released], which: int) -> A
     return np.asarray(np.linalg.solve(factor, own.T).T)
 
 
-def _covariates(reading: RowModel) -> list[tuple[str, Domain]]:
-    outcomes = outcome_columns(reading)
-    return [(name, domain) for name, domain in reading.rows.items if name not in outcomes]
-
-
-def _whole_columns(reading: RowModel) -> list[tuple[str, Domain]]:
-    return [each for each in _covariates(reading) if not np.issubdtype(each[1].dtype, np.floating)]
-
-
 def _fitted_columns(reading: RowModel) -> tuple[tuple[str, ...], int]:
     """Real covariates and how many numbers they are; none where they are too many."""
-    real = [each for each in _covariates(reading) if np.issubdtype(each[1].dtype, np.floating)]
+    real = [each for each in covariates_of(reading) if np.issubdtype(each[1].dtype, np.floating)]
     width = sum(math.prod(domain.event_shape) for _, domain in real)
     return (tuple(name for name, _ in real), width) if width <= _MOST_FITTED else ((), 0)
-
-
-def _evenly(reading: RowModel, count: int) -> Columns:
-    """Rows of the declared domain, every value of a whole number as often as every other."""
-    rows = dict(reading.rows.project(reading.rows.synthetic(jax.random.key(11), count)))
-    random = np.random.default_rng(11)
-    for name, domain in _whole_columns(reading):
-        low, high = (np.min(bound) for bound in domain.interval())
-        if math.isfinite(high - low):
-            size = count * math.prod(domain.event_shape)
-            values = low + np.floor((np.arange(size) + 0.5) / size * (high - low + 1))
-            drawn = random.permutation(values).reshape(count, *domain.event_shape)
-            rows[name] = domain.project(drawn)
-    return rows
-
-
-def _features(reading: RowModel, rows: Columns, shapes: Array) -> Array:
-    """What log-weights are linear in, ``(rows, effects)``, scaled by prior sds."""
-    count, groups = len(shapes), []
-    for name, domain in _whole_columns(reading):
-        values = np.asarray(rows[name], dtype=np.float64).reshape(count, -1)
-        low, high = (float(np.min(bound)) for bound in domain.interval())
-        if high - low < _MOST_LEVELS:
-            levels = np.arange(low, high + 1)
-            groups.append((values[..., None] == levels).mean(axis=1))
-        else:
-            mean = values.mean(axis=1)
-            groups.append(((mean - mean.mean()) / (mean.std() + 1e-12))[:, None])
-    pairs = [_products(one, other) for one, other in combinations(groups, 2)]
-    pairs += [_products(one, shapes) for one in groups if shapes.size]
-    kept: list[Array] = []
-    for pair in sorted(pairs, key=lambda pair: pair.shape[1]):
-        if sum(each.shape[1] for each in kept) + pair.shape[1] <= _MOST_PAIRS:
-            kept.append(pair)
-    parts = [*(_MAIN * group for group in groups), *(_PAIR * pair for pair in kept)]
-    return np.concatenate([np.zeros((count, 0)), *parts], axis=1)
-
-
-def _squares(shapes: Array) -> Array:
-    """Squares and products of two shapes, and cubes."""
-    first, second = np.triu_indices(shapes.shape[1])
-    return np.concatenate([shapes[:, first] * shapes[:, second], shapes**3 / 2], axis=1)
-
-
-def _products(one: Array, other: Array) -> Array:
-    return np.asarray((one[:, :, None] * other[:, None, :]).reshape(len(one), -1))
-
-
-def _shapes(width: int, count: int) -> Array:
-    """Points of a cube with mean 0 and second moments ``I``, ``(rows, width)``."""
-    if not width:
-        return np.zeros((count, 0))
-    points = qmc.Halton(width, scramble=True, seed=5).random(count) - 0.5
-    points = points - points.mean(axis=0)
-    factor = np.linalg.cholesky(points.T @ points / count)
-    return np.asarray(np.linalg.solve(factor, points.T).T)
 
 
 def _start(names: tuple[str, ...], rows: Columns) -> tuple[jax.Array, jax.Array]:

@@ -111,7 +111,7 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
     metric = last.stage.schedule.preconditioner
     root = np.eye(reading.dim) if metric is None else _root(np.asarray(metric))
     at = last.states[len(last.states) // 2 :].mean(axis=0)
-    covariates = fitted(reading, released, n)
+    covariates = fitted(reading, released, n, at)
     prior_root = _prior_root(reading, at)
     density = _density(reading)
     for _ in range(_ROUNDS):

@@ -34,7 +34,8 @@ from scipy.linalg import block_diag
 
 from private_mcmc.inference.posterior.covariates import Fitted, Released
 from private_mcmc.inference.posterior.observations import Block
-from private_mcmc.inference.posterior.people import Columns, People, log_shares
+from private_mcmc.inference.posterior.outcomes import Columns, log_shares
+from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -88,7 +89,7 @@ def curvature(found: Sequence[Released], fitted: Fitted, rows: People, root: Arr
         return Curvature(root, one, np.zeros_like(root), _UNSEEN**2 * np.outer(one, one))
     last = known[-1]
     noise = last.value.noise_sd
-    predicted = np.asarray(last.predicted(rows.rows, rows.weights))
+    predicted = last.predicted(rows.rows, rows.weights) if fitted.predicted is None else fitted.predicted
     values, vectors = np.linalg.eigh(predicted)
     values = np.maximum(values, 1e-3 * max(values[-1], 1e-300))
     root, relative = np.asarray(last.root) @ vectors, np.outer(values, values)

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Fitted
+from private_mcmc.inference.posterior.outcomes import COUNTS, ON_THE_LINE, Columns, log_shares
 from private_mcmc.model import RowModel
 from private_mcmc.planning.synthetic import outcome_columns
 
 Array: TypeAlias = npt.NDArray[np.float64]
-Columns: TypeAlias = dict[str, jax.Array]
 
 _FEW, _NODES, _NODES_OF_COUNTS, _GRID = 16, 17, 65, 1025
 # Outcomes less likely than exp(−this) times the most likely one are left out.
@@ -86,13 +86,6 @@ def _scores(reading: RowModel, columns: Columns, theta: jax.Array) -> jax.Array:
     return jnp.asarray(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, columns))
 
 
-@partial(jax.jit, static_argnums=0)
-def log_shares(reading: RowModel, columns: Columns, log_base: jax.Array, theta: jax.Array) -> jax.Array:
-    """As :meth:`People.log_shares`."""
-    losses = jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, columns).reshape(log_base.shape)
-    return jax.nn.log_softmax(jnp.where(jnp.isfinite(losses), log_base - losses, -1e30), axis=1)
-
-
 def with_outcomes(reading: RowModel, covariates: Fitted, theta: Array) -> People:
     """Every outcome of few, or nodes of a rule of integration that reach as far as outcomes do at ``theta``.
 
@@ -124,10 +117,10 @@ def _grid(reading: RowModel, name: str) -> Array:
         raise NotYetSupported(f"column {name!r} is unbounded: no outcomes to go through.")
     families = {site.family for site in reading.observations}
     if np.issubdtype(domain.dtype, np.integer):
-        if families <= _COUNTS:
+        if families <= COUNTS:
             high = 2 * high + 8
         return np.unique(np.linspace(low, high, min(int(high - low) + 1, _GRID)).round())
-    if not families <= _ON_THE_LINE:
+    if not families <= ON_THE_LINE:
         return np.linspace(low, high, _GRID)
     width = high - low
     inner = np.linspace(low - width, high + width, _GRID)
@@ -140,8 +133,6 @@ def _grid(reading: RowModel, name: str) -> Array:
 
 # In widths of the declared range.
 _WIDEST = 12.0
-_ON_THE_LINE = {"Normal", "StudentT", "Laplace", "Logistic", "Cauchy", "Gumbel", "AsymmetricLaplace"}
-_COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", "GammaPoisson"}
 
 
 def _nodes(reading: RowModel, rows: Columns, name: str, grid: Array, theta: Array) -> tuple[Array, Array]:
