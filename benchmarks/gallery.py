@@ -154,7 +154,11 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     ]
     waiting = [f"`{name}.py`" for name in ORDER if name not in results]
     if waiting:
-        lines += ["", f"In `examples/gallery/`, without results on this page yet: {', '.join(waiting)}."]
+        lines += [
+            "",
+            f"Of the {len(ORDER)} notebooks these have not been run to their end, and nothing is claimed of "
+            f"what they would show: {', '.join(waiting)}.",
+        ]
     for name, found in results.items():
         title, text = heading(name)
         lines += [
