@@ -25,7 +25,6 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.stages import (
-    OF_PARAMETERS,
     Array,
     CompletedStage,
     Conclusion,
@@ -187,13 +186,18 @@ class GeneralPolicy:
         return self._path(RUN, remaining(facts.budget, history), metric, late[-1], self.step)
 
     def conclude(self, history: History) -> Conclusion:
-        """The run after its burn-in, as much wider as its mean is expected to be off."""
+        """The run after its burn-in, as much wider as its mean is expected to be off.
+
+        In whatever unit that is: a run whose rows' losses are off by sds has parameters that are. Draws are
+        made no wider than the prior's are around their mean: the posterior is not expected to be further off.
+        """
         run = next(completed for completed in history if completed.stage.name == RUN)
-        states, said = np.asarray(run.value)[burn_in(run.stage) :], self.prediction
-        if said.unit == OF_PARAMETERS and math.isfinite(said.rms):
-            centre = states.mean(axis=0)
-            states = centre + math.hypot(1.0, said.rms) * (states - centre)
-        return Conclusion(states, said)
+        states, prior = np.asarray(run.value)[burn_in(run.stage) :], self.facts.prior
+        centre = states.mean(axis=0)
+        known = np.maximum(states.std(axis=0), 1e-300)
+        most = np.maximum(np.hypot(prior.scale, centre - prior.centre) / known, 1.0)
+        wider = np.minimum(math.hypot(1.0, self.prediction.rms), most)
+        return Conclusion(centre + wider * (states - centre), self.prediction)
 
     def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -260,8 +261,11 @@ def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
         preconditioner=((1.0, 0.0), (0.0, 1.0)),
     )  # fmt: skip
     history = (CompletedStage(PathStage(RUN, schedule, np.zeros(2)), states),)
-    for unit, wider in ((OF_PARAMETERS, 2.0), (OF_LOSSES, 1.0)):
+    for spread, unit, wider in ((9.0, OF_PARAMETERS, 2.0), (9.0, OF_LOSSES, 2.0), (1.3, OF_LOSSES, 1.3)):
+        facts = SimpleNamespace(
+            prior=SimpleNamespace(centre=states.mean(axis=0), scale=spread * states.std(0))
+        )
         said = Prediction(np.sqrt(3.0), 0.0, 1.0, 0.0, unit)
-        draws = GeneralPolicy(None, 1.0, 0.1, said).conclude(history).draws
+        draws = GeneralPolicy(facts, 1.0, 0.1, said).conclude(history).draws
         np.testing.assert_allclose(draws.mean(axis=0), states.mean(axis=0))
         np.testing.assert_allclose(draws.std(axis=0), wider * states.std(axis=0))
