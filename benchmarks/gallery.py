@@ -207,8 +207,8 @@ def main() -> int:
         kept = {one: kept[one] for one in ORDER if one in kept}
         RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(page(kept), encoding="utf-8")
-    broken = {name: found for name in kept if (found := over(kept[name]))}
-    print(*(f"over its limit: {name}: {', '.join(found)}" for name, found in broken.items()), sep="\n")
+    broken = {name: limits for name in kept if (limits := over(kept[name]))}
+    print(*(f"over its limit: {name}: {', '.join(limits)}" for name, limits in broken.items()), sep="\n")
     return 1 if broken else 0
 
 
