@@ -154,7 +154,11 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     ]
     waiting = [f"`{name}.py`" for name in ORDER if name not in results]
     if waiting:
-        lines += ["", f"In `examples/gallery/`, without results on this page yet: {', '.join(waiting)}."]
+        lines += [
+            "",
+            f"Of the {len(ORDER)} notebooks these have not been run to their end, and nothing is claimed of "
+            f"what they would show: {', '.join(waiting)}.",
+        ]
     for name, found in results.items():
         title, text = heading(name)
         lines += [
@@ -203,8 +207,8 @@ def main() -> int:
         kept = {one: kept[one] for one in ORDER if one in kept}
         RESULTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(page(kept), encoding="utf-8")
-    broken = {name: found for name in kept if (found := over(kept[name]))}
-    print(*(f"over its limit: {name}: {', '.join(found)}" for name, found in broken.items()), sep="\n")
+    broken = {name: limits for name in kept if (limits := over(kept[name]))}
+    print(*(f"over its limit: {name}: {', '.join(limits)}" for name, limits in broken.items()), sep="\n")
     return 1 if broken else 0
 
 
