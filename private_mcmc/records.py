@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from private_mcmc.errors import DeclarationError
 
 # A NumPyro model: called for its sample statements, whatever it returns.
@@ -24,6 +22,8 @@ Parts = Sequence[Constants]
 
 def plain(value: object) -> Any:
     """``value`` in JSON types; infinities become the strings ``"inf"`` and ``"-inf"``, NaN is refused."""
+    import numpy as np  # here, since the help of a command waits for no numerical library
+
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

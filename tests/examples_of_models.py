@@ -48,14 +48,6 @@ def outside_plate(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
-def latent_inside_plate(X, y=None):
-    """One latent for each row."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        u = numpyro.sample("u", dist.Normal(0, 1))
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + u), obs=y)
-
-
 def fixed_plate(X, y=None):
     """The plate's size is written in the model."""
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))

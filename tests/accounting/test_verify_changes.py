@@ -47,6 +47,7 @@ SHORT = (
     "Gamma-Poisson, replace_one",
     "Normal regression, add_remove",
     "Normal mean, add_remove",
+    "Normal regression of bounded ratio",
     "average, Gaussian, Poisson",
     "average, selection, cyclic",
     "average, near their limits",

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -152,7 +153,7 @@ def plan():
     return Plan(
         normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(),
         accounting.adaptive(budget, "replace_one", ()), None, Prediction(1.0, 0.0, 1.0, 0.0),
-        planner=None, choices={},
+        planner=SimpleNamespace(public=None), choices={},
     )  # fmt: skip
 
 

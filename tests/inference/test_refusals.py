@@ -10,7 +10,6 @@ from tests.examples_of_models import (
     centred_inside,
     fixed_plate,
     flat_prior,
-    latent_inside_plate,
     logistic,
     outside_plate,
 )
@@ -78,7 +77,6 @@ def test_a_flat_prior_is_refused(data):
     [
         (centred_inside, "y"),
         (outside_plate, "total"),
-        (latent_inside_plate, "'u'"),
         (fixed_plate, "rows"),
     ],
 )

@@ -70,7 +70,7 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
         statement=accounting.adaptive(budget, TARGET.adjacency, ()),
         certificate=None,
         prediction=GUESS,
-        planner=None,
+        planner=SimpleNamespace(public=None),
         choices={},
     )
 

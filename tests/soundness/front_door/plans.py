@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -59,7 +60,7 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
         statement=accounting.adaptive(accounting.gdp.budget(target.epsilon, delta), "replace_one", ()),
         certificate=None,
         prediction=Prediction(1.0, 0.0, 1.0, 0.0),
-        planner=None,
+        planner=SimpleNamespace(public=None),
         choices={},
     )
 
