@@ -30,7 +30,8 @@ class Ratio(Domain):
 
     Example:
         >>> rows = pmc.Rows(xy=pmc.Ratio(x_low=1.0, x_high=2.0, center=10.0, width=0.5))
-        >>> print(np.round(rows.columns["xy"].project([[1.5, 15.0], [4.0, 0.0], [np.nan, 10.2]]), 3))
+        >>> kept = rows.columns["xy"].project([[1.5, 15.0], [4.0, 0.0], [np.nan, 10.2]])
+        >>> print(np.asarray(kept, float).round(3))
         [[ 1.5 15. ]
          [ 2.  19. ]
          [ 1.  10.2]]
