@@ -19,8 +19,7 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.private_bounds import SHARE, BoundsPlan, plan_bounds
-from private_mcmc.inference.question import Question, question
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
 from private_mcmc.inference.record import About
 from private_mcmc.planning import Plan, Prediction, plan
 from private_mcmc.records import Fields, Model
