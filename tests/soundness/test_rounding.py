@@ -38,7 +38,6 @@ from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.schedule import Average, Batch, Schedule
 from tests.accounting import every_statement
 
-mpmath.mp.dps = 60
 
 
 def magnitudes(low: float, high: float) -> st.SearchStrategy[float]:
