@@ -39,7 +39,6 @@ from private_mcmc.schedule import Average, Batch, Schedule
 from tests.accounting import every_statement
 
 
-
 def magnitudes(low: float, high: float) -> st.SearchStrategy[float]:
     """Log-uniform between powers of ten, subnormal numbers and round ones among them."""
     return st.one_of(
