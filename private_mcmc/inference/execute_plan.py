@@ -150,11 +150,7 @@ class PlannedRun:
         raise DeclarationError(f"checkpoint=…: {self.never_saved}.")
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
-        """Bring the rows to the device and compile the first stage, before anything is charged.
-
-        Raises:
-            DeclarationError: if the policy buys nothing, or a first stage that does not fit the plan.
-        """
+        """Bring the rows to the device and compile the first stage, before anything is charged."""
         plan, arrays = self.declared, loaded(columns)
         first = plan.policy.next(())
         if first is None:
@@ -187,9 +183,6 @@ class PlannedRun:
         Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
         beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022). Several processes go on
         with the first one's releases, and only where all of them are about to buy the same stage.
-
-        Raises:
-            NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
         """
         plan, paths = self.declared, job.streams.steps
         history: History = ()

@@ -175,11 +175,7 @@ def plan_fit(
 
 
 def with_plan(table: object, asked: Question, made: Plan) -> Planned:
-    """Read a table for a plan that was made for the question before.
-
-    Raises:
-        DeclarationError: for a plan of other rows, or bounds that are to be bought first.
-    """
+    """Read a table for a plan that was made for the question before."""
     if private := [name for name in asked.fields if asked.schema[name].bounds == "private"]:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:

@@ -70,11 +70,7 @@ def question(
     priors: Sequence[str] = (),
     model: Model | None = None,
 ) -> Question:
-    """The model of a formula, or one whose arguments are fields of the schema.
-
-    Raises:
-        DeclarationError: for a formula, a family, a prior or a field that does not fit the schema.
-    """
+    """The model of a formula, or one whose arguments are fields of the schema."""
     if (formula is None) == (model is None):
         raise DeclarationError("give a formula, as 'death ~ age + sex', or a model; one of them.")
     if not isinstance(formula, str | None):
@@ -208,10 +204,6 @@ def plan_bounds(
     """What would be bought for the fields ``names`` under ``target``; ``None`` if all ranges are known.
 
     ``n`` is the public number of rows, or its bound; ``share`` of the squared budget pays for all bounds.
-
-    Raises:
-        DeclarationError: for a share that is not between 0 and 1.
-        NotYetSupported: for a table with persons, one of whom may fall into several cells.
     """
     if not 0 < share < 1:
         raise DeclarationError(f"bounds_share={share}: must be between 0 and 1.")

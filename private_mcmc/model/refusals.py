@@ -90,9 +90,6 @@ def refuse_other_persons(
 
     ``joint`` is the log density of the model of ``SEVERAL`` persons at values of all its latents, with row
     ``i`` of ``rows`` that of person ``i`` modulo ``SEVERAL``. Only differences between points count.
-
-    Raises:
-        DoThisInstead: where they differ: a row's term reads the latents of another person.
     """
     gaps, sizes = [], []
     for scale in (0.0, 0.5, 1.5):

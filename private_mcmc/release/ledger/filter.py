@@ -32,11 +32,7 @@ class Cohorts:
     at_most: int = 1
 
     def joined(self, later: Cohorts) -> Cohorts:
-        """With those that were declared later.
-
-        Raises:
-            LedgerError: for another assumption, or a name that is taken.
-        """
+        """With those that were declared later."""
         if (later.membership, later.at_most) != (self.membership, self.at_most):
             raise LedgerError(
                 f"cohorts were declared with membership={self.membership!r}, at_most={self.at_most}, which "
@@ -60,10 +56,6 @@ def check_cohorts(found: Cohorts, adjacency: Adjacency, before: Cohorts | None) 
 
     Under ``replace_one`` a person may be replaced by one in other cohorts, unless these are public and fixed:
     the releases of both would add up, and the public numbers of persons change.
-
-    Raises:
-        DeclarationError: for those, and for bad names and numbers.
-        LedgerError: if they contradict earlier ones.
     """
     names = found.names
     if (
@@ -226,11 +218,7 @@ class Filter:
 
 
 def filter_for(target: Target, kind: FilterKind | None = None) -> Filter:
-    """The filter whose releases together meet ``target``; by default ``gdp``, and ``basic`` at ``δ = 0``.
-
-    Raises:
-        DeclarationError: for an unknown kind, or ``gdp`` and ``rdp`` at ``δ = 0``.
-    """
+    """The filter whose releases together meet ``target``; by default ``gdp``, and ``basic`` at ``δ = 0``."""
     chosen = ("basic" if target.delta == 0 else "gdp") if kind is None else kind
     if chosen not in get_args(FilterKind):
         raise DeclarationError(f"filter {chosen!r}: one of {', '.join(get_args(FilterKind))}.")

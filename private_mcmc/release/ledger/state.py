@@ -204,11 +204,7 @@ class LedgerState:
 
 
 def replay(entries: Iterable[Entry]) -> LedgerState:
-    """The state after all entries.
-
-    Raises:
-        LedgerError: for entries that this version does not know or that contradict earlier ones.
-    """
+    """The state after all entries."""
     datasets: dict[str, DataSet] = {}
     reservations: dict[str, Reservation] = {}
     cohorts: dict[str, Cohorts] = {}
