@@ -204,7 +204,7 @@ def _padded(values: np.ndarray, slots: int) -> np.ndarray:
 
 
 def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Layout) -> dict[str, object]:
-    """The columns as they came, or all of them as columns on the host where one of them asks to stay there."""
+    """The columns as they came, or all of them on the host where one of them asks to stay there."""
     if rows_on_device is None and not any(on_host(column) for column in data.values()):
         return dict(data)
     if layout.mesh is not None:

@@ -119,7 +119,7 @@ class DeclaredRun:
         return ToSave(identity(decision, start, self.execution.rows_on_device), size, noised)
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
-        """Bring the rows to where the run wants them and compile what it calls, before anything is charged."""
+        """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
         decision = self.decide(n)
         schedule, streams = decision.schedule, trial_streams(generator)
         start = checked_start(self.execution.init_params, schedule)

@@ -59,7 +59,7 @@ class Whitening:
 
 
 def whitening(preconditioner: Matrix | None, dim: int, name: str = "preconditioner") -> Whitening:
-    """Factor the schedule's ``M`` (``None``, diagonal or full, symmetric positive definite), called ``name``."""
+    """Factor the schedule's ``M``: ``None``, diagonal or full, positive definite; ``name`` is for errors."""
     if preconditioner is None:
         return Whitening(None)
     matrix = np.asarray(preconditioner, dtype=np.float64)
@@ -78,7 +78,7 @@ def whitening(preconditioner: Matrix | None, dim: int, name: str = "precondition
 
 
 def noise_colour(schedule: Schedule, change: Whitening) -> Callable[[jax.Array], jax.Array]:
-    """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals ``(..., p)`` to the noise of the whitened step."""
+    """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals to the noise of a whitened step."""
     factor = whitening(schedule.noise, schedule.dim, "noise").root
     root = np.ones(schedule.dim) if change.root is None else change.root
     if factor is None:

@@ -1,4 +1,4 @@
-"""Arguments that do not fit a model, latents and priors that follow rows or other persons: refused by name."""
+"""Arguments that do not fit, latents and priors that follow rows or other persons: refused by name."""
 
 from __future__ import annotations
 

@@ -219,8 +219,8 @@ def ratio_extremes(
     """Largest shift of the mean in standard deviations and largest ratio of precisions, one row replaced.
 
     Prior ``N(0, 1/α)``, noise precision ``β``, rows ``x_l ≤ x ≤ x_h``, ``|y/x − c| ≤ g``. With ``z`` the
-    other rows' ``Σx²``, ``a = α + βz``, and ``r_0`` their mean ratio, weighted by ``x²`` (any ratio of the domain
-    without others), a row puts the posterior's mean at ``r_0 + p(r − r_0) − αr_0/(a + βx²)``,
+    other rows' ``Σx²``, ``a = α + βz``, and ``r_0`` their mean ratio, weighted by ``x²`` (any ratio of the
+    domain without others), a row puts the posterior's mean at ``r_0 + p(r − r_0) − αr_0/(a + βx²)``,
     ``p = βx²/(a + βx²)``. Of two rows the ``p(r − r_0)`` differ by at most ``2gp_h``: ratios on both sides of
     ``r_0`` are at most ``2g`` apart, and on one side the larger term counts. The last terms differ by at most
     ``αβ(|c| + g)(x_h² − x_l²)/((a + βx_l²)(a + βx_h²))``. Times the root of a precision these fall with
