@@ -17,6 +17,7 @@ from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Conclusion, History, Plan
+from private_mcmc.planning.saved import mark_of
 from private_mcmc.records import Fields
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
 from private_mcmc.report import Report
@@ -144,7 +145,8 @@ class LastRun:
             rng_key: of the sampler; a public one if left out, so that the draws are reproduced.
 
         Raises:
-            ReleaseError: for a driver that has not run a plan, or for runs of another model.
+            ReleaseError: for a driver that has not run a plan; for runs of another model, of another number
+                of rows or of data sets with another name, and for a run given twice.
             NotYetSupported: for models whose releases have no likelihood yet; ``get_samples`` then has draws
                 of the path, and ``print_summary`` says so.
         """
@@ -155,8 +157,8 @@ class LastRun:
         plan, first = plans[0], outcomes[0]
         if not isinstance(plan, Plan) or first is None or len(known) < len(runs):
             raise ReleaseError("posterior: only of plans that were run to their end.")
-        if any(one.reading.names != plan.reading.names for one in plans if isinstance(one, Plan)):
-            raise ReleaseError("posterior: also= takes runs of plans for the same model.")
+        if also:
+            _check_of_one(runs)
         if not also and rng_key is None:
             if self._posterior is None:
                 self._posterior = given_releases(plan, known)
@@ -175,3 +177,15 @@ class LastRun:
                 "Another run with release='path' is another mechanism, charged again."
             )
         return self.released
+
+
+def _check_of_one(runs: Sequence[LastRun]) -> None:
+    """Raise ``ReleaseError`` unless these are several runs of plans for one model and one data set."""
+    if len({id(one._outcome) for one in runs}) < len(runs):
+        raise ReleaseError("posterior: a run is given twice; what it released tells of the rows once.")
+    plans = [one._run.declared for one in runs]
+    kinds = {(mark_of(one.reading), one.n) for one in plans if isinstance(one, Plan)}
+    if len(kinds) > 1:
+        raise ReleaseError("posterior: also= takes runs of plans for the same model and as many rows.")
+    if len({one._charge["dataset"] for one in runs if one._charge is not None}) > 1:
+        raise ReleaseError("posterior: also= takes runs on the same data set, and the ledger has two here.")
