@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.dossier.claims import Check, Skipped, checked, close, need, recomputed, same_library
 from private_mcmc.dossier.folder import (
@@ -37,6 +38,8 @@ from private_mcmc.report.blocks import Tone
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
+
+Pixels = npt.NDArray[np.float32]
 
 _SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
 # Names inside a drawing are hashes of what they name.
@@ -227,12 +230,13 @@ def _same_picture(one: bytes, other: bytes) -> bool:
     )
 
 
-def _distance(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+def _distance(here: Pixels, there: Pixels) -> Pixels:
     """Of each pixel from the most alike of the nine around its place in the other picture."""
     around = np.pad(there, ((1, 1), (1, 1), (0, 0)), mode="edge")
     height, width = here.shape[:2]
     shifts = (around[i : i + height, j : j + width] for i in range(3) for j in range(3))
-    return np.min([np.abs(here - shifted).max(axis=-1) for shifted in shifts], axis=0)
+    apart: Pixels = np.min([np.abs(here - shifted).max(axis=-1) for shifted in shifts], axis=0)
+    return apart
 
 
 def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
