@@ -152,22 +152,23 @@ def _side_by_side(
             return new
         entries = proportional(gradient, experiment.noise)
         if shape == "per layer":
-            entries = per_layer(gradient, network.layers, network.num_layers, experiment.noise)
+            entries = per_layer(gradient, network.layers, experiment.noise)
         spread = entries if experiment.deviation else jnp.sqrt(entries)
         return new + (experiment.learning_rate if experiment.on_gradient else 1.0) * spread * normal
 
-    def step(k: jax.Array, thetas: jax.Array) -> jax.Array:
-        order = jax.random.permutation(jax.random.fold_in(for_batches, k // per_epoch), rows)
+    def step(k: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        thetas, order = now
+        key = jax.random.fold_in(for_batches, k // per_epoch)
+        order = jax.lax.cond(k % per_epoch == 0, lambda: jax.random.permutation(key, rows), lambda: order)
         index = jax.lax.dynamic_slice(order, (k % per_epoch * batch_size,), (batch_size,))
         normal = jax.random.normal(jax.random.fold_in(for_noise, k), thetas.shape[1:], thetas.dtype)
         gradients = jax.vmap(jax.grad(mean_loss), (0, None, 0))(thetas, index, left_out)
         parts = zip(shapes, jnp.split(thetas, len(shapes)), jnp.split(gradients, len(shapes)), strict=True)
-        return jnp.concatenate(
-            [jax.vmap(partial(moved, shape), (0, 0, None))(*part, normal) for shape, *part in parts]
-        )
+        moves = [jax.vmap(partial(moved, shape), (0, 0, None))(*part, normal) for shape, *part in parts]
+        return jnp.concatenate(moves), order
 
     start = jnp.tile(network.start(for_start), (len(left_out), 1))
-    thetas = jax.lax.fori_loop(0, experiment.steps, step, start)
+    thetas, _ = jax.lax.fori_loop(0, experiment.steps, step, (start, jnp.arange(rows)))
     losses = jax.vmap(lambda theta: jax.vmap(network.loss, (None, 0, 0))(theta, pixels, labels))(thetas)
     found: jax.Array = losses.reshape(len(shapes), 1 + experiment.pairs, rows)
     return found
