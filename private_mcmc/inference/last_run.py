@@ -93,7 +93,11 @@ class LastRun:
         print(self.statement.summary(self._run.declared.target.delta))
 
     def study(self, about: About | None = None) -> Study:
-        """The record of the last run: all that a reader or a reviewer needs, and nothing private."""
+        """The record of the last run: all that a reader or a reviewer needs, and nothing private.
+
+        Raises:
+            ReleaseError: if nothing was released.
+        """
         if self._outcome is None:
             raise ReleaseError("nothing was released yet: run first.")
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
@@ -112,11 +116,20 @@ class LastRun:
         return None if waiting else self.report()._repr_html_()
 
     def save(self, folder: str | Path) -> Path:
-        """Write the dossier of the last run into a folder: record, page, draws, model."""
+        """Write the dossier of the last run into a folder: record, page, draws, model.
+
+        Raises:
+            ReleaseError: if nothing was released.
+            OutputError: if there is a dossier already, or a file cannot be written.
+        """
         return self.study().save(folder)
 
     def expectation(self, what: Any) -> Any:
-        """A released expectation by its declared name, or a mean over released draws (free)."""
+        """A released expectation by its declared name, or a mean over released draws (free).
+
+        Raises:
+            ReleaseError: for something that was not declared, when expectations were released.
+        """
         released = self.released
         if isinstance(released, ReleasedStates):
             return self._states().expectation(what)
@@ -191,6 +204,8 @@ def _of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
     """The policy's own draws, which say why they are not the posterior's."""
     said = f"of the path, as wide as the plan expects its means to be off ({reason.rstrip('.')})"
     return replace(draws, provenance={**draws.provenance, "draws": said})
+
+
 def _check_of_one(runs: Sequence[LastRun]) -> None:
     """Raise ``ReleaseError`` unless these are several runs of plans for one model and one data set."""
     if len({id(one._outcome) for one in runs}) < len(runs):
