@@ -18,8 +18,8 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
     "init": "private_mcmc.cli.init:init",
-    "fit": "private_mcmc.cli.fit:fit",
-    "summary": "private_mcmc.cli.summary:summary",
+    "fit": "private_mcmc.cli.run:fit",
+    "summary": "private_mcmc.cli.study:summary",
     "verify": "private_mcmc.cli.report:verify",
     "report": "private_mcmc.cli.report:report",
     "preflight": "private_mcmc.cli.plan:preflight",

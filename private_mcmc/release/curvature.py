@@ -2,7 +2,7 @@
 
 Propose–test–release: the set, the metric and the clip are public; how strongly convex the rows make the
 potential there is tested with noise; a run may then rely on what the test certifies. The proof is in
-``accounting.tested``.
+``accounting.CurvatureFloor``.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class ProposedCurvature:
     The run is accounted for with ``μ = μ_K + w·at_least`` in place of the prior's ``μ_K`` alone. Where the
     test does not find the curvature nothing is run, and the test stays paid for.
 
-    **Guarantee**: that of ``accounting.tested``: of test and run together, for every data set; none for the
-    posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``. ``Expectations``
+    **Guarantee**: that of ``accounting.CurvatureFloor``: of test and run together, for every data set; none
+    for the posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``. ``Expectations``
     need an ``epsilon`` of their own that leaves room for it.
     Source: Dwork, Lei 2009.
 
