@@ -38,11 +38,9 @@ from private_mcmc.planning import Plan
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
+from private_mcmc.release.ledger.ledger import take
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
-
-# Open charges that have paid for a run of this process: each pays for one.
-_BEGUN: set[str] = set()
 
 
 @construction_checked
@@ -157,12 +155,14 @@ class ChargedRun:
         """
         new = RunKeysAndState.of(keys)
         if self.books.checkpoint is None:
-            with charged_once(self._reserved(Ledger.charge) or nullcontext()) as charge:
+            with charged_once(self._paying()) as charge:
                 yield replace(new, charge=self._standing(charge))
         else:
             about = header(self._to_save.identity, self.columns, keys.provenance)
             charge = in_the_first(partial(self._reserved, Ledger.reserve))
             about["reservation"] = None if charge is None else charge.identity
+            if charge is not None:
+                take(charge)
             saving = self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
             yield replace(saving, charge=self._standing(charge))
 
@@ -242,6 +242,14 @@ class ChargedRun:
             "dataset= that it was started with."
         )
 
+    @contextmanager
+    def _paying(self) -> Iterator[Reservation | None]:
+        """The charge of a run that is not saved, settled at the end by whoever made it."""
+        with self._reserved(Ledger.charge) or nullcontext() as charge:
+            if charge is not None:
+                take(charge)
+            yield charge
+
     def _reserved(self, how: Callable[..., Charge]) -> Charge | None:
         """``how`` is a ledger's ``charge`` or ``reserve``; ``None`` without a ledger."""
         books, model = self.books, self.declared.model
@@ -254,9 +262,8 @@ class ChargedRun:
                 if charge.outcome == "reserved"
             }
             paid = books.reserved.statement == self.price.to_dict() and books.reserved.identity in open_ones
-            if not paid or books.reserved.identity in _BEGUN:
+            if not paid:
                 raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
-            _BEGUN.add(books.reserved.identity)
             # Whoever made the charge settles it.
             return nullcontext(books.reserved)  # type: ignore[return-value]
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"

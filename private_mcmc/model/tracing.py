@@ -57,10 +57,11 @@ class _Whole(Messenger):  # type: ignore[misc]
             )
 
 
-class _Feasible(Messenger):  # type: ignore[misc]
+class Feasible(Messenger):  # type: ignore[misc]
     """Gives a latent without a sampler some value of its support, which shows its shape."""
 
     def process_message(self, msg: Message) -> None:
+        """Set the value of an improper site."""
         improper = msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), dist.ImproperUniform)
         if improper and msg["value"] is None:
             transform = biject_to(msg["fn"].support)
@@ -150,7 +151,7 @@ def discover(
     model_sites = ModelSites()
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        with _Feasible(None):
+        with Feasible(None):
             messages = _trace(model, columns, model_args, model_sites)
         describe(messages, model_sites)
 
