@@ -52,8 +52,8 @@ class ProposedCurvature:
     test does not find the curvature nothing is run, and the test stays paid for.
 
     **Guarantee**: that of ``accounting.CurvatureFloor``: of test and run together, for every data set; none
-    for the posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``. ``Expectations``
-    need an ``epsilon`` of their own that leaves room for it.
+    for the posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``.
+    ``Expectations`` need an ``epsilon`` of their own that leaves room for it.
     Source: Dwork, Lei 2009.
 
     Attributes:
