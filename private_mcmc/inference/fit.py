@@ -31,14 +31,8 @@ from private_mcmc.target import Adjacency, Target, check_count
 class Planned:
     """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
 
-    Attributes:
-        asked: the question.
-        plan: what would be run, and the error to expect of it.
-        table: the table's name.
-        columns: private.
-        known_by: what a ledger knows the table by; private.
-        bounds: what is bought before the plan; then ``plan`` is the one for the outer ranges.
-        read: reads the table's columns for a schema.
+    With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges; a ledger knows the
+    table by ``known_by``, which is private.
     """
 
     asked: Question

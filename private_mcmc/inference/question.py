@@ -32,17 +32,7 @@ from private_mcmc.target import Target
 class Question:
     """What is asked of a table, before it is looked at.
 
-    Attributes:
-        schema: of the table.
-        fields: those that the model reads.
-        rows: their domains.
-        model: the NumPyro model.
-        source: its text, as it runs.
-        formula: as stated, or empty.
-        family: its family's name, or empty.
-        priors: as stated.
-        norm: bound of the norm of a row's design, or ``None``.
-        notes: what to know of it before anything is spent.
+    ``rows`` are the domains of the ``fields`` that the model reads; ``norm`` bounds that of a row's design.
     """
 
     schema: Schema
