@@ -15,7 +15,15 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError, check_kind
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
-from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
+from private_mcmc.inference.columns import (
+    Columns,
+    HostColumns,
+    checked,
+    in_memory,
+    loaded,
+    on_device,
+    placed,
+)
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.posterior import posterior_draws
 from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values
@@ -101,6 +109,7 @@ class PlannedRun:
         rows, present = on_device(plan.reading.rows, arrays, n, self.layout)
         here = self.layout.local_rows(n)
         held = Held(rows, present, here.stop - here.start)
+        placed(trial_streams(generator).start, plan.target, self.layout, rows, present)
         if isinstance(first, PathStage):
             runner, given = _runner(plan, first, self.layout), with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
@@ -130,6 +139,8 @@ class PlannedRun:
             NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
         """
         plan, paths = self.declared, job.streams.steps
+        rows, present = placed(job.streams.start, plan.target, self.layout, held.rows, held.present)
+        held = replace(held, rows=rows, present=present)
         history: History = ()
         parts: tuple[Statement, ...] = plan.before
         states: list[Array] = []
