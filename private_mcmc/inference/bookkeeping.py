@@ -167,11 +167,7 @@ class ChargedRun:
             yield replace(saving, charge=self._standing(charge))
 
     def resumed(self, checkpoint: Checkpoint) -> RunKeysAndState:
-        """The run in the checkpoint, if it is this one and has not released.
-
-        Raises:
-            ReleaseError: for another run in it, or one that has released.
-        """
+        """The run in the checkpoint, if it is this one and has not released."""
         saved = saved_run(shared_bytes(in_the_first(partial(in_file, checkpoint))), checkpoint)
         reservation = saved.header["reservation"]
         in_the_first(partial(self._forget_settled, reservation, checkpoint))
@@ -234,11 +230,7 @@ class ChargedRun:
         return RunKeysAndState(streams, provenance, saver, state, finish)
 
     def _open(self, identity: object) -> Reservation | None:
-        """The open reservation of a run, ``None`` for one that was charged to no ledger.
-
-        Raises:
-            ReleaseError: unless the run was charged here, or to no ledger, and has not released.
-        """
+        """The open reservation of a run, ``None`` for one that was charged to no ledger."""
         if identity is None and self.books.ledger is None:
             return None
         charges = () if self.books.ledger is None else self.books.ledger.history(self.books.dataset)

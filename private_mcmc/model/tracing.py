@@ -133,11 +133,7 @@ class PersonsModel:
         return run
 
     def plate(self, rows: Mapping[str, jax.ShapeDtypeStruct], model_args: PublicArguments) -> str:
-        """The name of the plate of persons: that of ``n`` which holds latents.
-
-        Raises:
-            DoThisInstead: if there is none, or there are several.
-        """
+        """The name of the plate of persons: that of ``n`` which holds latents."""
         found = discover(self.of(self.n), rows, model_args)
         names = {name for site in found.latents for name in site.plates if found.plates[name] == self.n}
         if len(names) != 1:
@@ -151,11 +147,7 @@ class PersonsModel:
 def discover(
     model: Model, rows: Mapping[str, jax.ShapeDtypeStruct | jax.Array], model_args: PublicArguments
 ) -> ModelSites:
-    """The sites of the model, found on abstract rows.
-
-    Raises:
-        UnsupportedModel: for what cannot be read (a factor, a discrete latent, a parameter, …), by name.
-    """
+    """The sites of the model, found on abstract rows."""
     model_sites = ModelSites()
 
     def run(columns: Mapping[str, jax.Array]) -> None:

@@ -8,8 +8,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.inference.checkpoint import Saver
-from private_mcmc.inference.private_bounds import SHARE, plan_bounds
-from private_mcmc.inference.question import question
+from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean
 
