@@ -190,16 +190,21 @@ def on_device(
 
 
 def placed(
-    key: jax.Array, target: Target, layout: Layout, rows: dict[str, jax.Array], present: jax.Array
+    key: jax.Array,
+    declared: Declaration | Plan,
+    layout: Layout,
+    rows: dict[str, jax.Array],
+    present: jax.Array,
 ) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Under ``add_remove`` on one device: rows in slots drawn at random, empty slots among them.
+    """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
 
-    **Guarantee**: a row's term is computed in the same slot whether or not another row is there, so that its
-    own rounding, which may follow the slot, is not changed by that row. For every placement the two data sets
-    then differ in one slot, empty in one of them; placements have the same law for both, once slots behind
-    the absent row are renamed, and ``δ(ε)`` is jointly convex. Rows in the order they came in move up.
+    **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own rounding,
+    which may follow the slot, is not changed by another row. For every placement the two data sets differ in
+    one slot alone; placements have the same law for both, once slots are renamed, and ``δ(ε)`` is jointly
+    convex. Rows in the order they came in move up behind an absent one, and persons in that of identifiers.
     """
-    if target.adjacency != "add_remove" or layout.mesh is not None:
+    moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
+    if not moves or layout.mesh is not None:
         return rows, present
     with jax.enable_x64(True):
         found: tuple[dict[str, jax.Array], jax.Array] = _permuted(key, rows, present)

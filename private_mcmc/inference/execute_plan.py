@@ -167,7 +167,7 @@ class PlannedRun:
         rows, present = on_device(plan.reading.rows, arrays, n, self.layout)
         here = self.layout.local_rows(n)
         held = Held(rows, present, here.stop - here.start)
-        placed(trial_streams(generator).start, plan.target, self.layout, rows, present)
+        placed(trial_streams(generator).start, plan, self.layout, rows, present)
         if isinstance(first, PathStage):
             runner, given = _runner(plan, first, self.layout), with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
@@ -194,7 +194,7 @@ class PlannedRun:
         with the first one's releases, and only where all of them are about to buy the same stage.
         """
         plan, paths = self.declared, job.streams.steps
-        rows, present = placed(job.streams.start, plan.target, self.layout, held.rows, held.present)
+        rows, present = placed(job.streams.start, plan, self.layout, held.rows, held.present)
         held = replace(held, rows=rows, present=present)
         history: History = ()
         parts: tuple[Statement, ...] = plan.before

@@ -3,6 +3,7 @@
 import functools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import get_args
 
 import jax
@@ -325,14 +326,21 @@ def test_rows_that_may_come_and_go_lie_in_slots_drawn_at_random(monkeypatch, tmp
 
 def test_every_row_is_in_every_slot_as_often():
     """Of 2,000 placements of four rows each place has 500 of each row, 19.4 their sd: fails once in 10⁶."""
-    rows, target = {"i": jnp.arange(4)}, pmc.Target(1.0, 1e-6, "add_remove")
-    keys = jax.random.split(jax.random.key(0), 2_000)
-    found = jax.vmap(lambda key: placed(key, target, ONE_DEVICE, rows, jnp.ones(4, bool))[0]["i"])(keys)
+    rows, keys = {"i": jnp.arange(4)}, jax.random.split(jax.random.key(0), 2_000)
+
+    def slots(key, adjacency, **unit):
+        declared = SimpleNamespace(
+            target=pmc.Target(1.0, 1e-6, adjacency), rows=pmc.Rows(i=pmc.Binary(), **unit)
+        )
+        return placed(key, declared, ONE_DEVICE, rows, jnp.ones(4, bool))[0]["i"]
+
+    found = jax.vmap(lambda key: slots(key, "add_remove"))(keys)
     counts = np.stack([np.bincount(column, minlength=4) for column in np.asarray(found).T])
     assert np.all(np.abs(counts - 500) < 5.5 * 19.4)
     for other in ("zero_out", "replace_one"):
-        same = placed(keys[0], replace(target, adjacency=other), ONE_DEVICE, rows, jnp.ones(4, bool))
-        np.testing.assert_array_equal(same[0]["i"], np.arange(4))
+        np.testing.assert_array_equal(slots(keys[0], other), np.arange(4))
+        # Persons stand in the order of their identifiers, which another person's changes.
+        np.testing.assert_array_equal(slots(keys[0], other, who=pmc.Person(2)), found[0])
 
 
 @pytest.mark.slow
