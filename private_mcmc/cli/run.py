@@ -34,6 +34,7 @@ from private_mcmc.cli.study import (
     confirm,
     opened,
     planned_elsewhere,
+    read_max_error,
     show,
 )
 from private_mcmc.errors import DeclarationError
@@ -140,7 +141,7 @@ def run(
                 n=count,
                 guarantee=wanted,
                 model_args=public,
-                max_error=max_error,
+                max_error=read_max_error(max_error),
                 public_rows=known,
             )
         if made is None:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import identifier
@@ -14,6 +15,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
+from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
 
 
@@ -30,7 +32,7 @@ class Question:
         formula: as stated, or empty.
         family: its family's name, or empty.
         priors: as stated.
-        norm: bound of the norm of a row's design, or ``None``.
+        design: what the formula was read as, or ``None``.
         notes: what to know of it before anything is spent.
     """
 
@@ -42,8 +44,24 @@ class Question:
     formula: str = ""
     family: str = ""
     priors: tuple[str, ...] = ()
-    norm: float | None = None
+    design: Design | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def norm(self) -> float | None:
+        """Bound of the norm of a row's design."""
+        return None if self.design is None else self.design.norm
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Of the coefficients, by name; empty for a model of one's own."""
+        return {} if self.design is None else Answers(self.design, {}).units
+
+    @property
+    def coefficients(self) -> Named | None:
+        """From draws of the model's sites to draws of coefficients in the user's units, by name."""
+        found = self.design
+        return None if found is None else lambda draws: Answers(found, draws).by_name
 
     def on(self, schema: Schema) -> Question:
         """The same question of a table with other bounds."""
@@ -85,7 +103,7 @@ def question(
             formula,
             made.family.name,
             tuple(priors),
-            made.norm,
+            made,
             _notes(made),
         )
     if model is None:
