@@ -39,11 +39,7 @@ class BySite:
         )
 
     def diagonal(self, sites: Sequence[Site], dim: int, what: str = "noise") -> tuple[float, ...]:
-        """The diagonal over the flat unconstrained vector.
-
-        Raises:
-            DeclarationError: for a site without a value, a value without a site, or a wrong number of them.
-        """
+        """The diagonal over the flat unconstrained vector."""
         named = {site.name: site for site in sites}
         values = dict(self.values)
         if named.keys() != values.keys():

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from private_mcmc.errors import DeclarationError, LedgerError
-from private_mcmc.release.ledger.cohorts import Cohorts, Membership, check_cohorts
 from private_mcmc.release.ledger.file import Columns, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger.filter import FilterKind, filter_for
+from private_mcmc.release.ledger.filter import Cohorts, FilterKind, Membership, check_cohorts, filter_for
 from private_mcmc.release.ledger.state import Balance, replay
 from private_mcmc.target import Target
 
@@ -34,9 +33,6 @@ class Declarations:
             filter: currency of the charges; see :class:`Filter`.
             data: its columns, to recognise it later; recorded at the first charge if left out.
             unit: name of the column of identifiers, where persons with several rows are protected.
-
-        Raises:
-            LedgerError: if the name is taken.
         """
         if not name or "/" in name:
             raise DeclarationError(f"data set name {name!r}: not empty and without '/'.")
@@ -110,10 +106,6 @@ class Declarations:
             cohorts: names of new ones.
             membership: what is known of who is in which.
             at_most: the most cohorts that one person is in.
-
-        Raises:
-            DeclarationError: for an assumption that does not serve the data set's adjacency, or bad names.
-            LedgerError: if it contradicts what was declared before.
         """
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
@@ -135,9 +127,6 @@ class Declarations:
 
         Returns:
             the name to charge.
-
-        Raises:
-            LedgerError: for a cohort that is not declared, or a name that is taken.
         """
         if not wave or "/" in wave or "=" in wave or not cohorts:
             raise DeclarationError("a wave needs a name without '/' and '=', and the cohorts that are in it.")
