@@ -191,6 +191,8 @@ def _of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
     """The policy's own draws, which say why they are not the posterior's."""
     said = f"of the path, as wide as the plan expects its means to be off ({reason.rstrip('.')})"
     return replace(draws, provenance={**draws.provenance, "draws": said})
+
+
 def _check_of_one(runs: Sequence[LastRun]) -> None:
     """Raise ``ReleaseError`` unless these are several runs of plans for one model and one data set."""
     if len({id(one._outcome) for one in runs}) < len(runs):
