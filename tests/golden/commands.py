@@ -1,4 +1,4 @@
-"""The options of every command in ``docs/commands.md``: ``python -m tests.golden.commands`` writes them anew."""
+"""The options of every command in ``docs/commands.md``; ``python -m tests.golden.commands`` writes them."""
 
 from __future__ import annotations
 
