@@ -110,7 +110,7 @@ def question(
             made.family.name,
             tuple(priors),
             made,
-            _notes(made),
+            (*schema.notes, *_notes(made)),
         )
     if model is None:
         raise DeclarationError("give a formula or a model.")
@@ -131,7 +131,7 @@ def question(
         source = inspect.getsource(inspect.unwrap(model))
     except (OSError, TypeError):
         source = ""
-    return Question(schema, fields, every, model, source)
+    return Question(schema, fields, every, model, source, notes=schema.notes)
 
 
 def _notes(made: Design) -> tuple[str, ...]:
