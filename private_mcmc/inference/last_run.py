@@ -93,7 +93,11 @@ class LastRun:
         print(self.statement.summary(self._run.declared.target.delta))
 
     def study(self, about: About | None = None) -> Study:
-        """The record of the last run: all that a reader or a reviewer needs, and nothing private."""
+        """The record of the last run: all that a reader or a reviewer needs, and nothing private.
+
+        Raises:
+            ReleaseError: if nothing was released.
+        """
         if self._outcome is None:
             raise ReleaseError("nothing was released yet: run first.")
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
@@ -112,11 +116,20 @@ class LastRun:
         return None if waiting else self.report()._repr_html_()
 
     def save(self, folder: str | Path) -> Path:
-        """Write the dossier of the last run into a folder: record, page, draws, model."""
+        """Write the dossier of the last run into a folder: record, page, draws, model.
+
+        Raises:
+            ReleaseError: if nothing was released.
+            OutputError: if there is a dossier already, or a file cannot be written.
+        """
         return self.study().save(folder)
 
     def expectation(self, what: Any) -> Any:
-        """A released expectation by its declared name, or a mean over released draws (free)."""
+        """A released expectation by its declared name, or a mean over released draws (free).
+
+        Raises:
+            ReleaseError: for something that was not declared, when expectations were released.
+        """
         released = self.released
         if isinstance(released, ReleasedStates):
             return self._states().expectation(what)

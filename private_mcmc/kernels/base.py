@@ -62,6 +62,15 @@ class LangevinState(NamedTuple):
     z: jax.Array
     rng_key: jax.Array
 
+    def __getitem__(self, at: object) -> jax.Array:  # type: ignore[override]
+        """NumPyro looks a field of ``extra_fields`` up by its name, last as a key."""
+        if isinstance(at, str):
+            raise DeclarationError(
+                f"extra_fields={at!r}: a Langevin step keeps nothing besides its draw; every step is "
+                "accepted, and no energy is computed. Compute what you need from the draws."
+            )
+        return tuple.__getitem__(self, at)  # type: ignore[call-overload, no-any-return]
+
 
 @dataclass(frozen=True)
 class Parts:

@@ -67,7 +67,15 @@ def path_with_a_hole() -> Attempt:
 
 def path_of_clipped_coordinates() -> Attempt:
     """One row that pulls at the quieter of two coordinates alone, as hard as it may."""
+    return _boxed(clips=(4.0, 0.4), noise=(4.0, 0.4), along=(0.0, 1.0))
 
+
+def path_of_clipped_coordinates_in_full_noise() -> Attempt:
+    """Noise whose coordinates rise together, and a row at the corner where they do not: ``m`` is reached."""
+    return _boxed(clips=(2.0, 0.8), noise=((4.0, 1.2), (1.2, 0.8)), along=(1.0, -1.0))
+
+
+def _boxed(clips: tuple[float, ...], noise: Any, along: tuple[float, ...]) -> Attempt:
     def model(X, y=None):
         import numpyro
         import numpyro.distributions as dist
@@ -76,11 +84,11 @@ def path_of_clipped_coordinates() -> Attempt:
         with numpyro.plate("rows", X.shape[0]):
             numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
 
-    kernel = AnisotropicLangevin(model, step_size=0.05, clips=(4.0, 0.4), noise=(4.0, 0.4))
+    kernel = AnisotropicLangevin(model, step_size=0.05, clips=clips, noise=noise)
     rows = pmc.Rows(X=pmc.Box([-1.0, -1.0], [1.0, 1.0]), y=pmc.Box(-50.0, 50.0))
     mechanism = declared(kernel, rows=rows, num_steps=4, n=1)
-    quiet = np.array([[0.0, 1.0]])
-    pair = Pair({"X": quiet, "y": np.array([50.0])}, {"X": quiet, "y": np.array([-50.0])})
+    X = np.array([along])
+    pair = Pair({"X": X, "y": np.array([50.0])}, {"X": X, "y": np.array([-50.0])})
     return audited(mechanism, pair, num_runs=4_000)
 
 
