@@ -30,6 +30,7 @@ from private_mcmc.cli.study import (
     PriorOption,
     PublicRowsOption,
     as_guarantee,
+    read_max_error,
     read_question,
 )
 from private_mcmc.errors import DeclarationError
@@ -124,11 +125,12 @@ def plan(
         asked = read_question(schema, formula, model, family, prior or [])
         program, declared = asked.model, asked.rows
         public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
+        named, units = asked.coefficients, asked.units
     elif model is None or rows is None or formula is not None:
         raise DeclarationError("give MODEL.py:model with --rows, or --schema with --formula or a model.")
     else:
         program, declared = load_model(model), read_rows(rows)
-        public = None
+        public, named, units = None, None, {}
         if public_rows is not None:
             raise DeclarationError("--public-rows goes with --schema here; run takes it with --rows too.")
     made = make(
@@ -138,8 +140,9 @@ def plan(
         n=n,
         guarantee=wanted,
         model_args=read_arguments(args),
-        max_error=max_error,
+        max_error=read_max_error(max_error),
         public_rows=public,
+        coefficients=named,
     )
     if save is not None:
         made.save(save)
@@ -148,7 +151,7 @@ def plan(
         extra = {} if elsewhere is None else {"frontier": elsewhere.to_dict()["points"]}
         typer.echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
         return
-    made.show()
+    made.report(units).show()
     typer.echo(str(made.statement.summary(made.target.delta)))
     if elsewhere is not None:
         elsewhere.show()
@@ -161,6 +164,6 @@ def record(made: Plan) -> dict[str, object]:
         "temper": made.temper,
         "n": made.n,
         "gdp": made.budget,
-        "prediction": made.prediction._asdict(),
+        "prediction": made.prediction.to_record(),
         "statement": made.statement.to_dict(),
     }

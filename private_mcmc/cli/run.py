@@ -39,6 +39,7 @@ from private_mcmc.cli.study import (
     confirm,
     opened,
     planned_elsewhere,
+    read_max_error,
     read_profile,
     read_question,
     show,
@@ -150,7 +151,7 @@ def run(
                 n=count,
                 guarantee=wanted,
                 model_args=public,
-                max_error=max_error,
+                max_error=read_max_error(max_error),
                 public_rows=known,
             )
         if made is None:
@@ -242,11 +243,11 @@ def fit(
                     adjacency=relation,
                     n=n,
                     guarantee=wanted,
-                    max_error=max_error,
+                    max_error=read_max_error(max_error),
                     bounds_share=SHARE if bounds_share is None else bounds_share,
                     public_rows=public_rows,
                 )
-        confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset)
+        confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset, asked.units)
         bar = not as_json and sys.stderr.isatty()
         with near_private_rows():
             study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)

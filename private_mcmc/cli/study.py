@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from private_mcmc.dossier import Study
     from private_mcmc.inference.question import Question
     from private_mcmc.planning import Plan
+    from private_mcmc.planning.frontier import MaxError
     from private_mcmc.release import Ledger
 
 
 OutOption = Annotated[Path, typer.Option(help="folder for the dossier; made if there is none")]
 MaxErrorOption = Annotated[
-    float | None, typer.Option(help="refuse a larger predicted error, in posterior sds")
+    list[str] | None,
+    typer.Option(help="refuse a larger predicted error, in posterior sds; or as age=0.01, in its own unit"),
 ]
 GuaranteeOption = Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")]
 FormulaOption = Annotated[str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")]
@@ -95,6 +98,26 @@ def as_guarantee(word: str) -> Literal["run", "posterior"]:
     return "posterior" if word == "posterior" else "run"
 
 
+def read_max_error(given: Sequence[str] | None) -> MaxError | None:
+    """A number, or ``COEFFICIENT=NUMBER`` for some of them.
+
+    Raises:
+        DeclarationError: for anything else.
+    """
+    from private_mcmc.data.fields import plain_number
+
+    if not given:
+        return None
+    pairs = [item.rpartition("=") for item in given]
+    limits = {name.strip(): plain_number(value) for name, _, value in pairs}
+    if any(math.isnan(limit) for limit in limits.values()) or ("" in limits and len(given) > 1):
+        raise DeclarationError(
+            f"--max-error {' '.join(given)}: one number, as 0.5, or COEFFICIENT=NUMBER, as age=0.01 and "
+            "'sex[male]=0.2', one in each --max-error."
+        )
+    return limits.get("", limits)
+
+
 def planned_elsewhere(**options: object) -> None:
     """Raise ``DeclarationError`` for an option that a saved plan has decided already."""
     if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
@@ -108,6 +131,7 @@ def confirm(
     as_json: bool,
     ledger: Ledger | None = None,
     dataset: str | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> None:
     """Show what a plan is expected to err and what to know of it; go on only if that is confirmed.
 
@@ -116,7 +140,7 @@ def confirm(
     """
     from rich.console import Console
 
-    made.report().show(Console(stderr=as_json))
+    made.report(units).show(Console(stderr=as_json))
     for words in said:
         typer.echo(f"Note: {words}", err=True)
     if ledger is not None and dataset is not None:

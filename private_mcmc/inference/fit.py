@@ -22,6 +22,7 @@ from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.record import About
 from private_mcmc.planning import Plan, plan
+from private_mcmc.planning.frontier import MaxError
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.target import Adjacency, Target, check_count
@@ -71,7 +72,12 @@ class Planned:
         with charge as reserved:
             asked = self.asked.on(self.bounds.buy(self.asked.schema, self.columns))
             made = plan(
-                asked.model, asked.rows, self.bounds.rest, n=self.plan.n, guarantee=self.plan.guarantee
+                asked.model,
+                asked.rows,
+                self.bounds.rest,
+                n=self.plan.n,
+                guarantee=self.plan.guarantee,
+                coefficients=asked.coefficients,
             )
             both, columns = self.bounds.beside(made), self.read(asked.schema)
             ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None)
@@ -104,7 +110,7 @@ def plan_fit(
     adjacency: Adjacency = "replace_one",
     n: int | None = None,
     guarantee: Guarantee = "run",
-    max_error: float | None = None,
+    max_error: MaxError | None = None,
     bounds_share: float = SHARE,
     public_rows: object = None,
 ) -> Planned:
@@ -133,7 +139,14 @@ def plan_fit(
         raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
     public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
     made = plan(
-        asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error, public_rows=public
+        asked.model,
+        asked.rows,
+        own,
+        n=rows,
+        guarantee=guarantee,
+        max_error=max_error,
+        public_rows=public,
+        coefficients=asked.coefficients,
     )
     made = made if bounds is None else bounds.beside(made)
     return _ready(table, asked, made, columns, bounds)
@@ -185,7 +198,7 @@ def fit(
     priors: Sequence[str] = (),
     model: Model | None = None,
     guarantee: Guarantee = "run",
-    max_error: float | None = None,
+    max_error: MaxError | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,
     public_rows: object = None,
@@ -211,7 +224,8 @@ def fit(
         priors: such as ``"age ~ normal(0, 0.1)"``, on the user's scale.
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
-        max_error: refuse a larger predicted error of posterior means, in posterior sds.
+        max_error: refuse a larger predicted error of posterior means, in posterior sds; or of coefficients
+            by name in their own units, as ``{"age": 0.01}``.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it.
         public_rows: a table like ``table`` that is public and shapes the plan: see :func:`plan`.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, identifier
@@ -22,6 +23,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan, Prediction
+from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
 from private_mcmc.report import number
@@ -32,7 +34,7 @@ from private_mcmc.target import Target
 class Question:
     """What is asked of a table, before it is looked at.
 
-    ``rows`` are the domains of the ``fields`` that the model reads; ``norm`` bounds that of a row's design.
+    ``rows``: domains of the ``fields`` that the model reads; ``design``: what the formula was read as.
     """
 
     schema: Schema
@@ -43,8 +45,24 @@ class Question:
     formula: str = ""
     family: str = ""
     priors: tuple[str, ...] = ()
-    norm: float | None = None
+    design: Design | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def norm(self) -> float | None:
+        """Bound of the norm of a row's design."""
+        return None if self.design is None else self.design.norm
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Of the coefficients, by name; empty for a model of one's own."""
+        return {} if self.design is None else Answers(self.design, {}).units
+
+    @property
+    def coefficients(self) -> Named | None:
+        """From draws of the model's sites to draws of coefficients in the user's units, by name."""
+        found = self.design
+        return None if found is None else lambda draws: Answers(found, draws).by_name
 
     def on(self, schema: Schema) -> Question:
         """The same question of a table with other bounds."""
@@ -82,8 +100,8 @@ def question(
             formula,
             made.family.name,
             tuple(priors),
-            made.norm,
-            _notes(made),
+            made,
+            (*schema.notes, *_notes(made)),
         )
     if model is None:
         raise DeclarationError("give a formula or a model.")
@@ -104,7 +122,7 @@ def question(
         source = inspect.getsource(inspect.unwrap(model))
     except (OSError, TypeError):
         source = ""
-    return Question(schema, fields, every, model, source)
+    return Question(schema, fields, every, model, source, notes=schema.notes)
 
 
 def _notes(made: Design) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def _temper(declared: Declaration | Plan) -> float:
 
 
 def _plain(prediction: Prediction) -> Record:
-    found: Record = plain(prediction._asdict())
+    found: Record = plain(prediction.to_record())
     return found
 
 
