@@ -18,7 +18,8 @@ from scipy.stats import binom, norm
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.domains import Ball, Binary, Box, Counts, Rows
+from private_mcmc.domains import Ball, Binary, Box, Counts, Person, Rows
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
@@ -292,3 +293,55 @@ def _probit(X, y=None):
     w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Bernoulli(probs=jax.scipy.special.ndtr(X @ w)), obs=y)
+
+
+PERSONS = Rows(X=Ball(1.0, dim=2), y=Binary(), who=Person(3))
+
+
+@pytest.fixture(scope="module")
+def of_persons():
+    reading = read(logistic, PERSONS, n=N)
+    draft = schedule(clip=3.0, unit=reading.unit, **SETS["ball"])
+    return reading, plan_curvature_test(reading, draft, gdp=1.0, failure=0.01)
+
+
+def test_one_person_moves_the_eigenvalue_by_at_most_the_noise_s_sensitivity(of_persons):
+    """All rows of a person against none, and a planted fault: the sensitivity of a single row."""
+    reading, test = of_persons
+    rows = {"X": np.tile(np.eye(2)[[0, 0, 0, 1, 1, 1]][:, None], (1, 3, 1)), "y": np.ones((N, 3), int)}
+    full = {**rows, OWN_ROWS: np.ones((N, 3), int)}
+    fewer = {**full, OWN_ROWS: np.repeat(np.arange(N) > 0, 3).reshape(N, 3).astype(int)}
+    everyone = jnp.ones(N, dtype=bool)
+    with jax.enable_x64(True):
+        moved = test.smallest_eigenvalue(full, everyone) - test.smallest_eigenvalue(fewer, everyone)
+        absent = test.smallest_eigenvalue(full, everyone.at[0].set(False))
+    assert absent == test.smallest_eigenvalue(fewer, everyone)
+    assert test.cap / 3 < moved <= test.cap <= test.noise.sensitivity
+    assert test.statement.unit == reading.unit and test.statement.verify()
+
+
+@pytest.mark.slow
+def test_persons_whose_clip_is_idle_are_as_convex_as_their_rows_certify(of_persons):
+    reading, test = of_persons
+    gradient, rng = clipped_gradient(reading, whitening(None, 2), 3.0, 1), np.random.default_rng(0)
+    total, everyone = jax.jit(gradient.total), jnp.ones(N, dtype=bool)
+    with jax.enable_x64(True):
+        for seed in range(3):
+            rows = drawn(reading.rows, seed)
+            least, prepared = test.smallest_eigenvalue(rows, everyone), gradient.prepare(rows, everyone)
+            assert least > 0
+            for _ in range(20):
+                u, v = _points(rng, test.schedule)
+                gap = float((total(u, prepared) - total(v, prepared)) @ (u - v))
+                assert gap >= least * float((u - v) @ (u - v)) * (1 - 1e-12) - 1e-12
+
+
+def test_persons_whose_clip_may_act_are_refused():
+    """Their clipped sum is the gradient of nothing convex, whatever the rows certify."""
+    reading = read(logistic, PERSONS, n=N)
+    draft = schedule(clip=2.9, unit=reading.unit, **SETS["ball"])
+    with pytest.raises(DeclarationError, match="at least 3 times"):
+        plan_curvature_test(reading, draft, gdp=1.0, failure=0.01)
+    _, test = planned("logistic", "ball")
+    with pytest.raises(DeclarationError, match="unit"):
+        test.check(schedule(clip=9.0, unit=reading.unit, **SETS["ball"]))
