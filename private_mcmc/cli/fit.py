@@ -80,7 +80,7 @@ def fit(
     """
     from private_mcmc.dossier import new_dossier
     from private_mcmc.inference.fit import plan_fit, with_plan
-    from private_mcmc.inference.private_bounds import SHARE
+    from private_mcmc.inference.question import SHARE
     from private_mcmc.planning import Plan
 
     asked = read_question(schema, formula, model, family, prior or [])

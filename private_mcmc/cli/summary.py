@@ -76,7 +76,7 @@ def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: boo
 def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) -> None:
     """The average prediction over public margins, or average marginal effects."""
     from private_mcmc.data.effect_tables import average_table, effects_table
-    from private_mcmc.data.margins import read_margins
+    from private_mcmc.data.profiles import read_margins
     from private_mcmc.report import Report, plain
 
     profiles, weights = read_margins(over)

@@ -13,8 +13,7 @@ import numpy as np
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Array, Draws, Effect
 from private_mcmc.data.figures import Coefficient, Prediction, between, curve_plot, digits, forest_plot
-from private_mcmc.data.margins import Margins, Profile
-from private_mcmc.data.profiles import read_profile
+from private_mcmc.data.profiles import Margins, Profile, read_profile
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Plot, Table, number, png
 

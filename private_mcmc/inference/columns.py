@@ -36,11 +36,7 @@ def checked(
     placed: Callable[[Mapping[str, object]], dict[str, object]],
     layout: Layout = ONE_DEVICE,
 ) -> tuple[Columns | HostColumns, int]:
-    """The columns where they are ``placed`` (all on the host, or none), checked, and their public number.
-
-    Raises:
-        DataSchemaError, DeclarationError: for columns or flags that do not fit; no value is looked at.
-    """
+    """The columns where they are ``placed`` (all on the host, or none), checked, and their public number."""
     rows, target = declared.rows, declared.target
     data = bind_columns(declared.model, args, named, rows)
     if rows.unit is not None:
@@ -92,11 +88,7 @@ def loaded(columns: Columns | HostColumns) -> Columns:
 def bind_columns(
     model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], rows: Rows
 ) -> dict[str, object]:
-    """Positional arguments by the model's own parameter names.
-
-    Raises:
-        DataSchemaError: for more arguments than the model takes, or one given twice.
-    """
+    """Positional arguments by the model's own parameter names."""
     if args and hasattr(args[0], "keys"):
         raise DataSchemaError(
             f"run(…) takes columns, {sorted(rows.columns)}, and not a table: pass them by name. pmc.fit "
@@ -112,11 +104,7 @@ def bind_columns(
 
 
 def number_of_rows(rows: Rows, data: Mapping[str, object], target: Target, declared: int | None) -> int:
-    """The public number of rows: the data's own under ``replace_one``, the declared one otherwise.
-
-    Raises:
-        DeclarationError: if the adjacency hides the number of rows and none was declared.
-    """
+    """The public number of rows: the data's own under ``replace_one``, the declared one otherwise."""
     if declared is not None:
         return declared
     if target.adjacency == "zero_out":
@@ -139,10 +127,6 @@ def checked_columns(
     """The columns after every check of their schema; no value is looked at.
 
     ``data`` may hold a column of presence, which is checked and kept.
-
-    Raises:
-        DataSchemaError: for missing columns, wrong shapes or types, or a wrong number of rows; for a column
-            of presence under an adjacency without holes.
     """
     adjacency, here = target.adjacency, layout.local_rows(n)
     wanted = here.stop - here.start
@@ -220,11 +204,7 @@ def _padded(values: np.ndarray, slots: int) -> np.ndarray:
 
 
 def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Layout) -> dict[str, object]:
-    """The columns as they came, or all of them as columns on the host where one of them asks to stay there.
-
-    Raises:
-        DeclarationError: for several devices, each of which would read all rows.
-    """
+    """The columns as they came, or all of them on the host where one of them asks to stay there."""
     if rows_on_device is None and not any(on_host(column) for column in data.values()):
         return dict(data)
     if layout.mesh is not None:

@@ -111,10 +111,6 @@ def decide(declared: Declaration, n: int) -> Decision:
     """Read the model, run preflight, compute the run's own statement.
 
     ``n`` is the number of rows, or the public ``n_max`` under ``add_remove``.
-
-    Raises:
-        NotPrivate: if the posterior is not certified (``guarantee="posterior"``) or the run's own
-            statement does not meet the target; the message says by how much and what would help.
     """
     reading = read(declared.model, declared.rows, n=n, model_args=declared.model_args)
     expectations = declared.release if isinstance(declared.release, Expectations) else None

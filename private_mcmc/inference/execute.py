@@ -119,11 +119,7 @@ class DeclaredRun:
         return ToSave(identity(decision, start, self.execution.rows_on_device), size, noised)
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
-        """Bring the rows to where the run wants them and compile what it calls, before anything is charged.
-
-        Raises:
-            NotYetSupported, DataSchemaError: for rows that cannot be streamed, or cannot be read.
-        """
+        """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
         decision = self.decide(n)
         schedule, streams = decision.schedule, trial_streams(generator)
         start = checked_start(self.execution.init_params, schedule)
@@ -189,11 +185,7 @@ class DeclaredRun:
 def _test_curvature(
     proposed: ProposedCurvature | None, decision: Decision, rows: dict[str, jax.Array], present: jax.Array
 ) -> None:
-    """Run the declared test of curvature, if there is one; what it finds is released, so it may be said.
-
-    Raises:
-        NotPrivate: if less was found than the run relies on. The test is paid for.
-    """
+    """Run the declared test of curvature, if there is one; what it finds is released, so it may be said."""
     test = decision.curvature_test
     if test is None or proposed is None:
         return

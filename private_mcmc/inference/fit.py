@@ -19,8 +19,7 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.private_bounds import SHARE, BoundsPlan, plan_bounds
-from private_mcmc.inference.question import Question, question
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
 from private_mcmc.inference.record import About
 from private_mcmc.planning import Plan, Prediction, plan
 from private_mcmc.records import Fields, Model
@@ -176,11 +175,7 @@ def plan_fit(
 
 
 def with_plan(table: object, asked: Question, made: Plan) -> Planned:
-    """Read a table for a plan that was made for the question before.
-
-    Raises:
-        DeclarationError: for a plan of other rows, or bounds that are to be bought first.
-    """
+    """Read a table for a plan that was made for the question before."""
     if private := [name for name in asked.fields if asked.schema[name].bounds == "private"]:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:

@@ -59,11 +59,7 @@ def study_of(
     charge: Fields | None,
     about: About,
 ) -> Study:
-    """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``.
-
-    Raises:
-        ReleaseError: for a plan that broke off.
-    """
+    """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``."""
     declared = run.declared
     released, target, statement = outcome.released, declared.target, outcome.statement
     if released is None:

@@ -119,11 +119,12 @@ class Plan:
     def load(cls, path: PathLike, model: Model) -> Plan:
         """The plan that :meth:`save` wrote, for the same ``model``; what was chosen is not searched again.
 
-        **Guarantee**: statement and certificate are made anew from the target and the model; the file can
-        name other numbers of the policy, whose stages the budget still has to admit.
+        **Guarantee**: statement and certificate are made anew from the target and the model, and the budget
+        admits stages as they are bought, whatever the file says.
 
         Raises:
-            DeclarationError: for a file that is no plan, or of another model, statement or certificate.
+            DeclarationError: for a file that is no plan or was changed, or of another model, statement or
+                certificate.
             NotPrivate: as in :func:`plan`.
 
         Example:

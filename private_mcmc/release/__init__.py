@@ -30,8 +30,6 @@ from private_mcmc.release.noise import (
     laplace_noise,
     state_grid,
 )
-from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
-from private_mcmc.release.propose_test_sample import ProposeTestSample
 from private_mcmc.release.released import ReleasedExpectations, ReleasedStates, ReleasedValue
 
 __all__ = [
@@ -47,9 +45,6 @@ __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "Ledger",
-    "LowerBound",
-    "ProposeTestRelease",
-    "ProposeTestSample",
     "ProposedCurvature",
     "Quantile",
     "QuantilePlan",

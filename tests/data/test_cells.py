@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import DeclarationError
-from private_mcmc.data.cells import Encoder
 from private_mcmc.data.descriptors import field_from_dict, field_to_dict
 from private_mcmc.data.fields import Field, Level
+from private_mcmc.data.table import Encoder
 from private_mcmc.dossier.record import texts
 
 AGE = Field("age", "number", minimum=20.0, maximum=60.0, missing_values=("", "NA", "999"))

@@ -89,8 +89,9 @@ def test_columns_that_cannot_be_told_from_other_arrays_are_asked_for(data):
 @pytest.mark.filterwarnings("default::private_mcmc.errors.Unprotected")
 def test_says_that_nothing_is_protected(data):
     kernel = PrivateULA(logistic, step_size=0.05, clip=1.0)
-    with pytest.warns(Unprotected, match="as private as the data"):
+    with pytest.warns(Unprotected, match="as private as the data") as said:
         kernel.init(jax.random.key(0), 0, None, (), data)
+    assert len(said) == 1
 
 
 def test_extra_fields_that_no_step_has_are_answered_in_words():

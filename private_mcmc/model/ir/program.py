@@ -227,10 +227,6 @@ def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Pr
     """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
 
     ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used.
-
-    Raises:
-        DoThisInstead: if the function prints or calls back to Python, which would carry values of
-            private rows out of the compiled program.
     """
     names: list[Hashable] = []
 

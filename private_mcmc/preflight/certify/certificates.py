@@ -150,9 +150,6 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     """Collect the constants of a model whose rows are clipped at ``clip`` (``None``: not clipped).
 
     All of them in the metric of ``preconditioner``, in which clipping is measured too.
-
-    Raises:
-        DeclarationError: unless ``clip`` is positive and finite or ``None``.
     """
     if clip is not None:
         check_positive("clip", clip)

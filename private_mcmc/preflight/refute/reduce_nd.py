@@ -109,15 +109,10 @@ def _patch(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicR
     probe = np.random.default_rng(0).normal(size=(16, len(coordinates))) * np.geomspace(0.05, 2, 16)[:, None]
     points = np.concatenate([np.zeros((1, len(coordinates))), probe])
     kept = distinct(_terms(row_model, coordinates, rows)(points)[1:], len(coordinates), _MOST_ROWS)
-    return on_patch(row_model, coordinates, [rows[place] for place in kept])
-
-
-def on_patch(row_model: RowModel, indices: tuple[int, ...], rows: list[PublicRow]) -> Reduction:
-    """The reduction to these coordinates for data sets of these rows, which must depend on no others."""
-    names = tuple(coordinate_name(row_model, i) for i in indices)
-    return Reduction(
-        names, np.eye(row_model.dim)[list(indices)], tuple(rows), _terms(row_model, indices, rows)
-    )
+    rows = [rows[place] for place in kept]
+    names = tuple(coordinate_name(row_model, index) for index in coordinates)
+    terms = _terms(row_model, coordinates, rows)
+    return Reduction(names, np.eye(row_model.dim)[list(coordinates)], tuple(rows), terms)
 
 
 def _terms(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicRow]) -> Terms:

@@ -6,27 +6,14 @@ import numpy as np
 
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.records import Refutation
-from private_mcmc.preflight.refute.ascent import sharper
 from private_mcmc.preflight.refute.pairs import DataSet, data_set
-from private_mcmc.preflight.refute.reduce_1d import lines, on_line
-from private_mcmc.preflight.refute.reduce_nd import on_patch, patches
-from private_mcmc.preflight.refute.search import (
-    Candidate,
-    Found,
-    Reduction,
-    certify,
-    law_weights,
-    log_posterior,
-    search,
-)
+from private_mcmc.preflight.refute.reduce_1d import lines
+from private_mcmc.preflight.refute.reduce_nd import patches
+from private_mcmc.preflight.refute.search import Found, Reduction, law_weights, log_posterior, search
 from private_mcmc.records import Record
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
-
-_MOST_STARTS = 3
-# Share of δ from which gradient ascent is worth its time.
-_PROMISING = 1e-3
 
 
 def refute(
@@ -42,61 +29,22 @@ def refute(
 
     Data sets whose rows depend on one direction, or on two or three coordinates, reduce the posterior to
     few dimensions, where probabilities are integrals with an error estimate that counts against the
-    refutation. Rows at the extremes of the domain are tried first, then gradient ascent from the worst of
-    them. Nothing here is sampled or private.
+    refutation. Rows are those at the extremes of the domain. Nothing here is sampled or private.
     """
     settings: Record = {"n": n, "temper": temper, "target": target}
-    first: tuple[Reduction, list[Candidate]] | None = None
     for line in lines(row_model, clip, preconditioner):
         missing = _no_posterior(row_model, line, n)
         if missing is not None:
             return missing
-        found, candidates = search(line, **settings)
+        found = search(line, **settings)
         if found is not None:
             return _refutation(found)
-        first = first or (line, candidates)
-    if clip is not None:
+    if clip is not None or row_model.dim == 1:
         return None
-    sharp = None if first is None else _sharper(row_model, *first, temper, target)
-    if sharp is not None or row_model.dim == 1:
-        return None if sharp is None else _refutation(sharp)
     for patch in patches(row_model):
-        found, candidates = search(patch, **settings)
-        found = found or _sharper(row_model, patch, candidates, temper, target)
+        found = search(patch, **settings)
         if found is not None:
             return _refutation(found)
-    return None
-
-
-def _sharper(
-    row_model: RowModel, reduction: Reduction, candidates: list[Candidate], temper: float, target: Target
-) -> Found | None:
-    """A violating pair of rows found by gradient ascent from the worst candidates."""
-    if not candidates or not candidates[0].divergence > _PROMISING * target.delta:
-        return None
-    line = reduction.dim == 1
-    if not line and row_model.dim != reduction.dim:
-        return None
-    directions = reduction.directions
-    moved = sharper(
-        row_model,
-        reduction.rows,
-        candidates[:_MOST_STARTS],
-        directions / np.sum(directions**2, axis=1, keepdims=True),
-        temper=temper,
-        epsilon=target.epsilon,
-        along=line and row_model.dim > 1,
-    )
-    for pair in moved:
-        if not pair.divergence > target.delta:
-            break
-        if line:
-            here = on_line(row_model, directions[0], pair.rows)
-        else:
-            here = on_patch(row_model, tuple(range(row_model.dim)), pair.rows)
-        found = None if here is None else certify(here, [(pair.first, pair.second)], temper, target)
-        if found is not None:
-            return found
     return None
 
 

@@ -174,10 +174,6 @@ def bind_functions(
 
     Slopes (affine functions of ``θ``, and smooth or clamped functions of their entries, which includes
     sites on an interval) and ranges are proved on the traced function.
-
-    Raises:
-        DeclarationError: for an unknown site, a function that does not return numbers, or one that nothing
-            bounds.
     """
     with jax.enable_x64(True):
         return tuple(
