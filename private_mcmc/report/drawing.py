@@ -194,6 +194,7 @@ def _name_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
         place = {"xy": (rule.at, 1), "xycoords": ("data", "axes fraction"), "xytext": (side, -10), "ha": ha}
     else:
         place = {"xy": (1, rule.at), "xycoords": ("axes fraction", "data"), "xytext": (-4, 4), "ha": "right"}
+    place["bbox"] = {"facecolor": palette.ground, "edgecolor": "none", "alpha": 0.85, "pad": 1}
     axes.annotate(rule.label, textcoords="offset points", fontsize=8.5, color=palette.ink, **place)
 
 
