@@ -186,12 +186,13 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
 
 
 def _name_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
-    """Where the axes have room: left of a rule on their right, above a level at its right end."""
+    """Along a rule, on the side that has room; above a level, at its right end."""
     place: Record
     if rule.axis == "x":
         at = axes.transAxes.inverted().transform(axes.transData.transform((rule.at, axes.get_ylim()[0])))[0]
-        side, ha = (-4, "right") if at > 0.5 else (4, "left")
-        place = {"xy": (rule.at, 1), "xycoords": ("data", "axes fraction"), "xytext": (side, -10), "ha": ha}
+        side, ha = (-3, "right") if at > 0.5 else (3, "left")
+        place = {"xy": (rule.at, 0.5), "xycoords": ("data", "axes fraction"), "xytext": (side, 0), "ha": ha}
+        place |= {"va": "center", "rotation": 90}
     else:
         place = {"xy": (1, rule.at), "xycoords": ("axes fraction", "data"), "xytext": (-4, 4), "ha": "right"}
     place["bbox"] = {"facecolor": palette.ground, "edgecolor": "none", "alpha": 0.85, "pad": 1}
