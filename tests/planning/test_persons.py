@@ -52,6 +52,7 @@ def test_a_plan_of_persons_is_carried_out_at_its_price():
     assert "persons" in str(plan.report().blocks)
 
 
+@pytest.mark.slow
 def test_of_a_factor_the_curvature_is_the_information_and_events_have_mean_zero_scores():
     rows = models.survival_rows(2)
 
