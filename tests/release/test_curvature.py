@@ -342,6 +342,3 @@ def test_persons_whose_clip_may_act_are_refused():
     draft = schedule(clip=2.9, unit=reading.unit, **SETS["ball"])
     with pytest.raises(DeclarationError, match="at least 3 times"):
         plan_curvature_test(reading, draft, gdp=1.0, failure=0.01)
-    _, test = planned("logistic", "ball")
-    with pytest.raises(DeclarationError, match="unit"):
-        test.check(schedule(clip=9.0, unit=reading.unit, **SETS["ball"]))
