@@ -194,7 +194,7 @@ def _test_curvature(
     test = decision.curvature_test
     if test is None or proposed is None:
         return
-    found = test.release(rows, present).floor.lower
+    found = test.release(rows, present).lower
     if not found >= proposed.at_least:
         raise NotPrivate(
             f"the private test found curvature of at least {found:.6g}; the run relies on "
