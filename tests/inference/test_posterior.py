@@ -16,6 +16,7 @@ import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.inference.posterior import posterior_draws
 from private_mcmc.inference.posterior.covariates import Fitted, Released, fitted
+from private_mcmc.inference.posterior.outcomes import law
 from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
@@ -178,7 +179,8 @@ def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise
     many = 100_000
     narrow = read(model, pmc.Rows(y=pmc.Box(0.0, 1.0)), n=many)
     with jax.enable_x64(True):
-        everyone = Fitted({"y": np.array([0.0, 1.0])}, np.full(2, many / 2), np.zeros((2, 0)))
+        nothing = np.zeros((2, 0))
+        everyone = Fitted({"y": np.array([0.0, 1.0])}, np.full(2, many / 2), nothing, nothing)
         people = with_outcomes(narrow, everyone, np.array([0.1]))
         off = people.off_centre(narrow, np.array([0.1]))
     assert (off < 0.01) if fine else (off > 0.2)
@@ -239,7 +241,8 @@ def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
         )
         found = fitted(read_model, [one], N, theta)
         any_outcome = one.predicted(found.rows, found.weights)
-    assert np.abs(found.predicted - exact).max() < 4 * noise
+        of_the_model = one.predicted(*law(read_model, theta).of(read_model, found.rows, found.weights))
+    assert np.abs(of_the_model - exact).max() < 4 * noise
     assert any_outcome[0, 0] > 2 * exact[0, 0]
     # No covariate had to be moved to explain outcomes.
     assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(x.mean(), abs=0.1)
