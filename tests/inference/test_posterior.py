@@ -147,11 +147,28 @@ def test_the_posterior_is_a_function_of_what_was_released():
     assert both.statement.gdp == pytest.approx(np.sqrt(2) * plan.budget)
 
 
+def logistic_of(prior_sd):
+    def model(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, prior_sd).expand([X.shape[1]]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    return model
+
+
 @pytest.mark.long
-def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say():
-    """Logistic, synthetic covariates, ε = 1. Of 90 intervals at least 70 hold: fails once in 1,000."""
+@pytest.mark.parametrize(("prior_sd", "least"), [(10.0, 80), (2.0, 70)])
+def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say(prior_sd, least):
+    """Logistic, synthetic covariates, rare outcomes among them, ε = 1; effects are from 0 to 17.
+
+    Of 90 intervals at 90 % at least 80 hold where the prior is as wide as the effects, and 70 where they are
+    up to eight of its sds away, which no amount of knowledge of the covariates mends. At 0.97 and 0.88, as
+    intervals of one table are alike, this fails less often than once in 100.
+    """
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
-    base = affine_policy(read(logistic, rows, n=5000), 5000, "replace_one", gdp.budget(1.0, 1e-6))
+    base = affine_policy(
+        read(logistic_of(prior_sd), rows, n=5000), 5000, "replace_one", gdp.budget(1.0, 1e-6)
+    )
     held, chains = [], {}
 
     def chain(stage):
@@ -164,7 +181,7 @@ def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say():
         draws = posterior_draws(base.reading, [history], 5000, asked=Chains(2, 100, 200)).reshape(-1, 3)
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         held += ((low <= data.mean) & (data.mean <= high)).tolist()
-    assert sum(held) >= 70
+    assert sum(held) >= least
 
 
 @pytest.mark.parametrize(("noise", "fine"), [(dist.Normal, True), (dist.Laplace, False)])
