@@ -1,7 +1,7 @@
 """What it costs to protect persons: a path of logistic regression on tables with many rows a person.
 
     python -m benchmarks.persons [--panel RandHIE InstEval VerbAgg] [--epsilon 1 3] [--json FILE]
-    python -m benchmarks.persons --latents [intercept poisson items frailty] [--epsilon 1 3] [--json FILE]
+    python -m benchmarks.persons --latents [intercept poisson items frailty] [--epsilon 1 3] --json FILE
 
 The tables are described in ``persons_data.py``. Three promises at the same (ε, δ): one year is protected
 ("rows"), a whole person by the group bound on rows ("group"), or a whole person whose sum is clipped as one
@@ -129,7 +129,7 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
         prepared = jax.block_until_ready(runner.prepare(placed, present))
         gaps = jnp.full(1, _COUNT)
     from private_mcmc.kernels.randomness.batches import StepKeys
-    from private_mcmc.kernels.streamed_chain import buffer_size
+    from private_mcmc.kernels.segments import buffer_size
 
     keys = StepKeys(streams.steps, streams.batches)
 
@@ -164,15 +164,17 @@ def main() -> None:
     parser.add_argument("--latents", nargs="*")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    found: dict[str, object] = {}
     if given.latents is not None:
         from benchmarks.persons_latents import measured
 
-        found = measured(given.latents, given.epsilon, given.repeats)
-    else:
-        for name in given.panel:
-            print(name, flush=True)
-            found[name] = compared(PANELS[name](), given.epsilon, given.repeats)
+        if given.json is None:
+            parser.error("--latents needs --json FILE, where every cell is kept")
+        measured(given.latents, given.epsilon, given.repeats, given.json)
+        return
+    found: dict[str, object] = {}
+    for name in given.panel:
+        print(name, flush=True)
+        found[name] = compared(PANELS[name](), given.epsilon, given.repeats)
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 

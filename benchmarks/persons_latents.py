@@ -3,14 +3,19 @@
 5,000 persons each: a random intercept of four binary outcomes (``intercept``) and of four counts
 (``poisson``), two-parameter items (``items``, 20 answers a person), and gamma frailty of two censored times
 (``frailty``). Of every budget: the error that the plan predicts, root mean square over shared parameters and
-runs of means against NUTS's, in NUTS's sds, and how many true values are held by 90 % of the draws.
+runs of means against NUTS's, in NUTS's sds, and how many true values are held by 90 % of the draws. Of every
+case: how far the sum over the grid moves a posterior mean from the integral's. Cells that the file of results
+has are not computed again.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,10 +23,16 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro.diagnostics import effective_sample_size
+from numpyro.distributions import biject_to
 
 import private_mcmc as pmc
+from private_mcmc.model import read
+from private_mcmc.model.integrated import OwnLatents, integrated_loss
+from private_mcmc.model.sites import Site
 
 PERSONS, DELTA, DIM = 5_000, 1e-6, 3
+WARM_UP, DRAWS = 300, 500
 _WEIGHTS = np.array([-0.5, 1.0, -1.0])
 
 
@@ -115,51 +126,115 @@ CASES: Mapping[str, Callable[[np.random.Generator], Case]] = {
 }
 
 
-def _joint(case: Case) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Means and sds of NUTS on the joint model."""
-    nuts = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(case.model), num_warmup=300, num_samples=500, progress_bar=False
-    )
-    nuts.run(jax.random.key(0), persons=PERSONS, **case.data)
-    draws = nuts.get_samples()
-    return {name: (np.mean(draws[name], axis=0), np.std(draws[name], axis=0)) for name in case.truth}
+@dataclass(frozen=True, eq=False)
+class Finer(OwnLatents):
+    """The same latents over a grid so fine and so wide that its sum is the integral."""
+
+    def _lines(self, site: Site, at: jax.Array) -> list[jax.Array]:
+        return [_refined(line) for line in super()._lines(site, at)]
 
 
-def _one(
-    case: Case, joint: Mapping[str, tuple[np.ndarray, np.ndarray]], epsilon: float, repeats: int
-) -> dict[str, float]:
+def _refined(line: jax.Array) -> jax.Array:
+    """Four times as dense, over one and a half times the length."""
+    middle, half = (line[0] + line[-1]) / 2, 0.75 * (line[-1] - line[0])
+    return middle + half * jnp.linspace(-1.0, 1.0, 6 * len(line) + 1)
+
+
+def reference(case: Case) -> dict[str, object]:
+    """NUTS on the joint model, and how far the grid's sum moves shared parameters from the integral.
+
+    To first order a posterior mean moves by the posterior's covariance times the difference of the gradients
+    of both potentials at the mean.
+    """
     begin = time.process_time()
+    with jax.enable_x64(True):
+        nuts = numpyro.infer.MCMC(
+            numpyro.infer.NUTS(functools.partial(case.model, persons=PERSONS), target_accept_prob=0.7),
+            num_warmup=WARM_UP,
+            num_samples=DRAWS,
+            progress_bar=False,
+            jit_model_args=True,
+        )
+        nuts.run(jax.random.key(0), extra_fields=("num_steps",), **case.data)
+        draws, seconds = nuts.get_samples(), time.process_time() - begin
+        shared = {name: np.asarray(draws[name], float).reshape(DRAWS, -1) for name in case.truth}
+        numbers = np.concatenate(list(shared.values()), axis=1)
+        ess = [float(effective_sample_size(column[None])) for column in numbers.T]
+        found: dict[str, object] = {
+            "mean": {name: np.mean(draws[name], axis=0).tolist() for name in case.truth},
+            "sd": {name: np.std(draws[name], axis=0).tolist() for name in case.truth},
+            "least effective draws": min(ess),
+            "leapfrog steps a draw": float(np.mean(nuts.get_extra_fields()["num_steps"])),
+            "CPU s": seconds,
+        }
+        return found | _grid_error(case, draws)
+
+
+def _grid_error(case: Case, draws: Mapping[str, jax.Array]) -> dict[str, object]:
+    """Of every shared parameter on the unconstrained space, in posterior sds: the largest."""
+    reading = read(case.model, case.rows, n=PERSONS, model_args={"persons": PERSONS})
+    own = reading.own
+    assert own is not None
+    finer = Finer(**{each.name: getattr(own, each.name) for each in fields(own)})
+    free = np.zeros((DRAWS, reading.dim))
+    for site in reading.sites:
+        assert site.constraint is not None
+        free[:, site.slice] = np.asarray(biject_to(site.constraint).inv(draws[site.name])).reshape(DRAWS, -1)
+    people = reading.rows.project(case.rows.grouped(case.data, PERSONS, public=True))
+    moved = []
+    for each in (own, finer):
+        slope = jax.jit(jax.grad(functools.partial(integrated_loss, each)))
+        of_person = functools.partial(slope, jnp.asarray(free.mean(axis=0)))
+        moved.append(np.sum(np.asarray(jax.lax.map(of_person, people, batch_size=250)), axis=0))
+    covariance = np.cov(free.T).reshape(reading.dim, reading.dim)
+    shift = covariance @ (moved[0] - moved[1]) / np.sqrt(np.diag(covariance))
+    return {"grid, sds": float(np.max(np.abs(shift)))}
+
+
+def private(case: Case, known: Mapping[str, object], epsilon: float, repeats: int) -> dict[str, object]:
+    """Plan once, run ``repeats`` times, against the reference."""
     target, public = pmc.Target(epsilon, DELTA), {"persons": PERSONS}
+    begin = time.process_time()
     plan = pmc.plan(case.model, case.rows, target, n=PERSONS, guarantee="run", model_args=public)
-    planned, errors, held, begin = time.process_time() - begin, [], [], time.process_time()
+    planned, begin = time.process_time() - begin, time.process_time()
+    errors, held = [], []
     for _ in range(repeats):
         mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
         mcmc.run(**case.data)
         draws = mcmc.get_samples()
-        for name, (mean, sd) in joint.items():
-            errors.append(((draws[name].mean(axis=0) - mean) / sd).ravel())
+        off, inside = [], []
+        for name, truth in case.truth.items():
+            mean, sd = (np.asarray(known[word][name]) for word in ("mean", "sd"))  # type: ignore[index]
+            off.append(((draws[name].mean(axis=0) - mean) / sd).ravel())
             low, high = np.quantile(draws[name], [0.05, 0.95], axis=0)
-            held.append(((low <= case.truth[name]) & (case.truth[name] <= high)).ravel())
+            inside.append(((low <= truth) & (truth <= high)).ravel())
+        errors.append(np.concatenate(off))
+        held.append(np.concatenate(inside))
     return {
         "predicted, sds": plan.prediction.rms,
-        "error, sds": float(np.sqrt(np.mean(np.concatenate(errors) ** 2))),
-        "held by 90 % of the draws": float(np.mean(np.concatenate(held))),
+        "error, sds": float(np.sqrt(np.mean(np.square(errors)))),
+        "held by 90 % of the draws": float(np.mean(held)),
+        "parameters": len(errors[0]),
+        "runs": repeats,
         "plan, CPU s": planned,
         "run, CPU s": (time.process_time() - begin) / repeats,
     }
 
 
-def measured(names: Sequence[str], epsilons: Sequence[float], repeats: int) -> dict[str, object]:
-    """The table, by case and budget."""
-    found: dict[str, object] = {}
+def measured(names: Sequence[str], epsilons: Sequence[float], repeats: int, store: Path) -> None:
+    """Every cell that ``store`` does not have yet; it is written after each."""
+    found = json.loads(store.read_text()) if store.exists() else {}
+
+    def cell(name: str, make: Callable[[], dict[str, object]]) -> None:
+        if name not in found:
+            found[name] = make()
+            store.write_text(json.dumps(found, indent=1) + "\n")
+        shown = {word: value for word, value in found[name].items() if word not in ("mean", "sd")}
+        print(f"{name}:", shown, flush=True)
+
     for name in names or CASES:
-        case = CASES[name](np.random.default_rng(0))
-        joint = _joint(case)
+        case, joint = CASES[name](np.random.default_rng(0)), f"{name}, joint"
+        cell(joint, functools.partial(reference, case))
         for epsilon in epsilons:
-            found[f"{name}, epsilon {epsilon:g}"] = one = _one(case, joint, epsilon, repeats)
-            print(
-                f"{name}, ε = {epsilon:g}:",
-                {word: round(value, 3) for word, value in one.items()},
-                flush=True,
-            )
-    return found
+            made = functools.partial(private, case, found[joint], epsilon, repeats)
+            cell(f"{name}, epsilon {epsilon:g}", made)

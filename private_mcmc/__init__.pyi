@@ -1,6 +1,6 @@
 from . import accounting
 from .accounting import AverageByConvergence, Statement
-from .auditing import Mechanism, Pair, audit, audit_one_run, refutation_pair
+from .auditing import Mechanism, Pair, audit, refutation_pair
 from .data import Answers, Field, Level, Schema
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Ratio, Real, Rows
 from .dossier import Study
@@ -26,8 +26,6 @@ from .release import (
     Expectations,
     Ledger,
     ProposedCurvature,
-    ProposeTestRelease,
-    ProposeTestSample,
     Quantile,
     ReleasedStates,
     variance,
@@ -71,8 +69,6 @@ __all__ = [
     "PrivateMCMCError",
     "PrivateSGLD",
     "PrivateULA",
-    "ProposeTestRelease",
-    "ProposeTestSample",
     "ProposedCurvature",
     "Quantile",
     "Ratio",
@@ -89,7 +85,6 @@ __all__ = [
     "UnsupportedModel",
     "accounting",
     "audit",
-    "audit_one_run",
     "fit",
     "plan",
     "preflight",

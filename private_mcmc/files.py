@@ -23,9 +23,6 @@ def write_whole(path: PathLike, content: str | bytes) -> None:
     """Write a file at once: after a failure the old one is there, or none. Text is UTF-8.
 
     Links are followed; devices and pipes are written to as they are.
-
-    Raises:
-        OutputError: if it cannot be written; the message says why.
     """
     data = content.encode() if isinstance(content, str) else content
     with _in_words(path):
@@ -65,11 +62,7 @@ class NewFile:
         self.kept = False
 
     def write(self, content: str) -> None:
-        """Write what must not be lost: to the file, else elsewhere, else on standard output.
-
-        Raises:
-            OutputError: if it is not in the file; the message says where it is.
-        """
+        """Write what must not be lost: to the file, else elsewhere, else on standard output."""
         data = content.encode()
         try:
             _write_all(self._descriptor, data)
@@ -88,9 +81,6 @@ def new_file(path: PathLike) -> Iterator[NewFile]:
     """Take the place of a new file, and some room on its disk, before the work whose result it will hold.
 
     Nobody else can take the place meanwhile. Nothing is left if the work ends without a result.
-
-    Raises:
-        OutputError: if something is there already, or the file could not be written.
     """
     place = Path(path)
     part = _beside(place)

@@ -53,11 +53,7 @@ def unplain(value: Any) -> Any:
 
 
 def taken(record: object, name: str, *kinds: type) -> Any:
-    """The field ``name`` of a record, if it is there and of one of these types.
-
-    Raises:
-        DeclarationError: otherwise.
-    """
+    """The field ``name`` of a record, if it is there and of one of these types."""
     if not isinstance(record, Mapping):
         raise DeclarationError("the record of a statement is not a table of names and values.")
     if name not in record or not isinstance(record[name], kinds):

@@ -54,11 +54,7 @@ class Batch:
 
 
 def box_diameter(box: tuple[float, ...], preconditioner: Matrix | None) -> float:
-    """``2‖M^{-1/2}h‖``, rounded up: the diameter of a box of half-widths ``h`` under a diagonal ``M``.
-
-    Raises:
-        DeclarationError: under a full matrix, where clipping coordinates may increase distances.
-    """
+    """``2‖M^{-1/2}h‖``, rounded up: the diameter of a box of half-widths ``h`` under a diagonal ``M``."""
     scales: Matrix = (1.0,) * len(box) if preconditioner is None else preconditioner
     if len(scales) != len(box):
         raise DeclarationError(f"preconditioner has {len(scales)} rows for a box of {len(box)} half-widths.")
@@ -74,11 +70,7 @@ def box_diameter(box: tuple[float, ...], preconditioner: Matrix | None) -> float
 
 
 def norm_of_clips(clips: tuple[float, ...], preconditioner: Matrix | None) -> float:
-    """``‖M^{1/2}(C_1, …, C_p)‖``, rounded up: the dual norm of the corner of a box, ``M`` diagonal.
-
-    Raises:
-        DeclarationError: under a full matrix, where the farthest corner is not known without trying them all.
-    """
+    """``‖M^{1/2}(C_1, …, C_p)‖``, rounded up: the dual norm of the corner of a box, ``M`` diagonal."""
     scales: Matrix = (1.0,) * len(clips) if preconditioner is None else preconditioner
     total = 0.0
     for clip, scale in zip(clips, scales, strict=True):

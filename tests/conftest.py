@@ -5,6 +5,7 @@ import time
 import zlib
 from collections import defaultdict
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -23,6 +24,13 @@ STARTED = time.monotonic()
 def rng():
     """A generator with a fixed seed: statistical tests state their failure rate for fresh seeds."""
     return np.random.default_rng(20260101)
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    """What one test sets of mpmath's global precision, the next one in the same process must not inherit."""
+    with mpmath.workdps(60):
+        yield
 
 
 def pytest_addoption(parser):

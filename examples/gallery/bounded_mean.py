@@ -4,12 +4,9 @@
 # adjacent data sets, and certifies this one.
 
 # %% Rows
-import arviz as az
-import jax
 import numpy as np
-from numpyro.infer import MCMC, NUTS
+from study import Study
 
-import private_mcmc as pmc
 from private_mcmc.models import bounded_mean as model
 from private_mcmc.models import bounded_mean_rows
 
@@ -17,24 +14,9 @@ n, rng = 5_000, np.random.default_rng(0)
 y = rng.normal(0.7, 1.0, n)
 
 rows = bounded_mean_rows(largest=5.0)
-target = pmc.Target(epsilon=3.0, delta=1e-5)
 
-# %% Preflight
-report = pmc.preflight(model, rows, target, n=n)
-print(report.verdict, *report.reasons, sep="\n")
+# %% Verdict, plan, run, and NUTS beside it
+study = Study(model, rows, {"y": y})
 
-# %% Plan
-plan = pmc.plan(model, rows, target, n=n, guarantee="run")
-print(f"expected error of the means: {plan.prediction.rms:.2f} {plan.prediction.unit}")
-
-# %% Run
-data = {"y": y}
-mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-mcmc.run(**data)
-print(f"ε = {mcmc.statement.epsilon(target.delta):.3g} at δ = {target.delta:g}")
-
-# %% Beside the posterior without privacy
-exact = MCMC(NUTS(model), num_warmup=200, num_samples=200, progress_bar=False)
-exact.run(jax.random.key(0), **data)
-both = [mcmc.to_arviz(), az.from_dict(exact.get_samples(group_by_chain=True))]
-az.plot_forest(both, model_names=["private", "not private"], combined=True, var_names=["mean"])
+# %% Picture
+study.forest("mean")

@@ -4,12 +4,9 @@
 # somebody is in is as private as the rest of the row.
 
 # %% Rows
-import arviz as az
-import jax
 import numpy as np
-from numpyro.infer import MCMC, NUTS
+from study import Study
 
-import private_mcmc as pmc
 from private_mcmc.models import groups as model
 from private_mcmc.models import groups_rows
 
@@ -20,24 +17,9 @@ effect = rng.normal(-0.5, 0.5, 8)
 y = rng.binomial(1, 1 / (1 + np.exp(-X @ [0.0, 2.0, -1.0] - effect[group])))
 
 rows = groups_rows(3, number=8)
-target = pmc.Target(epsilon=3.0, delta=1e-5)
 
-# %% Preflight
-report = pmc.preflight(model, rows, target, n=n)
-print(report.verdict, *report.reasons, sep="\n")
+# %% Verdict, plan, run, and NUTS beside it
+study = Study(model, rows, {"X": X, "group": group, "y": y})
 
-# %% Plan
-plan = pmc.plan(model, rows, target, n=n, guarantee="run")
-print(f"expected error of the means: {plan.prediction.rms:.2f} {plan.prediction.unit}")
-
-# %% Run
-data = {"X": X, "group": group, "y": y}
-mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-mcmc.run(**data)
-print(f"ε = {mcmc.statement.epsilon(target.delta):.3g} at δ = {target.delta:g}")
-
-# %% Beside the posterior without privacy
-exact = MCMC(NUTS(model), num_warmup=200, num_samples=200, progress_bar=False)
-exact.run(jax.random.key(0), **data)
-both = [mcmc.to_arviz(), az.from_dict(exact.get_samples(group_by_chain=True))]
-az.plot_forest(both, model_names=["private", "not private"], combined=True, var_names=["w", "mean", "effect"])
+# %% Picture
+study.forest("w", "mean", "effect")

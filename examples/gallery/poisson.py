@@ -4,12 +4,9 @@
 # declared.
 
 # %% Rows
-import arviz as az
-import jax
 import numpy as np
-from numpyro.infer import MCMC, NUTS
+from study import Study
 
-import private_mcmc as pmc
 from private_mcmc.models import counts_rows
 from private_mcmc.models import poisson as model
 
@@ -18,24 +15,9 @@ X = np.column_stack([np.ones(n), rng.uniform(-1, 1, (n, 2))]) / 3**0.5
 y = rng.poisson(np.exp(X @ [1.0, 1.0, -1.0]))
 
 rows = counts_rows(3, largest=20)  # a tighter largest count is less noise
-target = pmc.Target(epsilon=3.0, delta=1e-5)
 
-# %% Preflight
-report = pmc.preflight(model, rows, target, n=n)
-print(report.verdict, *report.reasons, sep="\n")
+# %% Verdict, plan, run, and NUTS beside it
+study = Study(model, rows, {"X": X, "y": y})
 
-# %% Plan
-plan = pmc.plan(model, rows, target, n=n, guarantee="run")
-print(f"expected error of the means: {plan.prediction.rms:.2f} {plan.prediction.unit}")
-
-# %% Run
-data = {"X": X, "y": y}
-mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-mcmc.run(**data)
-print(f"ε = {mcmc.statement.epsilon(target.delta):.3g} at δ = {target.delta:g}")
-
-# %% Beside the posterior without privacy
-exact = MCMC(NUTS(model), num_warmup=200, num_samples=200, progress_bar=False)
-exact.run(jax.random.key(0), **data)
-both = [mcmc.to_arviz(), az.from_dict(exact.get_samples(group_by_chain=True))]
-az.plot_forest(both, model_names=["private", "not private"], combined=True, var_names=["w"])
+# %% Picture
+study.forest("w")

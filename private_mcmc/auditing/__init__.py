@@ -5,7 +5,6 @@ from private_mcmc.auditing.auditing import audit
 from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
 from private_mcmc.auditing.confidence import LowerBounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair
-from private_mcmc.auditing.one_run import OneRunResult, audit_one_run, one_run_epsilon
 from private_mcmc.auditing.worst_pairs import pair_of_rows, refutation_pair, worst_pairs
 
 __all__ = [
@@ -14,12 +13,9 @@ __all__ = [
     "Comparison",
     "LowerBounds",
     "Mechanism",
-    "OneRunResult",
     "Pair",
     "audit",
-    "audit_one_run",
     "chain_mechanism",
-    "one_run_epsilon",
     "pair_of_rows",
     "plan_mechanism",
     "refutation_pair",

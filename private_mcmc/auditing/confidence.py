@@ -27,9 +27,6 @@ def clopper_pearson_upper(errors: npt.ArrayLike, trials: int, failure: float) ->
     """One-sided upper limit: the binomial probability exceeds it with probability at most ``failure``.
 
     Source: Clopper, Pearson 1934; the quantile ``1 − failure`` of Beta(k + 1, n − k).
-
-    Raises:
-        DeclarationError: unless ``0 ≤ errors ≤ trials``, ``trials ≥ 1`` and ``0 < failure < 1``.
     """
     counts = np.asarray(errors, dtype=np.float64)
     if not (trials >= 1 and np.all((counts >= 0) & (counts <= trials))):

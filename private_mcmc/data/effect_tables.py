@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from private_mcmc.data.answers import ASSUMED, Answers
 from private_mcmc.data.figures import between
-from private_mcmc.data.margins import Profile
-from private_mcmc.data.profiles import read_profile
+from private_mcmc.data.profiles import Profile, read_profile
 from private_mcmc.report import Table
 
 

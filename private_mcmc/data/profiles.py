@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
 
-from private_mcmc.data.cells import Encoder
+import numpy as np
+
 from private_mcmc.data.design import Design
-from private_mcmc.data.fields import Field
+from private_mcmc.data.effects import Array
+from private_mcmc.data.fields import Field, plain_number
+from private_mcmc.data.readers import source_of
+from private_mcmc.data.table import Encoder
 from private_mcmc.errors import DeclarationError
 
 
@@ -69,3 +75,72 @@ def profile_value(field: Field, text: str) -> float:
             allowed = f"{field.shown(low)} to {field.shown(high)}"
         raise DeclarationError(f"profile: {field.name!r}={text!r} is not declared; the schema has {allowed}.")
     return value
+
+
+Codes: TypeAlias = Mapping[str, float]
+Profile: TypeAlias = Mapping[str, str | float]
+Means: TypeAlias = Callable[[Codes], Array]
+
+WEIGHT = "weight"
+
+
+def read_margins(path: str | Path) -> tuple[list[dict[str, str]], list[float]]:
+    """Profiles and weights from a table of public margins: fields, and a column ``weight`` where they differ.
+
+    Raises:
+        DeclarationError: for a weight that is not positive, or a table without rows.
+    """
+    source = source_of(path)
+    names = [name for name in source.names if name]
+    profiles: list[dict[str, str]] = []
+    for chunk in source.chunks(names):
+        cells = (chunk[name] for name in names)
+        profiles += [
+            dict(zip(names, map(str.strip, (cell or "" for cell in row)), strict=True))
+            for row in zip(*cells, strict=True)
+        ]
+    weights = [plain_number(profile.pop(WEIGHT, "1")) for profile in profiles]
+    if not profiles or not all(weight > 0 for weight in weights):
+        raise DeclarationError(f"{path}: rows with fields of the formula, and a {WEIGHT} above 0.")
+    return profiles, weights
+
+
+class Margins:
+    """Stated people, with weights that sum to one."""
+
+    def __init__(self, design: Design, profiles: Sequence[Profile], weights: Sequence[float]) -> None:
+        read = [read_profile(design, profile) for profile in profiles]
+        self.design, self.people = design, [codes for codes, _, _ in read]
+        self.assumed = tuple(dict.fromkeys(name for _, _, names in read for name in names))
+        total = float(np.sum(weights))
+        if len(weights) != len(self.people) or not (self.people and total > 0):
+            raise DeclarationError("margins: a weight for every profile, and at least one of them.")
+        self.weights = [weight / total for weight in weights]
+
+    def average(self, of: Means, moved: Callable[[Codes], Codes] = dict) -> Array:
+        """The average of ``of`` for every draw, each person ``moved`` first."""
+        parts = zip(self.weights, self.people, strict=True)
+        return np.asarray(sum(weight * of(moved(codes)) for weight, codes in parts))
+
+    def effects(self, of: Means) -> list[tuple[str, str, Array]]:
+        """By field, in words and for every draw: the average slope of a number, or the change to a level."""
+        found = []
+        for name in self.people[0]:
+            field = self.design.schema[name]
+            if field.is_category:
+                base = self.average(of, lambda codes, name=name: {**codes, name: 0.0})  # type: ignore[misc]
+                for code, each in enumerate(field.all_levels[1:], start=1):
+                    to = self.average(of, lambda codes, n=name, c=code: {**codes, n: float(c)})  # type: ignore[misc]
+                    found.append((name, f"{field.all_levels[0].label} → {each.label}", to - base))
+                continue
+            low, high = field.range
+            step = (high - low) * 1e-4
+
+            def slope(codes: Codes, name: str = name, ends: tuple[float, ...] = (low, high, step)) -> Array:
+                low, high, step = ends
+                a, b = max(codes[name] - step, low), min(codes[name] + step, high)
+                return np.asarray((of({**codes, name: b}) - of({**codes, name: a})) / (b - a))
+
+            unit = field.unit or ("day" if field.type == "date" else "unit")
+            found.append((name, f"per {unit.removesuffix('s') or unit}", self.average(slope)))
+        return found

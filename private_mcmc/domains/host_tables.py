@@ -61,12 +61,7 @@ def on_host(column: object) -> bool:
 
 
 def host_column(name: str, column: object) -> HostColumn:
-    """``column`` as one that is read block by block.
-
-    Raises:
-        DataSchemaError: for something that is neither an array nor a source of this module, a masked array,
-            or one that is not numeric.
-    """
+    """``column`` as one that is read block by block."""
     if isinstance(column, HostColumn):
         return column
     check_unmasked(name, column)

@@ -86,9 +86,6 @@ def numeric_column(name: str, column: object) -> np.ndarray:
 
     Its type alone decides what happens: a missing value must not change it. Columns of pandas whose types
     are nullable or mixed become float64, missing values NaN.
-
-    Raises:
-        DataSchemaError: not an array, masked, not numeric, or not readable from here.
     """
     check_unmasked(name, column)
     types = _types(name, column)

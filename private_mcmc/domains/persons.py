@@ -131,9 +131,6 @@ def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 
     Of objects and text, the text counts: ``5``, ``"5"`` and ``" 5"`` are one identifier.
-
-    Raises:
-        DataSchemaError: for what is no column of identifiers, judged by its type and shape.
     """
     check_unmasked(name, column)
     plain = isinstance(getattr(column, "dtype", None), np.dtype)

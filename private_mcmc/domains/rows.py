@@ -27,12 +27,7 @@ from private_mcmc.target import Unit
 
 
 def read_toml(path: str | Path) -> Record:
-    """What a TOML file declares.
-
-    Raises:
-        DeclarationError: if it cannot be read. The message gives the line and never quotes it: a file of
-            private rows may have been named by mistake.
-    """
+    """What a TOML file declares."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -161,4 +161,4 @@ def same_library(study: StudyRecord) -> None:
     """Raise ``Skipped`` where another version made the record."""
     here = version("private-mcmc")
     if study.library != here:
-        raise Skipped(f"made with version {study.library}, this is {here}; hashes and fingerprint cover it")
+        raise Skipped(f"made with version {study.library}, and this is {here}")

@@ -100,11 +100,18 @@ def contents(study: StudyRecord) -> dict[str, bytes]:
         found[MODEL] = study.model.encode()
     if study.schema:
         found[SCHEMA] = schema_text(study).encode()
-    if study.formula and (forest := study.answers().forest()).y_ticks:
-        from private_mcmc.report import png
-
-        found[FOREST] = png(forest)
+    if (forest := forest_of(study)) is not None:
+        found[FOREST] = forest
     return found
+
+
+def forest_of(study: StudyRecord) -> bytes | None:
+    """The picture of a formula's effects, where it has any."""
+    if not study.formula or not (forest := study.answers().forest()).y_ticks:
+        return None
+    from private_mcmc.report import png
+
+    return png(forest)
 
 
 def schema_text(study: StudyRecord) -> str:

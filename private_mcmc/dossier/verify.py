@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import tempfile
@@ -14,9 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.dossier.claims import Check, Skipped, checked, close, need, recomputed, same_library
-from private_mcmc.dossier.folder import DRAWS, MODEL, PAGE, SCHEMA, digest, schema_text
+from private_mcmc.dossier.folder import (
+    DRAWS,
+    FILES,
+    FOREST,
+    MODEL,
+    PAGE,
+    SCHEMA,
+    digest,
+    forest_of,
+    schema_text,
+)
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
@@ -27,12 +39,18 @@ from private_mcmc.report.blocks import Tone
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
 
+Pixels = npt.NDArray[np.float32]
+
 _SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
 # Names inside a drawing are hashes of what they name.
-_NAME = re.compile(r'(?:\bid="|#)[\w.-]+')
+_NAME = re.compile(r'(?:\bid="|href="#|url\(#)[\w.-]+')
+# Where something stands; all else in a drawing, the numbers that are read in it too, is compared exactly.
+_PLACE = re.compile(r'\b(?:d|points|x|y|x1|x2|y1|y2|width|height|transform|viewBox)="[^"]*"')
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-# Of a drawing's coordinates, in points: libraries of other machines place labels a little differently.
+# Of coordinates, in points: libraries of other machines place labels a little differently.
 _POINTS = 0.5
+# Of a picture's pixels, from 0 to 1: what may differ from all pixels that touch the place.
+_SHADE = 0.4
 
 
 @dataclass(frozen=True)
@@ -86,7 +104,7 @@ def verify_dossier(folder: str | Path, ledger: Ledger | None = None) -> DossierC
     except (OSError, UnicodeDecodeError) as error:
         raise DeclarationError(f"{place / RECORD}: cannot be read ({type(error).__name__}).") from None
     try:
-        raw, study = json.loads(text), StudyRecord.load(place)
+        raw, study = json.loads(text, object_pairs_hook=_once), StudyRecord.load(place)
         if not isinstance(raw, dict):
             raise DeclarationError(f"{RECORD}: no record.")
     except (PrivateMCMCError, ValueError, RecursionError) as error:
@@ -99,9 +117,17 @@ def verify_dossier(folder: str | Path, ledger: Ledger | None = None) -> DossierC
         checked("model.py and schema.yaml", lambda: _copies(place, study)),
         checked("draws.nc against the record", lambda: _draws(place, study)),
         checked("the page, made again", lambda: _page(place, study)),
+        checked("forest.png, drawn again", lambda: _forest(place, study)),
         checked("the charge in the ledger", lambda: _charge(study, ledger)),
     )
     return DossierCheck(str(folder), (*whole, *recomputed(study), *copies))
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """What JSON leaves to its readers: which of two values of one name holds."""
+    found = dict(pairs)
+    need(len(found) == len(pairs), "a name is given twice: readers would see different values.")
+    return found
 
 
 def _fingerprint(study: StudyRecord, raw: Fields) -> str:
@@ -115,6 +141,7 @@ def _files(place: Path, raw: Fields, study: StudyRecord) -> str:
         raise DeclarationError(f"the dossier is not complete: `private-mcmc report {place}` writes the rest.")
     wanted = {PAGE} | ({DRAWS} if study.draws else set()) | ({MODEL} if study.model else set())
     wanted |= {SCHEMA} if study.schema else set()
+    wanted |= {name for name in FILES if (place / name).exists()}
     need(wanted <= set(listed), f"without a hash: {sorted(wanted - set(listed))}.")
     for name, found in listed.items():
         need(Path(name).name == name, f"{name!r} is no file of the folder.")
@@ -144,7 +171,7 @@ def _draws(place: Path, study: StudyRecord) -> str:
         found = arviz.from_netcdf(str(copy), engine="h5netcdf").load()
     wanted = study.to_arviz()
     need(set(found.groups()) == set(wanted.groups()), "other groups than released draws.")
-    need(set(found.posterior.data_vars) == set(wanted.posterior.data_vars), "other variables.")
+    need(set(found.posterior.variables) == set(wanted.posterior.variables), "other variables.")
     for name, values in wanted.posterior.data_vars.items():
         same = found.posterior[name].shape == values.shape and np.allclose(
             found.posterior[name].values, values.values, rtol=1e-9, atol=0.0
@@ -171,10 +198,45 @@ def _page(place: Path, study: StudyRecord) -> str:
 def _alike(one: str, other: str) -> bool:
     """The same drawing, up to shifts that no eye sees."""
     one, other = _NAME.sub("", one), _NAME.sub("", other)
-    if _NUMBER.sub("", one) != _NUMBER.sub("", other):
+    if _PLACE.sub("", one) != _PLACE.sub("", other):
         return False
-    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
+    here, there = (" ".join(_PLACE.findall(text)) for text in (one, other))
+    if _NUMBER.sub("", here) != _NUMBER.sub("", there):
+        return False
+    pairs = zip(_NUMBER.findall(here), _NUMBER.findall(there), strict=True)
     return all(abs(float(first) - float(second)) <= _POINTS for first, second in pairs)
+
+
+def _forest(place: Path, study: StudyRecord) -> str:
+    same_library(study)
+    wanted = forest_of(study)
+    if wanted is None:
+        need(not (place / FOREST).exists(), "nothing in the record is drawn there.")
+        raise Skipped("nothing to draw")
+    if study.versions.get("matplotlib") != version("matplotlib"):
+        raise Skipped("drawn by another version of matplotlib; answers().forest() draws it again")
+    found = (place / FOREST).read_bytes()
+    need(found == wanted or _same_picture(found, wanted), "it is not that of the record.")
+    return "the same picture"
+
+
+def _same_picture(one: bytes, other: bytes) -> bool:
+    """Whether each pixel of each picture is like one of the other's that touches its place."""
+    from matplotlib.image import imread
+
+    first, second = (np.asarray(imread(io.BytesIO(content)), np.float32)[..., :3] for content in (one, other))
+    return first.shape == second.shape and all(
+        float(np.max(_distance(here, there))) <= _SHADE for here, there in ((first, second), (second, first))
+    )
+
+
+def _distance(here: Pixels, there: Pixels) -> Pixels:
+    """Of each pixel from the most alike of the nine around its place in the other picture."""
+    around = np.pad(there, ((1, 1), (1, 1), (0, 0)), mode="edge")
+    height, width = here.shape[:2]
+    shifts = (around[i : i + height, j : j + width] for i in range(3) for j in range(3))
+    apart: Pixels = np.min([np.abs(here - shifted).max(axis=-1) for shifted in shifts], axis=0)
+    return apart
 
 
 def _charge(study: StudyRecord, ledger: Ledger | None) -> str:

@@ -69,9 +69,6 @@ def records(
     """Both records, with what the caller gave as separate arguments: ``others``, which are deprecated.
 
     ``progress_bar=`` is what NumPyro's drivers call it, and stays welcome.
-
-    Raises:
-        DeclarationError: for unknown arguments (``known``: those of the caller), and things given twice.
     """
     names = {"execution": _names(Execution), "bookkeeping": _names(Bookkeeping)}
     unknown = set(others).difference(*names.values())
@@ -119,11 +116,7 @@ def _names(kind: type[Execution | Bookkeeping]) -> tuple[str, ...]:
 
 
 def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) -> int:
-    """``num_steps``, or ``num_warmup + num_samples``.
-
-    Raises:
-        DeclarationError: for neither of them, numbers that disagree, or no step after warm-up.
-    """
+    """``num_steps``, or ``num_warmup + num_samples``."""
     if not (
         isinstance(num_warmup, (int, np.integer)) and not isinstance(num_warmup, bool) and num_warmup >= 0
     ):
@@ -145,11 +138,7 @@ def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) ->
 
 
 def refuse_key(args: tuple[object, ...]) -> None:
-    """``run(rng_key, …)`` as of NumPyro's drivers: a key or a seed where a column is expected.
-
-    Raises:
-        DeclarationError: for it; shapes and types tell, not values.
-    """
+    """``run(rng_key, …)`` as of NumPyro's drivers: a key or a seed where a column is expected."""
     first = args[0] if args else None
     seed = isinstance(first, (int, np.integer))
     if isinstance(first, jax.Array):

@@ -38,11 +38,9 @@ from private_mcmc.planning import Plan
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
+from private_mcmc.release.ledger.ledger import take
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
-
-# Open charges that have paid for a run of this process: each pays for one.
-_BEGUN: set[str] = set()
 
 
 @construction_checked
@@ -157,21 +155,19 @@ class ChargedRun:
         """
         new = RunKeysAndState.of(keys)
         if self.books.checkpoint is None:
-            with charged_once(self._reserved(Ledger.charge) or nullcontext()) as charge:
+            with charged_once(self._paying()) as charge:
                 yield replace(new, charge=self._standing(charge))
         else:
             about = header(self._to_save.identity, self.columns, keys.provenance)
             charge = in_the_first(partial(self._reserved, Ledger.reserve))
             about["reservation"] = None if charge is None else charge.identity
+            if charge is not None:
+                take(charge)
             saving = self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
             yield replace(saving, charge=self._standing(charge))
 
     def resumed(self, checkpoint: Checkpoint) -> RunKeysAndState:
-        """The run in the checkpoint, if it is this one and has not released.
-
-        Raises:
-            ReleaseError: for another run in it, or one that has released.
-        """
+        """The run in the checkpoint, if it is this one and has not released."""
         saved = saved_run(shared_bytes(in_the_first(partial(in_file, checkpoint))), checkpoint)
         reservation = saved.header["reservation"]
         in_the_first(partial(self._forget_settled, reservation, checkpoint))
@@ -234,11 +230,7 @@ class ChargedRun:
         return RunKeysAndState(streams, provenance, saver, state, finish)
 
     def _open(self, identity: object) -> Reservation | None:
-        """The open reservation of a run, ``None`` for one that was charged to no ledger.
-
-        Raises:
-            ReleaseError: unless the run was charged here, or to no ledger, and has not released.
-        """
+        """The open reservation of a run, ``None`` for one that was charged to no ledger."""
         if identity is None and self.books.ledger is None:
             return None
         charges = () if self.books.ledger is None else self.books.ledger.history(self.books.dataset)
@@ -249,6 +241,14 @@ class ChargedRun:
             "this run has released already, or was charged elsewhere: resume it with the ledger and the "
             "dataset= that it was started with."
         )
+
+    @contextmanager
+    def _paying(self) -> Iterator[Reservation | None]:
+        """The charge of a run that is not saved, settled at the end by whoever made it."""
+        with self._reserved(Ledger.charge) or nullcontext() as charge:
+            if charge is not None:
+                take(charge)
+            yield charge
 
     def _reserved(self, how: Callable[..., Charge]) -> Charge | None:
         """``how`` is a ledger's ``charge`` or ``reserve``; ``None`` without a ledger."""
@@ -262,9 +262,8 @@ class ChargedRun:
                 if charge.outcome == "reserved"
             }
             paid = books.reserved.statement == self.price.to_dict() and books.reserved.identity in open_ones
-            if not paid or books.reserved.identity in _BEGUN:
+            if not paid:
                 raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
-            _BEGUN.add(books.reserved.identity)
             # Whoever made the charge settles it.
             return nullcontext(books.reserved)  # type: ignore[return-value]
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"

@@ -188,11 +188,7 @@ def refuse_existing(checkpoint: Checkpoint) -> None:
 
 
 def in_file(checkpoint: Checkpoint) -> bytes:
-    """The bytes of the file.
-
-    Raises:
-        ReleaseError: if there is none, or others may read it.
-    """
+    """The bytes of the file."""
     path = Path(checkpoint.path)
     if not path.is_file():
         raise ReleaseError(f"{path}: there is no checkpoint to resume from.")
@@ -205,11 +201,7 @@ def in_file(checkpoint: Checkpoint) -> bytes:
 
 
 def saved_run(content: bytes, checkpoint: Checkpoint) -> Saved:
-    """The unfinished run in the ``content`` of a file.
-
-    Raises:
-        ReleaseError: if it is damaged, or its run has released already.
-    """
+    """The unfinished run in the ``content`` of a file."""
     path = Path(checkpoint.path)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:

@@ -36,11 +36,7 @@ def checked(
     placed: Callable[[Mapping[str, object]], dict[str, object]],
     layout: Layout = ONE_DEVICE,
 ) -> tuple[Columns | HostColumns, int]:
-    """The columns where they are ``placed`` (all on the host, or none), checked, and their public number.
-
-    Raises:
-        DataSchemaError, DeclarationError: for columns or flags that do not fit; no value is looked at.
-    """
+    """The columns where they are ``placed`` (all on the host, or none), checked, and their public number."""
     rows, target = declared.rows, declared.target
     data = bind_columns(declared.model, args, named, rows)
     if rows.unit is not None:
@@ -92,11 +88,7 @@ def loaded(columns: Columns | HostColumns) -> Columns:
 def bind_columns(
     model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], rows: Rows
 ) -> dict[str, object]:
-    """Positional arguments by the model's own parameter names.
-
-    Raises:
-        DataSchemaError: for more arguments than the model takes, or one given twice.
-    """
+    """Positional arguments by the model's own parameter names."""
     if args and hasattr(args[0], "keys"):
         raise DataSchemaError(
             f"run(…) takes columns, {sorted(rows.columns)}, and not a table: pass them by name. pmc.fit "
@@ -112,11 +104,7 @@ def bind_columns(
 
 
 def number_of_rows(rows: Rows, data: Mapping[str, object], target: Target, declared: int | None) -> int:
-    """The public number of rows: the data's own under ``replace_one``, the declared one otherwise.
-
-    Raises:
-        DeclarationError: if the adjacency hides the number of rows and none was declared.
-    """
+    """The public number of rows: the data's own under ``replace_one``, the declared one otherwise."""
     if declared is not None:
         return declared
     if target.adjacency == "zero_out":
@@ -139,10 +127,6 @@ def checked_columns(
     """The columns after every check of their schema; no value is looked at.
 
     ``data`` may hold a column of presence, which is checked and kept.
-
-    Raises:
-        DataSchemaError: for missing columns, wrong shapes or types, or a wrong number of rows; for a column
-            of presence under an adjacency without holes.
     """
     adjacency, here = target.adjacency, layout.local_rows(n)
     wanted = here.stop - here.start
@@ -205,6 +189,36 @@ def on_device(
         return project({name: spread(local) for name, local in padded.items()}), present
 
 
+def placed(
+    key: jax.Array,
+    declared: Declaration | Plan,
+    layout: Layout,
+    rows: dict[str, jax.Array],
+    present: jax.Array,
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
+
+    **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own rounding,
+    which may follow the slot, is not changed by another row. For every placement the two data sets differ in
+    one slot alone; placements have the same law for both, once slots are renamed, and ``δ(ε)`` is jointly
+    convex. Rows in the order they came in move up behind an absent one, and persons in that of identifiers.
+    """
+    moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
+    if not moves or layout.mesh is not None:
+        return rows, present
+    with jax.enable_x64(True):
+        found: tuple[dict[str, jax.Array], jax.Array] = _permuted(key, rows, present)
+        return found
+
+
+@jax.jit
+def _permuted(
+    key: jax.Array, rows: dict[str, jax.Array], present: jax.Array
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    order = jax.random.permutation(key, present.shape[0])
+    return {name: column[order] for name, column in rows.items()}, present[order]
+
+
 @lru_cache(maxsize=8)
 def _projection(rows: Rows, storage: Storage) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
     """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
@@ -220,11 +234,7 @@ def _padded(values: np.ndarray, slots: int) -> np.ndarray:
 
 
 def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Layout) -> dict[str, object]:
-    """The columns as they came, or all of them as columns on the host where one of them asks to stay there.
-
-    Raises:
-        DeclarationError: for several devices, each of which would read all rows.
-    """
+    """The columns as they came, or all of them on the host where one of them asks to stay there."""
     if rows_on_device is None and not any(on_host(column) for column in data.values()):
         return dict(data)
     if layout.mesh is not None:

@@ -26,6 +26,7 @@ from private_mcmc.inference.columns import (
     loaded,
     on_device,
     on_the_host,
+    placed,
     streamed,
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
@@ -119,11 +120,7 @@ class DeclaredRun:
         return ToSave(identity(decision, start, self.execution.rows_on_device), size, noised)
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
-        """Bring the rows to where the run wants them and compile what it calls, before anything is charged.
-
-        Raises:
-            NotYetSupported, DataSchemaError: for rows that cannot be streamed, or cannot be read.
-        """
+        """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
         decision = self.decide(n)
         schedule, streams = decision.schedule, trial_streams(generator)
         start = checked_start(self.execution.init_params, schedule)
@@ -137,7 +134,8 @@ class DeclaredRun:
         else:
             rows, present = on_device(decision.reading.rows, arrays, n, self.layout, schedule.storage)
             decision.runner.try_out(start, rows, present, streams)
-            steps = partial(decision.runner.run, start, rows, present)
+            steps = partial(decision.runner.run, start)
+            placed(streams.start, self.declared, self.layout, rows, present)
         if decision.curvature_test is not None:
             # With nobody present: compiled, and told nothing of the rows.
             decision.curvature_test.release(rows, jnp.zeros_like(present))
@@ -157,6 +155,9 @@ class DeclaredRun:
     ) -> None:
         """Run the decided schedule once; one process releases what was declared, the others nothing."""
         schedule, expectations = decision.schedule, decision.expectations
+        if rows:
+            rows, present = placed(job.streams.start, self.declared, self.layout, rows, present)
+            steps = partial(steps, rows, present)
         _test_curvature(self.declared.curvature, decision, rows, present)
         output = follow(steps, schedule, job, self.execution)
         if not releases():
@@ -189,15 +190,11 @@ class DeclaredRun:
 def _test_curvature(
     proposed: ProposedCurvature | None, decision: Decision, rows: dict[str, jax.Array], present: jax.Array
 ) -> None:
-    """Run the declared test of curvature, if there is one; what it finds is released, so it may be said.
-
-    Raises:
-        NotPrivate: if less was found than the run relies on. The test is paid for.
-    """
+    """Run the declared test of curvature, if there is one; what it finds is released, so it may be said."""
     test = decision.curvature_test
     if test is None or proposed is None:
         return
-    found = test.release(rows, present).floor.lower
+    found = test.release(rows, present).lower
     if not found >= proposed.at_least:
         raise NotPrivate(
             f"the private test found curvature of at least {found:.6g}; the run relies on "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
@@ -10,15 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, ReleaseError, check_kind
+from private_mcmc.errors import DeclarationError, check_kind
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
-from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
+from private_mcmc.inference.columns import (
+    Columns,
+    HostColumns,
+    checked,
+    in_memory,
+    loaded,
+    on_device,
+    placed,
+)
 from private_mcmc.inference.decision import Decision
-from private_mcmc.inference.posterior import posterior_draws
-from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values
+from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values, summed
 from private_mcmc.inference.runs import (
     Array,
     Keep,
@@ -26,7 +32,6 @@ from private_mcmc.inference.runs import (
     ReadyRun,
     checked_start,
     clipping_shares,
-    constrainer,
     follow,
     keep_all,
     marked,
@@ -35,13 +40,78 @@ from private_mcmc.inference.runs import (
     trial_streams,
     try_constraining,
 )
-from private_mcmc.inference.stages import Held, query, stage_mark, with_derived
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.model import RowModel
-from private_mcmc.planning import CompletedStage, History, MomentsStage, PathStage, Plan, Stage
+from private_mcmc.model.mark import model_marks, program_mark
+from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
 from private_mcmc.release import Curator, ReleasedStates, StateGrid, curator_side, state_grid
 from private_mcmc.schedule import Schedule
+
+Rows = dict[str, jax.Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Rows on their devices, padded, and which are present; ``here`` of them lie in this process."""
+
+    rows: Rows
+    present: jax.Array
+    here: int
+
+    def local(self, column: jax.Array) -> np.ndarray:
+        """The rows of a column that lie in this process, without those that fill up."""
+        if column.is_fully_addressable:
+            return np.asarray(column)[: self.here]
+        shards = sorted(column.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+        return np.concatenate([np.asarray(shard.data) for shard in shards])[: self.here]
+
+
+def query(stage: MomentsStage | CountsStage, held: Held) -> CompletedStage:
+    """What a query releases: of the sums of all processes, with the first one's noise."""
+    present = held.local(held.present)
+    if isinstance(stage, MomentsStage):
+        vectors = _of_rows(stage.vectors, held)
+        apart = (slice(None), *(None,) * (vectors.ndim - 1))
+        exact = summed(stage.mechanism.sums(np.where(present[apart], vectors, 0.0)))
+    else:
+        exact = summed(stage.mechanism.sums(_of_rows(stage.cell, held), present))
+    noised = shared_values(stage.mechanism.noised(exact) if releases() else np.zeros_like(exact))
+    return CompletedStage(stage, stage.mechanism.released(noised))
+
+
+def _of_rows(function: Callable[[Rows], jax.Array], held: Held) -> np.ndarray:
+    """The function of this process's rows."""
+    with jax.enable_x64(True):
+        here = {name: jnp.asarray(held.local(column)) for name, column in held.rows.items()}
+        return np.asarray(jax.vmap(function)(here))
+
+
+def stage_mark(stage: Stage, plan: Plan) -> str:
+    """A hash of all that says what a stage does with the rows."""
+    what: list[object] = [type(stage).__name__, stage.statement.to_dict()]
+    with jax.enable_x64(True):
+        row = {name: jnp.zeros(one.event_shape, one.dtype) for name, one in plan.reading.rows.items}
+    if isinstance(stage, PathStage):
+        what += [stage.schedule, stage.start.tobytes()]
+        if stage.derived is not None:
+            what.append(program_mark(stage.derived, row))
+            with jax.enable_x64(True):
+                row |= stage.derived(row)
+        what += model_marks(stage.reading or plan.reading)
+    else:
+        function = stage.vectors if isinstance(stage, MomentsStage) else stage.cell
+        what += [stage.mechanism, program_mark(function, row)]
+    return repr(what)
+
+
+def with_derived(stage: PathStage, rows: Rows) -> Rows:
+    """The rows with the columns that a path computes from each of them."""
+    if stage.derived is None:
+        return rows
+    with jax.enable_x64(True):
+        # Compiled, since rows of several processes are no arrays of one of them.
+        return {**rows, **jax.jit(jax.vmap(stage.derived))(rows)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +158,7 @@ class PlannedRun:
         raise DeclarationError(f"checkpoint=…: {self.never_saved}.")
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
-        """Bring the rows to the device and compile the first stage, before anything is charged.
-
-        Raises:
-            DeclarationError: if the policy buys nothing, or a first stage that does not fit the plan.
-        """
+        """Bring the rows to the device and compile the first stage, before anything is charged."""
         plan, arrays = self.declared, loaded(columns)
         first = plan.policy.next(())
         if first is None:
@@ -101,6 +167,7 @@ class PlannedRun:
         rows, present = on_device(plan.reading.rows, arrays, n, self.layout)
         here = self.layout.local_rows(n)
         held = Held(rows, present, here.stop - here.start)
+        placed(trial_streams(generator).start, plan, self.layout, rows, present)
         if isinstance(first, PathStage):
             runner, given = _runner(plan, first, self.layout), with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
@@ -125,11 +192,10 @@ class PlannedRun:
         Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
         beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022). Several processes go on
         with the first one's releases, and only where all of them are about to buy the same stage.
-
-        Raises:
-            NotPrivate: if the policy asks for more than the budget: nothing of that stage is computed.
         """
         plan, paths = self.declared, job.streams.steps
+        rows, present = placed(job.streams.start, plan, self.layout, held.rows, held.present)
+        held = replace(held, rows=rows, present=present)
         history: History = ()
         parts: tuple[Statement, ...] = plan.before
         states: list[Array] = []
@@ -212,27 +278,3 @@ def _outcome(plan: Plan, history: History, statement: Statement, job: RunKeysAnd
         kept = np.concatenate(paths)
         raw = released(kept, num_warmup=len(kept) - len(paths[-1]))
     return Outcome(statement, raw, draws=draws, history=history, conclusion=conclusion)
-
-
-def given_releases(plan: Plan, outcomes: Sequence[Outcome], key: jax.Array | None = None) -> ReleasedStates:
-    """Draws of the posterior given what runs on one data set released, with the statement of all of them."""
-    found = posterior_draws(plan.reading, [one.history for one in outcomes], plan.n, key)
-    first = outcomes[0].draws
-    if first is None:
-        raise ReleaseError("the plan broke off before it released draws.")
-    statements = [one.statement for one in outcomes]
-    with jax.enable_x64(True):
-        constrained = constrainer(plan.reading)(jnp.asarray(found))
-    return replace(
-        first,
-        samples={name: np.asarray(values) for name, values in constrained.items()},
-        steps=tuple(range(1, found.shape[1] + 1)),
-        statement=statements[0] if len(statements) == 1 else accounting.compose(*statements),
-        provenance={**first.provenance, "draws": "of the posterior given what was released"},
-    )
-
-
-def of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
-    """The policy's own draws, which say why they are not the posterior's."""
-    said = f"of the path, as wide as the plan expects its means to be off ({reason.rstrip('.')})"
-    return replace(draws, provenance={**draws.provenance, "draws": said})

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
 from private_mcmc.errors import NotYetSupported, ReleaseError
-from private_mcmc.inference.execute_plan import given_releases, of_the_path
+from private_mcmc.inference.posterior import posterior_draws
 from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
-from private_mcmc.inference.runs import Outcome, Runnable
+from private_mcmc.inference.runs import Outcome, Runnable, constrainer
 from private_mcmc.planning import Conclusion, History, Plan
+from private_mcmc.planning.saved import mark_of
 from private_mcmc.records import Fields
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
 from private_mcmc.report import Report
@@ -144,7 +148,8 @@ class LastRun:
             rng_key: of the sampler; a public one if left out, so that the draws are reproduced.
 
         Raises:
-            ReleaseError: for a driver that has not run a plan, or for runs of another model.
+            ReleaseError: for a driver that has not run a plan; for runs of another model, of another number
+                of rows or of data sets with another name, and for a run given twice.
             NotYetSupported: for models whose releases have no likelihood yet; ``get_samples`` then has draws
                 of the path, and ``print_summary`` says so.
         """
@@ -155,23 +160,59 @@ class LastRun:
         plan, first = plans[0], outcomes[0]
         if not isinstance(plan, Plan) or first is None or len(known) < len(runs):
             raise ReleaseError("posterior: only of plans that were run to their end.")
-        if any(one.reading.names != plan.reading.names for one in plans if isinstance(one, Plan)):
-            raise ReleaseError("posterior: also= takes runs of plans for the same model.")
+        if also:
+            _check_of_one(runs)
         if not also and rng_key is None:
             if self._posterior is None:
-                self._posterior = given_releases(plan, known)
+                self._posterior = _given_releases(plan, known)
             return self._posterior
-        return given_releases(plan, known, rng_key)
+        return _given_releases(plan, known, rng_key)
 
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
             try:
                 return self.posterior()
             except NotYetSupported as reason:
-                return of_the_path(self._outcome.draws, str(reason))
+                return _of_the_path(self._outcome.draws, str(reason))
         if not isinstance(self.released, ReleasedStates):
             raise ReleaseError(
                 "this run released expectations, not states: its states stay hidden. "
                 "Another run with release='path' is another mechanism, charged again."
             )
         return self.released
+
+
+def _given_releases(plan: Plan, outcomes: Sequence[Outcome], key: jax.Array | None = None) -> ReleasedStates:
+    """Draws of the posterior given what runs on one data set released, with the statement of all of them."""
+    found = posterior_draws(plan.reading, [one.history for one in outcomes], plan.n, key)
+    first = outcomes[0].draws
+    if first is None:
+        raise ReleaseError("the plan broke off before it released draws.")
+    statements = [one.statement for one in outcomes]
+    with jax.enable_x64(True):
+        constrained = constrainer(plan.reading)(jnp.asarray(found))
+    return replace(
+        first,
+        samples={name: np.asarray(values) for name, values in constrained.items()},
+        steps=tuple(range(1, found.shape[1] + 1)),
+        statement=statements[0] if len(statements) == 1 else accounting.compose(*statements),
+        provenance={**first.provenance, "draws": "of the posterior given what was released"},
+    )
+
+
+def _of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
+    """The policy's own draws, which say why they are not the posterior's."""
+    said = f"of the path, as wide as the plan expects its means to be off ({reason.rstrip('.')})"
+    return replace(draws, provenance={**draws.provenance, "draws": said})
+
+
+def _check_of_one(runs: Sequence[LastRun]) -> None:
+    """Raise ``ReleaseError`` unless these are several runs of plans for one model and one data set."""
+    if len({id(one._outcome) for one in runs}) < len(runs):
+        raise ReleaseError("posterior: a run is given twice; what it released tells of the rows once.")
+    plans = [one._run.declared for one in runs]
+    kinds = {(mark_of(one.reading), one.n) for one in plans if isinstance(one, Plan)}
+    if len(kinds) > 1:
+        raise ReleaseError("posterior: also= takes runs of plans for the same model and as many rows.")
+    if len({one._charge["dataset"] for one in runs if one._charge is not None}) > 1:
+        raise ReleaseError("posterior: also= takes runs on the same data set, and the ledger has two here.")

@@ -98,11 +98,7 @@ def check_same_everywhere(what: str, mark: str) -> None:
 
 
 def in_the_first(action: Callable[[], Found]) -> Found | None:
-    """What ``action`` gives in the first process, where alone it is done; ``None`` in the others.
-
-    Raises:
-        ReleaseError: in the others, if the first process was refused.
-    """
+    """What ``action`` gives in the first process, where alone it is done; ``None`` in the others."""
     if alone():
         return action()
     if not releases():

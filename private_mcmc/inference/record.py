@@ -30,15 +30,7 @@ _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib
 class About:
     """What a run does not know of itself: where its rows and its model came from.
 
-    Attributes:
-        table: the table's name.
-        model: source of the model; read from the function if left out.
-        schema: the Table Schema descriptor.
-        formula: as stated.
-        family: of the outcome.
-        priors: as stated.
-        norm: bound of the norm of a row's design.
-        warnings: what was said before the run; the remarks on its target if left out.
+    What is left out is read off the run: the model's source, the remarks on its target.
     """
 
     table: str = ""
@@ -59,11 +51,7 @@ def study_of(
     charge: Fields | None,
     about: About,
 ) -> Study:
-    """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``.
-
-    Raises:
-        ReleaseError: for a plan that broke off.
-    """
+    """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``."""
     declared = run.declared
     released, target, statement = outcome.released, declared.target, outcome.statement
     if released is None:
@@ -134,7 +122,7 @@ def _temper(declared: Declaration | Plan) -> float:
 
 
 def _plain(prediction: Prediction) -> Record:
-    found: Record = plain(prediction._asdict())
+    found: Record = plain(prediction.to_record())
     return found
 
 

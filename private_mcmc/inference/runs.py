@@ -143,12 +143,7 @@ def clipping_shares(
 
 
 def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
-    """The public start, zero by default.
-
-    Raises:
-        DeclarationError: for a wrong shape, numbers that are not finite, or, where states stay hidden, a
-            start so far out that float64 rounds steps by more than the statement allows.
-    """
+    """The public start, zero by default."""
     dim = schedule.dim
     if init_params is None:
         return np.zeros(dim)

@@ -39,11 +39,7 @@ class BySite:
         )
 
     def diagonal(self, sites: Sequence[Site], dim: int, what: str = "noise") -> tuple[float, ...]:
-        """The diagonal over the flat unconstrained vector.
-
-        Raises:
-            DeclarationError: for a site without a value, a value without a site, or a wrong number of them.
-        """
+        """The diagonal over the flat unconstrained vector."""
         named = {site.name: site for site in sites}
         values = dict(self.values)
         if named.keys() != values.keys():
@@ -65,6 +61,15 @@ class LangevinState(NamedTuple):
     i: jax.Array
     z: jax.Array
     rng_key: jax.Array
+
+    def __getitem__(self, at: object) -> jax.Array:  # type: ignore[override]
+        """NumPyro looks a field of ``extra_fields`` up by its name, last as a key."""
+        if isinstance(at, str):
+            raise DeclarationError(
+                f"extra_fields={at!r}: a Langevin step keeps nothing besides its draw; every step is "
+                "accepted, and no energy is computed. Compute what you need from the draws."
+            )
+        return tuple.__getitem__(self, at)  # type: ignore[call-overload, no-any-return]
 
 
 @dataclass(frozen=True)

@@ -81,9 +81,6 @@ def layout(chain_method: ChainMethod = "vectorized", devices: Devices = None, nu
         devices: the first so many of ``jax.devices()``, or the devices themselves. Left out: the default
             device; all devices for ``"parallel"`` and where there are several processes.
         num_chains: of the run.
-
-    Raises:
-        DeclarationError: for an unknown method, or devices that are not there.
     """
     if chain_method not in get_args(ChainMethod):
         raise DeclarationError(f"chain_method={chain_method!r}: one of {', '.join(get_args(ChainMethod))}.")

@@ -112,11 +112,7 @@ class StreamedRunner:
 def streamed_runner(
     program: LangevinProgram, schedule: Schedule, rows: Rows, observable: Observable | None = None
 ) -> StreamedRunner:
-    """Compile-ready chain of ``schedule`` over blocks of rows, which are mapped into ``rows`` one by one.
-
-    Raises:
-        NotYetSupported: for batches that hold a large share of the rows.
-    """
+    """Compile-ready chain of ``schedule`` over blocks of rows, which are mapped into ``rows`` one by one."""
     batch = schedule.batch
     if batch is not None:
         share = batch.rate if batch.rate is not None else rows_summed(schedule) / schedule.num_rows

@@ -34,10 +34,7 @@ _STEPS = 6400
 class PathNumbers(NamedTuple):
     """The numbers in which schedules of one model's paths differ.
 
-    Attributes:
-        root: ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
-        clip: ``C``.
-        step: what a step reads besides.
+    ``root`` is ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
     """
 
     root: jax.Array
@@ -63,12 +60,7 @@ class SyntheticChain:
         weights: npt.ArrayLike,
         key: jax.Array,
     ) -> npt.NDArray[np.float64]:
-        """States after every step from ``θ_0 = theta``, shape ``(steps, p)``; ``weights`` is ``(rows,)``.
-
-        Raises:
-            NotYetSupported: unless the schedule is that of a plan's path: one chain over all rows, one step
-                size, a full preconditioner, and neither noise of its own nor a projection.
-        """
+        """States after every step from ``θ_0 = theta``, shape ``(steps, p)``; ``weights`` is ``(rows,)``."""
         shared = _shared(schedule, len(np.asarray(weights)))
         with jax.enable_x64(True):
             numbers = _numbers(schedule)

@@ -59,11 +59,7 @@ class Whitening:
 
 
 def whitening(preconditioner: Matrix | None, dim: int, name: str = "preconditioner") -> Whitening:
-    """Factor the schedule's ``M`` (``None``, diagonal or full, symmetric positive definite), called ``name``.
-
-    Raises:
-        DeclarationError: if ``M`` has the wrong shape, is not symmetric or not positive definite.
-    """
+    """Factor the schedule's ``M``: ``None``, diagonal or full, positive definite; ``name`` is for errors."""
     if preconditioner is None:
         return Whitening(None)
     matrix = np.asarray(preconditioner, dtype=np.float64)
@@ -82,11 +78,7 @@ def whitening(preconditioner: Matrix | None, dim: int, name: str = "precondition
 
 
 def noise_colour(schedule: Schedule, change: Whitening) -> Callable[[jax.Array], jax.Array]:
-    """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals ``(..., p)`` to the noise of the whitened step.
-
-    Raises:
-        DeclarationError: if the noise has the wrong shape, is not symmetric or not positive definite.
-    """
+    """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals to the noise of a whitened step."""
     factor = whitening(schedule.noise, schedule.dim, "noise").root
     root = np.ones(schedule.dim) if change.root is None else change.root
     if factor is None:
@@ -116,9 +108,6 @@ def projection(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
     ``‖M^{-1/2}·‖`` too. A state that is not a number becomes the origin.
 
     **Guarantee**: all states it returns are within ``schedule.diameter`` of each other.
-
-    Raises:
-        DeclarationError: for noise that is not a multiple of ``M``.
     """
     if schedule.box is None and not math.isfinite(schedule.diameter):
         return lambda u: u

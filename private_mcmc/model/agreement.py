@@ -110,11 +110,7 @@ class _Values:
 
 
 def refuse_misread(reading: Reading, own: Potentials) -> None:
-    """Compare; ``own`` is ``(θ, row) ↦`` NumPyro's potential of the observed sites, and of the latent ones.
-
-    Raises:
-        NotYetSupported: where they differ, or a claim does not hold; synthetic numbers alone decide.
-    """
+    """Refuse a potential that is not NumPyro's ``own``, ``(θ, row) ↦`` observed and latent sites' terms."""
     few = reading.model_sites.dim > _MANY_LATENTS
     rows = synthetic_rows(reading.rows, _FEWER_ROWS if few else _ROWS)
     values = _evaluate(reading, own, rows)

@@ -131,11 +131,7 @@ def own_latents(
     row_loss: RowLoss,
     classes: tuple[RowLatent, ...] = (),
 ) -> OwnLatents:
-    """Those of ``sites`` that lie in the plate of persons.
-
-    Raises:
-        NotYetSupported: for more than two numbers for a person, or others whose prior depends on them.
-    """
+    """Those of ``sites`` that lie in the plate of persons."""
     own = tuple(site for site in sites if plate in site.plates)
     values = {program.outputs[Output("value", site.name)] for site in own}
     for site in sites:

@@ -27,7 +27,6 @@ from private_mcmc.model.integrated import (
     shared_values,
 )
 from private_mcmc.model.ir.program import Output, Program, abstract, trace
-from private_mcmc.model.other_persons import SEVERAL, refuse_other_persons
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,
@@ -41,8 +40,10 @@ from private_mcmc.model.predictor import (
 )
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.refusals import (
+    SEVERAL,
     check_arguments,
     refuse_growing_latents,
+    refuse_other_persons,
     refuse_prior_on_count,
     refuse_prior_on_data,
 )

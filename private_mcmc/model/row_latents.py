@@ -22,8 +22,8 @@ from numpyro.primitives import Messenger
 from private_mcmc.domains import Binary, Categories, Domain, Real, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.sites import Message, masks, unwrap
-from private_mcmc.model.tracing import ONE_AT_A_TIME
+from private_mcmc.model.sites import Message, is_improper, masks, unwrap
+from private_mcmc.model.tracing import ONE_AT_A_TIME, Feasible
 from private_mcmc.records import Fields, Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
@@ -140,7 +140,7 @@ def _sites(model: Model, rows: Fields, public: PublicArguments) -> dict[str, Mes
     found: dict[str, Message] = {}
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        with handlers.trace() as messages, handlers.seed(rng_seed=0):
+        with handlers.trace() as messages, handlers.seed(rng_seed=0), Feasible():
             model(**columns, **public)
         for name, message in messages.items():
             if message["type"] == "sample":
@@ -174,6 +174,11 @@ def _latent(name: str, message: Message, count: int = 1) -> RowLatent:
         raise DoThisInstead(
             f"site {name!r} has {math.prod(shape) // count} numbers for every row: single numbers are "
             "summed out. Write them as sites of their own, or integrate them out."
+        )
+    if is_improper(fn):
+        raise DoThisInstead(
+            f"site {name!r} is a latent of every row, and its density does not integrate to 1 "
+            "(ImproperUniform): summing it out has no meaning. Give it a proper distribution."
         )
     identity = dist.transforms.IdentityTransform()
     kind = type(fn).__name__

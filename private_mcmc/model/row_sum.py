@@ -83,9 +83,6 @@ def refuse_coupled_rows(
 
     ``many`` is the program of the model on ``COUNT`` rows, ``at_n`` gives that on ``n``, which may be large:
     it is asked for once the few agree.
-
-    Raises:
-        DoThisInstead: where they differ; the message names the site and the columns that couple rows.
     """
     programs = _Programs(one, many, at_n, n)
     thetas = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim)) * _SCALES

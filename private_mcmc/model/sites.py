@@ -223,7 +223,7 @@ def _latent(name: str, message: Message, start: int) -> Site:
         constraint=None if _has_tracers(fn.support) else fn.support,
         family=_prior_family(unwrap(fn), transform),
         plates=_plates(message),
-        improper=_is_improper(fn),
+        improper=is_improper(fn),
         image_of=_image_of(unwrap(fn)),
     )
 
@@ -267,9 +267,10 @@ def _has_tracers(support: constraints.Constraint) -> bool:
     return any(isinstance(part, jax.core.Tracer) for part in parts) or any(map(_has_tracers, inner))
 
 
-def _is_improper(fn: dist.Distribution) -> bool:
+def is_improper(fn: dist.Distribution) -> bool:
+    """Whether it is, or is made of, a density that does not integrate."""
     parts = [part for name, part in vars(fn).items() if name in ("base_dist", "_component_distribution")]
-    return isinstance(fn, dist.ImproperUniform) or any(_is_improper(part) for part in parts)
+    return isinstance(fn, dist.ImproperUniform) or any(is_improper(part) for part in parts)
 
 
 def _support_name(support: constraints.Constraint) -> str:

@@ -57,10 +57,11 @@ class _Whole(Messenger):  # type: ignore[misc]
             )
 
 
-class _Feasible(Messenger):  # type: ignore[misc]
+class Feasible(Messenger):  # type: ignore[misc]
     """Gives a latent without a sampler some value of its support, which shows its shape."""
 
     def process_message(self, msg: Message) -> None:
+        """Set the value of an improper site."""
         improper = msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), dist.ImproperUniform)
         if improper and msg["value"] is None:
             transform = biject_to(msg["fn"].support)
@@ -132,11 +133,7 @@ class PersonsModel:
         return run
 
     def plate(self, rows: Mapping[str, jax.ShapeDtypeStruct], model_args: PublicArguments) -> str:
-        """The name of the plate of persons: that of ``n`` which holds latents.
-
-        Raises:
-            DoThisInstead: if there is none, or there are several.
-        """
+        """The name of the plate of persons: that of ``n`` which holds latents."""
         found = discover(self.of(self.n), rows, model_args)
         names = {name for site in found.latents for name in site.plates if found.plates[name] == self.n}
         if len(names) != 1:
@@ -150,15 +147,11 @@ class PersonsModel:
 def discover(
     model: Model, rows: Mapping[str, jax.ShapeDtypeStruct | jax.Array], model_args: PublicArguments
 ) -> ModelSites:
-    """The sites of the model, found on abstract rows.
-
-    Raises:
-        UnsupportedModel: for what cannot be read (a factor, a discrete latent, a parameter, …), by name.
-    """
+    """The sites of the model, found on abstract rows."""
     model_sites = ModelSites()
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        with _Feasible(None):
+        with Feasible(None):
             messages = _trace(model, columns, model_args, model_sites)
         describe(messages, model_sites)
 

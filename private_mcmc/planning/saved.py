@@ -21,8 +21,8 @@ from private_mcmc.planning.stages import Prediction
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.target import Target
 
-_FORMAT = 1
-_ARRAY = "array"
+_FORMAT = 2
+_ARRAY, _DIGEST = "array", "digest"
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -43,7 +43,7 @@ def record_of(
 ) -> Record:
     """Plain JSON types. ``public`` is what public rows said, ``chosen`` what the search found."""
     known = {} if public is None else vars(public)
-    return {
+    found = {
         "format": _FORMAT,
         "library": version("private-mcmc"),
         "model": mark_of(reading),
@@ -54,6 +54,13 @@ def record_of(
         "public": {name: _plain(name, value) for name, value in known.items()},
         **chosen,
     }
+    return found | {_DIGEST: _digest(found)}
+
+
+def _digest(record: Fields) -> str:
+    """Of all that the file says: what no theorem fixes, a predicted error say, is not changed by hand."""
+    text = json.dumps(record, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class SavedPlan:
@@ -65,6 +72,8 @@ class SavedPlan:
             record = json.loads(Path(path).read_text(encoding="utf-8"))
             if record["format"] != _FORMAT:
                 raise self._refused(f"its format is {record['format']!r}, this library reads {_FORMAT}.")
+            if record.pop(_DIGEST) != _digest(record):
+                raise self._refused("it was changed after it was written: make the plan again.")
             self.rows = Rows.from_dict(record["rows"])
             self.target = Target(**record["target"])
             self.n = int(record["n"])
@@ -74,7 +83,7 @@ class SavedPlan:
             self.choices = {str(name): float(value) for name, value in record["choices"].items()}
             known = {name: _taken(value) for name, value in record.get("public", {}).items()}
             self.public = Public(**known) if known else None
-            self.prediction = Prediction(**record["prediction"])
+            self.prediction = Prediction.from_record(record["prediction"])
             self._facts = {name: record[name] for name in ("model", "statement", "certificate")}
         except DeclarationError:
             raise

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.preflight.headline import TONES, verdicts
 from private_mcmc.preflight.records import Findings
+from private_mcmc.preflight.run_statement import TONES, verdicts
 from private_mcmc.report import (
     Block,
     Facts,

@@ -4,7 +4,6 @@ from private_mcmc.release.curator import Curator, CuratorOnly, curator_side
 from private_mcmc.release.curvature import (
     CurvatureTest,
     ProposedCurvature,
-    ReleasedCurvature,
     plan_curvature_test,
 )
 from private_mcmc.release.expectations.declared import Expectations, mean_and_square, variance
@@ -30,8 +29,6 @@ from private_mcmc.release.noise import (
     laplace_noise,
     state_grid,
 )
-from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
-from private_mcmc.release.propose_test_sample import ProposeTestSample
 from private_mcmc.release.released import ReleasedExpectations, ReleasedStates, ReleasedValue
 
 __all__ = [
@@ -47,13 +44,9 @@ __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "Ledger",
-    "LowerBound",
-    "ProposeTestRelease",
-    "ProposeTestSample",
     "ProposedCurvature",
     "Quantile",
     "QuantilePlan",
-    "ReleasedCurvature",
     "ReleasedExpectations",
     "ReleasedStates",
     "ReleasedValue",

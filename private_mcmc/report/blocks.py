@@ -62,11 +62,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under named columns.
-
-    Raises:
-        DeclarationError: if a row has another length than ``columns``.
-    """
+    """Rows of cells under named columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]

@@ -54,11 +54,7 @@ class Report:
         _show(self.title, self.blocks, console)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """One self-contained HTML page, also written to ``path`` where given.
-
-        Raises:
-            OutputError: if the file cannot be written; nothing is half-written then.
-        """
+        """One self-contained HTML page, also written to ``path`` where given."""
         text = html.page(self.title, self.blocks)
         if path is not None:
             write_whole(path, text)

@@ -10,9 +10,9 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
+    posterior_normal_ratio,
 )
 from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
-from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Unit
 

@@ -14,9 +14,9 @@ from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
+    posterior_normal_ratio,
 )
 from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
-from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
 from private_mcmc.accounting.recompute.rules import RULES
 from private_mcmc.errors import DeclarationError

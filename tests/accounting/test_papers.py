@@ -53,10 +53,10 @@ def random_settings(count):
         }
 
 
-def below(bound, printed, delta):
+def is_below(bound, printed, delta):
     """Ours is not above the printed one, as a Rényi bound and as an (ε, δ) bound."""
-    assert bound.m_squared / 2 <= printed.rate * (1 + 1e-12), printed.source
-    assert gdp.epsilon(bound.m, delta) <= printed.epsilon(delta) * (1 + 1e-9), printed.source
+    renyi = bound.m_squared / 2 <= printed.rate * (1 + 1e-12)
+    return renyi and gdp.epsilon(bound.m, delta) <= printed.epsilon(delta) * (1 + 1e-9)
 
 
 @pytest.mark.long
@@ -66,12 +66,10 @@ def test_ours_is_never_above_theirs_over_ten_thousand_settings():
         steps, delta, beta, rows = (case[name] for name in ("steps", "delta", "beta", "rows"))
         noise = math.sqrt(2 * step)
         known = {"prior_strong_convexity": mu, "prior_smoothness": smooth, "gradient_bound": c}
-        below(
-            last_state(moduli.langevin(step, 2 * c, **known), noise, steps),
-            bjrd.theorem_5_2(c, mu, smooth, step),
-            delta,
-        )
-        below(path(moduli.langevin(step, c), noise, steps), bjrd.theorem_5_4(c, step, steps), delta)
+        last = last_state(moduli.langevin(step, 2 * c, **known), noise, steps)
+        assert is_below(last, bjrd.theorem_5_2(c, mu, smooth, step), delta)
+        whole = path(moduli.langevin(step, c), noise, steps)
+        assert is_below(whole, bjrd.theorem_5_4(c, step, steps), delta)
         # mean of losses at inverse temperature β, all rows: U = β·mean, so step/β, βμ, βL, β·gradients
         small, widened = step / beta, math.sqrt(2 * step / beta)
         scaled = {
@@ -80,15 +78,12 @@ def test_ours_is_never_above_theirs_over_ten_thousand_settings():
             "gradient_bound": beta * c,
         }
         sgd = last_state(moduli.langevin(small, 2 * beta * c / rows, **scaled), widened, steps)
-        below(sgd, bjrd.theorem_5_6(c, mu, smooth, step, beta), delta)
+        assert is_below(sgd, bjrd.theorem_5_6(c, mu, smooth, step, beta), delta)
         linear = {"strong_convexity": beta * mu, "smoothness": beta * smooth}
         constant = last_state(moduli.langevin(small, 2 * beta * c / rows, **linear), widened, steps)
-        below(constant, bjrd.theorem_5_7(c, mu, smooth, step, beta, rows), delta)
-        below(
-            path(moduli.langevin(small, beta * c / rows), widened, steps),
-            bjrd.theorem_5_8(c, step, steps, beta, rows),
-            delta,
-        )
+        assert is_below(constant, bjrd.theorem_5_7(c, mu, smooth, step, beta, rows), delta)
+        whole = path(moduli.langevin(small, beta * c / rows), widened, steps)
+        assert is_below(whole, bjrd.theorem_5_8(c, step, steps, beta, rows), delta)
 
 
 @settings(max_examples=60, deadline=None)

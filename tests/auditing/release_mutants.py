@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers import propose_test_release, propose_test_sample
 from private_mcmc import accounting
 from private_mcmc.accounting import noise as noise_statements
 from private_mcmc.accounting.posterior import conjugate
 from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.inference import decision
-from private_mcmc.release import moments, noise, propose_test_release, propose_test_sample
+from private_mcmc.release import moments, noise
 from private_mcmc.release.expectations import price as expectations_plan
 from private_mcmc.release.ledger import filter as ledger_filter
 from tests.auditing.mutants import Change, changed_module

@@ -212,7 +212,7 @@ def test_shapes_of_noise_are_compared_and_called_a_heuristic():
 def test_noise_follows_the_gradient_or_its_layers_largest():
     gradient = jnp.array([0.0, -2.0, 3.0])
     np.testing.assert_allclose(proportional(gradient, 0.5), [0.0, 1.0, 1.5])
-    np.testing.assert_allclose(per_layer(gradient, jnp.array([0, 0, 1]), 2, 0.5), [1.0, 1.0, 1.5])
+    np.testing.assert_allclose(per_layer(gradient, np.array([0, 0, 1]), 0.5), [1.0, 1.0, 1.5])
 
 
 def test_noise_that_depends_on_the_gradient_is_refused_by_name():

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.one_run import audit_one_run, one_run_epsilon
 from private_mcmc import Ball, Box, PrivateULA, Rows, Target
-from private_mcmc.auditing import audit_one_run, one_run_epsilon
 from private_mcmc.errors import DeclarationError
 from tests.examples_of_models import linear
 

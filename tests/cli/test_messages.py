@@ -148,7 +148,8 @@ def test_malformed_declarations_are_a_sentence(folder, monkeypatch, capsys, opti
     (folder / "bad.toml").write_bytes(content)
     given = {"--rows": "rows.toml", option: "bad.toml"}
     arguments = [word for pair in given.items() for word in pair]
-    told(monkeypatch, capsys, "preflight", "model.py:model", *arguments, "--n", "60", *TARGET)
+    words = told(monkeypatch, capsys, "preflight", "model.py:model", *arguments, "--n", "60", *TARGET)
+    assert "Error: " in words and len(words.splitlines()) == 1, words
 
 
 @pytest.mark.parametrize("command", [("preflight", "--n", "60"), ("plan", "--n", "60"), RUN[:1], AUDITED[:2]])

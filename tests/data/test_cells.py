@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import DeclarationError
-from private_mcmc.data.cells import Encoder
 from private_mcmc.data.descriptors import field_from_dict, field_to_dict
 from private_mcmc.data.fields import Field, Level
+from private_mcmc.data.table import Encoder
 from private_mcmc.dossier.record import texts
 
 AGE = Field("age", "number", minimum=20.0, maximum=60.0, missing_values=("", "NA", "999"))
@@ -108,6 +108,8 @@ def test_a_cells_fate_does_not_depend_on_other_rows(cells):
     ("words", "message"),
     [
         ({"type": "colour"}, "is not one of"),
+        ({"type": "float"}, "write number"),
+        ({"type": "factor"}, "write string, with its levels"),
         ({"type": "number", "constraints": {"minimum": "3", "maximum": "2"}}, "below"),
         ({"type": "number", "minimum": "3"}, "belong under constraints"),
         ({"type": "number", "constraints": {"minimum": "low"}}, "is not a number"),

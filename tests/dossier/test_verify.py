@@ -12,8 +12,9 @@ from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, a
 from private_mcmc.cli.report import report
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import recomputed
-from private_mcmc.dossier.folder import digest, finish, is_complete
+from private_mcmc.dossier.folder import contents, digest, finish, is_complete
 from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.dossier.verify import _alike
 from tests.dossier.studies import books_in, statement_of, study_of
 
 
@@ -66,7 +67,7 @@ def test_a_dossier_is_verified_anywhere_without_the_table(folder, books):
     found = verify_dossier(folder, books)
     assert found and found.ok
     results = {check.what: check.result for check in found.checks}
-    assert list(results.values()).count("agrees") == 10
+    assert list(results.values()).count("agrees") == 11
     assert results["the posterior's certificate"] == "not checked"
     assert verify_dossier(folder / "study.json")
     assert Study.load(folder).fingerprint in (folder / "dossier.html").read_text()
@@ -197,13 +198,46 @@ def rehashed(folder, name, content):
 def test_numbers_of_the_page_are_compared_with_the_record(folder):
     text = (folder / "dossier.html").read_text()
     body = text.index("<h1>")
-    numbers = [match for match in re.finditer(r"\d+\.\d+", text) if match.start() > body]
+    numbers = [match for match in re.finditer(r"(?<=>)\d+\.\d+", text) if match.start() > body]
     rng = np.random.default_rng(0)
     for match in (numbers[int(k)] for k in rng.choice(len(numbers), 5, replace=False)):
-        other = f"{float(match[0]) + 7:.3f}"
+        other = f"{float(match[0]) + 0.01:.3f}"
         page = text[: match.start()] + other + text[match.end() :]
         rehashed(folder, "dossier.html", page.encode())
         assert differing(folder) == {"the page, made again"}, match
+
+
+def test_only_places_in_a_drawing_may_differ_a_little(written):
+    drawing = re.search(r"<svg.*?</svg>", (written / "dossier.html").read_text(), re.DOTALL)[0]
+    change = {
+        "label": (r"(>)(1\.25)(</text>)", "1.30"),
+        "colour": (r"(fill: )(#\w+|var\(--ink\))", "#ffffff"),
+        "opacity": (r"(opacity: )(0\.\d+)", "0.0"),
+        "place": (r'( transform="[a-z]+\()(-?\d+)', "9"),
+    }
+    for kind, (where, other) in change.items():
+        forged = re.sub(
+            where, lambda m, other=other: m[1] + other + "".join(m.groups()[2:]), drawing, count=1
+        )
+        assert forged != drawing, kind
+        assert not _alike(forged, drawing), kind
+    moved = re.sub(r'( x=")(\d+)\.\d+', r"\1\2.5", drawing, count=1)
+    assert moved != drawing and _alike(moved, drawing)
+
+
+@pytest.mark.slow
+def test_a_picture_drawn_anew_and_a_name_given_twice_are_seen(folder):
+    study = Study.load(folder)
+    other = replace(study, draws={**study.draws, "age": [0.1] * 40})
+    rehashed(folder, "forest.png", contents(other)["forest.png"])
+    record = (folder / "study.json").read_text()
+    assert differing(folder) == {"forest.png, drawn again"}
+    (folder / "study.json").write_text(record.replace("{", '{"epsilon": 0.1, ', 1))
+    assert differing(folder) == {"the record"}
+    without = json.loads(record)
+    del without["files"]["forest.png"]
+    (folder / "study.json").write_text(json.dumps(without))
+    assert "hashes of the files" in differing(folder)
 
 
 @pytest.mark.long

@@ -17,10 +17,12 @@ import numpyro
 import numpyro.distributions as dist
 
 import private_mcmc as pmc
+from benchmarks.papers.propose_test_release import LowerBound, ProposeTestRelease
+from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.records import plain
-from private_mcmc.release import LowerBound, plan_counts, plan_second_moments
+from private_mcmc.release import plan_counts, plan_second_moments
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement
 from tests.zoo.linear import linear
@@ -109,11 +111,11 @@ def releases() -> Mapping[str, acc.Statement]:
             f"second moments, {adjacency}": moments.statement,
             f"stages of a plan, {adjacency}": acc.adaptive(1.2, adjacency, stages),
             f"a plan's budget, {adjacency}": acc.adaptive(1.2, adjacency, ()),
-            f"propose-test-release, {adjacency}": pmc.ProposeTestRelease(
+            f"propose-test-release, {adjacency}": ProposeTestRelease(
                 100.0, LowerBound(0.5, 1e-6), 1.0, 1e-7, adjacency, "the number of rows"
             ).statement,
         }
-    found["propose-test-sample"] = pmc.ProposeTestSample(1.0, 1e-5, 0.9, 1.0, 1.0, 3.0).statement
+    found["propose-test-sample"] = ProposeTestSample(1.0, 1e-5, 0.9, 1.0, 1.0, 3.0).statement
     return found
 
 

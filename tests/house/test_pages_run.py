@@ -74,20 +74,22 @@ def printed_as_shown(shown, printed):
 
 
 def run(page):
-    """Run all of a page; raises at the first thing that is not as shown."""
-    names, printed = {"__name__": "page"}, ""
+    """Run all of a page and count what was run; raises at the first thing that is not as shown."""
+    names, printed, ran = {"__name__": "page"}, "", 0
     for number, (kind, code) in enumerate(parts(page)):
         where = f"{page.name}, part {number}"
         if kind == "python":
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 exec(compile(code, where, "exec"), names)
-            printed = out.getvalue()
+            printed, ran = out.getvalue(), ran + 1
         elif kind == "text":
             assert printed_as_shown(code, printed), f"{where}: printed {printed!r}"
         elif kind == "bash":
             for words in commands(code):
                 app(words, standalone_mode=False, prog_name="private-mcmc")
+                ran += 1
+    return ran
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -119,7 +121,7 @@ WITH_CODE = [
 def test_a_page_runs_as_shown(page, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    run(page)
+    assert run(page) >= 1
 
 
 def test_what_is_wrong_on_a_page_is_seen(tmp_path):

@@ -172,7 +172,9 @@ def test_values_raise_and_warn_of_nothing(ledger):
     wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
     with np.errstate(all="raise"), jax.debug_nans(True), warnings.catch_warnings():
         warnings.simplefilter("error")
-        driver(ledger, execution=KEPT).run(y=wild)
+        mcmc = driver(ledger, execution=KEPT)
+        mcmc.run(y=wild)
+    assert np.all(np.isfinite(mcmc.get_samples()["mu"])) and ledger.history("rows")[0].outcome == "released"
 
 
 # Copies.

@@ -145,6 +145,16 @@ def test_the_posterior_is_a_function_of_what_was_released():
     assert np.all(gelman_rubin(mine) < 1.1)
     both = one.posterior(also=[drivers[1]])
     assert both.statement.gdp == pytest.approx(np.sqrt(2) * plan.budget)
+    with pytest.raises(pmc.ReleaseError, match="given twice"):
+        one.posterior(also=[one])
+    other._charge, one._charge = {"dataset": "people"}, {"dataset": "others"}
+    with pytest.raises(pmc.ReleaseError, match="ledger has two"):
+        one.posterior(also=[other])
+    for others in ({"n": N + 1}, {"reading": reading()}):
+        elsewhere = pmc.PrivateMCMC.from_plan(replace(plan, **others))
+        elsewhere._keep(other._outcome)
+        with pytest.raises(pmc.ReleaseError, match="the same model and as many rows"):
+            one.posterior(also=[elsewhere])
 
 
 def logistic_of(prior_sd):

@@ -7,8 +7,9 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.inference.private_bounds import SHARE, plan_bounds
-from private_mcmc.inference.question import question
+from private_mcmc.inference.checkpoint import Saver
+from private_mcmc.inference.question import SHARE, plan_bounds, question
+from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean
 
 ADJACENCIES = ("replace_one", "add_remove", "zero_out")
@@ -136,7 +137,15 @@ def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_pat
     assert len(ledger.history("people")) == 1
 
 
-def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_path):
+class Stopped(Exception):
+    """What ends a run."""
+
+
+def stop(*args):
+    raise Stopped
+
+
+def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_path, monkeypatch):
     ledger = pmc.Ledger.create(tmp_path / "l.db")
     ledger.declare("people", pmc.Target(9.0, 1e-6))
     declared = dict(
@@ -144,8 +153,8 @@ def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_pat
     )
     kernel, y = pmc.PrivateULA(normal_mean, 0.02, 1.0), np.linspace(-1, 1, 6)
 
-    def run(reserved):
-        books = pmc.Bookkeeping(ledger, "people", reserved=reserved)
+    def run(reserved, checkpoint=None):
+        books = pmc.Bookkeeping(ledger, "people", reserved=reserved, checkpoint=checkpoint)
         pmc.PrivateMCMC(kernel, **declared, guarantee="run", progress_bar=False, bookkeeping=books).run(y=y)
 
     run(None)
@@ -158,5 +167,17 @@ def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_pat
         run(cheap)
     paid = ledger.reserve("people", pmc.Statement.from_dict(settled.statement), purpose="one run")
     run(paid)
-    with pytest.raises(pmc.ReleaseError, match="settled, or was made for another"):
+    with pytest.raises(pmc.ReleaseError, match="has paid for a run"):
         run(paid)
+    # Made by a process that was stopped: its run may have released.
+    elsewhere = ledger.reserve("people", pmc.Statement.from_dict(settled.statement), purpose="one run")
+    with monkeypatch.context() as patched, pytest.raises(pmc.ReleaseError, match="made in another process"):
+        patched.setattr(ledger_module.os, "getpid", lambda: -1)
+        run(elsewhere)
+    # Left open by a run that may be resumed.
+    with monkeypatch.context() as patched, pytest.raises(Stopped):
+        patched.setattr(Saver, "save", stop)
+        run(None, checkpoint=pmc.Checkpoint(tmp_path / "saved", seconds=0.0))
+    with pytest.raises(pmc.ReleaseError, match="has paid for a run"):
+        run(ledger.history("people")[-1])
+    assert ledger.history("people")[-1].outcome == "reserved"

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.infer import MCMC
+from numpyro.util import nested_attrgetter
 
 from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DeclarationError, Unprotected
 from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels.base import LangevinState
 from tests.examples_of_models import logistic, normal_mean
 
 pytestmark = pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected")
@@ -87,5 +89,14 @@ def test_columns_that_cannot_be_told_from_other_arrays_are_asked_for(data):
 @pytest.mark.filterwarnings("default::private_mcmc.errors.Unprotected")
 def test_says_that_nothing_is_protected(data):
     kernel = PrivateULA(logistic, step_size=0.05, clip=1.0)
-    with pytest.warns(Unprotected, match="as private as the data"):
+    with pytest.warns(Unprotected, match="as private as the data") as said:
         kernel.init(jax.random.key(0), 0, None, (), data)
+    assert len(said) == 1
+
+
+def test_extra_fields_that_no_step_has_are_answered_in_words():
+    """NumPyro looks a field up as an attribute, then as a key."""
+    state = LangevinState(jnp.asarray(2), jnp.zeros(1), jax.random.key(0))
+    assert nested_attrgetter("i", "z")(state) == (state[0], state[1])
+    with pytest.raises(DeclarationError, match=r"potential_energy.*keeps nothing besides its draw"):
+        nested_attrgetter("potential_energy")(state)

@@ -59,12 +59,12 @@ def test_numpy_gives_the_values_of_jax(name):
         points = {"a": np.stack([A, A[::-1] + 0.3]), "i": np.stack([I, I[::-1]])}
         mapped = evaluate_each(program, range(len(expected)), **points)
         last = jax.tree.leaves(function(*(jnp.asarray(column[-1]) for column in points.values())))
-    _same(values, expected)
-    _same([value[0] for value in mapped], expected)
-    _same([value[1] for value in mapped], last)
+    assert_same(values, expected)
+    assert_same([value[0] for value in mapped], expected)
+    assert_same([value[1] for value in mapped], last)
 
 
-def _same(values, expected):
+def assert_same(values, expected):
     for value, other in zip(values, map(np.asarray, expected), strict=True):
         assert (value.shape, value.dtype) == (other.shape, other.dtype)
         tolerance = 1e-6 if other.dtype == np.float32 else 1e-12

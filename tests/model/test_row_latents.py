@@ -149,3 +149,18 @@ def test_a_rows_latent_whose_density_does_not_integrate_to_one_is_refused(around
 
     with pytest.raises(NotYetSupported, match=r"'e'.*scale or mask"):
         read(model, COUNTS, n=10)
+
+
+def test_a_flat_prior_elsewhere_hides_no_latent_of_a_row_and_a_flat_one_is_no_distribution():
+    def model(x, y=None):
+        flat = dist.ImproperUniform(dist.constraints.real, (), ())
+        w = numpyro.sample("w", flat if flat_one == "w" else dist.Normal(0, 1))
+        with numpyro.plate("rows", x.shape[0]):
+            e = numpyro.sample("e", flat if flat_one == "e" else dist.Normal(0, 1))
+            numpyro.sample("y", dist.Poisson(jnp.exp(w * x + e)), obs=y)
+
+    flat_one = "w"
+    assert read(model, COUNTS, n=10).names == ("w",)
+    flat_one = "e"
+    with pytest.raises(DoThisInstead, match=r"'e'.*proper distribution"):
+        read(model, COUNTS, n=10)

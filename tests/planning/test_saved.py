@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.planning.saved import _digest
 from tests.examples_of_models import logistic
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
@@ -45,18 +46,25 @@ def test_a_saved_plan_is_of_one_model(saved):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
+        ("prediction", {"rms": 0.1}, "changed"),
+        ("temper", 2.0, "changed"),
+        ("library", "0", "changed"),
+        ("digest", "", "changed"),
         ("target", {"epsilon": 9.0, "delta": 1e-6, "adjacency": "replace_one"}, "statement"),
         ("target", {"epsilon": 1.0, "delta": 1e-6, "adjacency": "add_remove"}, "statement"),
         ("rows", pmc.Rows(X=pmc.Ball(2.0, dim=2), y=pmc.Binary()).to_dict(), "another model"),
         ("guarantee", "posterior", "certificate"),
-        ("format", 0, "format"),
+        ("format", 1, "format"),
         ("n", "many", "no record"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused(saved, tmp_path, name, value, words):
-    record = json.loads(saved[1].read_text())
+    record = json.loads(saved[1].read_text()) | {name: value}
+    if words != "changed":  # by someone who knows how the file is made
+        del record["digest"]
+        record |= {"digest": _digest(record)}
     changed = tmp_path / "changed.json"
-    changed.write_text(json.dumps(record | {name: value}))
+    changed.write_text(json.dumps(record))
     with pytest.raises(pmc.DeclarationError, match=words):
         pmc.Plan.load(changed, logistic)
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from private_mcmc.accounting.posterior.certificates import posterior_normal_ratio, ratio_extremes
 from private_mcmc.accounting.posterior.normal import normal_regression
-from private_mcmc.accounting.posterior.ratio import posterior_normal_ratio, ratio_extremes
 from private_mcmc.domains import Box, Ratio, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import read

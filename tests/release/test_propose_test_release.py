@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from benchmarks.papers.propose_test_release import LowerBound, ProposeTestRelease
+from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import plan_counts, plan_second_moments
 from private_mcmc.release.ledger.file import data_mark
 from private_mcmc.release.noise import laplace_noise
-from private_mcmc.release.propose_test_release import LowerBound, ProposeTestRelease
-from private_mcmc.release.propose_test_sample import ProposeTestSample
 
 FAILURE = 1e-6
 

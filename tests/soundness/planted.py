@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
+from private_mcmc.accounting.langevin import bounds
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.numeric import PRESENT, holds_person
@@ -30,6 +31,7 @@ from private_mcmc.schedule import Schedule
 from tests.auditing.mutants import Change, patches
 from tests.auditing.release_mutants import Swap
 
+_CORNER = bounds.farthest_corner
 # What is changed (an object's attribute or a dictionary's entry), its name, and what it becomes.
 Patch = tuple[Any, Any, Any]
 
@@ -173,6 +175,12 @@ FAULTS = (
         "last coordinate never clipped",
         _changed(
             Change(gradient, "jnp.asarray(clips) * _INSIDE)", "jnp.asarray(clips).at[-1].set(jnp.inf))")
+        ),
+    ),
+    Fault(
+        "box priced without its noise's correlations",
+        lambda: (
+            (bounds, "farthest_corner", lambda widths, noise: _CORNER(widths, np.diag(noise.diagonal()))),
         ),
     ),
     Fault(

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from tests.soundness.fuzz import fuzz
+from tests.soundness.fuzz import PART, by_xla, fuzz
 from tests.soundness.grammar import PRODUCTIONS, write
 
 # Reading takes a tenth of a second, nearly all of it JAX tracing the model: so many in the default tier.
@@ -29,10 +29,9 @@ def test_every_model_that_is_read_is_the_one_numpyro_runs(start):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(MODELS, 10_000, 200))
+@pytest.mark.parametrize("start", range(MODELS, 10_000, PART))
 def test_each_of_ten_thousand_models_that_is_read_is_the_one_numpyro_runs(start):
-    # NumPyro's density is computed by our own evaluator but in every fifth part, by XLA.
-    check(range(start, min(start + 200, 10_000)), compiled=start // 200 % 5 == 0)
+    check(range(start, min(start + PART, 10_000)), compiled=by_xla(start))
     jax.clear_caches()
 
 

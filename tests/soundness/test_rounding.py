@@ -38,8 +38,6 @@ from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.schedule import Average, Batch, Schedule
 from tests.accounting import every_statement
 
-mpmath.mp.dps = 60
-
 
 def magnitudes(low: float, high: float) -> st.SearchStrategy[float]:
     """Log-uniform between powers of ten, subnormal numbers and round ones among them."""

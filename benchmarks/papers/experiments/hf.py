@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -56,17 +57,21 @@ class HFExperiment(HFSettings):
         """
         network = lenet(train.size)
         data, other = train.part(0, self.num_rows), self._others(train, test)
-        store = None if folder is None else ChunkStore(folder, asdict(self) | {"size": train.size})
+        # Not ``models``: of more networks the first are the same.
+        settings = {name: value for name, value in asdict(self).items() if name != "models"}
+        store = None if folder is None else ChunkStore(folder, settings | {"size": train.size})
         start, *seeds = np.random.SeedSequence(self.seed).spawn(1 + self.chunks)
         fooled: tuple[int, Images] | None = None
         seen: list[Arrays] = []
         for index, seed in enumerate(seeds):
             found = None if store is None else store.load(index)
+            began = time.perf_counter()
             if found is None:
                 if fooled is None:
                     fooled = self._surrogates(network, data, other, start)
                 report = lambda done, at=index: on_epoch(at * self.epochs + done)  # noqa: E731
                 found = self._train(network, data, test, fooled, index, seed, report)
+                found["seconds"] = np.array([time.perf_counter() - began])
                 if store is not None:
                     store.save(index, found)
             seen.append(found)

@@ -8,6 +8,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
 from jax.flatten_util import ravel_pytree
 
 from benchmarks.papers.experiments.images import CLASSES, Images
@@ -23,13 +25,11 @@ class Network:
         start: ``key ↦ θ_0`` of shape ``(p,)``, float32, free of data.
         logits: ``(θ, image of shape (s, s)) ↦`` logits of shape ``(10,)``.
         layers: the layer that every parameter belongs to, ints of shape ``(p,)``.
-        num_layers: how many there are.
     """
 
     start: Callable[[jax.Array], jax.Array]
     logits: Callable[[jax.Array, jax.Array], jax.Array]
-    layers: jax.Array
-    num_layers: int
+    layers: npt.NDArray[np.int64]
 
     @property
     def dim(self) -> int:
@@ -99,8 +99,7 @@ def _network(shapes: dict[str, tuple[int, int]], logits: Callable[[Layers, jax.A
     return Network(
         lambda key: ravel_pytree(layers(key))[0],
         lambda theta, image: logits(unravel(theta), image),
-        ravel_pytree(numbered)[0],
-        len(shapes),
+        np.asarray(ravel_pytree(numbered)[0]),
     )
 
 

@@ -7,9 +7,11 @@ a real attack succeeds. The noise depends on the data, so no statement exists to
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 import jax
@@ -19,6 +21,7 @@ import numpy as np
 from benchmarks.papers.experiments.images import Images
 from benchmarks.papers.experiments.networks import Network, lenet, perceptron
 from benchmarks.papers.experiments.noise_result import NoiseResult, NoiseSettings, NoiseShape, Trained
+from benchmarks.papers.experiments.store import ChunkStore
 from benchmarks.papers.gradient_noise import per_layer, proportional
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.errors import DeclarationError
@@ -33,11 +36,15 @@ class NoiseExperiment(NoiseSettings):
         images: Images,
         chosen: tuple[NoiseShape, ...] = ("per layer", "proportional"),
         on_run: Callable[[int], None] = lambda done: None,
+        folder: Path | None = None,
     ) -> NoiseResult:
-        """Table 1 and Figure 4: each shape of noise with its ``δ`` by Algorithm 1, and losses."""
+        """Table 1 and Figure 4: each shape of noise with its ``δ`` by Algorithm 1, and losses.
+
+        ``folder`` keeps every finished run; runs found there are not trained again.
+        """
         if not chosen or not set(chosen) <= set(get_args(NoiseShape)):
             raise DeclarationError(f"noise {chosen!r}: some of {', '.join(get_args(NoiseShape))}.")
-        losses = self._trained(images, chosen, self.batch_size, on_run)
+        losses = self._trained(images, chosen, self.batch_size, on_run, folder)
         return NoiseResult(
             self,
             tuple(
@@ -51,13 +58,14 @@ class NoiseExperiment(NoiseSettings):
         images: Images,
         sizes: tuple[int, ...],
         on_run: Callable[[int], None] = lambda done: None,
+        folder: Path | None = None,
     ) -> NoiseResult:
         """Table 2: plain SGD with each size of batch."""
         return NoiseResult(
             self,
             tuple(
                 self._summed(
-                    self._trained(images, ("none",), size, on_run)[:, :, 0],
+                    self._trained(images, ("none",), size, on_run, folder and folder / str(size))[:, :, 0],
                     f"batches of {size}",
                     "none",
                     size,
@@ -72,6 +80,7 @@ class NoiseExperiment(NoiseSettings):
         shapes: tuple[NoiseShape, ...],
         batch_size: int,
         on_run: Callable[[int], None],
+        folder: Path | None,
     ) -> FloatArray:
         """Losses of all rows of ``D``, ``(runs, repeats, shapes, 1 + pairs, N)``; first trained on ``D``."""
         if not (1 <= batch_size <= self.num_rows and self.num_rows % batch_size == 0):
@@ -79,14 +88,23 @@ class NoiseExperiment(NoiseSettings):
         whole = images.part(0, self.runs * self.num_rows)
         network = lenet(whole.size, whole.channels) if self.hidden == 0 else perceptron(whole, self.hidden)
         train = jax.jit(partial(_side_by_side, self, network, shapes, batch_size))
+        settings = asdict(self) | {"shapes": shapes, "batch_size": batch_size}
+        store = None if folder is None else ChunkStore(folder, settings)
         found = []
         for run in range(self.runs):
-            data = whole.part(run * self.num_rows, self.num_rows)
-            pixels, labels = jnp.asarray(data.pixels), jnp.asarray(data.labels)
-            words = np.random.SeedSequence((self.seed, run)).generate_state(2, np.uint32)
-            key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
-            keys = jax.random.split(key, self.repeats)
-            found.append(np.stack([np.asarray(train(pixels, labels, one)) for one in keys]))
+            kept = None if store is None else store.load(run)
+            if kept is None:
+                began = time.perf_counter()
+                data = whole.part(run * self.num_rows, self.num_rows)
+                pixels, labels = jnp.asarray(data.pixels), jnp.asarray(data.labels)
+                words = np.random.SeedSequence((self.seed, run)).generate_state(2, np.uint32)
+                key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+                keys = jax.random.split(key, self.repeats)
+                losses = np.stack([np.asarray(train(pixels, labels, one)) for one in keys])
+                kept = {"losses": losses, "seconds": np.array([time.perf_counter() - began])}
+                if store is not None:
+                    store.save(run, kept)
+            found.append(kept["losses"])
             on_run(run + 1)
         return np.stack(found).astype(np.float64)
 
@@ -152,22 +170,23 @@ def _side_by_side(
             return new
         entries = proportional(gradient, experiment.noise)
         if shape == "per layer":
-            entries = per_layer(gradient, network.layers, network.num_layers, experiment.noise)
+            entries = per_layer(gradient, network.layers, experiment.noise)
         spread = entries if experiment.deviation else jnp.sqrt(entries)
         return new + (experiment.learning_rate if experiment.on_gradient else 1.0) * spread * normal
 
-    def step(k: jax.Array, thetas: jax.Array) -> jax.Array:
-        order = jax.random.permutation(jax.random.fold_in(for_batches, k // per_epoch), rows)
+    def step(k: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        thetas, order = now
+        key = jax.random.fold_in(for_batches, k // per_epoch)
+        order = jax.lax.cond(k % per_epoch == 0, lambda: jax.random.permutation(key, rows), lambda: order)
         index = jax.lax.dynamic_slice(order, (k % per_epoch * batch_size,), (batch_size,))
         normal = jax.random.normal(jax.random.fold_in(for_noise, k), thetas.shape[1:], thetas.dtype)
         gradients = jax.vmap(jax.grad(mean_loss), (0, None, 0))(thetas, index, left_out)
         parts = zip(shapes, jnp.split(thetas, len(shapes)), jnp.split(gradients, len(shapes)), strict=True)
-        return jnp.concatenate(
-            [jax.vmap(partial(moved, shape), (0, 0, None))(*part, normal) for shape, *part in parts]
-        )
+        moves = [jax.vmap(partial(moved, shape), (0, 0, None))(*part, normal) for shape, *part in parts]
+        return jnp.concatenate(moves), order
 
     start = jnp.tile(network.start(for_start), (len(left_out), 1))
-    thetas = jax.lax.fori_loop(0, experiment.steps, step, start)
+    thetas, _ = jax.lax.fori_loop(0, experiment.steps, step, (start, jnp.arange(rows)))
     losses = jax.vmap(lambda theta: jax.vmap(network.loss, (None, 0, 0))(theta, pixels, labels))(thetas)
     found: jax.Array = losses.reshape(len(shapes), 1 + experiment.pairs, rows)
     return found

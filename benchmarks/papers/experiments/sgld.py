@@ -86,11 +86,18 @@ def epoch(sgld: SGLD, network: Network, images: Images, neighbour: Neighbour) ->
     factor, gamma = sgld.temper * sgld.num_rows / sgld.batch_size, sgld.step_size
     bound, size = jnp.asarray(sgld.num_rows), sgld.batch_size
 
-    def gradient(theta: jax.Array, image: jax.Array, label: jax.Array) -> jax.Array:
+    def batch_loss(theta: jax.Array, image: jax.Array, label: jax.Array) -> jax.Array:
+        return jax.vmap(network.loss, (None, 0, 0))(theta, image, label).sum()
+
+    def clipped(theta: jax.Array, image: jax.Array, label: jax.Array) -> jax.Array:
         found: jax.Array = jax.grad(network.loss)(theta, image, label)
-        if sgld.clip is None:
-            return found
         return found * jnp.minimum(1.0, sgld.clip / jnp.maximum(jnp.linalg.norm(found), 1e-30))
+
+    def gradient(theta: jax.Array, image: jax.Array, label: jax.Array) -> jax.Array:
+        if sgld.clip is None:
+            found: jax.Array = jax.grad(batch_loss)(theta, image, label)
+            return found
+        return jax.vmap(clipped, (None, 0, 0))(theta, image, label).sum(axis=0)
 
     def step(theta: jax.Array, key: jax.Array, member: jax.Array) -> jax.Array:
         for_batch, for_noise = jax.random.split(key)
@@ -98,7 +105,7 @@ def epoch(sgld: SGLD, network: Network, images: Images, neighbour: Neighbour) ->
         changed = (index == neighbour.row) & member
         image = jnp.where(changed[:, None, None], neighbour.image, pixels[index])
         label = jnp.where(changed, neighbour.label, labels[index])
-        total = jax.vmap(gradient, in_axes=(None, 0, 0))(theta, image, label).sum(axis=0)
+        total = gradient(theta, image, label)
         noise = jax.random.normal(for_noise, theta.shape, theta.dtype)
         moved: jax.Array = theta - gamma * (theta + factor * total) + (2 * gamma) ** 0.5 * noise
         return moved

@@ -15,13 +15,13 @@ from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.langevin import poisson_last_state as sampled
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.box import farthest_corner
 from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
 from private_mcmc.accounting.langevin.sensitivity import (
     ROUNDING_SLACK,
     coordinate_changes,
     dense,
+    farthest_corner,
     noise_ratio,
     row_change,
 )

@@ -103,12 +103,7 @@ class Equation:
 class Program:
     """A pure function: inputs by name, equations in order, outputs by name.
 
-    Attributes:
-        inputs: names to variables.
-        outputs: names to variables.
-        constants: variables with a known value.
-        equations: in an order in which they can be evaluated.
-        avals: shape and dtype of every variable.
+    ``equations`` are in an order in which they can be evaluated; ``avals`` are shapes and dtypes.
     """
 
     inputs: Mapping[str, Variable]
@@ -227,10 +222,6 @@ def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Pr
     """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
 
     ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used.
-
-    Raises:
-        DoThisInstead: if the function prints or calls back to Python, which would carry values of
-            private rows out of the compiled program.
     """
     names: list[Hashable] = []
 

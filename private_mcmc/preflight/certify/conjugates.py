@@ -17,19 +17,19 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.likelihoods.links import find_link
-from private_mcmc.preflight.certify.facts import (
+from private_mcmc.preflight.certify.normal import (
     Asked,
     constant_of,
     has_no_offset,
     is_handed_on,
     is_one_of_each,
     is_whole_up_to,
+    normal,
     number_of,
     observed,
     slope_of,
     value_of,
 )
-from private_mcmc.preflight.certify.normal import normal
 from private_mcmc.target import Target
 
 # Where an interval of ε is cut, and how often: the last one is 1/125 as long as the first.

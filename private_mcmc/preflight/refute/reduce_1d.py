@@ -80,22 +80,6 @@ def _largest(designs: np.ndarray, direction: np.ndarray) -> float:
     return float(np.max(np.abs(designs[:, np.flatnonzero(direction)[0]])))
 
 
-def on_line(row_model: RowModel, direction: Array, rows: list[PublicRow]) -> Reduction | None:
-    """The reduction to ``direction·θ`` of other rows, unclipped; ``None`` if one depends on more."""
-    columns, name = stacked(rows), _name(row_model, direction)
-    if row_model.predictor is None:
-        terms = _with_terms(_along(row_model, 0), _whole_losses(row_model, columns))
-        return Reduction((name,), direction[None], tuple(rows), terms)
-    marginal = _marginal(row_model, direction)
-    designs, offsets = _designs(row_model, columns)
-    scale, parallel = _multiples(designs, direction)
-    if marginal is None or not (np.all(parallel) and np.all(np.isfinite(scale * offsets))):
-        return None
-    free = np.full(len(rows), math.inf)
-    losses = line_losses(row_model.predictor, columns, scale, offsets, free)
-    return Reduction((name,), direction[None], tuple(rows), _with_terms(marginal.potential, losses))
-
-
 def _multiples(designs: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The factor of the direction in each design, and whether that is all of it."""
     scale = designs[:, np.flatnonzero(direction)[0]]

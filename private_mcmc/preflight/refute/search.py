@@ -65,14 +65,8 @@ class Grid:
     log_weight: Array
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Two adjacent data sets, where their laws lie, and roughly ``δ(ε)`` of the first from the second."""
-
-    first: Multiplicities
-    second: Multiplicities
-    grid: Grid
-    divergence: float
+# Two adjacent data sets, and roughly ``δ(ε)`` of the first from the second.
+Candidate = tuple[Multiplicities, Multiplicities, float]
 
 
 def by_common_rows(
@@ -92,12 +86,9 @@ def by_common_rows(
             continue
         grid = grid_at(*place)
         laws = dict(zip(sets, log_laws(terms(grid.points), weights, grid), strict=True))
-        found = [
-            Candidate(one, other, grid, divergence(laws[one], laws[other], target.epsilon))
-            for one, other in around
-        ]
+        found = [(one, other, divergence(laws[one], laws[other], target.epsilon)) for one, other in around]
         # What the grid does not tell apart is equal: the order of the pairs then decides.
-        yield sorted(found, key=lambda candidate: -float(f"{candidate.divergence:.2g}"))
+        yield sorted(found, key=lambda candidate: -float(f"{candidate[2]:.2g}"))
 
 
 def law_weights(counts: Multiplicities, temper: float) -> Array:
@@ -168,23 +159,20 @@ class Found:
     density: Density
 
 
-def search(
-    reduction: Reduction, *, n: int, temper: float, target: Target
-) -> tuple[Found | None, list[Candidate]]:
-    """A violating pair around the first group of equal other rows that has one, and the worst pairs met."""
-    met: list[Candidate] = []
-    most = _MOST_TRIED[reduction.dim]
+def search(reduction: Reduction, *, n: int, temper: float, target: Target) -> Found | None:
+    """A violating pair around the first group of equal other rows that has one."""
+    met, most = False, _MOST_TRIED[reduction.dim]
     groups = by_common_rows(reduction, n=n, temper=temper, target=target)
     for candidates in islice(groups, _MOST_GROUPS[reduction.dim]):
-        met += candidates[:most]
-        worse = [pair for pair in candidates[:most] if pair.divergence > target.delta]
-        found = certify(reduction, [(pair.first, pair.second) for pair in worse], temper, target)
+        met = True
+        worse = [(one, other) for one, other, delta in candidates[:most] if delta > target.delta]
+        found = certify(reduction, worse, temper, target)
         if found is not None:
-            return found, met
+            return found
     if met or reduction.dim > 1:
-        return None, sorted(met, key=lambda pair: -pair.divergence)
+        return None
     blind = islice(adjacent_pairs(len(reduction.rows), n, target.adjacency), _MOST_BLIND)
-    return certify(reduction, list(blind), temper, target), met
+    return certify(reduction, list(blind), temper, target)
 
 
 def certify(

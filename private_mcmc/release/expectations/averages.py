@@ -42,11 +42,7 @@ class Movement:
 
 
 def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, ranges: FloatArray) -> Movement:
-    """Sensitivities of one declared item; ``ranges`` holds each value's ``b − a`` (``inf`` if none).
-
-    Raises:
-        DeclarationError: for a value with neither a finite range nor a finite Lipschitz bound.
-    """
+    """Sensitivities of one declared item; ``ranges`` holds each value's ``b − a`` (``inf`` if none)."""
     if isinstance(part, Slopes):
         gram = _gram(part.matrix, schedule.preconditioner)
         slopes = np.sqrt(np.diag(gram)) * _UP
@@ -153,11 +149,7 @@ class Observed:
         return jnp.clip(scaled, self.low, self.high)
 
     def averages(self, given: npt.ArrayLike) -> FloatArray:
-        """Averages of this vector as a chain computed them, with what is not a number mapped.
-
-        Raises:
-            DeclarationError: for a wrong shape; never about values.
-        """
+        """Averages of this vector as a chain computed them, with what is not a number mapped."""
         array = np.asarray(given, dtype=np.float64)
         if array.shape != self.units.shape:
             raise DeclarationError(f"averages of shape {array.shape}, {self.units.shape} were planned.")

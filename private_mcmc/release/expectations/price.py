@@ -55,11 +55,7 @@ def price(
     distance: float,
     target: Target,
 ) -> Price:
-    """The price when one row moves the coupled averages by ``distance``.
-
-    Raises:
-        DeclarationError: where nothing bounds an expectation, or Gaussian noise cannot meet the target.
-    """
+    """The price when one row moves the coupled averages by ``distance``."""
     items = [_moved(function, schedule, distance) for function in functions]
     moved = together(tuple(item for item, _ in items))
     assumed = {f.name: c for f, (_, c) in zip(functions, items, strict=True) if c is not None}

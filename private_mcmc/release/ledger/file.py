@@ -38,9 +38,6 @@ def data_mark(key: bytes, data: Columns) -> str:
     """A keyed hash of the columns: names, shapes and values, block by block, and the numbers of the holes.
 
     What lies in a hole does not matter, and without holes it does not matter how their absence was told.
-
-    Raises:
-        DataSchemaError: for what is no column of numbers; never about values.
     """
     mark = hmac.new(key, b"data", hashlib.sha256)
     values = {

@@ -26,6 +26,25 @@ from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transact
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
 from private_mcmc.report import Report
 
+# Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
+_UNUSED: set[tuple[int, str]] = set()
+
+
+def take(charge: Reservation) -> None:
+    """Let a charge pay for a run: for one, and only in the process that made it.
+
+    No other process can tell whether its run was released before whoever made it was stopped.
+
+    Raises:
+        ReleaseError: for any other charge.
+    """
+    try:
+        _UNUSED.remove((os.getpid(), charge.identity))
+    except KeyError:
+        raise ReleaseError(
+            "that charge has paid for a run, or was made in another process: charge this run anew."
+        ) from None
+
 
 class Ledger(Declarations):
     """A file of charges, shared by any number of processes.
@@ -127,7 +146,9 @@ class Ledger(Declarations):
                     "time": now(),
                 }
             )
-            return replay(transaction.entries).reservations[identity]
+            made = replay(transaction.entries).reservations[identity]
+        _UNUSED.add((os.getpid(), identity))
+        return made
 
     def room_for(self, dataset: str, statement: Statement) -> str:
         """What is left for a data set, in words, if a release of this price would fit now.

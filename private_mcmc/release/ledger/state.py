@@ -8,9 +8,8 @@ from fractions import Fraction
 from typing import Literal
 
 from private_mcmc.errors import LedgerError
-from private_mcmc.release.ledger.cohorts import Cohorts, check_cohorts, dearest
 from private_mcmc.release.ledger.file import Entry
-from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger.filter import Cohorts, Filter, check_cohorts, dearest
 from private_mcmc.target import Adjacency, check_adjacency
 
 Outcome = Literal["reserved", "released", "kept"]
@@ -205,11 +204,7 @@ class LedgerState:
 
 
 def replay(entries: Iterable[Entry]) -> LedgerState:
-    """The state after all entries.
-
-    Raises:
-        LedgerError: for entries that this version does not know or that contradict earlier ones.
-    """
+    """The state after all entries."""
     datasets: dict[str, DataSet] = {}
     reservations: dict[str, Reservation] = {}
     cohorts: dict[str, Cohorts] = {}

@@ -21,6 +21,7 @@ CHECKS = (
     Check("audit: batches", audits.path_of_batches),
     Check("audit: holes", audits.path_with_a_hole),
     Check("audit: clipped coordinates", audits.path_of_clipped_coordinates),
+    Check("audit: coordinates in full noise", audits.path_of_clipped_coordinates_in_full_noise),
     Check("replay: plan's budget", plans.stages_add_up_to_the_budget),
     Check("audit: plan's budget", plans.plan_within_its_budget),
     Check("audit: plan's noise", plans.stages_have_noise_of_their_own),

@@ -8,11 +8,17 @@ import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair, chain_mechanism
 from private_mcmc.auditing.chains import keys, unconstrained
 from private_mcmc.auditing.scores import ChainAttacks
-from private_mcmc.kernels import AnisotropicLangevin, PrivateULA
+from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
 from tests.soundness.front_door.resumed import resumed
 from tests.soundness.front_door.setup import FAR, Attempt, audited, driver, far_apart
 from tests.soundness.sweep.zoo import mean
+
+
+def declared(kernel: LangevinKernel, **others: Any) -> Mechanism:
+    """A path of far-apart rows, unless something else is said."""
+    usual: dict[str, Any] = {"rows": FAR, "target": pmc.Target(1.0, 1e-5), "release": "path"}
+    return chain_mechanism(kernel, **(usual | others))
 
 
 def last_state() -> Attempt:
@@ -26,64 +32,34 @@ def last_state() -> Attempt:
         with numpyro.plate("rows", y.shape[0]):
             numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
-    mechanism = chain_mechanism(
-        PrivateULA(model, step_size=0.2, clip=0.7),
-        rows=FAR,
-        target=pmc.Target(1.0, 1e-5),
-        release="last",
-        num_steps=60,
-        n=1,
-    )
+    mechanism = declared(PrivateULA(model, step_size=0.2, clip=0.7), release="last", num_steps=60, n=1)
     return audited(mechanism, far_apart(0), num_runs=20_000)
 
 
 def path_of_the_first_row() -> Attempt:
-    mechanism = chain_mechanism(
-        PrivateULA(mean, step_size=0.1, clip=1.5),
-        rows=FAR,
-        target=pmc.Target(1.0, 1e-5),
-        release="path",
-        num_steps=6,
-        n=3,
-    )
+    mechanism = declared(PrivateULA(mean, step_size=0.1, clip=1.5), num_steps=6, n=3)
     return audited(mechanism, far_apart(0, 3), num_runs=2_000)
 
 
 def path_of_rows_below_the_clip() -> Attempt:
-    mechanism = chain_mechanism(
-        PrivateULA(mean, step_size=0.1, clip=1.5),
-        rows=FAR,
-        target=pmc.Target(1.0, 1e-5),
-        release="path",
-        num_steps=6,
-        n=1,
-    )
+    mechanism = declared(PrivateULA(mean, step_size=0.1, clip=1.5), num_steps=6, n=1)
     return audited(mechanism, Pair({"y": np.array([50.0])}, {"y": np.array([0.1])}), num_runs=2_000)
 
 
 def path_of_batches() -> Attempt:
     """Batches that are as small as is worth most to the claim, pushes of a little more than the noise."""
-    mechanism = chain_mechanism(
+    kernel, target = (
         PrivateSGLD(mean, step_size=0.1, clip=0.7, rate=0.13),
-        rows=FAR,
-        target=pmc.Target(1.0, 1e-5, "add_remove"),
-        release="path",
-        num_steps=16,
-        n=2,
+        pmc.Target(1.0, 1e-5, "add_remove"),
     )
+    mechanism = declared(kernel, target=target, num_steps=16, n=2)
     pair = Pair({"y": np.array([0.0, 50.0])}, {"y": np.array([0.0])})
     return audited(mechanism, pair, num_runs=30_000, at=(2.0, 0.01))
 
 
 def path_with_a_hole() -> Attempt:
-    mechanism = chain_mechanism(
-        PrivateSGLD(mean, step_size=0.1, clip=0.7, scheme="cyclic", batch_size=1),
-        rows=FAR,
-        target=pmc.Target(1.0, 1e-5, "zero_out"),
-        release="path",
-        num_steps=8,
-        n=4,
-    )
+    kernel = PrivateSGLD(mean, step_size=0.1, clip=0.7, scheme="cyclic", batch_size=1)
+    mechanism = declared(kernel, target=pmc.Target(1.0, 1e-5, "zero_out"), num_steps=8, n=4)
     y = np.array([50.0, -50.0, 50.0, -50.0])
     pair = Pair({"y": y}, {"y": y, "present": np.array([False, True, True, True])})
     return audited(mechanism, pair, num_runs=4_000)
@@ -91,7 +67,15 @@ def path_with_a_hole() -> Attempt:
 
 def path_of_clipped_coordinates() -> Attempt:
     """One row that pulls at the quieter of two coordinates alone, as hard as it may."""
+    return _boxed(clips=(4.0, 0.4), noise=(4.0, 0.4), along=(0.0, 1.0))
 
+
+def path_of_clipped_coordinates_in_full_noise() -> Attempt:
+    """Noise whose coordinates rise together, and a row at the corner where they do not: ``m`` is reached."""
+    return _boxed(clips=(2.0, 0.8), noise=((4.0, 1.2), (1.2, 0.8)), along=(1.0, -1.0))
+
+
+def _boxed(clips: tuple[float, ...], noise: Any, along: tuple[float, ...]) -> Attempt:
     def model(X, y=None):
         import numpyro
         import numpyro.distributions as dist
@@ -100,16 +84,11 @@ def path_of_clipped_coordinates() -> Attempt:
         with numpyro.plate("rows", X.shape[0]):
             numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
 
-    mechanism = chain_mechanism(
-        AnisotropicLangevin(model, step_size=0.05, clips=(4.0, 0.4), noise=(4.0, 0.4)),
-        rows=pmc.Rows(X=pmc.Box([-1.0, -1.0], [1.0, 1.0]), y=pmc.Box(-50.0, 50.0)),
-        target=pmc.Target(1.0, 1e-5),
-        release="path",
-        num_steps=4,
-        n=1,
-    )
-    quiet = np.array([[0.0, 1.0]])
-    pair = Pair({"X": quiet, "y": np.array([50.0])}, {"X": quiet, "y": np.array([-50.0])})
+    kernel = AnisotropicLangevin(model, step_size=0.05, clips=clips, noise=noise)
+    rows = pmc.Rows(X=pmc.Box([-1.0, -1.0], [1.0, 1.0]), y=pmc.Box(-50.0, 50.0))
+    mechanism = declared(kernel, rows=rows, num_steps=4, n=1)
+    X = np.array([along])
+    pair = Pair({"X": X, "y": np.array([50.0])}, {"X": X, "y": np.array([-50.0])})
     return audited(mechanism, pair, num_runs=4_000)
 
 

@@ -12,18 +12,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.papers.propose_test_release import LowerBound, ProposeTestRelease
+from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.auditing.chains import chain_mechanism
 from private_mcmc.auditing.mechanism import DataSet, Mechanism
 from private_mcmc.domains import Ball, Box, Rows
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.preflight.refute.pairs import PublicRow
-from private_mcmc.release import (
-    LowerBound,
-    ProposedCurvature,
-    ProposeTestRelease,
-    ProposeTestSample,
-    laplace_noise,
-)
+from private_mcmc.release import ProposedCurvature, laplace_noise
 from private_mcmc.target import Adjacency, Target
 from tests.soundness.sweep.noised import NUMBERS, ROWS, Ends, change, edge_pair, of_rows, one_by_one
 from tests.soundness.sweep.zoo import line

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.papers.bounds import hf
 from benchmarks.papers.experiments.figures import measured
 from benchmarks.papers.pages.page import Claim, Section
-from private_mcmc import ProposeTestSample
+from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.auditing.confidence import ErrorCounts, epsilon_lower
 from private_mcmc.report import Block, Heading, Line, Note, Plot, Rule, Table, Text, floats, number
@@ -63,7 +63,7 @@ def propose_test_sample() -> Section:
         f"with the exponents of (34), γ₁ = 0.49, (33) asks for 10^{third:.0f} rows before anything is "
         "released; "
         f"with ρ₂ = 0.25, γ₁ = 0.3 it asks for {number(needed)}, and 10^10 rows show it",
-        "`pmc.ProposeTestSample`; benchmarks/papers/bounds/hf.py `lower_bound`",
+        "benchmarks/papers/propose_test_sample.py; benchmarks/papers/bounds/hf.py `lower_bound`",
     )
     rows_of = (
         ("rows n₁", rows),
@@ -79,7 +79,7 @@ def propose_test_sample() -> Section:
         (
             Heading("Algorithm 1, propose–test–sample, and Claim IV.9"),
             Text(
-                "The library's `ProposeTestSample` is Algorithm 1 with `n₂^(ρ₂/γ₁)` in (33), as its "
+                "`ProposeTestSample` is Algorithm 1 with `n₂^(ρ₂/γ₁)` in (33), as its "
                 "proof has it (the "
                 "printed `n₁` is private), and a slope floored at 0. Line 25 draws the posterior "
                 "exactly. With SGLD "

@@ -64,17 +64,6 @@ class ProposeTestRelease:
         test: the private test, ``(ε_1, δ_1)``.
         mechanism_epsilon, mechanism_delta: ``(ε_2, δ_2)``.
         what: what is counted, in words; quoted in the statement.
-
-    Example:
-        >>> from private_mcmc.release import LowerBound
-        >>> guarded = pmc.ProposeTestRelease(
-        ...     threshold=100, test=LowerBound(epsilon=0.5, delta=1e-7), mechanism_epsilon=0.5,
-        ...     mechanism_delta=0.0, adjacency="replace_one", what="the number of answers",
-        ... )
-        >>> round(guarded.statement.epsilon(1e-6), 3)
-        1.0
-        >>> guarded.run(10_000, lambda: "released"), guarded.run(3, lambda: "released")
-        ('released', None)
     """
 
     threshold: float

@@ -107,16 +107,6 @@ def audit_one_run(
     Raises:
         DeclarationError: under ``replace_one``, where a row is never absent; for numbers out of range.
         DataSchemaError: for canaries with other columns or shapes than ``rows``.
-
-    Example:
-        >>> from private_mcmc.models import logistic, logistic_rows
-        >>> rng = np.random.default_rng(0)
-        >>> canaries = {"X": rng.uniform(-0.7, 0.7, size=(100, 2)), "y": rng.integers(0, 2, size=100)}
-        >>> pmc.audit_one_run(
-        ...     pmc.PrivateULA(logistic, step_size=1e-2, clip=1.0), canaries, rows=logistic_rows(2),
-        ...     target=pmc.Target(1.0, 1e-5, adjacency="zero_out"), num_steps=20, guesses=20,
-        ... ).sound
-        True
     """
     if target.adjacency == "replace_one":
         raise DeclarationError("one-run audits leave rows out: use add_remove or zero_out.")

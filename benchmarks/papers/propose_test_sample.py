@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.papers.propose_test_release import LowerBound
 from private_mcmc.accounting import Statement, stepwise
 from private_mcmc.domains.numeric import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, StateGrid, laplace_noise, opendp, power_of_two_below
-from private_mcmc.release.propose_test_release import LowerBound
 from private_mcmc.target import Adjacency, check_adjacency, is_number
 
 _UNIT = 2.0**-53
@@ -59,13 +59,6 @@ class ProposeTestSample:
         prior_precision, noise_precision: ``α > 0`` and ``β ≥ 3/x_h²``.
         rho1, rho2, gamma1: ``ρ1 ∈ (1, 3/2)``, ``ρ2 ∈ (0, 1/2)``, ``γ1 ∈ (ρ2, 1/2)``.
         paper_size: ask for the paper's ``n_min`` too, which alone uses ``γ1``.
-
-    Example:
-        >>> draw = pmc.ProposeTestSample(
-        ...     epsilon=1.0, delta=1e-5, x_low=0.9, x_high=1.0, prior_precision=1.0, noise_precision=3.0
-        ... )
-        >>> round(draw.statement.epsilon(2e-5), 6)
-        5.0
     """
 
     epsilon: float
