@@ -68,17 +68,7 @@ class Declaration:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A run that may happen.
-
-    Attributes:
-        reading: the model as it was read.
-        schedule: the one record that kernel and accountant share.
-        report: preflight's report.
-        statement: the run's own statement, which meets the target.
-        expectations: noise and sensitivities of declared expectations, or ``None``.
-        layout: the devices it runs on.
-        curvature_test: a private test that must succeed before the chain may run, or ``None``.
-    """
+    """A run that may happen."""
 
     reading: RowModel
     schedule: Schedule

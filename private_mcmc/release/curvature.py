@@ -2,7 +2,7 @@
 
 Propose–test–release: the set, the metric and the clip are public; how strongly convex the rows make the
 potential there is tested with noise; a run may then rely on what the test certifies. The proof is in
-``accounting.tested``.
+``accounting.CurvatureFloor``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from private_mcmc.accounting import Curvature, Statement, capped, gaussian
+from private_mcmc.accounting import Statement, capped, gaussian
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.noise import CurvatureFloor
 from private_mcmc.accounting.statement import of_unit
@@ -26,7 +26,7 @@ from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import Predictor, RowModel
-from private_mcmc.preflight.certify.certificates import clip_is_idle, curvature, largest_eigenvalue
+from private_mcmc.preflight.certify.certificates import clip_is_idle, largest_eigenvalue
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.schedule import Schedule
 
@@ -54,9 +54,9 @@ class ProposedCurvature:
     The run is accounted for with ``μ = μ_K + w·at_least`` in place of the prior's ``μ_K`` alone. Where the
     test does not find the curvature nothing is run, and the test stays paid for.
 
-    **Guarantee**: that of ``accounting.tested``: of test and run together, for every data set; none for the
-    posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``. ``Expectations``
-    need an ``epsilon`` of their own that leaves room for it.
+    **Guarantee**: that of ``accounting.CurvatureFloor``: of test and run together, for every data set; none
+    for the posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``.
+    ``Expectations`` need an ``epsilon`` of their own that leaves room for it.
     Source: Dwork, Lei 2009.
 
     Attributes:
@@ -77,30 +77,6 @@ class ProposedCurvature:
         for name, value in (("at_least", self.at_least), ("gdp", self.gdp)):
             if not 0 < value < math.inf:
                 raise DeclarationError(f"{name}={value}: must be positive and finite.")
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedCurvature:
-    """What the test released, and what it cost.
-
-    Attributes:
-        floor: the lower bound, for the set, metric and clip of ``test``.
-        statement: the cost of the test itself.
-    """
-
-    test: CurvatureTest
-    floor: CurvatureFloor
-    statement: Statement
-
-    def curvature(self, reading: RowModel, schedule: Schedule) -> Curvature:
-        """Constants of ``schedule`` that rely on the test: ``μ = μ_K + wλ_low``.
-
-        Raises:
-            DeclarationError: for a schedule on another set, in another metric, with a smaller clip, more
-                rows, or minibatches.
-        """
-        self.test.check(schedule)
-        return self.floor.strengthen(curvature(reading, schedule), schedule.temper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,33 +124,13 @@ class CurvatureTest:
         # A discrete Gaussian is no further out than a Gaussian and one step (Canonne, Kamath, Steinke 2020).
         return 2 * self.noise.grid + eigenvalue_rounding(self.schedule, self.cap)
 
-    def check(self, schedule: Schedule) -> None:
-        """Refuse a schedule that the test says nothing about."""
-        draft = self.schedule
-        if schedule.preconditioner != draft.preconditioner or schedule.box != draft.box:
-            raise DeclarationError("the curvature was tested in another metric or on another box.")
-        if schedule.batch is not None or schedule.noise is not None:
-            raise DeclarationError("tested curvature is that of all rows, with noise 2γM.")
-        for name, fits in (
-            ("diameter", schedule.diameter <= draft.diameter),
-            ("clip", schedule.clip >= draft.clip),
-            ("num_rows", schedule.num_rows == draft.num_rows),
-            ("adjacency", schedule.adjacency == draft.adjacency),
-            ("unit", schedule.unit == draft.unit),
-        ):
-            if not fits:
-                raise DeclarationError(
-                    f"{name}={getattr(schedule, name)}: the curvature was tested for {getattr(draft, name)}."
-                )
-
     def reached(self, at_least: float) -> CurvatureFloor:
         """The least that is known once the test has found ``at_least``."""
         return self.floor_of((at_least + self.margin) * (1 + _FLOOR))
 
-    def release(self, rows: Mapping[str, jax.Array], present: jax.Array) -> ReleasedCurvature:
+    def release(self, rows: Mapping[str, jax.Array], present: jax.Array) -> CurvatureFloor:
         """Test the rows (columns in their domains, curator-side, and which of them are present)."""
-        value = float(self.noise.release([self.smallest_eigenvalue(rows, present)])[0])
-        return ReleasedCurvature(self, self.floor_of(value), self.statement)
+        return self.floor_of(float(self.noise.release([self.smallest_eigenvalue(rows, present)])[0]))
 
     def floor_of(self, value: float) -> CurvatureFloor:
         """What a noised eigenvalue certifies."""

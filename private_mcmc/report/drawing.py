@@ -95,8 +95,11 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
     for drawn in plot.drawn:
         _draw(axes, drawn, palette)
     if plot.x_log and not plot.x_ticks:
-        _readable_within_a_decade(axes)
+        _in_plain_numbers(axes)
     _finish_axes(result, axes, plot, palette, size)
+    for drawn in plot.drawn:
+        if isinstance(drawn, Rule):
+            _name_rule(axes, drawn, palette)
     return result
 
 
@@ -166,7 +169,8 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
         axes.hlines(drawn.y, drawn.low, drawn.high, color=color, linewidth=2.2, label=drawn.label)
         axes.plot(drawn.middle, drawn.y, "o", color=color, markersize=4.5)
     elif isinstance(drawn, Rule):
-        _draw_rule(axes, drawn, palette)
+        rule = axes.axvline if drawn.axis == "x" else axes.axhline
+        rule(drawn.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
     else:
         color = {"good": palette.good, "bad": palette.bad}.get(drawn.tone, palette.ink)
         axes.plot([drawn.x], [drawn.y], "o", color=color, markersize=6)
@@ -181,18 +185,17 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
         )
 
 
-def _draw_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
+def _name_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
+    """Along a rule, on the side that has room; above a level, at its right end."""
     place: Record
     if rule.axis == "x":
-        axes.axvline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
-        place = {
-            "xy": (rule.at, 1),
-            "xycoords": ("data", "axes fraction"),
-            "xytext": (4, -10),
-        }
+        at = axes.transAxes.inverted().transform(axes.transData.transform((rule.at, axes.get_ylim()[0])))[0]
+        side, ha = (-3, "right") if at > 0.5 else (3, "left")
+        place = {"xy": (rule.at, 0.5), "xycoords": ("data", "axes fraction"), "xytext": (side, 0), "ha": ha}
+        place |= {"va": "center", "rotation": 90}
     else:
-        axes.axhline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
         place = {"xy": (1, rule.at), "xycoords": ("axes fraction", "data"), "xytext": (-4, 4), "ha": "right"}
+    place["bbox"] = {"facecolor": palette.ground, "edgecolor": "none", "alpha": 0.85, "pad": 1}
     axes.annotate(rule.label, textcoords="offset points", fontsize=8.5, color=palette.ink, **place)
 
 
@@ -235,11 +238,13 @@ def _columns(names: list[str]) -> int:
     return 2 if max(map(len, names[:half])) + max(map(len, names[half:])) <= _LEGEND_LETTERS else 1
 
 
-def _readable_within_a_decade(axes: Axes) -> None:
-    """Ratios between 1 and 3 would show the single tick 10⁰: such an axis gets plain numbers in between."""
-    from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, ScalarFormatter
+def _in_plain_numbers(axes: Axes) -> None:
+    """0.1 for 10⁻¹; ratios between 1 and 3, which would show a single tick, get numbers in between."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, ScalarFormatter
 
     low, high = axes.get_xlim()
+    if low > 0 and high / low < 1e5:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if low > 0 and high / low < 20:
         round_ones = [ratio for ratio in _RATIOS if low <= ratio <= high]
         enough = len(round_ones) >= 3

@@ -76,7 +76,7 @@ def diffusions() -> Section:
                 "`h = 1/(2μ)` has no unit left, and is twice the exact GDP parameter."
             ),
             Plot(
-                "Where Theorem 5.2 loses",
+                "Where Proposition 4.6 loses",
                 "μ",
                 f"ε at δ = {number(DELTA)}",
                 drawn,
