@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data.fields import Field
+    from private_mcmc.data.schema import Schema
 
 _HEAD = """\
 # Check every field and remove its `suggested: true`: nothing runs on a suggestion. A field looks like one of
@@ -57,11 +59,11 @@ def init(
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
 
-    declared = {} if codebook is None else read_codebook(codebook)
+    book = Schema(()) if codebook is None else read_codebook(codebook)
     if codebook is None and has_dictionary(table):
-        declared = read_codebook(table)
         # Whoever wrote the file may have taken its labels from the rows.
-        declared = {name: replace(field, suggested=True) for name, field in declared.items()}
+        book = Schema(tuple(replace(field, suggested=True) for field in read_codebook(table).fields))
+    declared, encoding = book.by_name, encoding or book.encoding
     header = [name for name in read_header(table, declared, encoding) if name]
     _say(
         f"{table}: read the header only ({len(header)} columns), no row. Bounds and levels are public facts: "
@@ -74,8 +76,10 @@ def init(
     fields = [_field(declared.get(name), suggestion(name), questions) for name in header]
     if open_ones := [field.name for field in fields if field.suggested]:
         _say(f"To be confirmed before use: {open_ones}. Check each and remove `suggested: true`.")
-    people = [field.name for field in fields if field.role == "person"]
-    schema = Schema(tuple(fields), person=people[0] if people else "", encoding=encoding)
+    person, at_most = _person(book, fields, questions)
+    schema = Schema(tuple(fields), person, at_most, encoding)
+    for words in schema.notes:
+        _say(words)
     text = _HEAD * bool(open_ones) + schema.to_yaml()
     if output is not None:
         write_whole(output, text)
@@ -90,6 +94,21 @@ def init(
         typer.echo(json.dumps(found, ensure_ascii=False))
     elif output is None:
         typer.echo(text, nl=False)
+
+
+def _person(book: Schema, fields: Sequence[Field], asking: bool) -> tuple[str, int]:
+    """The field that tells persons apart, and how many rows one of them may have."""
+    people = [field.name for field in fields if field.role == "person"]
+    if book.person in people:
+        return book.person, book.at_most
+    if not people:
+        return "", 1
+    if asking:
+        count = _prompt(f"{people[0]}: how many rows one person may have at most", "1")
+        if not count.isdigit() or not int(count):
+            raise DeclarationError(f"{people[0]}: a whole number of rows, at least 1, was asked for.")
+        return people[0], int(count)
+    return people[0], 1
 
 
 def _field(declared: Field | None, suggested: Field, asking: bool) -> Field:

@@ -1,4 +1,4 @@
-"""``private-mcmc plan MODEL.py:model --rows rows.toml …``: what a budget buys, without data."""
+"""``private-mcmc preflight`` and ``plan MODEL.py:model --rows rows.toml …``: answers without data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ import typer
 from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
+    Delta,
     Epsilon,
+    HtmlOption,
     JsonOption,
+    ModelArgument,
     NumRows,
+    RowsOption,
     load_model,
     read_arguments,
     read_rows,
@@ -26,6 +30,7 @@ from private_mcmc.cli.study import (
     PriorOption,
     PublicRowsOption,
     as_guarantee,
+    read_max_error,
     read_question,
 )
 from private_mcmc.errors import DeclarationError
@@ -34,6 +39,49 @@ from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.planning import Plan
+
+
+EXIT_CODES = {"private": 0, "not private": 1, "unknown": 2}
+
+
+def preflight(
+    model: ModelArgument,
+    rows: RowsOption,
+    n: NumRows,
+    epsilon: Epsilon,
+    delta: Delta,
+    adjacency: AdjacencyOption = "replace_one",
+    clip: Annotated[
+        float | None, typer.Option(help="bound on every row's gradient that a kernel enforces")
+    ] = None,
+    temper: Annotated[float, typer.Option(help="power of the likelihood")] = 1.0,
+    args: ArgsOption = None,
+    as_json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Decide whether a model's posterior is private, from the program and public facts alone.
+
+    Exit code: 0 private, 1 not private, 2 unknown, 3 error.
+    """
+    from private_mcmc.preflight import preflight as decide
+
+    target = Target(epsilon, delta, check_adjacency(adjacency))
+    report = decide(
+        load_model(model),
+        read_rows(rows),
+        target,
+        n=n,
+        clip=clip,
+        temper=temper,
+        model_args=read_arguments(args),
+    )
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        report.show()
+    if html is not None:
+        report.to_html(html)
+    raise typer.Exit(EXIT_CODES[report.verdict])
 
 
 def plan(
@@ -77,11 +125,12 @@ def plan(
         asked = read_question(schema, formula, model, family, prior or [])
         program, declared = asked.model, asked.rows
         public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
+        named, units = asked.coefficients, asked.units
     elif model is None or rows is None or formula is not None:
         raise DeclarationError("give MODEL.py:model with --rows, or --schema with --formula or a model.")
     else:
         program, declared = load_model(model), read_rows(rows)
-        public = None
+        public, named, units = None, None, {}
         if public_rows is not None:
             raise DeclarationError("--public-rows goes with --schema here; run takes it with --rows too.")
     made = make(
@@ -91,8 +140,9 @@ def plan(
         n=n,
         guarantee=wanted,
         model_args=read_arguments(args),
-        max_error=max_error,
+        max_error=read_max_error(max_error),
         public_rows=public,
+        coefficients=named,
     )
     if save is not None:
         made.save(save)
@@ -101,7 +151,7 @@ def plan(
         extra = {} if elsewhere is None else {"frontier": elsewhere.to_dict()["points"]}
         typer.echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
         return
-    made.show()
+    made.report(units).show()
     typer.echo(str(made.statement.summary(made.target.delta)))
     if elsewhere is not None:
         elsewhere.show()
@@ -114,6 +164,6 @@ def record(made: Plan) -> dict[str, object]:
         "temper": made.temper,
         "n": made.n,
         "gdp": made.budget,
-        "prediction": made.prediction._asdict(),
+        "prediction": made.prediction.to_record(),
         "statement": made.statement.to_dict(),
     }

@@ -59,15 +59,30 @@ class Answers:
 
     def summary(self) -> tuple[Coefficient, ...]:
         """Every coefficient with its interval, and its odds or rate ratio."""
-        found = []
-        effects = {effect.name: effect for effect in self.design.effects}
-        for name, draws in self.coefficients.items():
-            effect = effects.get(name)
-            labels = self._labels(name) if effect is None else effect.coordinates()
-            flat = draws.reshape(len(draws), -1)
-            for label, column in zip(labels, flat.T, strict=True):
-                found.append(self._coefficient(label, self._per(name, effect), column, effect is not None))
-        return tuple(found)
+        units = self.units
+        effects = {label for effect in self.design.effects for label in effect.coordinates()}
+        return tuple(
+            self._coefficient(label, units[label], column, label in effects)
+            for label, column in self.by_name.items()
+        )
+
+    @property
+    def by_name(self) -> dict[str, Array]:
+        """Draws ``(draws,)`` of every coefficient, a level's as ``sex[male]``."""
+        return {
+            label: column
+            for name, draws in self.coefficients.items()
+            for label, column in zip(self._labels(name), draws.reshape(len(draws), -1).T, strict=True)
+        }
+
+    @property
+    def units(self) -> dict[str, str]:
+        """What each coefficient is per, or against; draws are not looked at."""
+        design, effects = self.design, self._effects
+        names = [INTERCEPT, *effects, *design.correlations, *design.parameters]
+        names += [THRESHOLDS] if design.thresholds else []
+        names += [effect.spread_name for effect in effects.values() if effect.spread]
+        return {label: self._per(name) for name in names for label in self._labels(name)}
 
     def table(self) -> Table:
         """The summary as a table for a report."""
@@ -242,7 +257,9 @@ class Answers:
         return np.asarray(means[:, self.levels.index(level) if level else -1])
 
     def _labels(self, name: str) -> tuple[str, ...]:
-        """Of what is no effect: the intercept, thresholds, sds and parameters of the family."""
+        """Names of a term's coefficients, or of intercept, thresholds, sds and parameters of the family."""
+        if name in self._effects:
+            return self._effects[name].coordinates()
         if name == THRESHOLDS:
             pairs = zip(self.levels[:-1], self.levels[1:], strict=True)
             return tuple(f"{name}[{below}|{above}]" for below, above in pairs)
@@ -273,8 +290,12 @@ class Answers:
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(low), float(high)
 
-    def _per(self, name: str, effect: Effect | None) -> str:
-        schema = self.design.schema
+    @cached_property
+    def _effects(self) -> dict[str, Effect]:
+        return {effect.name: effect for effect in self.design.effects}
+
+    def _per(self, name: str) -> str:
+        schema, effect = self.design.schema, self._effects.get(name)
         if name == INTERCEPT:
             return "at 0 and first levels"
         if effect is None:

@@ -25,8 +25,8 @@ def has_dictionary(path: str | Path) -> bool:
     return Path(path).suffix.lower() in _DICTIONARIES
 
 
-def read_codebook(path: str | Path) -> dict[str, Field]:
-    """Fields by name, from a codebook.
+def read_codebook(path: str | Path) -> Schema:
+    """What a codebook declares: fields, and where it has the words for it persons and the file's encoding.
 
     Raises:
         DeclarationError: if it cannot be read, or needs a package that is not installed.
@@ -41,9 +41,9 @@ def read_codebook(path: str | Path) -> dict[str, Field]:
     elif ending in (".sav", ".zsav", ".por"):
         records = _spss(path)
     else:
-        return dict(_table_schema(read_declaration(path)).by_name)
+        return _table_schema(read_declaration(path))
     origin = f"codebook {Path(path).name}"
-    return {str(record["name"]): _field(record, origin) for record in records}
+    return Schema(tuple(_field(record, origin) for record in records))
 
 
 def _table_schema(record: Any) -> Schema:

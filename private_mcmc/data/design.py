@@ -18,6 +18,7 @@ correlated with the group's intercept is ``τ·(ρz_0 + √(1 − ρ²)·z)``, w
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -259,9 +260,12 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
             *parameters,
         ]
         groups = [effect.spread_name for effect in effects if effect.term.group]
+        every = [*names, *groups, *correlations]
+        word = min(given)
+        near = difflib.get_close_matches(word.partition("[")[0], every, n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]!r}? A prior is of a term, with all its levels." if near else ""
         raise DeclarationError(
-            f"prior of {sorted(given)}: there is no such term; priors are for "
-            f"{[*names, *groups, *correlations]}."
+            f"prior of {sorted(given)}: there is no such term; priors are for {every}.{hint}"
         )
     if not all(schema[name].is_used for name in formula.fields):
         raise DeclarationError("formula: a field that has no part in models is used.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -230,6 +231,18 @@ _SAME = {
     "ols": "gaussian",
     "linear": "gaussian",
     "lm": "gaussian",
+    "nb": "negativebinomial",
+    "negbin": "negativebinomial",
+    "nbinom": "negativebinomial",
+    "quasipoisson": "negativebinomial",
+    "quasibinomial": "binomial",
+    "polr": "cumulative",
+}
+_ELSEWHERE = {
+    "probit|cloglog|lognormal|inverse.?gaussian|skew.*|hurdle.*|zero.?inflated.*|zi.*": "Others are "
+    "models of your own: --show-model prints one to edit, and --model runs it.",
+    "weibull|exponential|cox.*|surv.*": "Times until an event: event ~ … + offset(log(time)) with family "
+    "poisson is the exponential model with censoring; others are models of your own (--model).",
 }
 
 
@@ -246,5 +259,6 @@ def family(name: str) -> Family:
         near = word.partition("(")[0].strip()
         near = _SAME.get(near, near)
         hint = f" Did you mean {near!r}?" if near in FAMILIES else ""
+        hint += "".join(f" {words}" for names, words in _ELSEWHERE.items() if re.fullmatch(names, near))
         raise DeclarationError(f"family {name!r}: one of {', '.join(FAMILIES)}.{hint}")
     return found

@@ -48,6 +48,16 @@ class Level:
     label: str
 
 
+_LEVELS = "string, with its levels as constraints.enum"
+# Types of other programs.
+_SAME_TYPES = {
+    **dict.fromkeys(("float", "double", "numeric", "real", "float64", "decimal"), "number"),
+    **dict.fromkeys(("int", "int64", "count"), "integer"),
+    **dict.fromkeys(("bool", "logical", "binary"), "boolean"),
+    **dict.fromkeys(("category", "categorical", "factor", "character", "str", "object", "ordinal"), _LEVELS),
+}
+
+
 @construction_checked
 @dataclass(frozen=True)
 class Field:
@@ -115,7 +125,9 @@ class Field:
 
     def __post_init__(self) -> None:
         if self.type not in get_args(Type):
-            raise self._wrong(f"type {self.type!r} is not one of {', '.join(get_args(Type))}")
+            near = _SAME_TYPES.get(str(self.type).lower())
+            hint = f"; for {self.type!r} write {near}" if near else ""
+            raise self._wrong(f"type {self.type!r} is not one of {', '.join(get_args(Type))}{hint}")
         for word, allowed in (
             ("otherwise", Otherwise),
             ("transform", Transform),

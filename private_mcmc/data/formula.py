@@ -32,7 +32,16 @@ _HABITS = (
         "come from the declared range",
     ),
     (r"\bweights?\(", "weights are not taken: how much a row counts would be private"),
-    (r"\bSurv\(", "survival times are not taken; model an event as bernoulli, or counts with an offset"),
+    (
+        r"\b(Surv|cens)\(",
+        "the event is the outcome: event ~ … + offset(log(time)) with family poisson is the exponential "
+        "model of survival with censoring",
+    ),
+    (
+        r"\b(cut|ifelse|case_when|relevel|strata|where|get_dummies)\(|[<>]|==",
+        "conditions are columns of their own: make one in the table and declare it; the first of its levels "
+        "is the reference",
+    ),
 )
 
 

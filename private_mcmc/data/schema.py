@@ -118,6 +118,18 @@ class Schema:
         return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100))
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of the declaration before anything is spent."""
+        people = [field.name for field in self.fields if field.role == "person"]
+        if not people or self.at_most > 1:
+            return ()
+        return (
+            f"Every row is taken to be another person's. If persons of {people[0]!r} may have several rows, "
+            f"say how many in the schema, at its end: {KEY}: {{person: {{field: {people[0]}, at_most: …}}}}; "
+            "then persons are protected.",
+        )
+
+    @property
     def fingerprint(self) -> str:
         """A hash of the declaration."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()

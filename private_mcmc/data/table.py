@@ -256,11 +256,17 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
     names = [field.name for field in fields]
     first = fields[0]
     remedy = "otherwise: missing" if not first.is_category else "otherwise: other"
+    read = "signs in and around its numbers (decimalChar, groupChar, bareNumber: false)"
+    if first.type == "boolean":
+        read = "its words for true and false (trueValues, falseValues)"
+    elif first.is_category:
+        read = "all its levels, as they are written in the table (constraints.enum)"
+    elif first.type == "date":
+        read = "the form of its dates (format)"
     return (
-        f"{where}: fields {names} have cells that the schema leaves without a fate. No row was used. "
-        "Declare all levels and the codes of missing values (missingValues), signs in numbers (decimalChar, "
-        "groupChar, bareNumber), and what other cells count as, "
-        f"for {first.name!r} for example private_mcmc: {{missing: indicator, {remedy}}}."
+        f"{where}: fields {names} have cells that the schema leaves without a fate. No row was used. Of "
+        f"{first.name!r} declare {read}, the codes of missing values (missingValues), and what other cells "
+        f"count as, for example private_mcmc: {{missing: indicator, {remedy}}}."
     )
 
 

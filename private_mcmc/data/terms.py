@@ -63,7 +63,9 @@ def expand(text: str, right: str) -> list[list[str]]:
         return [[factor.expr for factor in term.factors if factor.expr != "1"] for term in terms]
     except (FormulaicError, SyntaxError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise DeclarationError(
-            f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + (1 | region)."
+            f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + "
+            "(1 | region); arithmetic stands in I(…), as I(age / 10), and names with other signs in "
+            "backticks, as `Age (years)`."
         ) from None
 
 

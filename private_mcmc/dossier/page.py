@@ -8,12 +8,12 @@ import numpy as np
 
 from private_mcmc.accounting import Statement, group
 from private_mcmc.accounting.risk import WHOM, argument, curve, in_words, picture
-from private_mcmc.data.fields import identifier
+from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
+from private_mcmc.dossier.accuracy import accuracy
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
-from private_mcmc.records import Fields
 from private_mcmc.report import (
     Block,
     Code,
@@ -49,7 +49,7 @@ def page(study: StudyRecord, prob: float = 0.9) -> Report:
         _question(study),
         _columns(study),
         Heading("Plan and error"),
-        *_plan(study),
+        *accuracy(study),
         Heading("What was spent, and what is left"),
         *_ledger(study),
         Heading("Limits"),
@@ -171,11 +171,19 @@ def _columns(study: StudyRecord) -> Table:
             allowed = ", ".join(labels[:8]) + (f", … ({len(labels)})" if len(labels) > 8 else "")
         else:
             low, high = field.range
-            allowed = f"{low:g} to {high:g} {field.unit}".strip()
+            allowed = f"{_end(field, low)} to {_end(field, high)} {field.unit}".strip()
         fate = f"{_fate(field.missing)}; {_fate(field.otherwise)}"
-        found.append((field.title or name, allowed, fate, field.bounds_from or "the schema"))
+        title = f"{name}: {field.title}" if field.title and field.title != name else name
+        found.append((title, allowed, fate, field.bounds_from or "the schema"))
     columns = ("field", "what a cell may be (enforced)", "missing; other cells", "known from")
     return Table(columns, tuple(found))
+
+
+def _end(field: Field, value: float) -> str:
+    """A bound as one reads it: a date, a large whole number in groups, or a number."""
+    if field.type == "date":
+        return field.shown(value)
+    return f"{value:,.0f}" if abs(value) >= 10_000 and value == int(value) else number(value)
 
 
 def _fate(word: str) -> str:
@@ -183,35 +191,6 @@ def _fate(word: str) -> str:
     words = {"refuse": "refused", "indicator": "kept apart", "other": "a level of its own"}
     words["drop"] = "its row counts for nothing"
     return words.get(word, f"as {word}")
-
-
-def _plan(study: StudyRecord) -> list[Block]:
-    if study.predicted is None:
-        return [Text("No plan: steps, clip and weight were declared. Nothing predicted the error.")]
-    before, after = study.predicted, study.expected
-    rows: list[tuple[Cell, ...]] = []
-    for name, key in (
-        (f"error of posterior means, in {before['unit']}", "rms"),
-        ("of it, bounding rows' influence", "bias"),
-        ("of it, the noise that buys privacy", "monte_carlo"),
-        ("a step's share of a posterior sd, at most", "discretisation"),
-    ):
-        rows.append((name, _two(before, key), None if after is None else _two(after, key)))
-    blocks: list[Block] = [
-        Table(("", "predicted before anything was spent", "judged from the releases"), tuple(rows))
-    ]
-    if study.stages:
-        squares: dict[str, float] = {}
-        for stage in study.stages:
-            squares[stage["name"]] = squares.get(stage["name"], 0.0) + stage["gdp"] ** 2
-        total = sum(squares.values())
-        parts = "; ".join(f"{name} {100 * square / total:.0f} %" for name, square in squares.items())
-        blocks.append(Text(f"What was used went to: {parts}."))
-    return blocks
-
-
-def _two(prediction: Fields, key: str) -> str:
-    return number(float(prediction[key]), 2)
 
 
 def _ledger(study: StudyRecord) -> list[Block]:

@@ -19,55 +19,21 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.record import About
-from private_mcmc.planning import Plan, Prediction, plan
+from private_mcmc.planning import Plan, plan
+from private_mcmc.planning.frontier import MaxError
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
-from private_mcmc.report import number
 from private_mcmc.target import Adjacency, Target, check_count
-
-# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
-_LARGE_ERROR = 3.0
-_FEW_ROWS = 30
-# What bounding rows' influence may cost, in the same unit, before a person is told.
-_LARGE_BIAS = 0.5
-
-
-def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
-    """Why what comes out may say little that the prior does not; from public facts only."""
-    found = []
-    if n < _FEW_ROWS:
-        found.append(
-            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
-            "answer is nearly the prior's."
-        )
-    if not prediction.rms <= _LARGE_ERROR:
-        found.append(
-            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
-        )
-    if prediction.bias >= _LARGE_BIAS:
-        found.append(
-            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
-            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
-            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
-        )
-    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Planned:
     """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
 
-    Attributes:
-        asked: the question.
-        plan: what would be run, and the error to expect of it.
-        table: the table's name.
-        columns: private.
-        known_by: what a ledger knows the table by; private.
-        bounds: what is bought before the plan; then ``plan`` is the one for the outer ranges.
-        read: reads the table's columns for a schema.
+    With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges; a ledger knows the
+    table by ``known_by``, which is private.
     """
 
     asked: Question
@@ -106,7 +72,12 @@ class Planned:
         with charge as reserved:
             asked = self.asked.on(self.bounds.buy(self.asked.schema, self.columns))
             made = plan(
-                asked.model, asked.rows, self.bounds.rest, n=self.plan.n, guarantee=self.plan.guarantee
+                asked.model,
+                asked.rows,
+                self.bounds.rest,
+                n=self.plan.n,
+                guarantee=self.plan.guarantee,
+                coefficients=asked.coefficients,
             )
             both, columns = self.bounds.beside(made), self.read(asked.schema)
             ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None)
@@ -139,7 +110,7 @@ def plan_fit(
     adjacency: Adjacency = "replace_one",
     n: int | None = None,
     guarantee: Guarantee = "run",
-    max_error: float | None = None,
+    max_error: MaxError | None = None,
     bounds_share: float = SHARE,
     public_rows: object = None,
 ) -> Planned:
@@ -168,7 +139,14 @@ def plan_fit(
         raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
     public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
     made = plan(
-        asked.model, asked.rows, own, n=rows, guarantee=guarantee, max_error=max_error, public_rows=public
+        asked.model,
+        asked.rows,
+        own,
+        n=rows,
+        guarantee=guarantee,
+        max_error=max_error,
+        public_rows=public,
+        coefficients=asked.coefficients,
     )
     made = made if bounds is None else bounds.beside(made)
     return _ready(table, asked, made, columns, bounds)
@@ -220,7 +198,7 @@ def fit(
     priors: Sequence[str] = (),
     model: Model | None = None,
     guarantee: Guarantee = "run",
-    max_error: float | None = None,
+    max_error: MaxError | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,
     public_rows: object = None,
@@ -246,7 +224,8 @@ def fit(
         priors: such as ``"age ~ normal(0, 0.1)"``, on the user's scale.
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
-        max_error: refuse a larger predicted error of posterior means, in posterior sds.
+        max_error: refuse a larger predicted error of posterior means, in posterior sds; or of coefficients
+            by name in their own units, as ``{"age": 0.01}``.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it.
         public_rows: a table like ``table`` that is public and shapes the plan: see :func:`plan`.

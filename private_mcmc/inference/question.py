@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, identifier
@@ -21,9 +22,11 @@ from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
-from private_mcmc.planning import Plan
+from private_mcmc.planning import Plan, Prediction
+from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
+from private_mcmc.report import number
 from private_mcmc.target import Target
 
 
@@ -31,17 +34,7 @@ from private_mcmc.target import Target
 class Question:
     """What is asked of a table, before it is looked at.
 
-    Attributes:
-        schema: of the table.
-        fields: those that the model reads.
-        rows: their domains.
-        model: the NumPyro model.
-        source: its text, as it runs.
-        formula: as stated, or empty.
-        family: its family's name, or empty.
-        priors: as stated.
-        norm: bound of the norm of a row's design, or ``None``.
-        notes: what to know of it before anything is spent.
+    ``rows``: domains of the ``fields`` that the model reads; ``design``: what the formula was read as.
     """
 
     schema: Schema
@@ -52,8 +45,24 @@ class Question:
     formula: str = ""
     family: str = ""
     priors: tuple[str, ...] = ()
-    norm: float | None = None
+    design: Design | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def norm(self) -> float | None:
+        """Bound of the norm of a row's design."""
+        return None if self.design is None else self.design.norm
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Of the coefficients, by name; empty for a model of one's own."""
+        return {} if self.design is None else Answers(self.design, {}).units
+
+    @property
+    def coefficients(self) -> Named | None:
+        """From draws of the model's sites to draws of coefficients in the user's units, by name."""
+        found = self.design
+        return None if found is None else lambda draws: Answers(found, draws).by_name
 
     def on(self, schema: Schema) -> Question:
         """The same question of a table with other bounds."""
@@ -91,8 +100,8 @@ def question(
             formula,
             made.family.name,
             tuple(priors),
-            made.norm,
-            _notes(made),
+            made,
+            (*schema.notes, *_notes(made)),
         )
     if model is None:
         raise DeclarationError("give a formula or a model.")
@@ -113,7 +122,7 @@ def question(
         source = inspect.getsource(inspect.unwrap(model))
     except (OSError, TypeError):
         source = ""
-    return Question(schema, fields, every, model, source)
+    return Question(schema, fields, every, model, source, notes=schema.notes)
 
 
 def _notes(made: Design) -> tuple[str, ...]:
@@ -255,3 +264,32 @@ def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> F
 
 def _first(flags: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(flags)) if flags.any() else 0
+
+
+# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
+_LARGE_ERROR = 3.0
+_FEW_ROWS = 30
+# What bounding rows' influence may cost, in the same unit, before a person is told.
+_LARGE_BIAS = 0.5
+
+
+def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
+    """Why what comes out may say little that the prior does not; from public facts only."""
+    found = []
+    if n < _FEW_ROWS:
+        found.append(
+            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
+            "answer is nearly the prior's."
+        )
+    if not prediction.rms <= _LARGE_ERROR:
+        found.append(
+            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
+            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
+        )
+    if prediction.bias >= _LARGE_BIAS:
+        found.append(
+            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
+            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
+            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
+        )
+    return tuple(found)

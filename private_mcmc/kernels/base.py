@@ -67,7 +67,7 @@ class LangevinState(NamedTuple):
         if isinstance(at, str):
             raise DeclarationError(
                 f"extra_fields={at!r}: a Langevin step keeps nothing besides its draw; every step is "
-                "accepted, and no energy is computed. Leave extra_fields out."
+                "accepted, and no energy is computed. Compute what you need from the draws."
             )
         return tuple.__getitem__(self, at)  # type: ignore[call-overload, no-any-return]
 

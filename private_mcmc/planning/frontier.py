@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from private_mcmc.planning.stages import Prediction
+from private_mcmc.errors import DeclarationError
+from private_mcmc.planning.stages import Expected, Prediction
 from private_mcmc.records import Record
 from private_mcmc.report import Block, Line, Plot, Report, Table, floats, number
 from private_mcmc.report.blocks import Cell
-from private_mcmc.target import Target
+from private_mcmc.target import Target, check_positive
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Predict = Callable[[float, int], Prediction]
+# In posterior sds, or of coefficients by name in their own units.
+MaxError: TypeAlias = float | Mapping[str, float]
 
 _FIRST, _FASTEST, _MARGIN, _LARGEST = 1.5, 32.0, 1.1, 2.0**14
 _TRIES, _BISECTIONS = 8, 3
@@ -71,7 +74,7 @@ class Frontier:
         """Plain JSON types."""
         return {
             "points": [
-                {"epsilon": p.epsilon, "n": p.n, "prediction": p.prediction._asdict()} for p in self.points
+                {"epsilon": p.epsilon, "n": p.n, "prediction": p.prediction.to_record()} for p in self.points
             ]
         }
 
@@ -84,28 +87,67 @@ def frontier(
     return Frontier(tuple(Point(e, k, predict(e, k)) for e, k in pairs))
 
 
-def rows_needed(predict: Predict, epsilon: float, n: int, max_error: float) -> int | None:
+def rows_needed(predict: Predict, epsilon: float, n: int, max_error: MaxError) -> int | None:
     """About how many rows reach ``max_error`` at this ε; ``None``: too many to say."""
-    found = _first(lambda factor: predict(epsilon, math.ceil(n * factor)).rms, max_error)
+    found = _first(lambda factor: excess(predict(epsilon, math.ceil(n * factor)), max_error), 1.0)
     return None if found is None else math.ceil(n * found)
 
 
-def epsilon_needed(predict: Predict, epsilon: float, n: int, max_error: float) -> float | None:
+def epsilon_needed(predict: Predict, epsilon: float, n: int, max_error: MaxError) -> float | None:
     """About which ε reaches ``max_error`` with these rows; ``None``: too large to say."""
-    found = _first(lambda factor: predict(epsilon * factor, n).rms, max_error)
+    found = _first(lambda factor: excess(predict(epsilon * factor, n), max_error), 1.0)
     return None if found is None else epsilon * found
 
 
-def too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: float) -> str:
+def excess(prediction: Prediction, max_error: MaxError) -> float:
+    """The predicted error over what is allowed; of several coefficients the largest such ratio."""
+    if isinstance(max_error, Mapping):
+        return _worst(prediction, max_error)[0]
+    return prediction.rms / max_error
+
+
+def _worst(prediction: Prediction, limits: Mapping[str, float]) -> tuple[float, Expected, float]:
+    return max(
+        (one.error / limit, one, limit)
+        for one in prediction.coefficients
+        for name, limit in limits.items()
+        if _meant(name, [one.name])
+    )
+
+
+def _meant(name: str, names: Sequence[str]) -> list[str]:
+    """The coefficients that a name is of: its own, or those of all levels of a term."""
+    return [each for each in names if each == name or each.startswith(f"{name}[")]
+
+
+def check_max_error(max_error: MaxError, names: Sequence[str]) -> None:
+    """Raise ``DeclarationError`` for what is no limit, or one of a coefficient that is not there."""
+    if not isinstance(max_error, Mapping):
+        check_positive("max_error", max_error)
+        return
+    if not names:
+        raise DeclarationError("max_error: this model has too many coefficients to limit single ones.")
+    for name, limit in max_error.items():
+        check_positive(f"max_error of {name!r}", limit)
+        if not _meant(name, names):
+            raise DeclarationError(f"max_error: there is no coefficient {name!r}; there are {list(names)}.")
+
+
+def too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: MaxError) -> str:
     """A refusal's words: how many rows, or which ε, would do."""
     rows = rows_needed(predict, target.epsilon, n, max_error)
     epsilon = epsilon_needed(predict, target.epsilon, n, max_error)
     ways = [f"about {rows:,} rows at ε = {target.epsilon:g}"] if rows else []
     ways += [f"about ε = {number(epsilon, 2)} with these {n:,} rows"] if epsilon else []
-    return (
-        f"the predicted error of the posterior means is {number(prediction.rms, 2)} {prediction.unit}, above "
-        f"max_error={max_error:g}. It would take {', or '.join(ways) or 'more than this library can say'}."
-    )
+    if isinstance(max_error, Mapping):
+        _, one, limit = _worst(prediction, max_error)
+        what = f"the predicted error of {one.name} is {number(one.error, 2)}, above max_error={limit:g}"
+    else:
+        what = (
+            f"the predicted error of the posterior means is {number(prediction.rms, 2)} {prediction.unit}, "
+            f"above max_error={max_error:g}"
+        )
+    return f"{what}. It would take {', or '.join(ways) or 'more than this library can say'}."
 
 
 def _first(error: Callable[[float], float], wanted: float) -> float | None:

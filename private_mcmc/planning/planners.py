@@ -13,6 +13,7 @@ from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
 from private_mcmc.planning.affine_releases import Public
+from private_mcmc.planning.coefficients import Coefficients, Named
 from private_mcmc.planning.general import GeneralPolicy, facts_of
 from private_mcmc.planning.public import PublicRows, learnt, public_columns, resampled
 from private_mcmc.planning.simulate import predict
@@ -35,6 +36,10 @@ class Planner(Protocol):
     def public(self) -> Public | None:
         """What public rows say, where there are any."""
 
+    @property
+    def read(self) -> Coefficients:
+        """What is read of the draws."""
+
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """The best choices on synthetic rows, and the error to expect with them."""
 
@@ -49,6 +54,12 @@ class AffinePlanner:
     reading: RowModel
     target: Target
     given: Columns | Public | None = None
+    named: Named | None = None
+
+    @cached_property
+    def read(self) -> Coefficients:
+        """What is read of the draws."""
+        return Coefficients(self.reading, self.named)
 
     @cached_property
     def _base(self) -> AffinePolicy:
@@ -65,7 +76,7 @@ class AffinePlanner:
         """Nothing to choose so far."""
         policy = self._policy(budget, n, temper)
         given = None if isinstance(self.given, Public) else self.given
-        return {}, predict(policy, None if given is None else partial(resampled, policy, given))
+        return {}, predict(policy, self.read, None if given is None else partial(resampled, policy, given))
 
     def policy(self, budget: float, n: int, temper: float, choices: Choices, said: Prediction) -> Policy:
         """The policy with these choices."""
@@ -84,11 +95,17 @@ class GeneralPlanner:
     target: Target
     model_args: PublicArguments
     public: None = None
+    named: Named | None = None
+
+    @cached_property
+    def read(self) -> Coefficients:
+        """What is read of the draws."""
+        return Coefficients(self.reading, self.named)
 
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """Clip and step with the smallest error."""
         chosen = general_policy(
-            self.model, self.reading, n, self.target.adjacency, budget, self.model_args, temper
+            self.model, self.reading, n, self.target.adjacency, budget, self.model_args, temper, self.read
         )
         return {"multiple": chosen.multiple, "step": chosen.step}, chosen.prediction
 
@@ -104,8 +121,9 @@ def planner(
     target: Target,
     model_args: PublicArguments,
     public: PublicRows | Public | None = None,
+    named: Named | None = None,
 ) -> Planner:
-    """The planner for this model, with public rows or what they said.
+    """The planner for this model, with public rows or what they said; ``named`` is what users read.
 
     Raises:
         DeclarationError: for public rows that are not like the declared ones.
@@ -116,13 +134,13 @@ def planner(
     one = one and not has_factors(reading)
     if one and reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0:
         known = public if public is None or isinstance(public, Public) else public_columns(reading, public)
-        return AffinePlanner(reading, target, known)
+        return AffinePlanner(reading, target, known, named)
     if public is not None:
         raise NotYetSupported(
             "public_rows: plans learn from them where rows enter through one affine predictor under a Normal "
             "prior, with one outcome; leave them out for this model."
         )
-    return GeneralPlanner(model, reading, target, model_args)
+    return GeneralPlanner(model, reading, target, model_args, named=named)
 
 
 def certified_temper(reading: RowModel, target: Target, n: int) -> tuple[float, Statement]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -15,14 +15,15 @@ from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked,
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.affine_releases import Public
-from private_mcmc.planning.frontier import Frontier, frontier, too_little
+from private_mcmc.planning.coefficients import Named, table
+from private_mcmc.planning.frontier import Frontier, MaxError, check_max_error, excess, frontier, too_little
 from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
 from private_mcmc.planning.public import PublicRows
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, number
-from private_mcmc.target import Target, Unit, check_positive
+from private_mcmc.target import Target, Unit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +108,7 @@ class Plan:
             "guarantee": self.guarantee,
             "temper": self.temper,
             "choices": dict(self.choices),
-            "prediction": self.prediction._asdict(),
+            "prediction": self.prediction.to_record(),
             "statement": self.statement.to_dict(),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }
@@ -162,8 +163,8 @@ class Plan:
             choices=saved.choices,
         )
 
-    def report(self) -> Report:
-        """The plan in words and numbers."""
+    def report(self, units: Mapping[str, str] | None = None) -> Report:
+        """The plan in words and numbers; ``units`` are those of coefficients by name."""
         expected, unit = self.prediction, self.reading.unit
         whom = "" if unit is None else f" of {unit}"
         items: list[tuple[str, str]] = [
@@ -195,7 +196,8 @@ class Plan:
                 f"{number(self.temper**-0.5, 2)} times those of the model's own, and errors are in its sds."
             )
             notes = (Note(words),)
-        return Report("A plan", (Facts(tuple(items)), *notes))
+        tables = (table(expected, units or {}),) if expected.coefficients else ()
+        return Report("A plan", (Facts(tuple(items)), *tables, *notes))
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
@@ -214,8 +216,9 @@ def plan(
     n: int,
     guarantee: Guarantee = "posterior",
     model_args: PublicArguments | None = None,
-    max_error: float | None = None,
+    max_error: MaxError | None = None,
     public_rows: PublicRows | None = None,
+    coefficients: Named | None = None,
 ) -> Plan:
     """Plan a private path: for one affine predictor under a Normal prior, or for any model that can be read.
 
@@ -231,9 +234,12 @@ def plan(
         n: the number of rows, or its public bound.
         guarantee: ``"posterior"`` or ``"run"``.
         model_args: the model's public arguments.
-        max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds.
+        max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds; or of
+            coefficients by name in their own units, as ``{"w[0]": 0.1}``.
         public_rows: columns of rows that are public and were chosen without the private ones, such as an
             earlier census. They shape metric, start and prediction, and no statement.
+        coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
+            errors are predicted one by one; the sites' elements if left out.
 
     Raises:
         NotYetSupported: for a prior that cannot be drawn from.
@@ -251,15 +257,15 @@ def plan(
         True
     """
     _checked(guarantee)
-    if max_error is not None:
-        check_positive("max_error", max_error)
     check_kind("target", target, Target)
     budget, public = gdp_budget(target), dict(model_args or {})
     reading = read(model, rows, n=n, model_args=public)
     temper, certificate = _weight(reading, target, n, guarantee)
-    makes = planner(model, reading, target, public, public_rows)
+    makes = planner(model, reading, target, public, public_rows, coefficients)
+    if max_error is not None:
+        check_max_error(max_error, makes.read.names)
     choices, prediction = makes.choose(budget, n, temper)
-    if max_error is not None and not prediction.rms <= max_error:
+    if max_error is not None and not excess(prediction, max_error) <= 1:
 
         def elsewhere(epsilon: float, rows: int) -> Prediction:
             return _prediction(reading, makes, replace(target, epsilon=epsilon), rows, guarantee)

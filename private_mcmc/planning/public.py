@@ -18,7 +18,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.affine_releases import Public
-from private_mcmc.planning.simulate import SYNTHETIC_ROWS, mode_and_sd
+from private_mcmc.planning.simulate import SYNTHETIC_ROWS, mode_and_sd, with_posterior
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 
@@ -67,5 +67,4 @@ def resampled(policy: AffinePolicy, rows: Columns, seed: int) -> SyntheticData:
     chosen = np.random.default_rng(seed).integers(count, size=SYNTHETIC_ROWS)
     drawn = {name: column[chosen] for name, column in rows.items()}
     weights = np.full(SYNTHETIC_ROWS, policy.num_rows / SYNTHETIC_ROWS)
-    mean, sd = mode_and_sd(policy, drawn, weights)
-    return SyntheticData(drawn, weights, mean, sd)
+    return with_posterior(policy, drawn, weights)

@@ -83,7 +83,7 @@ class SavedPlan:
             self.choices = {str(name): float(value) for name, value in record["choices"].items()}
             known = {name: _taken(value) for name, value in record.get("public", {}).items()}
             self.public = Public(**known) if known else None
-            self.prediction = Prediction(**record["prediction"])
+            self.prediction = Prediction.from_record(record["prediction"])
             self._facts = {name: record[name] for name in ("model", "statement", "certificate")}
         except DeclarationError:
             raise

@@ -18,6 +18,7 @@ from scipy.special import softmax
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.affine import AffinePolicy
+from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.people import people
 from private_mcmc.planning.stages import (
     Array,
@@ -34,6 +35,7 @@ from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcome
 from private_mcmc.release import Counts, SecondMoments
 
 SYNTHETIC_ROWS, DATA_SETS = 1024, 12
+_DRAWS = 500
 _LOW, _CAREFUL = 0.1, 1.2
 # Of the range of outcomes: a common one, and one of three people in a hundred; counts are mostly small.
 _MEAN_OUTCOMES, _MEAN_COUNTS = (0.3, 0.12, 0.5, 0.03), (0.3, 0.12, 0.05, 0.03)
@@ -115,22 +117,26 @@ def second_moments(
     return jnp.einsum("n,nki,nkj->ij", weights, vectors, vectors)
 
 
-def predict(policy: AffinePolicy, table: Callable[[int], SyntheticData] | None = None) -> Prediction:
+def predict(
+    policy: AffinePolicy, read: Coefficients, table: Callable[[int], SyntheticData] | None = None
+) -> Prediction:
     """The typical error on synthetic tables, a fifth added, its range, and its parts as the policy says.
 
     Whether outcomes or indicators are rare is for the releases to say, and errors differ threefold with it:
     who confirms a run on one number is better served by a careful one.
     """
-    errors, parts = [], []
+    errors, parts, compared = [], [], []
     for seed in range(DATA_SETS):
         data = synthetic_data(policy, seed) if table is None else table(seed)
         conclusion = simulate_affine(policy, data.rows, data.weights, seed)
         errors.append(math.sqrt(np.mean(((conclusion.draws.mean(axis=0) - data.mean) / data.sd) ** 2)))
         parts.append(conclusion.prediction)
+        compared += [read.compared(conclusion.draws, data.draws)] if read.names else []
     low, high = (float(each) for each in np.quantile(errors, [_LOW, 1 - _LOW]))
     rms, (*known, step) = _CAREFUL * float(_typical(errors)), _typical([part[1:4] for part in parts])
     bias, monte_carlo = (float(part) * rms / max(math.hypot(*known), 1e-300) for part in known)
-    return Prediction(rms, bias, monte_carlo, float(step), low=low, high=high)
+    of_each = read.expected(compared, errors, rms)
+    return Prediction(rms, bias, monte_carlo, float(step), low=low, high=high, coefficients=of_each)
 
 
 def _typical(values: Any) -> Array:
@@ -182,8 +188,7 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
             logits = _scattered(logits * _FLATTER)
         each = policy.num_rows / SYNTHETIC_ROWS
         rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(seed))
-        mean, sd = mode_and_sd(policy, rows, weights)
-        return SyntheticData(rows, weights, mean, sd)
+        return with_posterior(policy, rows, weights)
 
 
 def _scattered(logits: Array) -> Array:
@@ -221,13 +226,21 @@ def _losses(predictor: Predictor, choices: Columns, rows: Columns, eta: jax.Arra
     return jax.vmap(of_row)(eta, rows)
 
 
-def mode_and_sd(policy: AffinePolicy, rows: Columns, weights: Array) -> tuple[Array, Array]:
-    """The tempered posterior's mode and ``√diag H^{-1}`` there, ``H`` its Hessian; both ``(p,)``."""
+def with_posterior(policy: AffinePolicy, rows: Columns, weights: Array) -> SyntheticData:
+    """The rows with their tempered posterior: its mode and ``H^{-1}`` there, ``H`` its Hessian."""
     with jax.enable_x64(True):
         weighted = policy.temper * jnp.asarray(weights)
-        mode, covariance = _mode(policy.predictor, policy.reading, rows, policy.precision, weighted)
-        sd: Array = np.sqrt(np.diag(np.asarray(covariance)))
-        return np.asarray(mode), sd
+        found = _mode(policy.predictor, policy.reading, rows, policy.precision, weighted)
+    mode, covariance = (np.asarray(each) for each in found)
+    normal = np.random.default_rng(0).standard_normal((_DRAWS, len(mode)))
+    draws = mode + (normal - normal.mean(axis=0)) @ np.linalg.cholesky(covariance).T
+    return SyntheticData(rows, weights, mode, np.sqrt(np.diag(covariance)), draws)
+
+
+def mode_and_sd(policy: AffinePolicy, rows: Columns, weights: Array) -> tuple[Array, Array]:
+    """The tempered posterior's mode and sds, both ``(p,)``."""
+    data = with_posterior(policy, rows, weights)
+    return data.mean, data.sd
 
 
 def _designs(predictor: Predictor, rows: Columns) -> tuple[jax.Array, jax.Array]:

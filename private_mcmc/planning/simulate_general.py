@@ -19,10 +19,11 @@ import numpy as np
 
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
+from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.general import RUN, Facts, GeneralPolicy, burn_in, facts_of, next_metric
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import second_moments, simulate
-from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, PathStage, Prediction
+from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, Expected, PathStage, Prediction
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
 from private_mcmc.records import Model, PublicArguments
@@ -45,16 +46,14 @@ _UNKNOWN = Prediction(math.inf, math.inf, math.inf, math.inf)
 
 @dataclass(frozen=True, eq=False)
 class SyntheticPosterior(SyntheticData):
-    """Synthetic data with draws of its posterior.
+    """Synthetic data with draws of several chains, ``(chains, draws, p)``, of its posterior.
 
     Attributes:
-        draws: of ``θ``, shape ``(chains, draws, p)``.
         standard_error: of ``mean``, root mean square over coordinates, in posterior sds.
         identified: whether errors are those of ``θ`` itself, or of the losses of some rows (where chains
             from different starts disagree about ``θ``, as those of networks do).
     """
 
-    draws: Array
     standard_error: float
     identified: bool
 
@@ -149,8 +148,8 @@ class Simulator:
         every = max(1, len(states) // _STATES_OF_LOSSES)
         return np.asarray(self._losses(jnp.asarray(states[::every][:_STATES_OF_LOSSES]), few))
 
-    def error(self, policy: GeneralPolicy, data: SyntheticPosterior, seed: int) -> tuple[float, float]:
-        """Root mean square error of the means in posterior sds, and the run's Langevin time."""
+    def error(self, policy: GeneralPolicy, data: SyntheticPosterior, seed: int) -> tuple[float, float, Array]:
+        """Root mean square error of the means in posterior sds, the run's Langevin time, and its states."""
         history = simulate(policy, lambda stage: self._chain, data.rows, data.weights, seed)
         run = next(completed for completed in history if completed.stage.name == RUN)
         states = np.asarray(run.value)[burn_in(run.stage) :]
@@ -159,7 +158,7 @@ class Simulator:
             off = (measured.mean(axis=0) - data.mean) / np.maximum(data.sd, 1e-300)
             rms = float(np.sqrt(np.mean(np.square(off))))
         time = run.stage.schedule.total_time if isinstance(run.stage, PathStage) else math.inf
-        return (rms if math.isfinite(rms) else math.inf), time
+        return (rms if math.isfinite(rms) else math.inf), time, states
 
 
 def _mala(
@@ -206,6 +205,7 @@ def general_policy(
     budget: float,
     model_args: PublicArguments,
     temper: float = 1.0,
+    read: Coefficients | None = None,
 ) -> GeneralPolicy:
     """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
 
@@ -223,20 +223,36 @@ def general_policy(
             sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES
         count = len(_DISTANCES)
 
-        def tried(draft: GeneralPolicy, first: int) -> tuple[float, float]:
+        def tried(draft: GeneralPolicy, first: int) -> tuple[list[float], float, list[Array]]:
             outcomes = [simulator.error(draft, sets[k], k) for k in range(first, first + count)]
-            return _root_mean_square([rms for rms, _ in outcomes]), min(time for _, time in outcomes)
+            errors, times, states = (list(each) for each in zip(*outcomes, strict=True))
+            return errors, min(times), states
 
         drafts = [
             GeneralPolicy(facts, multiple, step, _UNKNOWN)
             for multiple, step in itertools.product(CLIP_MULTIPLES, STEPS)
         ]
-        draft = min(drafts, key=lambda draft: tried(draft, 0)[0])
-        rms, time = tried(draft, count)
+        draft = min(drafts, key=lambda draft: _root_mean_square(tried(draft, 0)[0]))
+        errors, time, states = tried(draft, count)
+        rms = _root_mean_square(errors)
+        of_each: tuple[Expected, ...] = ()
+        if unit == OF_PARAMETERS and read is not None and read.names and math.isfinite(rms):
+            compared = [
+                read.compared(_widened(each, rms), data.draws.reshape(-1, each.shape[-1]))
+                for each, data in zip(states, sets[count:], strict=True)
+            ]
+            of_each = read.expected(compared, errors, rms)
     monte_carlo = min(math.sqrt(2.0 / time), rms)
     reference = min(_root_mean_square([data.standard_error for data in sets[count:]]), rms)
     bias = math.sqrt(max(rms**2 - monte_carlo**2 - reference**2, 0.0))
-    return replace(draft, prediction=Prediction(rms, bias, monte_carlo, draft.step / 4, unit, reference))
+    found = Prediction(rms, bias, monte_carlo, draft.step / 4, unit, reference, coefficients=of_each)
+    return replace(draft, prediction=found)
+
+
+def _widened(states: Array, rms: float) -> Array:
+    """As the policy concludes from a run that errs so much."""
+    centre = states.mean(axis=0)
+    return np.asarray(centre + math.hypot(1.0, rms) * (states - centre))
 
 
 def _coarse(facts: Facts) -> Facts:

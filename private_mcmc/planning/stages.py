@@ -19,7 +19,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.records import Fields
+from private_mcmc.records import Fields, Record
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
@@ -104,13 +104,22 @@ class CompletedStage:
 History: TypeAlias = tuple[CompletedStage, ...]
 
 
+class Expected(NamedTuple):
+    """Of one coefficient: how far its private mean is expected from the exact one, and its exact sd."""
+
+    name: str
+    error: float
+    sd: float
+
+
 class Prediction(NamedTuple):
     """Predicted root mean square error of posterior means, and what it is made of.
 
     ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
     the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what;
     ``reference``: how uncertain the exact means were that it was measured against; ``low`` and ``high``: what
-    nine in ten synthetic tables exceed and stay below, 0 where that was not looked at.
+    nine in ten synthetic tables exceed and stay below, 0 where that was not looked at; ``coefficients``: the
+    same of each coefficient in its own units, where they can be told apart.
 
     Example:
         >>> from private_mcmc.planning import Prediction
@@ -126,6 +135,17 @@ class Prediction(NamedTuple):
     reference: float = 0.0
     low: float = 0.0
     high: float = 0.0
+    coefficients: tuple[Expected, ...] = ()
+
+    def to_record(self) -> Record:
+        """Plain JSON types."""
+        return self._asdict() | {"coefficients": [one._asdict() for one in self.coefficients]}
+
+    @classmethod
+    def from_record(cls, record: Record) -> Prediction:
+        """The prediction that ``to_record`` tells of."""
+        of_each = tuple(Expected(**one) for one in record.get("coefficients", ()))
+        return cls(**{**record, "coefficients": of_each})
 
 
 @dataclass(frozen=True, eq=False)

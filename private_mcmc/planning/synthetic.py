@@ -175,12 +175,14 @@ class SyntheticData:
         weights: how many rows each stands for, shape ``(rows,)``.
         mean: posterior means of what errors are measured in, shape ``(q,)``.
         sd: posterior sds of it, shape ``(q,)``.
+        draws: of ``θ``, shape ``(…, draws, p)``.
     """
 
     rows: Columns
     weights: Array
     mean: Array
     sd: Array
+    draws: Array
 
 
 def with_outcomes(

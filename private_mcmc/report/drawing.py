@@ -95,7 +95,7 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
     for drawn in plot.drawn:
         _draw(axes, drawn, palette)
     if plot.x_log and not plot.x_ticks:
-        _readable_within_a_decade(axes)
+        _in_plain_numbers(axes)
     _finish_axes(result, axes, plot, palette, size)
     for drawn in plot.drawn:
         if isinstance(drawn, Rule):
@@ -238,11 +238,13 @@ def _columns(names: list[str]) -> int:
     return 2 if max(map(len, names[:half])) + max(map(len, names[half:])) <= _LEGEND_LETTERS else 1
 
 
-def _readable_within_a_decade(axes: Axes) -> None:
-    """Ratios between 1 and 3 would show the single tick 10⁰: such an axis gets plain numbers in between."""
-    from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, ScalarFormatter
+def _in_plain_numbers(axes: Axes) -> None:
+    """0.1 for 10⁻¹; ratios between 1 and 3, which would show a single tick, get numbers in between."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, ScalarFormatter
 
     low, high = axes.get_xlim()
+    if low > 0 and high / low < 1e5:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if low > 0 and high / low < 20:
         round_ones = [ratio for ratio in _RATIOS if low <= ratio <= high]
         enough = len(round_ones) >= 3

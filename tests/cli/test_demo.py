@@ -12,7 +12,7 @@ import pytest
 from private_mcmc import Study, preflight
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.cli.demo import demo
-from private_mcmc.data import Schema, load_adult
+from private_mcmc.data import load_adult
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.models import logistic, logistic_rows
@@ -47,7 +47,7 @@ def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
 def test_every_cell_of_the_shipped_table_is_what_its_codebook_declares():
     packed = resources.files("private_mcmc.data")
     with resources.as_file(packed.joinpath("adult.codebook.json")) as place:
-        schema = Schema(tuple(read_codebook(place).values()))
+        schema = read_codebook(place)
     text = gzip.decompress(packed.joinpath("adult.csv.gz").read_bytes()).decode()
     people = list(csv.DictReader(io.StringIO(text)))
     assert list(people[0]) == list(schema.by_name) and len(people) == 48_842

@@ -232,9 +232,10 @@ def test_nothing_is_spent_before_it_is_confirmed(planned, monkeypatch, capsys):
     for answer in ("", "n\n", "perhaps\n"):
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
         with pytest.raises(pmc.DeclarationError, match="nothing was spent"):
-            confirm(planned.plan, planned.warnings(None), False, False)
+            confirm(planned.plan, planned.warnings(None), False, False, units=planned.asked.units)
         shown = capsys.readouterr()
-        assert "predicted error" in shown.out and "Nothing keeps count" in shown.err
+        assert "predicted error" in shown.out and "at 0 and first levels" in " ".join(shown.out.split())
+        assert "Nothing keeps count" in shown.err
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     confirm(planned.plan, (), False, False)
 
@@ -276,12 +277,28 @@ def test_init_asks_about_what_no_codebook_declares_and_reads_no_row(tmp_path):
     (tmp_path / "t.csv").write_text("age,sex,ssn\nsecret-word,x,y\n")
     answers = ["", "number", "years", "0", "120", "NA", "indicator", ""]  # age
     answers += ["Sex", "category", "m=male,f=female", "", "", "other"]  # sex
-    answers += ["", "ignored"]
+    answers += ["", "person", "24"]
     done = command(tmp_path, "init", "t.csv", "--ask", told="\n".join(answers) + "\n")
     (tmp_path / "s.yaml").write_text(done.stdout)
     found = pmc.Schema.load(tmp_path / "s.yaml")
-    assert found.rows() == pmc.Rows(age=pmc.Box(0, 120), age_missing=pmc.Binary(), sex=pmc.Categories(3))
+    declared = {"age": pmc.Box(0, 120), "age_missing": pmc.Binary(), "sex": pmc.Categories(3)}
+    assert found.rows() == pmc.Rows(**declared, ssn=pmc.Person(24))
     assert "secret-word" not in done.stdout + done.stderr and "no row" in done.stderr
+
+
+def test_persons_of_a_codebook_stay_persons(tmp_path, monkeypatch, capsys):
+    (tmp_path / "t.csv").write_text("id,visits,remarks\n")
+    fields = "fields:\n- {name: id, private_mcmc: {role: person}}\n- {name: visits, type: boolean}\n"
+    book = f"{fields}private_mcmc: {{person: {{field: id, at_most: 24}}, encoding: cp1252}}\n"
+    for text, rows, words in ((book, 24, ""), (fields, 1, "another person's")):
+        (tmp_path / "book.yaml").write_text(text)
+        assert call(monkeypatch, tmp_path, "init", "t.csv", "--codebook", "book.yaml", "--no-ask") == 0
+        said = capsys.readouterr()
+        (tmp_path / "s.yaml").write_text(said.out)
+        found = pmc.Schema.load(tmp_path / "s.yaml")
+        assert (found.person, found.at_most, found.encoding) == ("id", rows, "cp1252" * (rows > 1))
+        assert words in said.err
+        assert words in "".join(question(found, "visits ~ 1").notes)
 
 
 @pytest.mark.slow

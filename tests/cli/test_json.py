@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 
-from private_mcmc.cli.main import _PASSED_ON, app
 from tests.cli.test_commands import COMMON, MODEL, ROWS, call
 from tests.dossier.studies import SCHEMA, books_in, study_of
+from tests.golden.commands import leaves
 
 CHAIN = "--step-size 0.01 --num-steps 100 --sensitivity 2 --strong-convexity 1 --smoothness 50"
 ADDED = "--prior-strong-convexity 1 --prior-smoothness 1"
@@ -37,17 +36,7 @@ CASES = {
 }
 
 
-def leaves(command, words=()):
-    """Every command that does something, by its words."""
-    if not hasattr(command, "list_commands"):
-        return {" ".join(words): command}
-    found = {}
-    for name in command.list_commands(None):
-        found |= leaves(command.get_command(None, name), (*words, name))
-    return found
-
-
-LEAVES = {name: one for name, one in leaves(typer.main.get_command(app)).items() if name not in _PASSED_ON}
+LEAVES = leaves()
 
 
 def test_every_command_takes_json_and_is_tried_here_or_where_it_runs():

@@ -108,6 +108,8 @@ def test_a_cells_fate_does_not_depend_on_other_rows(cells):
     ("words", "message"),
     [
         ({"type": "colour"}, "is not one of"),
+        ({"type": "float"}, "write number"),
+        ({"type": "factor"}, "write string, with its levels"),
         ({"type": "number", "constraints": {"minimum": "3", "maximum": "2"}}, "below"),
         ({"type": "number", "minimum": "3"}, "belong under constraints"),
         ({"type": "number", "constraints": {"minimum": "low"}}, "is not a number"),

@@ -248,3 +248,17 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
     curve = answers.effect_plot("age", {"sex": "f"})
     assert curve.drawn[1].y[0] == pytest.approx(answers.predict({"age": 0, "sex": "f"}).mean)
     assert len(answers.effect_plot("sex").y_ticks) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nb", "Did you mean 'negativebinomial'"),
+        ("binomial(link='logit')", "Did you mean 'binomial'"),
+        ("weibull", r"offset\(log\(time\)\)"),
+        ("probit", "--show-model"),
+    ],
+)
+def test_a_familys_name_elsewhere_is_answered_with_its_name_here(name, message):
+    with pytest.raises(pmc.DeclarationError, match=message):
+        family(name)

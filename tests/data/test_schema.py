@@ -95,7 +95,7 @@ DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr>
 
 def test_a_ddi_codebook_gives_ranges_labels_and_missing_codes(tmp_path):
     (tmp_path / "c.xml").write_text(DDI)
-    fields = read_codebook(tmp_path / "c.xml")
+    fields = read_codebook(tmp_path / "c.xml").by_name
     assert (fields["age"].minimum, fields["age"].maximum, fields["age"].unit) == (0, 120, "years")
     assert fields["age"].missing_values == ("", "999")
     assert [level.label for level in fields["sex"].levels] == ["male", "female"]
@@ -112,7 +112,7 @@ def test_a_codebook_with_entities_is_refused(tmp_path):
 def test_labels_of_a_stata_file_are_read(tmp_path):
     table = pandas.DataFrame({"sex": pandas.Categorical(["male", "female"]), "age": [30.0, 40.0]})
     table.to_stata(tmp_path / "c.dta", write_index=False, variable_labels={"age": "Age in years"})
-    fields = read_codebook(tmp_path / "c.dta")
+    fields = read_codebook(tmp_path / "c.dta").by_name
     assert {level.label for level in fields["sex"].levels} == {"male", "female"}
     assert fields["age"].title == "Age in years" and fields["age"].maximum is None
 
@@ -127,7 +127,7 @@ def test_labels_of_an_spss_file_are_read_and_codes_for_no_answer_are_missing(tmp
     ranges = {"sex": [{"lo": 9.0, "hi": 9.0}]}
     path = tmp_path / "c.sav"
     pyreadstat.write_sav(table, path, variable_value_labels=labels, missing_ranges=ranges)
-    fields = read_codebook(path)
+    fields = read_codebook(path).by_name
     assert [level.value for level in fields["sex"].levels] == ["1", "2"]
     assert fields["sex"].missing_values == ("", "9")
     assert fields["income"].type == "number" and fields["income"].missing_values == ("", "-8", "-9")
@@ -140,7 +140,7 @@ def test_a_data_packages_first_schema_is_a_codebook(tmp_path):
         {"name": "note"},
     ]
     (tmp_path / "p.json").write_text(json.dumps({"resources": [{"schema": {"fields": fields}}]}))
-    found = read_codebook(tmp_path / "p.json")
+    found = read_codebook(tmp_path / "p.json").by_name
     assert found["age"].range == (18, 90) and found["note"].role == "ignored"
 
 

@@ -5,12 +5,17 @@ import inspect
 import pytest
 
 import private_mcmc as pmc
-from tests.golden import api
+from tests.golden import api, commands
 
 
 @pytest.mark.slow
 def test_public_names_and_signatures_are_those_on_file():
     assert api.text() == api.FILE.read_text(encoding="utf-8"), "python -m tests.golden.api, and the changelog"
+
+
+def test_every_option_of_every_command_is_on_the_page_of_the_commands():
+    assert commands.text() == commands.shown(), "python -m tests.golden.commands"
+    assert "- `--public-rows`: " in commands.shown() and "**`ledger init" in commands.shown()
 
 
 def test_an_argument_that_is_renamed_is_seen():

@@ -46,6 +46,7 @@ def test_a_plan_takes_no_private_data():
         "model_args",
         "max_error",
         "public_rows",
+        "coefficients",
     }
 
 

@@ -1,0 +1,57 @@
+"""The dossier's section on errors: what was predicted before anything was spent, and what came of it."""
+
+from __future__ import annotations
+
+import math
+
+from private_mcmc.dossier.record import StudyRecord
+from private_mcmc.planning.coefficients import elements
+from private_mcmc.records import Fields
+from private_mcmc.report import Block, Table, Text, number
+from private_mcmc.report.blocks import Cell
+
+
+def accuracy(study: StudyRecord) -> list[Block]:
+    """The whole, then every coefficient, then where the budget went."""
+    if study.predicted is None:
+        return [Text("No plan: steps, clip and weight were declared. Nothing predicted the error.")]
+    before, after = study.predicted, study.expected
+    rows: list[tuple[Cell, ...]] = []
+    for name, key in (
+        (f"error of posterior means, in {before['unit']}", "rms"),
+        ("of it, bounding rows' influence", "bias"),
+        ("of it, the noise that buys privacy", "monte_carlo"),
+        ("a step's share of a posterior sd, at most", "discretisation"),
+    ):
+        rows.append((name, _two(before, key), None if after is None else _two(after, key)))
+    blocks: list[Block] = [
+        Table(("", "predicted before anything was spent", "judged from the releases"), tuple(rows))
+    ]
+    if before.get("coefficients"):
+        blocks.append(_of_each(study, before["coefficients"]))
+    if study.stages:
+        squares: dict[str, float] = {}
+        for stage in study.stages:
+            squares[stage["name"]] = squares.get(stage["name"], 0.0) + stage["gdp"] ** 2
+        total = sum(squares.values())
+        parts = "; ".join(f"{name} {100 * square / total:.0f} %" for name, square in squares.items())
+        blocks.append(Text(f"What was used went to: {parts}."))
+    return blocks
+
+
+def _of_each(study: StudyRecord, predicted: list[Fields]) -> Table:
+    """Predicted error and sd of every coefficient beside the sd that was released, which holds both."""
+    draws = study.answers().by_name if study.formula else elements(study.arrays)
+    rows: list[tuple[Cell, ...]] = []
+    for one in predicted:
+        both = math.hypot(one["error"], one["sd"])
+        released = draws.get(one["name"])
+        shown = None if released is None or len(released) < 2 else number(float(released.std(ddof=1)), 2)
+        rows.append((one["name"], _two(one, "error"), _two(one, "sd"), number(both, 2), shown))
+    columns = ("coefficient", "predicted error", "sd without privacy", "both together", "sd released")
+    title = "Of each coefficient, in its own unit: predicted on synthetic people, and released"
+    return Table(columns, tuple(rows), title=title)
+
+
+def _two(record: Fields, key: str) -> str:
+    return number(float(record[key]), 2)
