@@ -91,10 +91,7 @@ def error(private: Any, exact: Any) -> float:
 def result(name: str) -> dict[str, Any]:
     """One row of the page; its picture is written beside the results."""
     names, seconds, _ = executed(name)
-    plt.gcf().set_size_inches(7, 3)
-    plt.title("")
-    plt.tight_layout()
-    plt.savefig(RESULTS.parent / f"{name}.png", dpi=70)
+    plt.savefig(RESULTS.parent / f"{name}.png", dpi=70, bbox_inches="tight")
     plt.close("all")
     study = names["study"]
     return {

@@ -108,7 +108,7 @@ def weights_and_clips():
 
 def noise_aware():
     """The posterior given what was released, where the release is a mean with noise."""
-    x = np.linspace(-1.2, 1.6, 400)
+    x = np.linspace(-1.6, 1.6, 400)
     mean, sd, noise, released = 0.0, 0.12, 0.3, 0.38
     plt.figure(figsize=(6.4, 2.8))
     plt.plot(x, norm.pdf(x, mean, sd), color="0.6", label="ordinary posterior (not released)")
@@ -116,7 +116,8 @@ def noise_aware():
     plt.plot(x, norm.pdf(x, released, np.hypot(sd, noise)), label="posterior given the release")
     plt.yticks([])
     plt.xlabel("parameter")
-    plt.legend(frameon=False)
+    plt.xlim(-2.6, 1.6)
+    plt.legend(frameon=False, loc="center left")
     save("noise-aware")
 
 

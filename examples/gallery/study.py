@@ -39,7 +39,15 @@ class Study:
         self.both = [self.mcmc.to_arviz(), az.from_dict(self.exact.get_samples(group_by_chain=True))]
 
     def forest(self, *names):
-        """Intervals of these sites, private and not."""
-        az.plot_forest(
-            self.both, model_names=["private", "not private"], combined=True, var_names=list(names) or None
+        """Intervals of these sites, private and not; the legend beside them."""
+        kept = [found.posterior[list(names)] if names else found.posterior for found in self.both]
+        lines = sum(kept[0][name][0, 0].size for name in kept[0])
+        (axes,) = az.plot_forest(
+            kept,
+            model_names=["private", "not private"],
+            var_names=list(names) or None,
+            combined=True,
+            figsize=(7, 1.2 + 0.32 * lines),
         )
+        axes.get_legend().set(loc="upper left", bbox_to_anchor=(1, 1))
+        axes.set_title("")

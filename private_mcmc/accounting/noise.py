@@ -25,7 +25,7 @@ from private_mcmc.accounting.curves.curve import (
 )
 from private_mcmc.accounting.langevin.steps import Curvature
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
-from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_adjacency
 
@@ -241,4 +241,4 @@ def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
         "curvature.tested",
     )
     curves = tuple(ExceptWithProbability(curve, floor.failure) for curve in inner.curves)
-    return Statement(inner.adjacency, curves, argument, parts=(inner,))
+    return of_unit(Statement(inner.adjacency, curves, argument, parts=(inner,), unit=inner.unit), inner.unit)

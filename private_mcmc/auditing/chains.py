@@ -13,11 +13,10 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to
 
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, length
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, in_slots, no_scores
 from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.auditing.worst_pairs import worst_pairs
 from private_mcmc.domains import Rows
-from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, ungrouped
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.inference import Execution, PrivateMCMC
@@ -73,9 +72,6 @@ def chain_mechanism(
     ``num_chains`` chains: the library claims that chains are independent, so a refutation is a fault of it
     in any case. ``chains_per_run`` is their number; ``num_chains`` makes every output a run of its own, as
     it always is for ``Expectations``.
-
-    Raises:
-        DeclarationError: for declarations that make no sense.
     """
     priced = isinstance(release, Expectations)
     if model_args is not None:
@@ -139,11 +135,9 @@ def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision
         outputs = np.where(passed, mechanism.draw(data, count, seed), 0.0)
         return np.concatenate([found, passed, outputs], axis=1)
 
-    return replace(mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=_none)
-
-
-def _none(pair: Pair) -> Mapping[str, Score]:
-    return {}
+    return replace(
+        mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=no_scores
+    )
 
 
 class DriverRuns:
@@ -197,16 +191,6 @@ def check_inside(rows: Rows, data: DataSet) -> None:
                 f"column {name!r}: values outside {domain}; a run would map them inside, so the data sets "
                 "would not be the ones you mean."
             )
-
-
-def in_slots(data: DataSet, schedule: Schedule) -> DataSet:
-    """Under ``zero_out``, a data set of fewer rows than slots with the slots after them empty."""
-    n, count = schedule.num_rows, length(data)
-    if schedule.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
-        return data
-    filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
-    slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
-    return {**slots, PRESENT: np.arange(n) < count}
 
 
 def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generic]]) -> FloatArray:

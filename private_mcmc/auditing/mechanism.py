@@ -12,6 +12,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.domains.numeric import PRESENT, holds_person
 from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
 DataSet = Mapping[str, npt.NDArray[np.generic]]
@@ -142,7 +143,18 @@ def present_slots(data: DataSet, slots: int) -> Mask:
     return present
 
 
-def _no_scores(pair: Pair) -> Mapping[str, Score]:
+def in_slots(data: DataSet, schedule: Schedule) -> DataSet:
+    """Under ``zero_out``, a data set of fewer rows than slots with the slots after them empty."""
+    n, count = schedule.num_rows, length(data)
+    if schedule.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
+        return data
+    filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
+    slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
+    return {**slots, PRESENT: np.arange(n) < count}
+
+
+def no_scores(pair: Pair) -> Mapping[str, Score]:
+    """Nothing that knows the mechanism."""
     return {}
 
 
@@ -175,5 +187,5 @@ class Mechanism:
     name: str
     statement: Statement
     draw: Callable[[DataSet, int, np.random.SeedSequence], FloatArray]
-    scores: Callable[[Pair], Mapping[str, Score]] = _no_scores
+    scores: Callable[[Pair], Mapping[str, Score]] = no_scores
     pairs: Callable[[], tuple[Pair, ...]] = _no_pairs

@@ -1,34 +1,35 @@
-"""The root of the command line; each command lives in a file of its own, loaded when it is called."""
+"""The root of the command line; the commands lie in files that are loaded when they are called."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from private_mcmc.cli.common import ERROR, INTERRUPTED, in_words, quiet_end
-from private_mcmc.errors import PrivateMCMCError
+from private_mcmc.errors import DeclarationError, PrivateMCMCError
 
 # Typer brings its own copy of click, whose usage errors have no public name.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
     "init": "private_mcmc.cli.init:init",
-    "fit": "private_mcmc.cli.fit:fit",
-    "summary": "private_mcmc.cli.summary:summary",
-    "verify": "private_mcmc.cli.verify:verify",
+    "fit": "private_mcmc.cli.run:fit",
+    "summary": "private_mcmc.cli.study:summary",
+    "verify": "private_mcmc.cli.report:verify",
     "report": "private_mcmc.cli.report:report",
-    "preflight": "private_mcmc.cli.preflight:preflight",
+    "preflight": "private_mcmc.cli.plan:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
     "account": "private_mcmc.cli.account:app",
     "audit": "private_mcmc.cli.audit:app",
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.demo:demo",
-    "papers": "private_mcmc.cli.papers:papers",
+    "papers": "private_mcmc.cli.main:papers",
 }
 # What they are given goes on to another command as it is.
 _PASSED_ON = {"papers"}
@@ -98,3 +99,22 @@ def main(group: typer.Typer = app) -> None:
     if code == INTERRUPTED:  # Typer makes an exit of most interruptions
         typer.echo("Interrupted. What was charged to a ledger stays charged.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def papers(context: typer.Context) -> None:
+    """Claims of the papers beside our numbers: 000, 001, 002, 004 or beyond; --full, --html, --json.
+
+    The same as python -m benchmarks.papers in a checkout of the project. The papers' own bounds and
+    experiments are not in the installed package.
+    """
+    root = Path(__file__).parents[2]
+    if not (root / "benchmarks" / "papers" / "__main__.py").is_file():
+        raise DeclarationError(
+            "papers: the papers' own bounds and experiments are not in the installed package. "
+            "In a checkout of the project: python -m benchmarks.papers."
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    app: typer.Typer = importlib.import_module("benchmarks.papers.__main__").app
+    code = app(context.args, standalone_mode=False, prog_name="private-mcmc papers")
+    raise typer.Exit(code if isinstance(code, int) else 0)

@@ -1,4 +1,4 @@
-"""``private-mcmc report study/``: a dossier, a ledger or a plan on the terminal, as HTML or as JSON."""
+"""``private-mcmc report`` and ``verify study/``: a dossier, a ledger or a plan is shown, or recomputed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from private_mcmc.errors import DeclarationError
 
 if TYPE_CHECKING:
     from private_mcmc.report import Report
+
 
 _SQLITE = b"SQLite format 3"
 
@@ -74,3 +75,31 @@ def _plan(what: Path) -> Report:
     )
     note = Note("As it stands in the file. `run --plan` and `fit --plan` check it against the model.")
     return Report("A plan", (Facts(items), note))
+
+
+NOT_VERIFIED = 1
+
+
+def verify(
+    dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
+    ledger: Annotated[Path | None, typer.Option(help="also compare with the charge in this ledger")] = None,
+    key: Annotated[Path | None, typer.Option(help="file with the ledger owner's secret key")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute every privacy number of a dossier from its folder alone, and compare its files.
+
+    Exit code: 0 verified, 1 not verified, 3 error.
+    """
+    from private_mcmc.dossier import verify_dossier
+
+    books = None
+    if ledger is not None:
+        from private_mcmc.release import Ledger
+
+        books = Ledger(ledger, None if key is None else key.read_bytes().strip())
+    found = verify_dossier(dossier, books)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        found.report().show()
+    raise typer.Exit(0 if found else NOT_VERIFIED)

@@ -1,4 +1,4 @@
-"""What ``fit``, ``run`` and ``summary`` share: a question before the budget is spent, answers after."""
+"""``private-mcmc summary study/``, and what ``fit`` and ``run`` share: a question before, answers after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from private_mcmc.cli.common import ask
+from private_mcmc.cli.common import JsonOption, ask
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from private_mcmc.planning import Plan
     from private_mcmc.planning.frontier import MaxError
     from private_mcmc.release import Ledger
+
 
 OutOption = Annotated[Path, typer.Option(help="folder for the dossier; made if there is none")]
 MaxErrorOption = Annotated[
@@ -58,12 +59,7 @@ ProfileOption = Annotated[
 
 
 def opened(ledger: Path | None, dataset: str | None) -> Ledger | None:
-    """The ledger, before any work; it must know the data set.
-
-    Raises:
-        DeclarationError: for one without the other.
-        LedgerError: for a file that is no ledger, or another data set.
-    """
+    """The ledger, before any work; it must know the data set."""
     if (ledger is None) != (dataset is None):
         raise DeclarationError("give --ledger and --dataset, both or neither.")
     if ledger is None or dataset is None:
@@ -98,11 +94,7 @@ def as_guarantee(word: str) -> Literal["run", "posterior"]:
 
 
 def read_max_error(given: Sequence[str] | None) -> MaxError | None:
-    """A number, or ``COEFFICIENT=NUMBER`` for some of them.
-
-    Raises:
-        DeclarationError: for anything else.
-    """
+    """A number, or ``COEFFICIENT=NUMBER`` for some of them."""
     from private_mcmc.data.fields import plain_number
 
     if not given:
@@ -132,11 +124,7 @@ def confirm(
     dataset: str | None = None,
     units: Mapping[str, str] | None = None,
 ) -> None:
-    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed.
-
-    Raises:
-        DeclarationError: otherwise.
-    """
+    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed."""
     from rich.console import Console
 
     made.report(units).show(Console(stderr=as_json))
@@ -181,11 +169,7 @@ def show(
 
 
 def read_profile(text: str) -> dict[str, str]:
-    """``age=60,sex=male`` by name.
-
-    Raises:
-        DeclarationError: for anything else.
-    """
+    """``age=60,sex=male`` by name."""
     found = {}
     for item in text.split(","):
         name, equals, value = item.partition("=")
@@ -221,3 +205,77 @@ def _record(
         "coefficients": [plain(one) for one in answers.summary()],
         "predictions": [plain(answers.predict(profile)) for profile in profiles],
     }
+
+
+def summary(
+    study: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
+    profile: ProfileOption = None,
+    prob: Annotated[float, typer.Option(help="of the intervals")] = 0.9,
+    forest: Annotated[Path | None, typer.Option(help="draw the forest plot to this PNG file")] = None,
+    marginal: Annotated[
+        bool, typer.Option("--marginal", help="how the mean moves with each field, at each profile, instead")
+    ] = False,
+    over: Annotated[
+        Path | None,
+        typer.Option(
+            help="average over public margins: a table of profiles with a column weight, never private rows"
+        ),
+    ] = None,
+    effects: Annotated[
+        Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
+    from private_mcmc.dossier import Study
+
+    found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
+    if forest is not None:
+        found.answers(prob).draw_forest(forest)
+    if effects is not None:
+        draw(found.answers(prob), profiles[0] if profiles else {}, effects)
+    if over is not None:
+        tell_average(found.answers(prob), over, marginal, as_json)
+    elif marginal:
+        tell_marginal(found.answers(prob), profiles or [{}], as_json)
+    else:
+        show(found, profiles, prob, as_json)
+
+
+def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
+    """A figure of every field of the formula, as PNG."""
+    from private_mcmc.data.fields import identifier
+    from private_mcmc.report import png
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in answers.fields:
+        png(answers.effect_plot(name, profile), folder / f"effect-{identifier(name)}.png")
+
+
+def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
+    """Effects at each profile, as tables or JSON."""
+    from private_mcmc.data.effect_tables import effects_table
+    from private_mcmc.report import Report, plain
+
+    if as_json:
+        found = [[plain(one) for one in answers.marginal_effects(profile)] for profile in profiles]
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    tables = tuple(effects_table(answers, [profile]) for profile in profiles)
+    Report("Effects at stated profiles", tables).show()
+
+
+def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) -> None:
+    """The average prediction over public margins, or average marginal effects."""
+    from private_mcmc.data.effect_tables import average_table, effects_table
+    from private_mcmc.data.profiles import read_margins
+    from private_mcmc.report import Report, plain
+
+    profiles, weights = read_margins(over)
+    if as_json:
+        found = answers.average_effects(profiles, weights) if marginal else answers.average(profiles, weights)
+        typer.echo(json.dumps(plain(found), ensure_ascii=False))
+    elif marginal:
+        Report("Average marginal effects", (effects_table(answers, profiles, weights),)).show()
+    else:
+        Report("Average", (average_table(answers, profiles, weights),)).show()

@@ -189,6 +189,36 @@ def on_device(
         return project({name: spread(local) for name, local in padded.items()}), present
 
 
+def placed(
+    key: jax.Array,
+    declared: Declaration | Plan,
+    layout: Layout,
+    rows: dict[str, jax.Array],
+    present: jax.Array,
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
+
+    **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own rounding,
+    which may follow the slot, is not changed by another row. For every placement the two data sets differ in
+    one slot alone; placements have the same law for both, once slots are renamed, and ``δ(ε)`` is jointly
+    convex. Rows in the order they came in move up behind an absent one, and persons in that of identifiers.
+    """
+    moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
+    if not moves or layout.mesh is not None:
+        return rows, present
+    with jax.enable_x64(True):
+        found: tuple[dict[str, jax.Array], jax.Array] = _permuted(key, rows, present)
+        return found
+
+
+@jax.jit
+def _permuted(
+    key: jax.Array, rows: dict[str, jax.Array], present: jax.Array
+) -> tuple[dict[str, jax.Array], jax.Array]:
+    order = jax.random.permutation(key, present.shape[0])
+    return {name: column[order] for name, column in rows.items()}, present[order]
+
+
 @lru_cache(maxsize=8)
 def _projection(rows: Rows, storage: Storage) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
     """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.step import LangevinProgram, Observable
@@ -68,17 +68,7 @@ class Declaration:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A run that may happen.
-
-    Attributes:
-        reading: the model as it was read.
-        schedule: the one record that kernel and accountant share.
-        report: preflight's report.
-        statement: the run's own statement, which meets the target.
-        expectations: noise and sensitivities of declared expectations, or ``None``.
-        layout: the devices it runs on.
-        curvature_test: a private test that must succeed before the chain may run, or ``None``.
-    """
+    """A run that may happen."""
 
     reading: RowModel
     schedule: Schedule
@@ -145,8 +135,6 @@ def decide(declared: Declaration, n: int) -> Decision:
         raise NotPrivate(_posterior_refusal(report), report)
     proved, test, proposed = curvature(reading, schedule), None, declared.curvature
     if proposed is not None:
-        if reading.unit is not None:
-            raise NotYetSupported("ProposedCurvature: the curvature of persons' rows is not tested yet.")
         if schedule.storage != "float64":
             raise DeclarationError(
                 "ProposedCurvature: what is tested must be what runs, not storage='float32'."

@@ -26,6 +26,7 @@ from private_mcmc.inference.columns import (
     loaded,
     on_device,
     on_the_host,
+    placed,
     streamed,
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
@@ -133,7 +134,8 @@ class DeclaredRun:
         else:
             rows, present = on_device(decision.reading.rows, arrays, n, self.layout, schedule.storage)
             decision.runner.try_out(start, rows, present, streams)
-            steps = partial(decision.runner.run, start, rows, present)
+            steps = partial(decision.runner.run, start)
+            placed(streams.start, self.declared, self.layout, rows, present)
         if decision.curvature_test is not None:
             # With nobody present: compiled, and told nothing of the rows.
             decision.curvature_test.release(rows, jnp.zeros_like(present))
@@ -153,6 +155,9 @@ class DeclaredRun:
     ) -> None:
         """Run the decided schedule once; one process releases what was declared, the others nothing."""
         schedule, expectations = decision.schedule, decision.expectations
+        if rows:
+            rows, present = placed(job.streams.start, self.declared, self.layout, rows, present)
+            steps = partial(steps, rows, present)
         _test_curvature(self.declared.curvature, decision, rows, present)
         output = follow(steps, schedule, job, self.execution)
         if not releases():
@@ -189,7 +194,7 @@ def _test_curvature(
     test = decision.curvature_test
     if test is None or proposed is None:
         return
-    found = test.release(rows, present).floor.lower
+    found = test.release(rows, present).lower
     if not found >= proposed.at_least:
         raise NotPrivate(
             f"the private test found curvature of at least {found:.6g}; the run relies on "

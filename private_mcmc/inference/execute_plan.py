@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import jax
@@ -14,7 +14,15 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, check_kind
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
-from private_mcmc.inference.columns import Columns, HostColumns, checked, in_memory, loaded, on_device
+from private_mcmc.inference.columns import (
+    Columns,
+    HostColumns,
+    checked,
+    in_memory,
+    loaded,
+    on_device,
+    placed,
+)
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values, summed
 from private_mcmc.inference.runs import (
@@ -159,6 +167,7 @@ class PlannedRun:
         rows, present = on_device(plan.reading.rows, arrays, n, self.layout)
         here = self.layout.local_rows(n)
         held = Held(rows, present, here.stop - here.start)
+        placed(trial_streams(generator).start, plan, self.layout, rows, present)
         if isinstance(first, PathStage):
             runner, given = _runner(plan, first, self.layout), with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
@@ -185,6 +194,8 @@ class PlannedRun:
         with the first one's releases, and only where all of them are about to buy the same stage.
         """
         plan, paths = self.declared, job.streams.steps
+        rows, present = placed(job.streams.start, plan, self.layout, held.rows, held.present)
+        held = replace(held, rows=rows, present=present)
         history: History = ()
         parts: tuple[Statement, ...] = plan.before
         states: list[Array] = []

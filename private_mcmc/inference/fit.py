@@ -12,6 +12,7 @@ import numpy as np
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import data_marks, read_identifiers, read_present, read_table
+from private_mcmc.domains.persons import grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
@@ -19,56 +20,21 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.record import About
-from private_mcmc.planning import Plan, Prediction, plan
+from private_mcmc.planning import Plan, plan
 from private_mcmc.planning.frontier import MaxError
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
-from private_mcmc.report import number
 from private_mcmc.target import Adjacency, Target, check_count
-
-# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
-_LARGE_ERROR = 3.0
-_FEW_ROWS = 30
-# What bounding rows' influence may cost, in the same unit, before a person is told.
-_LARGE_BIAS = 0.5
-
-
-def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
-    """Why what comes out may say little that the prior does not; from public facts only."""
-    found = []
-    if n < _FEW_ROWS:
-        found.append(
-            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
-            "answer is nearly the prior's."
-        )
-    if not prediction.rms <= _LARGE_ERROR:
-        found.append(
-            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
-        )
-    if prediction.bias >= _LARGE_BIAS:
-        found.append(
-            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
-            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
-            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
-        )
-    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Planned:
     """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
 
-    Attributes:
-        asked: the question.
-        plan: what would be run, and the error to expect of it.
-        table: the table's name.
-        columns: private.
-        known_by: what a ledger knows the table by; private.
-        bounds: what is bought before the plan; then ``plan`` is the one for the outer ranges.
-        read: reads the table's columns for a schema.
+    With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges; a ledger knows the
+    table by ``known_by``, which is private.
     """
 
     asked: Question
@@ -164,7 +130,7 @@ def plan_fit(
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
             "or a value."
         )
-    columns = _columns(table, asked)
+    columns = _columns(table, asked.schema, asked)
     rows = _count(columns, asked) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
@@ -193,14 +159,23 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    return _ready(table, asked, made, _columns(table, asked), None)
+    return _ready(table, asked, made, _columns(table, asked.schema, asked), None)
 
 
-def _columns(table: object, asked: Question) -> dict[str, np.ndarray]:
-    """What the model reads, and who each row is about where that is declared."""
-    columns: dict[str, np.ndarray] = dict(read_table(table, asked.schema, asked.fields))
-    unit = asked.rows.unit
-    return columns if unit is None else columns | {unit.name: read_identifiers(table, asked.schema)}
+def _columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
+    """What the model reads, and who each row is about where that is declared.
+
+    Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
+    """
+    columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))
+    if not schema.person:
+        return columns
+    who = read_identifiers(table, schema)
+    if asked.rows.unit is not None:
+        return columns | {asked.rows.unit.name: who}
+    codes = identified(schema.person, who)
+    persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
+    return {name: persons[name][:, 0] for name in columns}
 
 
 def _count(columns: Mapping[str, np.ndarray], asked: Question) -> int:
@@ -208,14 +183,14 @@ def _count(columns: Mapping[str, np.ndarray], asked: Question) -> int:
     unit = asked.rows.unit
     if unit is None:
         return len(next(iter(columns.values())))
-    return len(set(columns[unit.name]) - {""})
+    return int(identified(unit.name, columns[unit.name]).max(initial=-1)) + 1
 
 
 def _ready(table: object, asked: Question, made: Plan, columns: Fields, bounds: BoundsPlan | None) -> Planned:
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
     def read(schema: Schema) -> Fields:
-        return read_table(table, schema, asked.fields)
+        return _columns(table, schema, asked)
 
     return Planned(asked, made, name, columns, data_marks(table), bounds, read)
 

@@ -23,10 +23,11 @@ from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
-from private_mcmc.planning import Plan
+from private_mcmc.planning import Plan, Prediction
 from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
+from private_mcmc.report import number
 from private_mcmc.target import Target
 
 
@@ -34,17 +35,7 @@ from private_mcmc.target import Target
 class Question:
     """What is asked of a table, before it is looked at.
 
-    Attributes:
-        schema: of the table.
-        fields: those that the model reads.
-        rows: their domains.
-        model: the NumPyro model.
-        source: its text, as it runs.
-        formula: as stated, or empty.
-        family: its family's name, or empty.
-        priors: as stated.
-        design: what the formula was read as, or ``None``.
-        notes: what to know of it before anything is spent.
+    ``rows``: domains of the ``fields`` that the model reads; ``design``: what the formula was read as.
     """
 
     schema: Schema
@@ -274,3 +265,32 @@ def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> F
 
 def _first(flags: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(flags)) if flags.any() else 0
+
+
+# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
+_LARGE_ERROR = 3.0
+_FEW_ROWS = 30
+# What bounding rows' influence may cost, in the same unit, before a person is told.
+_LARGE_BIAS = 0.5
+
+
+def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
+    """Why what comes out may say little that the prior does not; from public facts only."""
+    found = []
+    if n < _FEW_ROWS:
+        found.append(
+            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
+            "answer is nearly the prior's."
+        )
+    if not prediction.rms <= _LARGE_ERROR:
+        found.append(
+            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
+            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
+        )
+    if prediction.bias >= _LARGE_BIAS:
+        found.append(
+            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
+            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
+            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
+        )
+    return tuple(found)

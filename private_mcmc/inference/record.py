@@ -30,15 +30,7 @@ _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib
 class About:
     """What a run does not know of itself: where its rows and its model came from.
 
-    Attributes:
-        table: the table's name.
-        model: source of the model; read from the function if left out.
-        schema: the Table Schema descriptor.
-        formula: as stated.
-        family: of the outcome.
-        priors: as stated.
-        norm: bound of the norm of a row's design.
-        warnings: what was said before the run; the remarks on its target if left out.
+    What is left out is read off the run: the model's source, the remarks on its target.
     """
 
     table: str = ""

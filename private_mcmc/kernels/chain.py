@@ -40,11 +40,7 @@ class Streams(NamedTuple):
 class ChainState(NamedTuple):
     """A run so far, curator-side: enough to go on from, with the keys and the rows.
 
-    Attributes:
-        done: steps done.
-        u: hidden states in whitened coordinates.
-        total: every chain's running sum of the observable.
-        kept: states kept so far in unconstrained coordinates.
+    ``u`` in whitened coordinates; ``total``: every chain's running sum; ``kept``: states kept, unconstrained.
     """
 
     done: int

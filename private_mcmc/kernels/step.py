@@ -83,10 +83,7 @@ class StepNumbers(NamedTuple):
 
     Constants of a compiled run; arguments where one compiled simulation serves many schedules.
 
-    Attributes:
-        step_size: ``γ``, a number or one for each step.
-        temper: ``w``.
-        limit: the bound at which every coordinate of the gradient is clamped.
+    ``limit`` is where every coordinate of the gradient is clamped.
     """
 
     step_size: float | tuple[float, ...] | jax.Array

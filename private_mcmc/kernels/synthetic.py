@@ -34,10 +34,7 @@ _STEPS = 6400
 class PathNumbers(NamedTuple):
     """The numbers in which schedules of one model's paths differ.
 
-    Attributes:
-        root: ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
-        clip: ``C``.
-        step: what a step reads besides.
+    ``root`` is ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
     """
 
     root: jax.Array

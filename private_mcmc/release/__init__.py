@@ -4,7 +4,6 @@ from private_mcmc.release.curator import Curator, CuratorOnly, curator_side
 from private_mcmc.release.curvature import (
     CurvatureTest,
     ProposedCurvature,
-    ReleasedCurvature,
     plan_curvature_test,
 )
 from private_mcmc.release.expectations.declared import Expectations, mean_and_square, variance
@@ -48,7 +47,6 @@ __all__ = [
     "ProposedCurvature",
     "Quantile",
     "QuantilePlan",
-    "ReleasedCurvature",
     "ReleasedExpectations",
     "ReleasedStates",
     "ReleasedValue",

@@ -2,7 +2,7 @@
 
 Propose–test–release: the set, the metric and the clip are public; how strongly convex the rows make the
 potential there is tested with noise; a run may then rely on what the test certifies. The proof is in
-``accounting.tested``.
+``accounting.CurvatureFloor``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from private_mcmc.accounting import Curvature, Statement, capped, gaussian
+from private_mcmc.accounting import Statement, capped, gaussian
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.noise import CurvatureFloor
+from private_mcmc.accounting.statement import of_unit
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import Predictor, RowModel
-from private_mcmc.preflight.certify.certificates import curvature, largest_eigenvalue
+from private_mcmc.preflight.certify.certificates import clip_is_idle, largest_eigenvalue
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.schedule import Schedule
 
@@ -51,9 +54,9 @@ class ProposedCurvature:
     The run is accounted for with ``μ = μ_K + w·at_least`` in place of the prior's ``μ_K`` alone. Where the
     test does not find the curvature nothing is run, and the test stays paid for.
 
-    **Guarantee**: that of ``accounting.tested``: of test and run together, for every data set; none for the
-    posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``. ``Expectations``
-    need an ``epsilon`` of their own that leaves room for it.
+    **Guarantee**: that of ``accounting.CurvatureFloor``: of test and run together, for every data set; none
+    for the posterior. **Cost**: ``gdp``-GDP, composed with the run, and ``failure``, added to ``δ``.
+    ``Expectations`` need an ``epsilon`` of their own that leaves room for it.
     Source: Dwork, Lei 2009.
 
     Attributes:
@@ -77,42 +80,19 @@ class ProposedCurvature:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedCurvature:
-    """What the test released, and what it cost.
-
-    Attributes:
-        floor: the lower bound, for the set, metric and clip of ``test``.
-        statement: the cost of the test itself.
-    """
-
-    test: CurvatureTest
-    floor: CurvatureFloor
-    statement: Statement
-
-    def curvature(self, reading: RowModel, schedule: Schedule) -> Curvature:
-        """Constants of ``schedule`` that rely on the test: ``μ = μ_K + wλ_low``.
-
-        Raises:
-            DeclarationError: for a schedule on another set, in another metric, with a smaller clip, more
-                rows, or minibatches.
-        """
-        self.test.check(schedule)
-        return self.floor.strengthen(curvature(reading, schedule), schedule.temper)
-
-
-@dataclass(frozen=True, eq=False)
 class CurvatureTest:
     """The mechanism, known before anything is spent: ``λ_min(Σ c_i z_i z_iᵀ)`` plus Gaussian noise.
 
     ``z_i`` is the row's design in the schedule's metric. ``c_i`` bounds ``ψ_i''`` from below on the interval
-    of predictors that ``K`` allows this row, if its clip is idle there, and is 0 otherwise.
+    of predictors that ``K`` allows this row, if its clip is idle there, and is 0 otherwise. Of persons the
+    sum is over all their rows, and the clip is proved idle: a clipped sum of rows bends down.
 
     **Guarantee**: ``gdp``-GDP; the bound it gives exceeds ``λ(D)`` with probability at most ``failure``.
-    **Assumptions**: at most ``num_rows`` rows. Source: Dwork, Lei 2009; Weyl's inequality.
+    **Assumptions**: at most ``num_rows`` rows, or persons. Source: Dwork, Lei 2009; Weyl's inequality.
 
     Attributes:
         schedule: its set, metric, clip, number of rows and adjacency are what the test is for.
-        cap: ``κ``, the enforced bound of ``c_i‖z_i‖²``.
+        cap: ``κ``, the enforced bound of ``c_i‖z_i‖²``, of a person's sum of them.
         noise: the noise on the eigenvalue.
         failure: ``δ'``.
     """
@@ -132,7 +112,7 @@ class CurvatureTest:
             scale=self.noise.gaussian_scale,
             what=TESTED_EIGENVALUE,
         )
-        return capped(noised, self.schedule.num_rows)
+        return of_unit(capped(noised, self.schedule.num_rows), self.schedule.unit)
 
     @property
     def margin(self) -> float:
@@ -144,32 +124,13 @@ class CurvatureTest:
         # A discrete Gaussian is no further out than a Gaussian and one step (Canonne, Kamath, Steinke 2020).
         return 2 * self.noise.grid + eigenvalue_rounding(self.schedule, self.cap)
 
-    def check(self, schedule: Schedule) -> None:
-        """Refuse a schedule that the test says nothing about."""
-        draft = self.schedule
-        if schedule.preconditioner != draft.preconditioner or schedule.box != draft.box:
-            raise DeclarationError("the curvature was tested in another metric or on another box.")
-        if schedule.batch is not None or schedule.noise is not None:
-            raise DeclarationError("tested curvature is that of all rows, with noise 2γM.")
-        for name, fits in (
-            ("diameter", schedule.diameter <= draft.diameter),
-            ("clip", schedule.clip >= draft.clip),
-            ("num_rows", schedule.num_rows == draft.num_rows),
-            ("adjacency", schedule.adjacency == draft.adjacency),
-        ):
-            if not fits:
-                raise DeclarationError(
-                    f"{name}={getattr(schedule, name)}: the curvature was tested for {getattr(draft, name)}."
-                )
-
     def reached(self, at_least: float) -> CurvatureFloor:
         """The least that is known once the test has found ``at_least``."""
         return self.floor_of((at_least + self.margin) * (1 + _FLOOR))
 
-    def release(self, rows: Mapping[str, jax.Array], present: jax.Array) -> ReleasedCurvature:
+    def release(self, rows: Mapping[str, jax.Array], present: jax.Array) -> CurvatureFloor:
         """Test the rows (columns in their domains, curator-side, and which of them are present)."""
-        value = float(self.noise.release([self.smallest_eigenvalue(rows, present)])[0])
-        return ReleasedCurvature(self, self.floor_of(value), self.statement)
+        return self.floor_of(float(self.noise.release([self.smallest_eigenvalue(rows, present)])[0]))
 
     def floor_of(self, value: float) -> CurvatureFloor:
         """What a noised eigenvalue certifies."""
@@ -184,11 +145,11 @@ class CurvatureTest:
     def smallest_eigenvalue(self, rows: Mapping[str, jax.Array], present: jax.Array) -> float:
         """``λ(D)``, curator-side."""
         with jax.enable_x64(True):
-            wide = {
-                name: column.astype(float) if jnp.issubdtype(column.dtype, jnp.floating) else column
-                for name, column in rows.items()
-            }
-            designs, weights = self._certified(wide, present)
+            if OWN_ROWS in rows:
+                present = (present[:, None] & (rows[OWN_ROWS] > 0)).ravel()
+                stacked = {name: column for name, column in rows.items() if name != OWN_ROWS}
+                rows = {name: column.reshape(-1, *column.shape[2:]) for name, column in stacked.items()}
+            designs, weights = self._certified(widened(rows), present)
         total = np.zeros((self.schedule.dim, self.schedule.dim))
         for first in range(0, len(weights), _CHUNK):
             part = slice(first, first + _CHUNK)
@@ -197,9 +158,7 @@ class CurvatureTest:
 
     @cached_property
     def _of_rows(self) -> Callable[[Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
-        compiled: Callable[[Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]
-        compiled = jax.jit(jax.vmap(self._row))
-        return compiled
+        return jax.jit(jax.vmap(self._row))  # type: ignore[no-any-return]
 
     @cached_property
     def _whitening(self) -> Whitening:
@@ -233,10 +192,12 @@ class CurvatureTest:
         least = jnp.min(bends) * (1 - _SLACK) - rounding
         # A convex row's slope is largest at an end; the rows kept are those the kernel keeps.
         steepest = jnp.max(jnp.abs(score))
-        idle = steepest * norm <= schedule.clip * (1 - _SLACK)
+        idle = steepest * norm <= schedule.clip / _rows_each(self.schedule) * (1 - _SLACK)
         idle &= steepest <= predictor.family.score_bound * (1 - _HELD)
         kept = jnp.linalg.norm(plain) <= predictor.radius
-        capped = jnp.minimum(least, self.cap * (1 - _SLACK) / (norm * norm + 1e-280))
+        capped = jnp.minimum(
+            least, self.cap / _rows_each(self.schedule) * (1 - _SLACK) / (norm * norm + 1e-280)
+        )
         return design, jnp.where(idle & kept & (capped > 0), capped, 0.0)
 
 
@@ -248,9 +209,10 @@ def plan_curvature_test(
     Raises:
         NotYetSupported: unless every row enters through one affine predictor of a family whose curvature
             is least at the ends of an interval.
-        DeclarationError: for a schedule without a set, with minibatches, or numbers out of range.
+        DeclarationError: for a schedule without a set, with minibatches, or numbers out of range; of persons,
+            for a clip that their gradients may exceed.
     """
-    predictor = reading.predictor
+    predictor = (reading.each or reading).predictor
     if predictor is None or (predictor.family.name, predictor.family.link) not in _LEAST_AT_ENDS:
         families = ", ".join(f"{name} ({link})" for name, link in _LEAST_AT_ENDS)
         raise NotYetSupported(f"curvature is tested for one affine predictor of these families: {families}.")
@@ -260,16 +222,26 @@ def plan_curvature_test(
         raise DeclarationError("tested curvature is that of all rows, with noise 2γM: no batches, no noise=.")
     if not 0 < failure < 0.5:
         raise DeclarationError(f"failure={failure}: must lie in (0, 1/2).")
+    if reading.unit is not None and not clip_is_idle(reading, schedule):
+        raise DeclarationError(
+            "curvature of persons is tested where no clip acts: a clipped sum of rows bends down. clip= must "
+            f"be at least {reading.unit.rows} times the proved bound of a row's gradient."
+        )
     radius = math.sqrt(largest_eigenvalue(schedule.preconditioner)) * predictor.radius * (1 + _SLACK)
-    cap = predictor.family.clipped_curvature(radius, schedule.clip)
+    each = _rows_each(schedule)
+    cap = each * predictor.family.clipped_curvature(radius, schedule.clip / each)
     if not 0 < cap < math.inf:
         raise DeclarationError("nothing bounds the curvature of one row: bound the covariates' domain.")
-    allowance = 2 * eigenvalue_rounding(schedule, cap)
-    if not allowance < cap:
+    if not (allowance := 2 * eigenvalue_rounding(schedule, cap)) < cap:
         raise DeclarationError(
             f"num_rows={schedule.num_rows}: float64 sums of so many rows carry no useful bound."
         )
     return CurvatureTest(predictor, schedule, cap, gaussian_noise(gdp, cap + allowance), failure)
+
+
+def _rows_each(schedule: Schedule) -> int:
+    """That one person may have."""
+    return 1 if schedule.unit is None else schedule.unit.rows
 
 
 def eigenvalue_rounding(schedule: Schedule, cap: float) -> float:
@@ -278,6 +250,7 @@ def eigenvalue_rounding(schedule: Schedule, cap: float) -> float:
     Entries are sums of ``k`` rounded products, off by ``k u/(1 − k u) Σ c_i|z_ij z_ik|``; the symmetric
     eigenvalue solver is backward stable. Source: Higham 2002, section 3.1.
     """
-    additions = min(schedule.num_rows, _CHUNK) + -(-schedule.num_rows // _CHUNK) + 8
+    rows = schedule.num_rows * _rows_each(schedule)
+    additions = min(rows, _CHUNK) + -(-rows // _CHUNK) + 8
     load = additions * _UNIT
     return (load / (1 - load) + schedule.dim * 2.0**-48) * schedule.num_rows * cap

@@ -97,6 +97,9 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
     if plot.x_log and not plot.x_ticks:
         _in_plain_numbers(axes)
     _finish_axes(result, axes, plot, palette, size)
+    for drawn in plot.drawn:
+        if isinstance(drawn, Rule):
+            _name_rule(axes, drawn, palette)
     return result
 
 
@@ -166,7 +169,8 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
         axes.hlines(drawn.y, drawn.low, drawn.high, color=color, linewidth=2.2, label=drawn.label)
         axes.plot(drawn.middle, drawn.y, "o", color=color, markersize=4.5)
     elif isinstance(drawn, Rule):
-        _draw_rule(axes, drawn, palette)
+        rule = axes.axvline if drawn.axis == "x" else axes.axhline
+        rule(drawn.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
     else:
         color = {"good": palette.good, "bad": palette.bad}.get(drawn.tone, palette.ink)
         axes.plot([drawn.x], [drawn.y], "o", color=color, markersize=6)
@@ -181,18 +185,17 @@ def _draw(axes: Axes, drawn: Line | Band | Interval | Rule | Mark, palette: Pale
         )
 
 
-def _draw_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
+def _name_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
+    """Along a rule, on the side that has room; above a level, at its right end."""
     place: Record
     if rule.axis == "x":
-        axes.axvline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
-        place = {
-            "xy": (rule.at, 1),
-            "xycoords": ("data", "axes fraction"),
-            "xytext": (4, -10),
-        }
+        at = axes.transAxes.inverted().transform(axes.transData.transform((rule.at, axes.get_ylim()[0])))[0]
+        side, ha = (-3, "right") if at > 0.5 else (3, "left")
+        place = {"xy": (rule.at, 0.5), "xycoords": ("data", "axes fraction"), "xytext": (side, 0), "ha": ha}
+        place |= {"va": "center", "rotation": 90}
     else:
-        axes.axhline(rule.at, color=palette.ink, linewidth=1, linestyle=_DASHES["dashed"])
         place = {"xy": (1, rule.at), "xycoords": ("axes fraction", "data"), "xytext": (-4, 4), "ha": "right"}
+    place["bbox"] = {"facecolor": palette.ground, "edgecolor": "none", "alpha": 0.85, "pad": 1}
     axes.annotate(rule.label, textcoords="offset points", fontsize=8.5, color=palette.ink, **place)
 
 

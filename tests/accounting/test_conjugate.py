@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import betaln
 from scipy.stats import norm
 
 from private_mcmc.accounting import Statement
@@ -33,11 +34,36 @@ from private_mcmc.errors import DeclarationError
 CASES = json.loads((Path(__file__).parents[1] / "cases" / "beta_bernoulli.json").read_text())["cases"]
 
 
+def beta_renyi(a: float, b: float, a2: float, b2: float, order: float) -> float:
+    """Rényi divergence of order ``α > 1`` of ``Beta(a,b)`` from ``Beta(a2,b2)``; ``inf`` where it diverges.
+
+    ``[ln B(αa+(1−α)a2, αb+(1−α)b2) − α ln B(a,b) + (α−1) ln B(a2,b2)]/(α−1)``, finite only while both
+    arguments are positive.
+    """
+    mixed_a, mixed_b = order * a + (1 - order) * a2, order * b + (1 - order) * b2
+    if not (mixed_a > 0 and mixed_b > 0):
+        return math.inf
+    log_ratio = betaln(mixed_a, mixed_b) - order * betaln(a, b) + (order - 1) * betaln(a2, b2)
+    return float(log_ratio / (order - 1))
+
+
+def beta_bernoulli_renyi(a: float, b: float, *, n: int, order: float) -> tuple[float, int, int]:
+    """The largest Rényi divergence over all data sets of ``n`` Bernoulli rows and neighbours.
+
+    Returns the divergence, the number of successes of the first data set, and the direction of the change.
+    """
+    cases = [
+        (beta_renyi(a + k, b + n - k, a + k + way, b + n - k - way, order), k, way)
+        for k in range(n + 1)
+        for way in (1, -1)
+        if 0 <= k + way <= n
+    ]
+    return max(cases, key=lambda case: case[0])
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_renyi_divergence_of_beta_bernoulli_is_the_printed_one(case) -> None:
-    found, _, _ = conjugate.beta_bernoulli_renyi(
-        case["alpha0"], case["beta0"], n=case["n"], order=case["order"]
-    )
+    found, _, _ = beta_bernoulli_renyi(case["alpha0"], case["beta0"], n=case["n"], order=case["order"])
     assert found == (math.inf if case["rdp"] is None else pytest.approx(case["rdp"], rel=1e-9))
 
 
@@ -102,7 +128,7 @@ def test_beta_binomial_covers_every_data_set_and_every_move(a, b, n, trials, tem
         fewer = a + temper * (rest + low), b + temper * (n * trials - rest - high)
         for up in (True, False):
             pair = (np.array([value]) for value in fewer)
-            assert conjugate.beta_pair(*pair, temper * (high - low), epsilon, up)[0] <= worst.delta
+            assert conjugate.beta_pair(*pair, temper * (high - low), epsilon, up)[0] <= worst
 
 
 @settings(deadline=None, max_examples=25)
@@ -116,20 +142,18 @@ def test_gamma_poisson_covers_every_data_set_and_every_move(shape, n, largest, t
         for up in (True, False):
             if low < high:
                 start = np.array([shape + temper * (rest + low)])
-                assert conjugate.gamma_pair(start, temper * (high - low), epsilon, up)[0] <= worst.delta
+                assert conjugate.gamma_pair(start, temper * (high - low), epsilon, up)[0] <= worst
 
 
 def test_dirichlet_with_two_categories_is_beta_bernoulli() -> None:
     dirichlet = conjugate.dirichlet_categorical((2.0, 3.0), n=30, epsilon=0.4)
-    assert dirichlet.delta == pytest.approx(
-        conjugate.beta_binomial(2.0, 3.0, n=30, epsilon=0.4).delta, rel=1e-12
-    )
+    assert dirichlet == pytest.approx(conjugate.beta_binomial(2.0, 3.0, n=30, epsilon=0.4), rel=1e-12)
 
 
 def test_a_third_category_can_only_make_it_worse() -> None:
     two = conjugate.dirichlet_categorical((2.0, 3.0), n=30, epsilon=0.4)
     three = conjugate.dirichlet_categorical((2.0, 3.0, 50.0), n=30, epsilon=0.4)
-    assert three.delta >= two.delta
+    assert three >= two
 
 
 @pytest.mark.parametrize("total", [0, 7, 3_999, 4_000, 123_456, 10**9])
@@ -141,9 +165,9 @@ def test_blocks_cover_every_total_once(total: int) -> None:
 
 def test_very_many_totals_are_covered_by_pairs_that_are_further_apart() -> None:
     """More rows can only help where each shape grows; the ends decide and are tried one by one."""
-    exact = conjugate.beta_binomial(2.0, 3.0, n=3_000, epsilon=0.3).delta
+    exact = conjugate.beta_binomial(2.0, 3.0, n=3_000, epsilon=0.3)
     for n in (5_000, 10**6, 10**9):
-        found = conjugate.beta_binomial(2.0, 3.0, n=n, epsilon=0.3).delta
+        found = conjugate.beta_binomial(2.0, 3.0, n=n, epsilon=0.3)
         assert found == pytest.approx(exact, rel=3e-3)
     blocks = [(low, high) for low, high in zip(*conjugate.blocks(6_000), strict=True) if high > low]
     for low, high in blocks[::40]:
@@ -157,8 +181,8 @@ def test_very_many_totals_are_covered_by_pairs_that_are_further_apart() -> None:
 def test_no_divergence_is_called_zero() -> None:
     """The privacy loss of these pairs is unbounded, so no ε makes them pure."""
     for epsilon in (30.0, 300.0, 650.0):
-        assert conjugate.beta_binomial(1.0, 2.0, n=5, epsilon=epsilon).delta > 0
-        assert conjugate.gamma_poisson(3.0, largest=4, epsilon=epsilon).delta > 0
+        assert conjugate.beta_binomial(1.0, 2.0, n=5, epsilon=epsilon) > 0
+        assert conjugate.gamma_poisson(3.0, largest=4, epsilon=epsilon) > 0
     assert (
         posterior_gamma_poisson(3.0, 1.0, n=5, largest=2, temper=0.1, epsilons=(30.0,)).epsilon(0.0)
         == math.inf
@@ -198,7 +222,7 @@ def test_statements_are_verified_from_their_constants_alone(statement: Statement
 
 def test_statement_answers_with_the_worst_divergence() -> None:
     statement = posterior_beta_binomial(2.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.5,))
-    assert statement.delta(0.5) == conjugate.beta_binomial(2.0, 3.0, n=200, temper=0.5, epsilon=0.5).delta
+    assert statement.delta(0.5) == conjugate.beta_binomial(2.0, 3.0, n=200, temper=0.5, epsilon=0.5)
 
 
 def test_a_prior_that_is_not_one_is_refused() -> None:

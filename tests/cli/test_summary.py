@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.summary import draw, tell_average, tell_marginal
+from private_mcmc.cli.study import draw, tell_average, tell_marginal
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family

@@ -121,3 +121,18 @@ def test_what_cannot_be_tested_once_is_refused(tmp_path):
         ).decide(N)
     with pytest.raises(pmc.DeclarationError, match="at_least"):
         pmc.ProposedCurvature(at_least=0.0, gdp=0.1, failure=1e-8)
+
+
+@pytest.mark.slow
+def test_persons_last_state_is_cheaper_with_the_curvature_of_their_rows():
+    kernel = pmc.PrivateULA(logistic, step_size=8e-4, clip=2.0, radius=1.5)
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), who=pmc.Person(2))
+    X = np.repeat(people()["X"], 2, axis=0)
+    settings = {"rows": rows, "target": pmc.Target(1e3, 1e-6), "release": "last", "num_steps": 400, "n": N}
+    behind, alone = (
+        pmc.PrivateMCMC(kernel, guarantee=guarantee, progress_bar=False, **settings)
+        for guarantee in (replace(PROPOSED, at_least=200.0), "run")
+    )
+    assert behind.decide(N).statement.epsilon(1e-6) < 0.8 * alone.decide(N).statement.epsilon(1e-6)
+    behind.run(X=X, y=(X[:, 0] > 0).astype(int), who=np.repeat(np.arange(N), 2))
+    assert behind.statement.verify() and behind.statement.unit == rows.unit

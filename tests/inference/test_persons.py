@@ -369,8 +369,9 @@ def test_declarations_that_do_not_go_with_persons_are_refused():
         driver(kernel=PrivateSGLD(logistic, 0.01, 1.0, scheme="cyclic", batch_size=5)).decide(20)
     with pytest.raises(pmc.NotYetSupported, match="group privacy"):
         acc.group(driver().decide(20).statement, 2)
-    with pytest.raises(pmc.NotYetSupported, match="curvature"):
-        driver(guarantee=pmc.ProposedCurvature(1.0, 0.1, 1e-8)).decide(20)
+    with pytest.raises(pmc.DeclarationError, match="at least 3 times"):
+        kernel = PrivateULA(logistic, 0.01, clip=1.0, radius=1.0)
+        driver(kernel=kernel, guarantee=pmc.ProposedCurvature(1.0, 0.1, 1e-8)).decide(20)
     schedule = driver(ROWS.single).decide(20).schedule
     with pytest.raises(pmc.DeclarationError, match="protects a row"):
         pmc.preflight(logistic, ROWS, pmc.Target(1.0, 1e-6), n=20, schedule=schedule)

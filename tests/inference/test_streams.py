@@ -7,6 +7,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains.host_tables import ArrayColumn
+from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.kernels.streamed_chain import Blocks
 from tests.examples_of_models import logistic
@@ -73,7 +74,9 @@ BATCHES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("scheme", BATCHES)
-def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme):
+def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme, monkeypatch):
+    # Of rows in blocks each stays in the slot it came in.
+    monkeypatch.setattr(execute, "placed", lambda key, target, layout, *rows: rows)
     options, adjacency = BATCHES[scheme]
     kernel = PrivateSGLD(logistic, 0.02, 1.0, **options)
     n = N + 9 if adjacency == "add_remove" else None

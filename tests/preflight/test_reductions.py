@@ -12,8 +12,7 @@ import pytest
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
 from private_mcmc.model import read
 from private_mcmc.preflight.refute.pairs import extreme_rows
-from private_mcmc.preflight.refute.reduce_nd import activity, patches
-from private_mcmc.preflight.refute.refutation import refute
+from private_mcmc.preflight.refute.refutation import activity, patches, refute
 from private_mcmc.target import Target
 
 DOMAINS = {

@@ -18,11 +18,13 @@ from scipy.stats import binom, norm
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.domains import Ball, Binary, Box, Counts, Rows
+from private_mcmc.domains import Ball, Binary, Box, Counts, Person, Rows
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
+from private_mcmc.preflight import curvature
 from private_mcmc.release.curvature import plan_curvature_test
 from private_mcmc.release.ledger.filter import filter_for
 from private_mcmc.schedule import Schedule
@@ -154,7 +156,7 @@ def test_the_bound_exceeds_the_eigenvalue_no_more_often_than_promised():
     test = replace(test, failure=0.1)
     rows, present = drawn(reading.rows, 3), jnp.ones(N, dtype=bool)
     truth, draws = test.smallest_eigenvalue(rows, present), 400
-    floors = [test.release(rows, present).floor for _ in range(draws)]
+    floors = [test.release(rows, present) for _ in range(draws)]
     exceeded = sum(floor.released - floor.margin > truth for floor in floors)
     assert binom.sf(exceeded - 1, draws, 0.1) > 1e-6
     assert exceeded > 0 or binom.pmf(0, draws, 0.1) > 1e-6
@@ -253,8 +255,9 @@ def test_statement_of_the_test_names_its_sensitivity_and_verifies():
     reading, test = planned("logistic", "ball")
     rows = drawn(reading.rows, 1)
     released = test.release(rows, jnp.ones(N, dtype=bool))
-    run = acc.langevin_statement(test.schedule, released.curvature(reading, test.schedule))
-    whole = acc.unless_test_fails(acc.compose(released.statement, run), released.floor)
+    proved = released.strengthen(curvature(reading, test.schedule), test.schedule.temper)
+    run = acc.langevin_statement(test.schedule, proved)
+    whole = acc.unless_test_fails(acc.compose(test.statement, run), released)
     assert test.statement.gdp == pytest.approx(1.0, rel=1e-6)
     assert whole.verify()
     assert whole.gdp is None
@@ -265,25 +268,10 @@ def test_statement_of_the_test_names_its_sensitivity_and_verifies():
 def test_a_ledger_of_gaussian_costs_does_not_forget_the_failure():
     reading, test = planned("linear", "ball")
     released = test.release(drawn(reading.rows, 1), jnp.ones(N, dtype=bool))
-    whole = acc.unless_test_fails(released.statement, released.floor)
+    whole = acc.unless_test_fails(test.statement, released)
     with pytest.raises(ReleaseError, match="basic"):
         filter_for(pmc.Target(1.0, 1e-6)).cost(whole)
     assert filter_for(pmc.Target(8.0, 0.05), "basic").cost(whole) <= 1
-
-
-def test_a_run_elsewhere_may_not_rely_on_the_test():
-    reading, test = planned("linear", "ball")
-    released = test.release(drawn(reading.rows, 1), jnp.ones(N, dtype=bool))
-    for changes in (
-        {"diameter": 3.0},
-        {"clip": 2.0},
-        {"preconditioner": (1.0, 2.0)},
-        {"num_rows": N + 1},
-        {"batch": pmc.schedule.Batch(scheme="poisson", rate=0.5)},
-    ):
-        with pytest.raises(DeclarationError):
-            released.curvature(reading, schedule(**changes))
-    assert released.curvature(reading, schedule(diameter=1.0, clip=4.0, temper=0.5)).convex
 
 
 @pytest.mark.slow
@@ -305,3 +293,52 @@ def _probit(X, y=None):
     w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Bernoulli(probs=jax.scipy.special.ndtr(X @ w)), obs=y)
+
+
+PERSONS = Rows(X=Ball(1.0, dim=2), y=Binary(), who=Person(3))
+
+
+@pytest.fixture(scope="module")
+def of_persons():
+    reading = read(logistic, PERSONS, n=N)
+    draft = schedule(clip=3.0, unit=reading.unit, **SETS["ball"])
+    return reading, plan_curvature_test(reading, draft, gdp=1.0, failure=0.01)
+
+
+def test_one_person_moves_the_eigenvalue_by_at_most_the_noise_s_sensitivity(of_persons):
+    """All rows of a person against none, and a planted fault: the sensitivity of a single row."""
+    reading, test = of_persons
+    rows = {"X": np.tile(np.eye(2)[[0, 0, 0, 1, 1, 1]][:, None], (1, 3, 1)), "y": np.ones((N, 3), int)}
+    full = {**rows, OWN_ROWS: np.ones((N, 3), int)}
+    fewer = {**full, OWN_ROWS: np.repeat(np.arange(N) > 0, 3).reshape(N, 3).astype(int)}
+    everyone = jnp.ones(N, dtype=bool)
+    with jax.enable_x64(True):
+        moved = test.smallest_eigenvalue(full, everyone) - test.smallest_eigenvalue(fewer, everyone)
+        absent = test.smallest_eigenvalue(full, everyone.at[0].set(False))
+    assert absent == test.smallest_eigenvalue(fewer, everyone)
+    assert test.cap / 3 < moved <= test.cap <= test.noise.sensitivity
+    assert test.statement.unit == reading.unit and test.statement.verify()
+
+
+@pytest.mark.slow
+def test_persons_whose_clip_is_idle_are_as_convex_as_their_rows_certify(of_persons):
+    reading, test = of_persons
+    gradient, rng = clipped_gradient(reading, whitening(None, 2), 3.0, 1), np.random.default_rng(0)
+    total, everyone = jax.jit(gradient.total), jnp.ones(N, dtype=bool)
+    with jax.enable_x64(True):
+        for seed in range(3):
+            rows = drawn(reading.rows, seed)
+            least, prepared = test.smallest_eigenvalue(rows, everyone), gradient.prepare(rows, everyone)
+            assert least > 0
+            for _ in range(20):
+                u, v = _points(rng, test.schedule)
+                gap = float((total(u, prepared) - total(v, prepared)) @ (u - v))
+                assert gap >= least * float((u - v) @ (u - v)) * (1 - 1e-12) - 1e-12
+
+
+def test_persons_whose_clip_may_act_are_refused():
+    """Their clipped sum is the gradient of nothing convex, whatever the rows certify."""
+    reading = read(logistic, PERSONS, n=N)
+    draft = schedule(clip=2.9, unit=reading.unit, **SETS["ball"])
+    with pytest.raises(DeclarationError, match="at least 3 times"):
+        plan_curvature_test(reading, draft, gdp=1.0, failure=0.01)

@@ -59,13 +59,6 @@ def delta_at_order(alpha: float, divergence: float, epsilon: float) -> float:
     return min(1.0, math.exp(log_delta) * (1 + 1e-12) + math.ulp(0.0))
 
 
-def epsilon_at_order(alpha: float, divergence: float, delta: float) -> float:
-    """``D − log δ/(α−1)``, the looser conversion of Mironov 2017 in which the papers print numbers."""
-    if not 0 < delta < 1:
-        raise DeclarationError(f"delta={delta}: must lie in (0, 1).")
-    return divergence - math.log(delta) / (check_order(alpha) - 1)
-
-
 def to_delta(divergence: Callable[[float], float], epsilon: float) -> float:
     """The smallest ``δ`` over orders: a grid in ``log(α−1)``, then golden-section search."""
     if not epsilon >= 0:

@@ -46,7 +46,7 @@ def posterior_beta_binomial(
 
     def worst(at: float) -> float:
         if adjacency == "replace_one":
-            return conjugate.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=at).delta
+            return conjugate.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=at)
         return conjugate_presence.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=at)
 
     constants = {"a": a, "b": b, "n": n, "trials": trials, "temper": temper}
@@ -67,7 +67,7 @@ def posterior_dirichlet_categorical(
 
     def worst(at: float) -> float:
         if replaced:
-            return conjugate.dirichlet_categorical(concentration, n=n, temper=temper, epsilon=at).delta
+            return conjugate.dirichlet_categorical(concentration, n=n, temper=temper, epsilon=at)
         return conjugate_presence.dirichlet_categorical(concentration, n=n, temper=temper, epsilon=at)
 
     constants = {"concentration": concentration, "n": n, "temper": temper}
@@ -90,7 +90,7 @@ def posterior_gamma_poisson(
 
     def worst(at: float) -> float:
         if replaced:
-            return conjugate.gamma_poisson(shape, largest=largest, temper=temper, epsilon=at).delta
+            return conjugate.gamma_poisson(shape, largest=largest, temper=temper, epsilon=at)
         return conjugate_presence.gamma_poisson(shape, rate, n=n, largest=largest, temper=temper, epsilon=at)
 
     constants = {"shape": shape, "rate": rate, "n": n, "largest": largest, "temper": temper}

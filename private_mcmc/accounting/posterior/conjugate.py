@@ -14,8 +14,7 @@ independent of it and has one law under both): divergences fall in the shapes (d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import permutations
 
 import numpy as np
@@ -56,21 +55,6 @@ _WIDEST = 1e7
 _DEEP = -50.0
 # Least bound that is reported: no divergence here is zero, and floats end near 1e-308.
 _LEAST = 1e-300
-
-
-@dataclass(frozen=True)
-class Worst:
-    """The worst adjacent pair: ``δ(ε)`` rounded up, and the total of the other rows where it is attained.
-
-    Attributes:
-        delta: upper bound on the largest hockey-stick divergence.
-        total: the statistic of the other rows (successes, or sum of counts).
-        up: whether the first data set of the pair is the one with the larger statistic.
-    """
-
-    delta: float
-    total: int
-    up: bool
 
 
 def log_rising(shape: Array, move: float) -> Array:
@@ -156,71 +140,42 @@ def _exp(log_at: Array) -> Array:
 
 def beta_binomial(
     a: float, b: float, *, n: int, trials: int = 1, temper: float = 1.0, epsilon: float
-) -> Worst:
+) -> float:
     """One of ``n`` Binomial(``trials``) rows replaced under a Beta(``a``, ``b``) prior on the probability.
 
     Bernoulli rows are ``trials=1``. Of very many totals those in the middle are covered in blocks, each by a
     pair that is at least as far apart (``beta_pair`` falls in ``a`` and ``b``).
     """
-    least, most, total = _totals((n - 1) * trials)
-    move = temper * trials
+    total = (n - 1) * trials
+    least, most = blocks(total)
     lows = a + temper * least, b + temper * (total - most)
-    return _worst((beta_pair(*lows, move, epsilon, up) for up in (True, False)), least)
+    return max(float(np.max(beta_pair(*lows, temper * trials, epsilon, up))) for up in (True, False))
 
 
 def dirichlet_categorical(
     concentration: tuple[float, ...], *, n: int, temper: float = 1.0, epsilon: float
-) -> Worst:
+) -> float:
     """One of ``n`` categorical rows replaced under a Dirichlet prior.
 
     Only the two categories that gain and lose a row matter: the log ratio is a function of
     ``x_i/(x_i+x_j)``, which is Beta with the counts of these two. With three or more categories the worst
     other rows fall elsewhere, because ``beta_pair`` falls in both counts.
     """
-    least, most, total = _totals(n - 1 if len(concentration) == 2 else 0)
-    pairs = sorted(set(permutations(concentration, 2)))
-    found = [
-        _worst([beta_pair(a + temper * least, b + temper * (total - most), temper, epsilon, True)], least)
-        for a, b in pairs
-    ]
-    return max(found, key=lambda worst: worst.delta)
+    total = n - 1 if len(concentration) == 2 else 0
+    least, most = blocks(total)
+    return max(
+        float(np.max(beta_pair(a + temper * least, b + temper * (total - most), temper, epsilon, True)))
+        for a, b in set(permutations(concentration, 2))
+    )
 
 
-def gamma_poisson(shape: float, *, largest: int, temper: float = 1.0, epsilon: float) -> Worst:
+def gamma_poisson(shape: float, *, largest: int, temper: float = 1.0, epsilon: float) -> float:
     """One Poisson row of several replaced, counts at most ``largest``, under a Gamma prior on the rate.
 
     Other rows that count nothing are the worst, because ``gamma_pair`` falls in the shape.
     """
     shapes = np.array([shape], dtype=np.float64)
-    pairs = (gamma_pair(shapes, temper * largest, epsilon, up) for up in (True, False))
-    return _worst(pairs, np.zeros(1))
-
-
-def beta_renyi(a: float, b: float, a2: float, b2: float, order: float) -> float:
-    """Rényi divergence of order ``α > 1`` of ``Beta(a,b)`` from ``Beta(a2,b2)``; ``inf`` where it diverges.
-
-    ``[ln B(αa+(1−α)a2, αb+(1−α)b2) − α ln B(a,b) + (α−1) ln B(a2,b2)]/(α−1)``, finite only while both
-    arguments are positive.
-    """
-    mixed_a, mixed_b = order * a + (1 - order) * a2, order * b + (1 - order) * b2
-    if not (mixed_a > 0 and mixed_b > 0):
-        return math.inf
-    log_ratio = betaln(mixed_a, mixed_b) - order * betaln(a, b) + (order - 1) * betaln(a2, b2)
-    return float(log_ratio / (order - 1))
-
-
-def beta_bernoulli_renyi(a: float, b: float, *, n: int, order: float) -> tuple[float, int, int]:
-    """The largest Rényi divergence over all data sets of ``n`` Bernoulli rows and neighbours.
-
-    Returns the divergence, the number of successes of the first data set, and the direction of the change.
-    """
-    cases = [
-        (beta_renyi(a + k, b + n - k, a + k + way, b + n - k - way, order), k, way)
-        for k in range(n + 1)
-        for way in (1, -1)
-        if 0 <= k + way <= n
-    ]
-    return max(cases, key=lambda case: case[0])
+    return max(float(gamma_pair(shapes, temper * largest, epsilon, up)[0]) for up in (True, False))
 
 
 def excess(own: Array, other: Array, epsilon: float) -> Array:
@@ -231,11 +186,6 @@ def excess(own: Array, other: Array, epsilon: float) -> Array:
     # A number that is not one (overflow of a parameter) is the trivial bound.
     value = np.where(np.isnan(value), 1.0, value)
     return np.clip(value, _LEAST, 1.0)
-
-
-def _totals(total: int) -> tuple[Array, Array, int]:
-    """``(least, most)`` of blocks that cover ``0, …, total``: every total its own where they are few."""
-    return *blocks(total), total
 
 
 def blocks(total: int, each: int = _EACH) -> tuple[Array, Array]:
@@ -250,12 +200,3 @@ def blocks(total: int, each: int = _EACH) -> tuple[Array, Array]:
     starts = np.unique(np.concatenate([ends, total - ends + 1]))
     starts = starts[starts <= total]
     return starts, np.append(starts[1:] - 1, float(total))
-
-
-def _worst(curves: Iterable[Array], totals: Array) -> Worst:
-    """The largest entry of the given arrays; the first of them belongs to ``up``."""
-    found = []
-    for index, deltas in enumerate(curves):
-        at = int(np.argmax(deltas))
-        found.append(Worst(float(deltas[at]), int(totals[at]), index == 0))
-    return max(found, key=lambda worst: worst.delta)

@@ -35,7 +35,7 @@ _RADIUS_SLACK = 1.0 + 1e-9
 _IDLE_SLACK = 1.0 + 1e-8
 # XLA's CPU runtime spreads independent operations over the cores where there are many of them: so many parts
 # of the rows are summed side by side. Measured on 2 cores; 8 parts still run one after the other.
-_PARTS = 16
+PARTS = 16
 # With fewer rows, or fewer operations in a sum, handing parts to other cores costs more than it gains.
 _FEWEST_ROWS, _WHOLE_WORK = 1_000, 400_000
 # Parts take a second longer to compile: with fewer operations than this it does not pay.
@@ -256,6 +256,6 @@ def _cut(count: int, dim: int, states: int, storage: Storage, sums: int) -> _Cut
     work = count * states * (dim + _SLOPE_WORK)
     little = count < _FEWEST_ROWS or work < _WHOLE_WORK or sums * work < _COMPILING_WORK
     large = states == 1 and dim > _FUSED_DIM and count * dim >= _LARGE_ELEMENTS
-    parts = 1 if little or large else _PARTS
-    groups = 1 if states == 1 else math.ceil(count * states / (_PARTS * _PART_ELEMENTS))
+    parts = 1 if little or large else PARTS
+    groups = 1 if states == 1 else math.ceil(count * states / (PARTS * _PART_ELEMENTS))
     return _Cut(parts, groups, math.ceil(count / (parts * groups)))

@@ -7,6 +7,9 @@ row's program where their gradients factor, and by per-row gradients in blocks o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from itertools import pairwise
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import jax
@@ -18,6 +21,7 @@ from jaxtyping import Array, Bool, Float
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.kernels.gradient.affine import (
     MANY,
+    PARTS,
     AffineBlocks,
     affine_blocks,
     affine_rows,
@@ -50,6 +54,8 @@ _BLOCK_ELEMENTS_ELSEWHERE = 2**24
 _INSIDE = 1.0 - 2.0**-45
 # Rows whose gradients are looked at together for the share of them that is clipped.
 _BLOCK = 4096
+# Parts of persons take longer to compile, which pays from so many persons' terms on.
+_FEWEST_SUMS = 2**22
 
 
 def clipped_gradient(
@@ -74,7 +80,7 @@ def clipped_gradient(
         return affine_blocks(model.predictor, whitening, clip, states, storage, sums)
     each = None if model.each is None else model.each.predictor
     if each is not None and route is None and storage == "float64":
-        return _persons(each, whitening, clip, states or 1)
+        return _persons(each, whitening, clip, model.dim, states, sums)
     return general_rows(model, whitening, clip, states or 1, route)
 
 
@@ -143,16 +149,32 @@ def general_rows(
     return ClippedGradient(lambda columns, present: GeneralRows(columns, present), total)
 
 
-def _persons(each: Predictor, whitening: Whitening, clip: Clip, states: int) -> ClippedGradient:
-    """Persons whose rows enter through one affine predictor each."""
+class PersonParts(NamedTuple):
+    """All persons, in parts that lie in arrays of their own: they need not be cut out again."""
+
+    parts: tuple[GeneralRows, ...]
+
+
+def _persons(
+    each: Predictor, whitening: Whitening, clip: Clip, dim: int, states: int | None, sums: int
+) -> ClippedGradient:
+    """Persons whose rows enter through one affine predictor each, for gradients of ``dim`` entries."""
     of_block = affine_persons(each, clip)
 
-    def prepare(columns: Columns, present: jax.Array) -> GeneralRows:
-        return GeneralRows(person_columns(each, whitening, columns), present)
+    def prepare(columns: Columns, present: jax.Array) -> GeneralRows | PersonParts:
+        whole = GeneralRows(person_columns(each, whitening, columns), present)
+        if states is None or len(present) * sums < _FEWEST_SUMS:
+            return whole
+        elements = len(present) * (columns[OWN_ROWS].shape[1] + dim) * states
+        count = max(1, min(PARTS, -(-elements // _most_elements())))
+        ends = [len(present) * part // count for part in range(count + 1)]
+        parts = [jax.tree.map(itemgetter(slice(*pair)), whole) for pair in pairwise(ends)]
+        return PersonParts(tuple(parts))
 
-    def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
-        count, dim = rows.columns[OWN_ROWS].shape[1], u.shape[0]
-        return _in_blocks(of_block, u, rows, (count + dim) * states)
+    def total(u: Float[Array, " p"], rows: GeneralRows | PersonParts) -> Float[Array, " p"]:
+        if isinstance(rows, PersonParts):
+            return reduce(jnp.add, [total(u, part) for part in rows.parts])
+        return _in_blocks(of_block, u, rows, (rows.columns[OWN_ROWS].shape[1] + dim) * (states or 1))
 
     return ClippedGradient(prepare, total)
 
@@ -199,8 +221,7 @@ def _per_row(model: RowModel, whitening: Whitening, clip: Clip) -> BlockSum:
 def _in_blocks(of_block: BlockSum, u: Float[Array, " p"], rows: GeneralRows, each: int) -> Float[Array, " p"]:
     """Add blocks of rows; the last block begins early enough to be whole and counts its own rows only."""
     count = rows.present.shape[0]
-    elements = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
-    size = max(1, min(count, elements // max(each, 1)))
+    size = max(1, min(count, _most_elements() // max(each, 1)))
     if size == count:
         return of_block(u, widened(rows.columns), rows.present, rows.weights)
 
@@ -212,6 +233,10 @@ def _in_blocks(of_block: BlockSum, u: Float[Array, " p"], rows: GeneralRows, eac
 
     whole: jax.Array = jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros_like(u))
     return whole
+
+
+def _most_elements() -> int:
+    return _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
 
 
 def weighted_gradient(model: RowModel, whitening: Whitening, clip: Clip) -> WeightedGradient:

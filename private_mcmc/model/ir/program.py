@@ -103,12 +103,7 @@ class Equation:
 class Program:
     """A pure function: inputs by name, equations in order, outputs by name.
 
-    Attributes:
-        inputs: names to variables.
-        outputs: names to variables.
-        constants: variables with a known value.
-        equations: in an order in which they can be evaluated.
-        avals: shape and dtype of every variable.
+    ``equations`` are in an order in which they can be evaluated; ``avals`` are shapes and dtypes.
     """
 
     inputs: Mapping[str, Variable]

@@ -74,7 +74,7 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         return Curvature(prior_strong_convexity=prior_mu, prior_smoothness=prior_smooth)
     widest = largest_eigenvalue(schedule.preconditioner)
     free = times(math.sqrt(widest) * _UP, rows.gradient_bound)
-    idle = never_clips(free, schedule.clip, row_model)
+    idle = clip_is_idle(row_model, schedule)
     bend = times(widest * _UP, rows.curvature_bound)
     if single is not None and rows.convex:
         radius = times(math.sqrt(widest) * _UP, single.radius)
@@ -92,6 +92,13 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * _UP,
         source=rows.why,
     )
+
+
+def clip_is_idle(row_model: RowModel, schedule: Schedule) -> bool:
+    """Whether no row of the domain, or person, has a gradient that the schedule's clip would shorten."""
+    widest = largest_eigenvalue(schedule.preconditioner)
+    free = times(math.sqrt(widest) * _UP, row_model.constants.gradient_bound)
+    return never_clips(free, schedule.clip, row_model)
 
 
 def _rows_of_a_step(schedule: Schedule) -> float:

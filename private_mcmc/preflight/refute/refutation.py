@@ -2,18 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model import RowModel
+from private_mcmc.model.ir.interval import between
+from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.program import Program, abstract, trace
 from private_mcmc.preflight.records import Refutation
-from private_mcmc.preflight.refute.pairs import DataSet, data_set
-from private_mcmc.preflight.refute.reduce_1d import lines
-from private_mcmc.preflight.refute.reduce_nd import patches
-from private_mcmc.preflight.refute.search import Found, Reduction, law_weights, log_posterior, search
+from private_mcmc.preflight.refute.pairs import DataSet, PublicRow, data_set, extreme_rows
+from private_mcmc.preflight.refute.peaks import Array
+from private_mcmc.preflight.refute.reduce_1d import coordinate_name, distinct, is_independent, lines
+from private_mcmc.preflight.refute.search import Found, Reduction, Terms, law_weights, log_posterior, search
 from private_mcmc.records import Record
 from private_mcmc.report import floats, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
+
+_FAR, _FAR_EXPONENT = 1e30, 300.0
+
+
+def activity(row_model: RowModel) -> Callable[[PublicRow], frozenset[int]]:
+    """Coordinates of ``θ`` on which the loss of a row may depend; on all others it does not.
+
+    A loss of affine predictors depends on what their design at this row does not annul. Otherwise the
+    gradient is bounded by interval arithmetic over all ``θ`` whose constrained values floats can hold.
+    """
+    predictors = row_model.predictors
+    if predictors is None:
+        program, largest = gradient_program(row_model), _largest_values(row_model)
+        return lambda row: _from_gradient(program, largest, row)
+    compiled = jax.jit(predictors.design)
+
+    def from_design(row: PublicRow) -> frozenset[int]:
+        with jax.enable_x64(True):
+            design = np.asarray(compiled({name: np.asarray(value) for name, value in row.items()}))
+        return frozenset(int(index) for index in np.flatnonzero(np.any(design != 0, axis=0)))
+
+    return from_design
+
+
+def gradient_program(row_model: RowModel) -> Program:
+    """The gradient of one row's loss, as a program of ``theta`` and the row's columns, in float64."""
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
+    with jax.enable_x64(True):
+        return trace(
+            lambda theta, **row: {"gradient": jax.grad(row_model.row_loss)(theta, row)},
+            theta=abstract((row_model.dim,), np.float64),
+            **shapes,
+        )
+
+
+def _largest_values(row_model: RowModel) -> np.ndarray:
+    """How far each coordinate goes: sites that are not real are exponentials of theirs, or logistic."""
+    largest = np.full(row_model.dim, _FAR)
+    for site in row_model.sites:
+        if site.support != "real":
+            largest[site.slice] = _FAR_EXPONENT
+    return largest
+
+
+def _from_gradient(program: Program, largest: np.ndarray, row: PublicRow) -> frozenset[int]:
+    given = {program.inputs["theta"]: between(-largest, largest)}
+    for name, value in row.items():
+        point = np.asarray(value, dtype=np.float64)
+        given[program.inputs[name]] = between(point, point, whole=bool(np.all(point == np.round(point))))
+    with jax.enable_x64(True):
+        (gradient,) = bounds(program, given, [program.outputs["gradient"]])
+    return frozenset(int(index) for index in np.flatnonzero((gradient.lo != 0) | (gradient.hi != 0)))
+
+
+_MOST_COORDINATES = 3
+_MOST_ROWS = 6
+_MOST_PATCHES = 2
+_CHUNK = 4096
+
+
+def patches(row_model: RowModel) -> Iterator[Reduction]:
+    """Sets of at most three coordinates, a priori independent of the others, and the rows that stay there."""
+    rows = extreme_rows(row_model.rows)
+    if row_model.dim <= _MOST_COORDINATES:
+        yield _patch(row_model, tuple(range(row_model.dim)), rows)
+        return
+    of_row = activity(row_model)
+    active = [of_row(row) for row in rows[:120]]
+    sets = dict.fromkeys(s for s in active if 1 <= len(s) <= _MOST_COORDINATES)
+    chosen = (s for s in sorted(sets, key=len, reverse=True) if _is_separate(row_model, s))
+    for coordinates in islice(chosen, _MOST_PATCHES):
+        inside = [row for row, own in zip(rows, active, strict=False) if own <= coordinates]
+        yield _patch(row_model, tuple(sorted(coordinates)), inside)
+
+
+def _is_separate(row_model: RowModel, coordinates: frozenset[int]) -> bool:
+    """The prior is a product of a factor in these coordinates and one in all the others."""
+    if not row_model.prior.factorised:
+        return False
+    for site in row_model.sites:
+        own = set(range(site.slice.start, site.slice.stop))
+        split = bool(own & coordinates) and not own <= coordinates
+        if split and not all(is_independent(row_model, index) for index in own & coordinates):
+            return False
+    return True
+
+
+def _patch(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicRow]) -> Reduction:
+    """The reduction to these coordinates with few rows: each kind of loss once."""
+    probe = np.random.default_rng(0).normal(size=(16, len(coordinates))) * np.geomspace(0.05, 2, 16)[:, None]
+    points = np.concatenate([np.zeros((1, len(coordinates))), probe])
+    kept = distinct(_terms(row_model, coordinates, rows)(points)[1:], len(coordinates), _MOST_ROWS)
+    rows = [rows[place] for place in kept]
+    names = tuple(coordinate_name(row_model, index) for index in coordinates)
+    terms = _terms(row_model, coordinates, rows)
+    return Reduction(names, np.eye(row_model.dim)[list(coordinates)], tuple(rows), terms)
+
+
+def _terms(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicRow]) -> Terms:
+    columns = {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+    index = np.asarray(coordinates)
+
+    @jax.jit
+    def chunk(points: jax.Array) -> jax.Array:
+        thetas = jnp.zeros((points.shape[0], row_model.dim)).at[:, index].set(points)
+        prior = jax.vmap(row_model.neg_log_prior)(thetas)
+        losses = jax.vmap(lambda row: jax.vmap(lambda theta: row_model.row_loss(theta, row))(thetas))(columns)
+        return jnp.concatenate([prior[None], losses])
+
+    def terms(points: Array) -> Array:
+        count = -(-len(points) // _CHUNK)
+        padded = np.concatenate([points, np.repeat(points[-1:], count * _CHUNK - len(points), axis=0)])
+        with jax.enable_x64(True):
+            parts = [np.asarray(chunk(part)) for part in np.split(padded, count)]
+        return np.concatenate(parts, axis=1)[:, : len(points)]
+
+    return terms
 
 
 def refute(

@@ -40,12 +40,7 @@ _SAME_ENTRIES = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_in_di
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """``value_j = g_j(inner_j)`` with ``inner`` affine and ``g_j`` of slope at most ``factors_j``.
-
-    Attributes:
-        inner: the affine variable.
-        factors: of its shape.
-    """
+    """``value_j = g_j(inner_j)`` with ``inner`` affine and ``g_j`` of slope at most ``factors_j``."""
 
     inner: Variable
     factors: FloatArray
@@ -113,8 +108,7 @@ def _largest(program: Program, variable: Variable) -> FloatArray:
 class Slopes:
     """Values with ``|f_j(θ) − f_j(θ')| ≤ |A_j·(θ − θ')|``: affine maps, and 1-Lipschitz functions of them.
 
-    Attributes:
-        matrix: ``A``, shape ``(d, p)``.
+    ``matrix`` is ``A``, shape ``(d, p)``.
     """
 
     matrix: FloatArray

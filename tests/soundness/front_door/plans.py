@@ -34,6 +34,8 @@ class Fixed:
 
 
 _STAGE_STEPS = 2
+# Of many short runs most of the time is the making of keys.
+_QUICK = replace(SEEDED, generator="threefry2x32")
 
 
 def path_stage(clip: float) -> PathStage:
@@ -67,7 +69,7 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
 
 def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.ndarray]:
     """Outputs ``(runs, stages · steps)``; a stage that the budget refuses ends a run without any output."""
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=SEEDED)
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=_QUICK)
     empty = np.zeros(len(plan.policy.stages) * _STAGE_STEPS)
 
     def once(data: Any, key: jax.Array) -> np.ndarray:
@@ -80,8 +82,8 @@ def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.nda
     return lambda data, count, seed: np.stack([once(data, key) for key in keys(seed, count)])
 
 
-# Each of so many stages costs 0.9, all of them 3.9: of 80 outputs of either data set two or three mislead.
-_CLIP, _STAGES = 1.45, 18
+# Each of so many stages costs 1.5, all of them 4: of 80 outputs of either data set two or three mislead.
+_CLIP, _STAGES = 2.37, 7
 
 
 def _too_dear() -> Plan:
@@ -106,7 +108,7 @@ def stages_add_up_to_the_budget() -> Attempt:
 
 
 def plan_within_its_budget() -> Attempt:
-    """Stages that cost almost four times the budget together: what would run is refuted, or nothing runs."""
+    """Stages that cost 2.4 times the budget together: what would run is refuted, or nothing runs."""
     clips = (_CLIP,) * _STAGES
     plan = _too_dear()
 
@@ -119,7 +121,7 @@ def plan_within_its_budget() -> Attempt:
 
 def stages_have_noise_of_their_own() -> Attempt:
     """Two stages with different clips: equal noise in both would leave the difference of gradients bare."""
-    clips = 0.5, 1.0
+    clips = 0.05, 0.1
     plan = stages_of(clips, 8.0)
 
     def implied(outputs: np.ndarray, data: Any) -> np.ndarray:
@@ -142,4 +144,4 @@ def stages_have_noise_of_their_own() -> Attempt:
     mechanism = Mechanism("plan", plan.statement, plan_runs(plan), scores)
     # The budget is far from spent: what is claimed is what the two stages cost.
     cost = accounting.compose(*(stage.statement.of(str(j)) for j, stage in enumerate(plan.policy.stages)))
-    return audited(replace(mechanism, statement=cost), far_apart(0, 2), num_runs=160)
+    return audited(replace(mechanism, statement=cost), far_apart(0, 2), num_runs=80)

@@ -69,7 +69,7 @@ def table_1(steps: int, cells: int) -> Section:
                 f"{_SHIFTS}::test_six_rows_of_table_1",
             )
         )
-    columns = ("row", "c", "h", "printed", "Theorem 3.4 (optimal)", "one chain: simulated, or on a grid")
+    columns = ("row", "c", "h", "printed", "Theorem 3.4 (optimal)", "one chain")
     return Section(
         tuple(claims),
         (
