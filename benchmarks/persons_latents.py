@@ -33,6 +33,7 @@ from private_mcmc.model.sites import Site
 
 PERSONS, DELTA, DIM = 5_000, 1e-6, 3
 WARM_UP, DRAWS = 300, 500
+_BEGIN, _END = "<!-- latents: made by python -m benchmarks.persons --page -->\n", "<!-- end of latents -->\n"
 _WEIGHTS = np.array([-0.5, 1.0, -1.0])
 
 
@@ -229,14 +230,21 @@ def private(case: Case, known: Mapping[str, object], epsilon: float, repeats: in
     }
 
 
+def _kept(store: Path) -> dict[str, dict[str, object]]:
+    return dict(json.loads(store.read_text())) if store.exists() else {}
+
+
 def measured(names: Sequence[str], epsilons: Sequence[float], repeats: int, store: Path) -> None:
     """Every cell that ``store`` does not have yet; it is written after each."""
-    found = json.loads(store.read_text()) if store.exists() else {}
+    found: dict[str, dict[str, object]] = {}
 
     def cell(name: str, make: Callable[[], dict[str, object]]) -> None:
+        found.update(_kept(store))
         if name not in found:
-            found[name] = make()
-            store.write_text(json.dumps(found, indent=1) + "\n")
+            made = make()
+            # Others may have written meanwhile.
+            found.update(_kept(store) | {name: made})
+            store.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
         shown = {word: value for word, value in found[name].items() if word not in ("mean", "sd")}
         print(f"{name}:", shown, flush=True)
 
@@ -248,3 +256,29 @@ def measured(names: Sequence[str], epsilons: Sequence[float], repeats: int, stor
         for epsilon in epsilons:
             made = functools.partial(private, case, found[joint], epsilon, repeats)
             cell(f"{name}, epsilon {epsilon:g}", made)
+
+
+def table(store: Path) -> str:
+    """What was measured as a table of Markdown; a dash where a cell was not."""
+    found = _kept(store)
+    budgets = sorted({name.partition("epsilon ")[2] for name in found} - {""}, key=float)
+    heads = ["model", "grid moves a mean by, sds"]
+    heads += [
+        f"ε = {each}: {what}" for each in budgets for what in ("predicted", "seen, sds", "held of 90 %")
+    ]
+    lines = [heads, ["---"] * len(heads)]
+    for case in CASES:
+        numbers = [found.get(f"{case}, grid", {}).get("moved, sds")]
+        for each in budgets:
+            cell = found.get(f"{case}, epsilon {each}", {})
+            numbers += [
+                cell.get(word) for word in ("predicted, sds", "error, sds", "held by 90 % of the draws")
+            ]
+        lines.append([f"`{case}`", *("—" if one is None else f"{one:.2g}" for one in numbers)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def write_page(store: Path, page: Path) -> None:
+    """Put the table between its marks in ``page``."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    page.write_text(before + _BEGIN + table(store) + _END + rest.partition(_END)[2], encoding="utf-8")
