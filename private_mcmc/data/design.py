@@ -194,9 +194,6 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     on the user's scale, per unit of a number; that of the intercept is in the middle of all ranges.
     ``sd(1 | region) ~ halfnormal(1)`` lets the sd of a group's effects be estimated, and ``sigma ~ …`` a
     family's other parameter; ``sigma = 12`` states it.
-
-    Raises:
-        DeclarationError: for a prior of a term that is not there, or that is not Normal.
     """
     if (family.name == "binomial") != bool(formula.trials):
         raise DeclarationError(

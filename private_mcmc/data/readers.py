@@ -56,11 +56,7 @@ class Source:
 
 
 def source_of(table: Any, encoding: str = "") -> Source:
-    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns.
-
-    Raises:
-        DataSchemaError: for what is none of them or cannot be read; nothing of it is quoted.
-    """
+    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns."""
     if not isinstance(table, str | Path):
         return _in_memory(table)
     path = Path(table)

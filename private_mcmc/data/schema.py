@@ -194,11 +194,7 @@ def domain(field: Field) -> Domain:
 
 
 def read_declaration(path: str | Path) -> Any:
-    """A YAML or JSON file whose scalars are kept as texts: ``no`` is a word and ``01`` has two digits.
-
-    Raises:
-        DeclarationError: if it cannot be read; the message does not quote it.
-    """
+    """A YAML or JSON file whose scalars are kept as texts: ``no`` is a word and ``01`` has two digits."""
     import yaml
 
     try:

@@ -76,6 +76,7 @@ def no_hazard(X, time, event):
 TIMES = models.survival_rows(2)
 
 
+@pytest.mark.slow
 def test_of_a_factor_the_curvature_is_the_information():
     found = likelihood_of(read(hazard, TIMES, n=50), 1.0)
     row = {"X": np.array([0.3, -0.8]), "time": 0.6, "event": 0}
