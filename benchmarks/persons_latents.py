@@ -189,13 +189,14 @@ def reference(case: Case) -> dict[str, object]:
             jit_model_args=True,
         )
         nuts.run(jax.random.key(0), extra_fields=("num_steps",), **case.data)
-        draws = nuts.get_samples()
-    numbers = np.concatenate([np.asarray(draws[name]).reshape(DRAWS, -1) for name in case.truth], axis=1)
+        draws = {name: np.asarray(nuts.get_samples()[name]) for name in case.truth}
+        taken = float(np.mean(np.asarray(nuts.get_extra_fields()["num_steps"])))
+    numbers = np.concatenate([each.reshape(DRAWS, -1) for each in draws.values()], axis=1)
     return {
         "mean": {name: np.mean(draws[name], axis=0).tolist() for name in case.truth},
         "sd": {name: np.std(draws[name], axis=0).tolist() for name in case.truth},
         "least effective draws": min(float(effective_sample_size(column[None])) for column in numbers.T),
-        "leapfrog steps a draw": float(np.mean(nuts.get_extra_fields()["num_steps"])),
+        "leapfrog steps a draw": taken,
         "CPU s": time.process_time() - begin,
     }
 
