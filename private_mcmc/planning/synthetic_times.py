@@ -56,6 +56,8 @@ class EventTimes:
 
 def event_times(reading: RowModel) -> EventTimes | None:
     """The columns of ``reading``, of one row, that are a time to an event and its flag, if two are."""
+    if not any(site.family == "Unit" or "Censored" in site.family for site in reading.observations):
+        return None
     columns = reading.rows.columns
     flags = [name for name, domain in columns.items() if isinstance(domain, Binary)]
     times = [
