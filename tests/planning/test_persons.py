@@ -110,3 +110,33 @@ def test_synthetic_times_have_the_models_law_and_are_cut_off_by_the_rows_own():
     for at in (0.3, 0.8, 1.3, 1.79):
         share = 1 - np.exp((0.01 / scale) ** 1.5 - (at / scale) ** 1.5)
         assert abs(np.mean(times <= at) - share) < 5.3 * np.sqrt(share * (1 - share) / len(times)) + 1e-3
+
+
+@pytest.mark.slow
+def test_every_row_of_a_person_gets_an_outcome_of_its_own():
+    """Of a classification as probable as the model says; of a time with the model's hazard."""
+    with jax.enable_x64(True):
+        found = likelihood_of(read(ZOO_MODEL.model, ROWS, n=5), 1.0)
+        one = {name: np.asarray(column) for name, column in synthetic_rows(ZOO_MODEL.rows, 3).items()}
+        many = {name: np.repeat(column[None], 4000, axis=0) for name, column in one.items()}
+        theta = jnp.asarray([0.8, -0.5])
+        own = {OWN_ROWS: np.ones((4000, 3), int)}
+        drawn, weights = found.sample(theta, {**many, **own}, 2.0, jax.random.key(0))
+        shares = 1 / (1 + np.exp(-one["X"] @ np.asarray(theta)))
+        assert weights.sum() == 8000 and drawn["y"].shape == (4000, 3)
+        # Four standard errors, three rows.
+        off = np.mean(np.asarray(drawn["y"]), axis=0) - shares
+        assert np.all(np.abs(off) < 4 * np.sqrt(shares * (1 - shares) / 4000))
+        rows = pmc.Rows(**TIMES.columns, who=pmc.Person(2))
+        found = likelihood_of(read(hazard, rows, n=5), 1.0)
+        persons = {
+            "X": np.zeros((4000, 2, 2)),
+            "time": np.full((4000, 2), 1.0),
+            "event": np.zeros((4000, 2), int),
+        }
+        drawn, _ = found.sample(
+            jnp.zeros(2), {**persons, OWN_ROWS: np.ones((4000, 2), int)}, 1.0, jax.random.key(1)
+        )
+        share = 1 - np.exp(-0.99)
+        off = np.mean(np.asarray(drawn["event"]), axis=0) - share
+        assert np.all(np.abs(off) < 4 * np.sqrt(share * (1 - share) / 4000))
