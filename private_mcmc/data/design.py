@@ -241,7 +241,7 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
                 raise DeclarationError(f"prior of {site!r}: lkj(eta), as lkj(2).")
     intercept = None
     if formula.intercept and family.kind != "ordered":
-        intercept = given.pop(INTERCEPT, _usual_intercept(family, outcome))
+        intercept = given.pop(INTERCEPT, _usual_intercept(family, outcome, _middle(formula, schema)))
         _check_sign(INTERCEPT, intercept, real=True)
     parameters, unsaid = {}, []
     for each in family.parameters:
@@ -274,12 +274,24 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     return Design(formula, schema, family, tuple(effects), intercept, parameters, correlations, tuple(unsaid))
 
 
-def _usual_intercept(family: Family, outcome: Field) -> Prior:
+def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:
+    """Of the intercept alone: what stands in the offset is no part of it."""
     if family.kind == "positive":
         low, high = (math.log(end) for end in outcome.range)
-        return normal((low + high) / 2, (high - low) / 2)
+        return normal((low + high) / 2 - offset, (high - low) / 2)
     middle, half = family.outcome_scale(outcome)
-    return normal(middle, family.intercept_sd * half)
+    return normal(middle - offset, family.intercept_sd * half)
+
+
+def _middle(formula: Formula, schema: Schema) -> float:
+    """The offset where its fields are in the middle of their ranges, in the predictor's units; 0 without one.
+
+    A year followed is 365 days: a rate per day is not centred where a rate per year is.
+    """
+    if formula.offset is None:
+        return 0.0
+    ends = {word: schema[name].range for word, name in formula.offset.fields.items()}
+    return float(formula.offset.value({word: np.asarray(sum(each) / 2) for word, each in ends.items()}))
 
 
 def _check_sign(name: str, prior: Prior, *, real: bool) -> None:
