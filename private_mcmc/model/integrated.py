@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.errors import NotYetSupported
+from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.row_constants import RowConstants
@@ -140,6 +140,11 @@ def own_latents(
             raise NotYetSupported(
                 f"the prior of site {site.name!r} depends on latents of plate {plate!r}: what persons share "
                 "comes before what each has alone."
+            )
+        if site in own and site.improper:
+            raise DoThisInstead(
+                f"site {site.name!r} is a latent of every person, and its density does not integrate to 1 "
+                "(ImproperUniform): integrating it out has no meaning. Give it a proper distribution."
             )
         if site in own and site.plates != (plate,):
             raise NotYetSupported(

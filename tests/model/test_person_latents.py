@@ -196,9 +196,17 @@ def upside_down(X, person, persons, y=None):
     answers(X @ w + u[person], y)
 
 
+def flat(X, person, persons, y=None):
+    w, _ = shared()
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.ImproperUniform(dist.constraints.real, (), ()))
+    answers(X @ w + u[person], y)
+
+
 @pytest.mark.parametrize(
     ("model", "kind", "why"),
     [
+        (flat, DoThisInstead, "does not integrate to 1"),
         (someone_elses, DoThisInstead, "own person's latents"),
         (the_last_ones, DoThisInstead, "own person's latents"),
         (without_a_plate, DoThisInstead, "one plate of the public number of persons, n=50"),

@@ -10,7 +10,7 @@ from private_mcmc.auditing.chains import keys, unconstrained
 from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
-from tests.soundness.front_door.resumed import resumed
+from tests.soundness.front_door.resumed import Resumed
 from tests.soundness.front_door.setup import FAR, Attempt, audited, driver, far_apart
 from tests.soundness.sweep.zoo import mean
 
@@ -103,9 +103,11 @@ def path_of_a_resumed_run() -> Attempt:
             kernel, FAR, 1, num_steps=6, num_chains=width, bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint)
         )
 
+    runs = Resumed(make)
+
     def draw(data: Any, count: int, seed: np.random.SeedSequence) -> np.ndarray:
-        runs = [resumed(make, data, key, 3).released for key in keys(seed, -(-count // width))]
-        found = [unconstrained(one.reading, released.samples).reshape(width, -1) for released in runs]
+        released = [runs.run(data, key, 3).released for key in keys(seed, -(-count // width))]
+        found = [unconstrained(one.reading, each.samples).reshape(width, -1) for each in released]
         return np.concatenate(found)[:count]
 
     pair = Pair({"y": np.array([50.0])}, {"y": np.array([0.1])})

@@ -9,7 +9,7 @@ import numpy as np
 import private_mcmc as pmc
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
-from tests.soundness.front_door.resumed import resumed
+from tests.soundness.front_door.resumed import Resumed
 from tests.soundness.front_door.setup import FAILURE, FAR, SEEDED, Attempt, driver, seeded, states
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, repeated
 from tests.soundness.sweep.zoo import ZOO, line, mean
@@ -115,8 +115,10 @@ def resumed_is_the_same_run() -> Attempt:
             bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint),
         )
 
+    runs = Resumed(make)
+
     def attempt(seed: int) -> list[str]:
-        paths = states(resumed(make, _PEOPLE, seeded(seed), 8), "w")
+        paths = states(runs.run(_PEOPLE, seeded(seed), 8), "w")
         noise = implied_noise(_LOGISTIC.model, "w", _PEOPLE, paths, step_size=step, clip=clip)
         return not_standard(noise, FAILURE) + repeated(noise.reshape(-1, 2))
 

@@ -35,11 +35,18 @@ def killed_after(steps: int) -> Iterator[None]:
         Saver.save = save
 
 
-def resumed(make: Callable[[Any], pmc.PrivateMCMC], data: Any, key: jax.Array, after: int) -> pmc.PrivateMCMC:
-    """A driver whose run was killed after so many steps and then taken up again."""
-    with tempfile.TemporaryDirectory() as folder:
-        mcmc = make(pmc.Checkpoint(Path(folder) / "run", seconds=0.0))
+class Resumed:
+    """One driver, compiled once, whose runs are killed and then taken up again."""
+
+    def __init__(self, make: Callable[[Any], pmc.PrivateMCMC]) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._path = Path(self._folder.name) / "run"
+        self._mcmc = make(pmc.Checkpoint(self._path, seconds=0.0))
+
+    def run(self, data: Any, key: jax.Array, after: int) -> pmc.PrivateMCMC:
+        """A run that was killed after so many steps; what it released was taken up again."""
+        self._path.unlink(missing_ok=True)
         with killed_after(after):
-            mcmc.run(rng_key=key, **data)
-        mcmc.resume(**data)
-        return mcmc
+            self._mcmc.run(rng_key=key, **data)
+        self._mcmc.resume(**data)
+        return self._mcmc
