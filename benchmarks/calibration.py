@@ -9,7 +9,7 @@ outcomes from the model at real or synthetic covariates, stages with their noise
 simulate with; how often do 50 % and 90 % intervals hold the parameter, and are its ranks uniform? *Real*: how
 often do they hold the mean of the non-private posterior of a real data set? Cells go in turn, so that an
 interrupted run is even; a file that exists is added to. ``--page`` writes what a file holds into the page,
-and a plot of it beside the page's other pictures.
+and a plot where problems were run at several ε.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from private_mcmc.report.drawing import svg
 
 Array = npt.NDArray[np.float64]
 LEVELS = (0.5, 0.9)
+_PICTURE = "pictures/calibration.svg"
 _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -107,7 +108,7 @@ def page(results: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def picture(results: dict[str, list[dict[str, Any]]]) -> Plot:
-    """How often 90 % intervals hold, problem by problem, against ε."""
+    """How often 90 % intervals hold against ε, of problems at two of them or more."""
     drawn: dict[str, dict[float, float]] = defaultdict(dict)
     for key, runs in sorted(results.items()):
         kind, name, epsilon = key.split("|")
@@ -118,6 +119,7 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> Plot:
     lines = tuple(
         Line(tuple(sorted(cells)), tuple(cells[each] for each in sorted(cells)), name, color, marker=True)
         for color, (name, cells) in enumerate(drawn.items())
+        if len(cells) > 1
     )
     return Plot(
         "How often 90 % intervals hold",
@@ -180,9 +182,11 @@ def main() -> None:
     if options.page is not None:
         before, rest = options.page.read_text().split(_BEGIN)
         after = rest.split(_END)[1]
-        options.page.write_text(f"{before}{_BEGIN}\n{page(kept)}\n{_END}{after}")
-        if kept:
-            (options.page.parent / "pictures" / "calibration.svg").write_text(svg(picture(kept)))
+        drawn = picture(kept)
+        if len(drawn.drawn) > 1:
+            (options.page.parent / _PICTURE).write_text(svg(drawn))
+        shown = f"![{drawn.title}, by problem and ε]({_PICTURE})\n" if len(drawn.drawn) > 1 else ""
+        options.page.write_text(f"{before}{_BEGIN}\n{page(kept)}\n{shown}{_END}{after}")
 
 
 def _options() -> argparse.Namespace:

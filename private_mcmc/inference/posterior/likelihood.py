@@ -38,7 +38,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 # Log-Normal priors: how far, in sds of the outcome, its mean is from the model's given the covariates, and
 # how far its spread; and the size that each does not exceed by much, whatever the prior says of ``θ``.
 _HYPERPRIOR = np.array([[math.log(0.05), 1.0], [math.log(0.2), 1.5]])
-_LARGEST = np.array([0.2, 1.0])
+_LARGEST = np.array([0.2, 3.0])
 # So many directions of ``e`` that matter most are kept; the others' are lost in the noise.
 _DIRECTIONS = 48
 
