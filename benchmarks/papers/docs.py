@@ -24,7 +24,12 @@ _STATUSES = (
     ("not proved", "the number may be right, the printed proof is not"),
     ("not run", "needs trained networks; the command is given"),
 )
-_HEAD = """<!-- Written by `python -m benchmarks.papers docs`: change benchmarks/papers/pages/ instead. -->
+# Wide tables have the whole page.
+_HEAD = """---
+hide: [navigation, toc]
+---
+
+<!-- Written by `python -m benchmarks.papers docs`: change benchmarks/papers/pages/ instead. -->
 
 """
 
@@ -59,7 +64,7 @@ def papers_page(records: Iterable[dict[str, Any]]) -> str:
     for record in records:
         lines += ["", f"## {record['paper']}: {record['title']}", ""]
         lines += _table(
-            ("claim", "quantity", "paper", "ours", "status", "why", "code", "test"),
+            ("claim", "quantity", "paper", "ours", "status", "why", "code, test"),
             (
                 (
                     c["name"],
@@ -68,8 +73,7 @@ def papers_page(records: Iterable[dict[str, Any]]) -> str:
                     _ours(c),
                     c["words"],
                     c["why"],
-                    c["code"],
-                    _test(c),
+                    f"{c['code']}<br>{_test(c)}",
                 )
                 for c in record["claims"]
             ),
@@ -88,7 +92,7 @@ def beyond_page(record: dict[str, Any]) -> str:
         "Claim by claim: [The papers](papers.md).",
         "",
         *_table(
-            ("what", "in one line", "quantity", "papers", "ours", "proof", "code", "test"),
+            ("what", "in one line", "quantity", "papers", "ours", "proof", "code, test"),
             (
                 (
                     c["name"],
@@ -97,8 +101,7 @@ def beyond_page(record: dict[str, Any]) -> str:
                     _number(c["printed"]),
                     _number(c["ours"]),
                     c["why"],
-                    c["code"],
-                    _test(c),
+                    f"{c['code']}<br>{_test(c)}",
                 )
                 for c in record["claims"]
             ),

@@ -149,7 +149,11 @@ class Schema:
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )
         if not field.is_used:
-            raise DeclarationError(f"field {name!r} has role {field.role!r}: it is not part of any model.")
+            latent = " (An effect of each person is a NumPyro model for PrivateMCMC: docs/persons.md.)"
+            raise DeclarationError(
+                f"field {name!r} has role {field.role!r}: it is not part of any model."
+                f"{latent * (field.role == 'person')}"
+            )
         return field
 
     def rows(self, names: Sequence[str] | None = None) -> Rows:

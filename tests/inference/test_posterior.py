@@ -273,3 +273,28 @@ def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
     assert any_outcome[0, 0] > 2 * exact[0, 0]
     # No covariate had to be moved to explain outcomes.
     assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(x.mean(), abs=0.1)
+
+
+@pytest.mark.slow
+def test_scores_of_a_rare_indicator_level_off_as_uncertainly_as_is_said():
+    """Nobody with the indicator has the outcome: smooth columns of its mean and variance go on for ever."""
+    random, many = np.random.default_rng(1), 5000
+    X = np.column_stack([np.ones(many), random.beta(2, 6, many), random.random(many) < 0.08]) / np.sqrt(3)
+    model = read(logistic, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary()), n=many)
+    root = np.linalg.inv(np.linalg.cholesky(X.T @ X)).T
+    theta = np.array([-3.0, 1.8, -12.0])
+    with jax.enable_x64(True):
+        made = {"X": jnp.asarray(X), "y": jnp.zeros(many, int)}
+        query = partial(affine_policy(model, many, "replace_one", 1.0).influence.design, root)
+        exact = np.asarray(second_moments(query, (), 9.0, made, jnp.ones(many)))
+        mechanism = plan_second_moments(1.0, radius=9.0, dim=3, num_rows=many, adjacency="replace_one")
+        one = Released(
+            MomentsStage("designs", mechanism, query), SecondMoments(exact, 0.05, mechanism.statement)
+        )
+        found = fitted(model, [one], many, theta)
+    x = np.asarray(found.rows["X"])
+    scores = found.weights[:, None] * (x / (1 + np.exp(-x @ theta))[:, None]) @ root
+    truth = (X / (1 + np.exp(-X @ theta))[:, None]).sum(axis=0) @ root
+    sd = np.linalg.norm(found.deviations.T @ scores, axis=0)
+    assert np.all(np.abs(scores.sum(axis=0) - truth) < 3 * sd)
+    assert np.linalg.norm(sd) < 0.5 * np.linalg.norm(truth)
