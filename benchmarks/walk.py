@@ -136,8 +136,8 @@ def compared(folder: Path, table: Path) -> dict[str, Any]:
 def page(results: dict[str, Any]) -> str:
     """The table of ``docs/tables.md``."""
     lines = [
-        "| table | people | family | ε | predicted error | error seen | 90 % intervals that hold | seconds |",
-        "|---|---|---|---|---|---|---|---|",
+        "| table | people | family | ε | predicted error | error seen | 90 % intervals that hold |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, found in results.items():
         words = CASES[name]["fit"]
@@ -146,7 +146,7 @@ def page(results: dict[str, Any]) -> str:
             seen = f"{one['error']:.2g}" if "error" in one else "—"
             held = f"{one['held']} of {len(one['coefficients'])}" if "error" in one else "—"
             predicted = f"{one['predicted']:.2g}" + "†" * (one["unit"] != "posterior sds")
-            cells = (name, f"{found['n']:,}", family, epsilon, predicted, seen, held, one["seconds"])
+            cells = (name, f"{found['n']:,}", family, epsilon, predicted, seen, held)
             lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
