@@ -179,9 +179,11 @@ def _of_parquet(path: Path) -> Source:
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
         with _in_words(path):
-            yield from _of_batches(
-                parquet.ParquetFile(path).iter_batches(_CHUNK, columns=list(wanted)), wanted
-            )
+            file = parquet.ParquetFile(path)
+            # A reader of the whole file keeps every group it has read.
+            for group in range(file.num_row_groups):
+                batches = file.iter_batches(_CHUNK, row_groups=[group], columns=list(wanted))
+                yield from _of_batches(batches, wanted)
 
     return Source(str(path), tuple(parquet.ParquetFile(path).schema_arrow.names), chunks)
 

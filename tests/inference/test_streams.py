@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.data.readers import source_of
 from private_mcmc.domains.host_tables import ArrayColumn
 from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
@@ -167,3 +168,22 @@ def test_blocks_have_one_shape_and_hold_every_row_once():
     assert {block.columns["y"].shape for block in blocks} == {(5,)}
     assert [block.first for block in blocks] == [0, 5, 10, 15, 20]
     np.testing.assert_array_equal(np.concatenate([b.columns["y"][b.present] for b in blocks]), values)
+
+
+def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):
+    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows"
+    table = pyarrow.table({"y": rng.normal(size=200_000)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=5_000)
+    before = pyarrow.total_allocated_bytes()
+    held = [pyarrow.total_allocated_bytes() - before for _ in pmc.Parquet(path)["y"].blocks(5_000)]
+    assert len(held) == 40 and max(held) < path.stat().st_size / 4
+
+
+def test_a_table_in_parquet_is_held_one_group_at_a_time(tmp_path, rng):
+    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows.parquet"
+    table = pyarrow.table({"y": rng.normal(size=200_000)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=5_000)
+    source = source_of(path)
+    before = pyarrow.total_allocated_bytes()
+    held = [pyarrow.total_allocated_bytes() - before for _ in source.chunks(["y"])]
+    assert len(held) >= 40 and max(held) < path.stat().st_size / 2
