@@ -1,14 +1,15 @@
 """Are the intervals of a plan's run as wide as they should be?
 
     python benchmarks/calibration.py [--problems adult counts softmax …] [--real adult crashes …]
-        [--epsilons 0.1 0.3 1 3 10] [--replicates 20] [--adjacency replace_one] [--json FILE] [--minutes 10]
-        [--page docs/intervals.md]
+        [--epsilons 0.1 0.3 1 3 10] [--replicates 20] [--adjacency replace_one] [--guarantee run]
+        [--json FILE] [--minutes 10] [--page docs/intervals.md]
 
 Two questions, for the posterior given what was released. *Simulated*: parameters are drawn from the prior,
 outcomes from the model at real or synthetic covariates, stages with their noise by the code that plans
 simulate with; how often do 50 % and 90 % intervals hold the parameter, and are its ranks uniform? *Real*: how
 often do they hold the mean of the non-private posterior of a real data set? Cells go in turn, so that an
-interrupted run is even; a file that exists is added to. ``--page`` writes what a file holds into the page.
+interrupted run is even; a file that exists is added to. ``--page`` writes what a file holds into the page,
+and a plot of it beside the page's other pictures.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from benchmarks.calibration_problems import FAMILIES, Problem, real, simulated
 from benchmarks.datasets import LOADERS
 from benchmarks.datasets.tables import TABLES
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.report.blocks import Line, Plot, Rule
+from private_mcmc.report.drawing import svg
 
 Array = npt.NDArray[np.float64]
 LEVELS = (0.5, 0.9)
@@ -103,6 +106,31 @@ def page(results: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
+def picture(results: dict[str, list[dict[str, Any]]]) -> Plot:
+    """How often 90 % intervals hold, problem by problem, against ε."""
+    drawn: dict[str, dict[float, float]] = defaultdict(dict)
+    for key, runs in sorted(results.items()):
+        kind, name, epsilon = key.split("|")
+        made = [np.array(run["ranks"]) for run in runs if "ranks" in run]
+        if made:
+            label = f"{name}, real" if kind == "real" else name
+            drawn[label][float(epsilon)] = coverage(np.concatenate(made), LEVELS[1])
+    lines = tuple(
+        Line(tuple(sorted(cells)), tuple(cells[each] for each in sorted(cells)), name, color, marker=True)
+        for color, (name, cells) in enumerate(drawn.items())
+    )
+    return Plot(
+        "How often 90 % intervals hold",
+        "ε",
+        "share of intervals",
+        (Rule("y", LEVELS[1]), *lines),
+        description="Shares of the tables below, which are written from the same file.",
+        x_log=True,
+        y_range=(0.4, 1.02),
+        x_ticks=tuple((each, f"{each:g}") for each in (0.1, 0.3, 1.0, 3.0, 10.0)),
+    )
+
+
 def _shares(runs: list[Array]) -> str:
     """``50 % / 90 % (runs)``, and the standard error of the second over runs."""
     if not runs:
@@ -125,8 +153,9 @@ def main() -> None:
     results: dict[str, list[dict[str, Any]]] = {}
     if options.json.exists():
         results = json.loads(options.json.read_text())
-    problems = [("simulated", simulated(name, options.adjacency)) for name in options.problems]
-    problems += [("real", real(name)) for name in options.real]
+    asked = options.adjacency, options.guarantee
+    problems = [("simulated", simulated(name, *asked)) for name in options.problems]
+    problems += [("real", real(name, *asked)) for name in options.real]
     begin = time.perf_counter()
     for seed in range(options.replicates):
         for kind, problem in problems:
@@ -134,6 +163,8 @@ def main() -> None:
                 name = problem.name
                 if options.adjacency != "replace_one":
                     name = f"{name}, {options.adjacency}"
+                if options.guarantee != "run":
+                    name = f"{name}, posterior certified"
                 runs = results.setdefault(f"{kind}|{name}|{epsilon:g}", [])
                 late = time.perf_counter() - begin > 60 * options.minutes
                 if late or any(run["seed"] == seed for run in runs):
@@ -150,6 +181,8 @@ def main() -> None:
         before, rest = options.page.read_text().split(_BEGIN)
         after = rest.split(_END)[1]
         options.page.write_text(f"{before}{_BEGIN}\n{page(kept)}\n{_END}{after}")
+        if kept:
+            (options.page.parent / "pictures" / "calibration.svg").write_text(svg(picture(kept)))
 
 
 def _options() -> argparse.Namespace:
@@ -163,6 +196,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--adjacency", default="replace_one", choices=("replace_one", "add_remove", "zero_out")
     )
+    parser.add_argument("--guarantee", default="run", choices=("run", "posterior"))
     parser.add_argument("--minutes", type=float, default=1e9, help="begin nothing new after so long")
     parser.add_argument("--json", type=Path, default=Path("build/calibration.json"))
     parser.add_argument("--page", type=Path, help="write the numbers between its marks")

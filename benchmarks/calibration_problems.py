@@ -28,7 +28,7 @@ from private_mcmc.planning import History
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.planners import AffinePlanner, planner
+from private_mcmc.planning.planners import AffinePlanner, certified_temper, planner
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import OF_PARAMETERS, PathStage, Prediction
 from private_mcmc.target import Adjacency, Target
@@ -61,6 +61,7 @@ class Problem:
     outcome: str = "y"
     real: bool = False
     adjacency: Adjacency = "replace_one"
+    guarantee: str = "run"
 
     @property
     def n(self) -> int:
@@ -77,10 +78,12 @@ class Problem:
         return planner(self.model, self.reading, Target(1.0, DELTA, self.adjacency), {})
 
     def _policy(self, epsilon: float) -> AffinePolicy | GeneralPolicy:
-        budget = gdp.budget(epsilon, DELTA)
+        budget, temper = gdp.budget(epsilon, DELTA), 1.0
+        if self.guarantee == "posterior":
+            temper = certified_temper(self.reading, Target(epsilon, DELTA, self.adjacency), self.n)[0]
         if isinstance(self._planner, AffinePlanner):
-            return replace(self._planner._base, budget=budget, num_rows=self.n)
-        made: GeneralPolicy = self._planner.policy(budget, self.n, 1.0, _CHOICES, _NOTHING_SAID)
+            return replace(self._planner._base, budget=budget, num_rows=self.n, temper=temper)
+        made: GeneralPolicy = self._planner.policy(budget, self.n, temper, _CHOICES, _NOTHING_SAID)
         return made
 
     @cached_property
@@ -148,18 +151,20 @@ def _distinct(reading: RowModel, people: Columns) -> tuple[dict[str, Any], Array
     return {name: jnp.asarray(column[first]) for name, column in inside.items()}, counts.astype(np.float64)
 
 
-def simulated(name: str, adjacency: Adjacency = "replace_one") -> Problem:
+def simulated(name: str, adjacency: Adjacency = "replace_one", guarantee: str = "run") -> Problem:
     """Outcomes of the model: on the covariates of a data set or table, or a family on synthetic ones."""
     random = np.random.default_rng(0)
     if name in TABLES:
         asked = TABLES[name]()
         columns = {key: value for key, value in asked.columns.items() if key != asked.outcome}
-        return Problem(name, asked.model, asked.rows, columns, asked.outcome, adjacency=adjacency)
+        return Problem(name, asked.model, asked.rows, columns, asked.outcome, False, adjacency, guarantee)
     if name in LOADERS:
         data = LOADERS[name]()
         regression = replace(data.regression, prior_sd=4.0 if data.regression.family != "poisson" else 1.5)
         few = random.permutation(data.n)[:_MOST_ROWS]
-        return Problem(name, regression.model, data.rows, {"X": data.X[few]}, adjacency=adjacency)
+        return Problem(
+            name, regression.model, data.rows, {"X": data.X[few]}, "y", False, adjacency, guarantee
+        )
     model, outcome, dim = FAMILIES[name]
     n = _MOST_ROWS
     values = [np.ones(n), *random.beta(2, 4, (2, n)), *(random.random((dim - 3, n)) < 0.2)]
@@ -168,16 +173,20 @@ def simulated(name: str, adjacency: Adjacency = "replace_one") -> Problem:
     if name == "groups":
         columns["group"] = random.choice(6, n, p=np.arange(1, 7) / 21)
         domains["group"] = Categories(6)
-    return Problem(name, model, Rows(**domains), columns, adjacency=adjacency)
+    return Problem(name, model, Rows(**domains), columns, "y", False, adjacency, guarantee)
 
 
-def real(name: str) -> Problem:
+def real(name: str, adjacency: Adjacency = "replace_one", guarantee: str = "run") -> Problem:
     """A whole data set or table with its outcomes."""
     if name in TABLES:
         asked = TABLES[name]()
-        return Problem(name, asked.model, asked.rows, asked.columns, asked.outcome, real=True)
+        return Problem(
+            name, asked.model, asked.rows, asked.columns, asked.outcome, True, adjacency, guarantee
+        )
     data = LOADERS[name]()
-    return Problem(name, data.regression.model, data.rows, {"X": data.X, "y": data.y}, real=True)
+    return Problem(
+        name, data.regression.model, data.rows, {"X": data.X, "y": data.y}, "y", True, adjacency, guarantee
+    )
 
 
 def _effects(X: Any, prior: dist.Distribution) -> Any:

@@ -1,7 +1,8 @@
 """What it costs to protect persons: a path of logistic regression on tables with many rows a person.
 
     python -m benchmarks.persons [--panel RandHIE InstEval VerbAgg] [--epsilon 1 3] [--json FILE]
-    python -m benchmarks.persons --latents [intercept poisson items frailty] [--epsilon 1 3] --json FILE
+    python -m benchmarks.persons --latents [intercept poisson items frailty] [--epsilon 1 3] [--json FILE]
+    python -m benchmarks.persons --page                  # docs/persons.md, from what was measured of latents
 
 The tables are described in ``persons_data.py``. Three promises at the same (ε, δ): one year is protected
 ("rows"), a whole person by the group bound on rows ("group"), or a whole person whose sum is clipped as one
@@ -31,6 +32,8 @@ from private_mcmc import accounting
 from private_mcmc.models import logistic
 
 DELTA = 1e-6
+PAGE = Path(__file__).parents[1] / "docs/persons.md"
+LATENTS = PAGE.parent / "persons/latents.json"
 CLIPS = (1.0, 2.0, 3.0, 5.0, 8.0)
 STEP = 0.2
 # Starts are so many posterior sds off, as those of a run that knows little are.
@@ -162,14 +165,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--panel", nargs="*", choices=list(PANELS), default=["RandHIE"])
     parser.add_argument("--latents", nargs="*")
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    if given.latents is not None:
-        from benchmarks.persons_latents import measured
+    if given.latents is not None or given.page:
+        from benchmarks.persons_latents import measured, write_page
 
-        if given.json is None:
-            parser.error("--latents needs --json FILE, where every cell is kept")
-        measured(given.latents, given.epsilon, given.repeats, given.json)
+        store = given.json or LATENTS
+        if given.latents is not None:
+            measured(given.latents, given.epsilon, given.repeats, store)
+        if given.page:
+            write_page(store, PAGE)
         return
     found: dict[str, object] = {}
     for name in given.panel:

@@ -33,6 +33,7 @@ from private_mcmc.model.sites import Site
 
 PERSONS, DELTA, DIM = 5_000, 1e-6, 3
 WARM_UP, DRAWS = 300, 500
+_BEGIN, _END = "<!-- latents: made by python -m benchmarks.persons --page -->\n", "<!-- end of latents -->\n"
 _WEIGHTS = np.array([-0.5, 1.0, -1.0])
 
 
@@ -140,12 +141,44 @@ def _refined(line: jax.Array) -> jax.Array:
     return middle + half * jnp.linspace(-1.0, 1.0, 6 * len(line) + 1)
 
 
-def reference(case: Case) -> dict[str, object]:
-    """NUTS on the joint model, and how far the grid's sum moves shared parameters from the integral.
+def grid(case: Case) -> dict[str, object]:
+    """How far the sum over the grid moves posterior means from the integral's, in posterior sds: the most.
 
-    To first order a posterior mean moves by the posterior's covariance times the difference of the gradients
-    of both potentials at the mean.
+    To first order by the inverse of the information (of scores) times both gradients' difference, at the
+    values that the data were drawn at.
     """
+    with jax.enable_x64(True):
+        reading = read(case.model, case.rows, n=PERSONS, model_args={"persons": PERSONS})
+        own, theta = reading.own, np.zeros(reading.dim)
+        assert own is not None
+        for site in reading.sites:
+            assert site.constraint is not None
+            theta[site.slice] = np.ravel(biject_to(site.constraint).inv(jnp.asarray(case.truth[site.name])))
+        people = reading.rows.project(case.rows.grouped(case.data, PERSONS, public=True))
+
+        def summed(of_person: Callable[[Mapping[str, jax.Array]], jax.Array]) -> np.ndarray:
+            return np.sum(
+                np.asarray(jax.jit(lambda rows: jax.lax.map(of_person, rows, batch_size=250))(people)), axis=0
+            )
+
+        finer = Finer(**{each.name: getattr(own, each.name) for each in fields(own)})
+        at = jnp.asarray(theta)
+        slopes = [
+            summed(lambda row, each=each: jax.grad(functools.partial(integrated_loss, each))(at, row))
+            for each in (own, finer)
+        ]
+        scores = summed(
+            lambda row: (lambda g: jnp.outer(g, g))(
+                jax.grad(functools.partial(integrated_loss, own))(at, row)
+            )
+        )
+        covariance = np.linalg.inv(scores + np.asarray(jax.hessian(reading.neg_log_prior)(at)))
+    shift = covariance @ (slopes[0] - slopes[1]) / np.sqrt(np.diag(covariance))
+    return {"moved, sds": float(np.max(np.abs(shift))), "parameters": reading.dim}
+
+
+def reference(case: Case) -> dict[str, object]:
+    """NUTS on the joint model."""
     begin = time.process_time()
     with jax.enable_x64(True):
         nuts = numpyro.infer.MCMC(
@@ -156,39 +189,16 @@ def reference(case: Case) -> dict[str, object]:
             jit_model_args=True,
         )
         nuts.run(jax.random.key(0), extra_fields=("num_steps",), **case.data)
-        draws, seconds = nuts.get_samples(), time.process_time() - begin
-        shared = {name: np.asarray(draws[name], float).reshape(DRAWS, -1) for name in case.truth}
-        numbers = np.concatenate(list(shared.values()), axis=1)
-        ess = [float(effective_sample_size(column[None])) for column in numbers.T]
-        found: dict[str, object] = {
-            "mean": {name: np.mean(draws[name], axis=0).tolist() for name in case.truth},
-            "sd": {name: np.std(draws[name], axis=0).tolist() for name in case.truth},
-            "least effective draws": min(ess),
-            "leapfrog steps a draw": float(np.mean(nuts.get_extra_fields()["num_steps"])),
-            "CPU s": seconds,
-        }
-        return found | _grid_error(case, draws)
-
-
-def _grid_error(case: Case, draws: Mapping[str, jax.Array]) -> dict[str, object]:
-    """Of every shared parameter on the unconstrained space, in posterior sds: the largest."""
-    reading = read(case.model, case.rows, n=PERSONS, model_args={"persons": PERSONS})
-    own = reading.own
-    assert own is not None
-    finer = Finer(**{each.name: getattr(own, each.name) for each in fields(own)})
-    free = np.zeros((DRAWS, reading.dim))
-    for site in reading.sites:
-        assert site.constraint is not None
-        free[:, site.slice] = np.asarray(biject_to(site.constraint).inv(draws[site.name])).reshape(DRAWS, -1)
-    people = reading.rows.project(case.rows.grouped(case.data, PERSONS, public=True))
-    moved = []
-    for each in (own, finer):
-        slope = jax.jit(jax.grad(functools.partial(integrated_loss, each)))
-        of_person = functools.partial(slope, jnp.asarray(free.mean(axis=0)))
-        moved.append(np.sum(np.asarray(jax.lax.map(of_person, people, batch_size=250)), axis=0))
-    covariance = np.cov(free.T).reshape(reading.dim, reading.dim)
-    shift = covariance @ (moved[0] - moved[1]) / np.sqrt(np.diag(covariance))
-    return {"grid, sds": float(np.max(np.abs(shift)))}
+        draws = {name: np.asarray(nuts.get_samples()[name]) for name in case.truth}
+        taken = float(np.mean(np.asarray(nuts.get_extra_fields()["num_steps"])))
+    numbers = np.concatenate([each.reshape(DRAWS, -1) for each in draws.values()], axis=1)
+    return {
+        "mean": {name: np.mean(draws[name], axis=0).tolist() for name in case.truth},
+        "sd": {name: np.std(draws[name], axis=0).tolist() for name in case.truth},
+        "least effective draws": min(float(effective_sample_size(column[None])) for column in numbers.T),
+        "leapfrog steps a draw": taken,
+        "CPU s": time.process_time() - begin,
+    }
 
 
 def private(case: Case, known: Mapping[str, object], epsilon: float, repeats: int) -> dict[str, object]:
@@ -221,20 +231,55 @@ def private(case: Case, known: Mapping[str, object], epsilon: float, repeats: in
     }
 
 
+def _kept(store: Path) -> dict[str, dict[str, object]]:
+    return dict(json.loads(store.read_text())) if store.exists() else {}
+
+
 def measured(names: Sequence[str], epsilons: Sequence[float], repeats: int, store: Path) -> None:
     """Every cell that ``store`` does not have yet; it is written after each."""
-    found = json.loads(store.read_text()) if store.exists() else {}
+    found: dict[str, dict[str, object]] = {}
 
     def cell(name: str, make: Callable[[], dict[str, object]]) -> None:
+        found.update(_kept(store))
         if name not in found:
-            found[name] = make()
-            store.write_text(json.dumps(found, indent=1) + "\n")
+            made = make()
+            # Others may have written meanwhile.
+            found.update(_kept(store) | {name: made})
+            store.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
         shown = {word: value for word, value in found[name].items() if word not in ("mean", "sd")}
         print(f"{name}:", shown, flush=True)
 
     for name in names or CASES:
         case, joint = CASES[name](np.random.default_rng(0)), f"{name}, joint"
-        cell(joint, functools.partial(reference, case))
+        cell(f"{name}, grid", functools.partial(grid, case))
+        if epsilons:
+            cell(joint, functools.partial(reference, case))
         for epsilon in epsilons:
             made = functools.partial(private, case, found[joint], epsilon, repeats)
             cell(f"{name}, epsilon {epsilon:g}", made)
+
+
+def table(store: Path) -> str:
+    """What was measured as a table of Markdown; a dash where a cell was not."""
+    found = _kept(store)
+    budgets = sorted({name.partition("epsilon ")[2] for name in found} - {""}, key=float)
+    heads = ["model", "grid moves a mean by, sds"]
+    heads += [
+        f"ε = {each}: {what}" for each in budgets for what in ("predicted", "seen, sds", "held of 90 %")
+    ]
+    lines = [heads, ["---"] * len(heads)]
+    for case in CASES:
+        numbers = [found.get(f"{case}, grid", {}).get("moved, sds")]
+        for each in budgets:
+            cell = found.get(f"{case}, epsilon {each}", {})
+            numbers += [
+                cell.get(word) for word in ("predicted, sds", "error, sds", "held by 90 % of the draws")
+            ]
+        lines.append([f"`{case}`", *("—" if one is None else f"{one:.2g}" for one in numbers)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def write_page(store: Path, page: Path) -> None:
+    """Put the table between its marks in ``page``."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    page.write_text(before + _BEGIN + table(store) + _END + rest.partition(_END)[2], encoding="utf-8")

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from benchmarks.papers import moduli as papers_moduli
 from benchmarks.papers.bounds import bfg, bjrd
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.langevin import shifts
@@ -122,7 +123,7 @@ def bounded_gradients(delta: float) -> list[Row]:
     for c, mu, smooth in [(1.0, 1.0, 1.0), (1.0, 1.0, 10.0), (0.1, 1.0, 10.0)]:
         step, steps = 0.2 * mu / smooth**2, 100_000
         phi = moduli.langevin(
-            step, 2 * c, prior_strong_convexity=mu, prior_smoothness=smooth, gradient_bound=c
+            step, 2 * c, Curvature(prior_strong_convexity=mu, prior_smoothness=smooth, gradient_bound=c)
         )
         bound = last_state(phi, math.sqrt(2 * step), steps)
         rows.append(
@@ -153,7 +154,7 @@ def non_linear(delta: float) -> list[Row]:
     noise = math.sqrt(2 * step)
     for clip, steps in [(0.3, 10), (0.3, 80), (1.0, 80)]:
         laws = [density(logistic((1.0, -0.7, 0.9, last), clip, step), noise, steps) for last in (1.0, -1.0)]
-        phi = moduli.langevin(step, 2 * clip, strong_convexity=0.6, smoothness=1.6)
+        phi = moduli.langevin(step, 2 * clip, Curvature(strong_convexity=0.6, smoothness=1.6))
         bound = last_state(phi, noise, steps)
         rows.append(
             Row(
@@ -181,10 +182,12 @@ def non_linear(delta: float) -> list[Row]:
         phi = moduli.langevin(
             0.05,
             2 * peak,
-            smoothness=0.5 + 3 * height / width**2,
-            prior_strong_convexity=0.5,
-            prior_smoothness=0.5,
-            gradient_bound=3 * peak,
+            Curvature(
+                smoothness=0.5 + 3 * height / width**2,
+                prior_strong_convexity=0.5,
+                prior_smoothness=0.5,
+                gradient_bound=3 * peak,
+            ),
         )
         bound = last_state(phi, noise, steps)
         rows.append(
@@ -322,10 +325,10 @@ def plot(file: str, delta: float) -> None:
     counts = np.unique(np.geomspace(1, 20_000, 60).round().astype(int)).tolist()
     step, mu, c = 0.02, 1.0, 0.25
     noise = math.sqrt(2 * step)
-    strong = moduli.langevin(step, 2 * c, strong_convexity=mu, smoothness=10.0)
+    strong = moduli.langevin(step, 2 * c, Curvature(strong_convexity=mu, smoothness=10.0))
     bound = 4 * c  # four rows
     prior = {"prior_strong_convexity": mu, "prior_smoothness": mu, "gradient_bound": bound}
-    rough = moduli.langevin(step, 2 * c, **prior)
+    rough = moduli.langevin(step, 2 * c, Curvature(**prior))
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
 
     def line(axis: plt.Axes, curve: Callable[[int], Curve], label: str, style: str) -> None:

@@ -8,13 +8,13 @@ from typing import Protocol
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.report import Block, Code, Details, Facts, Line, Mark, Plot, Report, Text, Verdict, number
-from private_mcmc.target import Adjacency
+from private_mcmc.target import Adjacency, Unit
 
 OFTEN = 0.05
 # Shares of a probability that are tried as the δ of the bound.
 _SHARES = (0.9, 0.75, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003, 0.001)
 
-WHOM = {
+_WHOM = {
     "replace_one": "one person's row is replaced by any other; the number of rows is public",
     "add_remove": "one person's row is there or not; the number of rows is private",
     "zero_out": "one person's slot holds a row or is empty; the number of slots is public",
@@ -28,6 +28,10 @@ _SECRET = {
 
 class Priced(Protocol):
     """What of a statement is read here."""
+
+    @property
+    def unit(self) -> Unit | None:
+        """What is protected as one row, if not a row."""
 
     @property
     def adjacency(self) -> Adjacency:
@@ -95,16 +99,29 @@ def _exceeded(statement: Priced, chance: float) -> float:
     return found * (1 + 1e-12)
 
 
-def in_words(found: Risk, adjacency: Adjacency) -> str:
+def whom(adjacency: Adjacency, unit: Unit | None = None) -> str:
+    """Who is protected: a row, or where ``unit`` says so all rows of a person."""
+    words = _WHOM[adjacency]
+    if unit is None:
+        return words
+    many = f"all rows of one person (up to {unit.rows} with the same {unit.name!r})"
+    words = words.replace("one person's row is", f"{many} are").replace("any other", "any other person's")
+    return words.replace("a row", "all rows of a person").replace("number of rows", "number of persons")
+
+
+def in_words(found: Risk, adjacency: Adjacency, unit: Unit | None = None) -> str:
     """The risk in a few sentences that need no mathematics."""
+    secret, known = _SECRET[adjacency], "row"
+    if unit is not None:
+        secret, known = secret.replace("row is the true one", "rows are the true ones"), "person's rows"
     after = (
         "whatever is released"
         if found.chance == 0
         else f"in all but one of {round(1 / found.chance):,} releases"
     )
     return (
-        f"Suppose somebody knows every row but yours, and finds it as likely as not (50 %) "
-        f"{_SECRET[adjacency]}. From everything released here they guess right at most "
+        f"Suppose somebody knows every {known} but yours, and finds it as likely as not (50 %) "
+        f"{secret}. From everything released here they guess right at most "
         f"{_percent(found.right)} of the time. Their belief in the truth rises to at most "
         f"{_percent(found.belief(0.5, usually=True))} in 19 of 20 releases, and to at most "
         f"{_percent(found.belief(0.5))} {after}. What such data tell about people in general is not "
@@ -166,13 +183,15 @@ def report(statement: Priced, delta: float) -> Report:
     price = f"ε = {number(statement.epsilon(delta))} at δ = {number(delta)}"
     if math.isfinite(pure := statement.epsilon(0.0)):
         price = f"ε = {number(pure)}, pure"
-    items: list[tuple[str, str | float | None]] = [("who is protected", WHOM[statement.adjacency])]
+    items: list[tuple[str, str | float | None]] = [
+        ("who is protected", whom(statement.adjacency, statement.unit))
+    ]
     if statement.gdp is not None:
         items.append(("Gaussian differential privacy", f"{number(statement.gdp)}-GDP"))
     items.append(("recomputed from its constants", "yes" if statement.verify() else "no: NOT VERIFIED"))
     blocks: tuple[Block, ...] = (
         Verdict("What this release costs", price, "plain"),
-        Text(in_words(found, statement.adjacency)),
+        Text(in_words(found, statement.adjacency, statement.unit)),
         picture(found),
         Facts(tuple(items)),
         argument(statement, delta),

@@ -50,11 +50,7 @@ def read_rows(path: Path) -> Rows:
 
 
 def load_model(place: str) -> Callable[..., object]:
-    """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``.
-
-    Raises:
-        DeclarationError: if there is no such file or function, or the file cannot be run.
-    """
+    """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``."""
     path, colon, name = place.rpartition(":")
     file = Path(path)
     if not colon or not name.isidentifier() or not file.is_file():
@@ -75,11 +71,7 @@ def load_model(place: str) -> Callable[..., object]:
 
 
 def read_arguments(path: Path | None) -> Record:
-    """Public arguments of the model from a TOML file: numbers, words, truth values; lists become arrays.
-
-    Raises:
-        DeclarationError: for a file that is not TOML, or an argument of another kind.
-    """
+    """Public arguments of the model from a TOML file: numbers, words, truth values; lists become arrays."""
     from private_mcmc.domains.rows import read_toml
 
     return {} if path is None else {key: _argument(key, value) for key, value in read_toml(path).items()}
@@ -117,11 +109,7 @@ def in_words(error: PrivateMCMCError | OSError | ArithmeticError) -> str:
 
 @contextlib.contextmanager
 def near_private_rows() -> Iterator[None]:
-    """Where rows are read and used: an unforeseen error's message could quote them, so it is not shown.
-
-    Raises:
-        PrivateMCMCError: in place of any error but the library's own and the operating system's.
-    """
+    """Where rows are read and used: an unforeseen error's message could quote them, so it is not shown."""
     try:
         yield
     except (PrivateMCMCError, OSError):
@@ -135,11 +123,7 @@ def near_private_rows() -> Iterator[None]:
 
 
 def ask(words: str) -> str:
-    """A line from standard input, asked for on standard error: standard output is for results.
-
-    Raises:
-        EOFError: if there is nobody to answer.
-    """
+    """A line from standard input, asked for on standard error: standard output is for results."""
     sys.stderr.write(f"{words} ")
     sys.stderr.flush()
     line = sys.stdin.readline()

@@ -26,6 +26,7 @@ _HEAD = """\
 #   {name: admitted, type: date, constraints: {minimum: 2000-01-01, maximum: 2030-12-31}}
 # with missingValues: ["", NA] and private_mcmc: {missing: indicator} where values are missing.
 # Bounds and levels are what anybody knows, never what this table has.
+# Of rows with one identifier (person: field) `at_most` enter; all of them together are protected.
 """
 _KINDS = "number, integer, boolean, category, date, person or ignored"
 

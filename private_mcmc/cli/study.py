@@ -59,12 +59,7 @@ ProfileOption = Annotated[
 
 
 def opened(ledger: Path | None, dataset: str | None) -> Ledger | None:
-    """The ledger, before any work; it must know the data set.
-
-    Raises:
-        DeclarationError: for one without the other.
-        LedgerError: for a file that is no ledger, or another data set.
-    """
+    """The ledger, before any work; it must know the data set."""
     if (ledger is None) != (dataset is None):
         raise DeclarationError("give --ledger and --dataset, both or neither.")
     if ledger is None or dataset is None:
@@ -99,11 +94,7 @@ def as_guarantee(word: str) -> Literal["run", "posterior"]:
 
 
 def read_max_error(given: Sequence[str] | None) -> MaxError | None:
-    """A number, or ``COEFFICIENT=NUMBER`` for some of them.
-
-    Raises:
-        DeclarationError: for anything else.
-    """
+    """A number, or ``COEFFICIENT=NUMBER`` for some of them."""
     from private_mcmc.data.fields import plain_number
 
     if not given:
@@ -133,11 +124,7 @@ def confirm(
     dataset: str | None = None,
     units: Mapping[str, str] | None = None,
 ) -> None:
-    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed.
-
-    Raises:
-        DeclarationError: otherwise.
-    """
+    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed."""
     from rich.console import Console
 
     made.report(units).show(Console(stderr=as_json))
@@ -182,11 +169,7 @@ def show(
 
 
 def read_profile(text: str) -> dict[str, str]:
-    """``age=60,sex=male`` by name.
-
-    Raises:
-        DeclarationError: for anything else.
-    """
+    """``age=60,sex=male`` by name."""
     found = {}
     for item in text.split(","):
         name, equals, value = item.partition("=")

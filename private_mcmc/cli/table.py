@@ -46,11 +46,7 @@ class Missing:
 
     @classmethod
     def parse(cls, missing: Sequence[str], codes: Sequence[str]) -> Missing:
-        """From ``FIELD=NUMBER`` and ``FIELD=NUMBER,NUMBER,…``.
-
-        Raises:
-            DeclarationError: for anything else, and for codes of a field whose cells have no other fate.
-        """
+        """From ``FIELD=NUMBER`` and ``FIELD=NUMBER,NUMBER,…``."""
         numbers, marks = {}, {}
         for item in missing:
             name, values = _declared("--missing", item)
@@ -79,11 +75,6 @@ def read_columns(
     A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. Lines that
     are blank are skipped, as readers of CSV do. ``present`` names the field that is 1 where a slot holds a
     person; another number in it marks a hole, whose other cells are not read.
-
-    Raises:
-        DataSchemaError: if the file cannot be read, its first line is no header with the declared fields,
-            or a field without a declared fate has a cell that is no number.
-        DeclarationError: if ``mapping`` or ``missing`` do not fit the declared rows.
     """
     fate = Missing() if missing is None else missing
     fields = _fields(rows, mapping)

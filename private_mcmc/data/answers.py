@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
-from private_mcmc.data.effects import Array, Draws, Effect
+from private_mcmc.data.effects import Array, Draws
 from private_mcmc.data.figures import Coefficient, Prediction, between, curve_plot, digits, forest_plot
+from private_mcmc.data.labels import labels, outcome_levels, units
 from private_mcmc.data.profiles import Margins, Profile, read_profile
 from private_mcmc.errors import DeclarationError
-from private_mcmc.report import Plot, Table, number, png
+from private_mcmc.report import Plot, Report, Table, number, png
 
 if TYPE_CHECKING:
     import arviz
@@ -59,10 +60,10 @@ class Answers:
 
     def summary(self) -> tuple[Coefficient, ...]:
         """Every coefficient with its interval, and its odds or rate ratio."""
-        units = self.units
+        per = units(self.design)
         effects = {label for effect in self.design.effects for label in effect.coordinates()}
         return tuple(
-            self._coefficient(label, units[label], column, label in effects)
+            self._coefficient(label, per[label], column, label in effects)
             for label, column in self.by_name.items()
         )
 
@@ -72,17 +73,8 @@ class Answers:
         return {
             label: column
             for name, draws in self.coefficients.items()
-            for label, column in zip(self._labels(name), draws.reshape(len(draws), -1).T, strict=True)
+            for label, column in zip(labels(self.design, name), draws.reshape(len(draws), -1).T, strict=True)
         }
-
-    @property
-    def units(self) -> dict[str, str]:
-        """What each coefficient is per, or against; draws are not looked at."""
-        design, effects = self.design, self._effects
-        names = [INTERCEPT, *effects, *design.correlations, *design.parameters]
-        names += [THRESHOLDS] if design.thresholds else []
-        names += [effect.spread_name for effect in effects.values() if effect.spread]
-        return {label: self._per(name) for name in names for label in self._labels(name)}
 
     def table(self) -> Table:
         """The summary as a table for a report."""
@@ -184,10 +176,10 @@ class Answers:
         dims: dict[str, list[str]] = {}
         for effect in self.design.effects:
             names = []
-            for (field, reduced), labels in zip(effect.term.categories, effect.levels, strict=True):
+            for (field, reduced), named in zip(effect.term.categories, effect.levels, strict=True):
                 # Whether a dimension has the first level depends on the term.
                 name = f"{field} (vs {self.design.schema[field].all_levels[0].label})" if reduced else field
-                coords[name] = list(labels)
+                coords[name] = list(named)
                 names.append(name)
             if effect.classes:
                 names.append(self.design.formula.outcome)
@@ -196,7 +188,7 @@ class Answers:
         for name in (INTERCEPT, THRESHOLDS):
             if name in self.coefficients and self.coefficients[name].ndim > 1:
                 dims[name] = [f"{self.design.formula.outcome}{' from' * (name == THRESHOLDS)}"]
-                coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in self._labels(name)]
+                coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in labels(self.design, name)]
         draws = {name: value[None] for name, value in self.coefficients.items()}
         return arviz.from_dict(posterior=draws, coords=coords, dims=dims)
 
@@ -234,6 +226,14 @@ class Answers:
         interval = f"{self.prob:.0%} interval"
         return curve_plot(field, points, ends, (label, self.design.family.mean, interval), rest)
 
+    def report(self) -> Report:
+        """The summary and the forest plot."""
+        forest = self.forest()
+        return Report("Answers", (self.table(), *([forest] if forest.y_ticks else [])))
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
     def draw_forest(self, path: str | Path) -> None:
         """Write the forest plot as a PNG."""
         png(self.forest(), path)
@@ -241,9 +241,7 @@ class Answers:
     @property
     def levels(self) -> tuple[str, ...]:
         """Labels of an outcome with more than two levels; empty for others."""
-        outcome = self.design.schema[self.design.formula.outcome]
-        several = self.design.family.kind in ("levels", "ordered")
-        return tuple(level.label for level in outcome.all_levels) if several else ()
+        return outcome_levels(self.design)
 
     def _means(self, codes: Mapping[str, float], level: str) -> Array:
         """Of the outcome, or the probability of one of its levels, for every draw."""
@@ -255,17 +253,6 @@ class Answers:
         if level and level not in self.levels:
             raise DeclarationError(f"level={level!r}: the outcome has {list(self.levels)}.")
         return np.asarray(means[:, self.levels.index(level) if level else -1])
-
-    def _labels(self, name: str) -> tuple[str, ...]:
-        """Names of a term's coefficients, or of intercept, thresholds, sds and parameters of the family."""
-        if name in self._effects:
-            return self._effects[name].coordinates()
-        if name == THRESHOLDS:
-            pairs = zip(self.levels[:-1], self.levels[1:], strict=True)
-            return tuple(f"{name}[{below}|{above}]" for below, above in pairs)
-        if name == INTERCEPT and self.design.classes:
-            return tuple(f"{name}[{label}]" for label in self.design.classes)
-        return (name,)
 
     @property
     def outcome(self) -> str:
@@ -289,26 +276,6 @@ class Answers:
         tail = (1 - self.prob) / 2
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(low), float(high)
-
-    @cached_property
-    def _effects(self) -> dict[str, Effect]:
-        return {effect.name: effect for effect in self.design.effects}
-
-    def _per(self, name: str) -> str:
-        schema, effect = self.design.schema, self._effects.get(name)
-        if name == INTERCEPT:
-            return "at 0 and first levels"
-        if effect is None:
-            return schema[self.design.formula.outcome].unit if name == "sigma" else ""
-        parts = []
-        for each in effect.term.numbers:
-            field = schema[next(iter(each.fields.values()))]
-            plain = each.text == field.name and len(effect.term.numbers) == 1
-            parts.append(each.per or (field.unit or "days" * (field.type == "date")) * plain)
-        for field_name, reduced in effect.term.categories:
-            if reduced:
-                parts.append(f"vs {schema[field_name].all_levels[0].label}")
-        return ", ".join(part for part in parts if part)
 
 
 def _shown(name: str, one: Prediction) -> str:

@@ -77,9 +77,6 @@ def basis(
     polynomials, orthogonal for values that are uniform, or powers with ``raw=True``.
 
     Source: de Boor 1978 (B-splines); Wood 2017, section 5.3.1 (natural splines by their values).
-
-    Raises:
-        DeclarationError: for options that are none, or knots outside the range.
     """
     call = _parsed(text)
     if call is None:

@@ -26,11 +26,7 @@ def has_dictionary(path: str | Path) -> bool:
 
 
 def read_codebook(path: str | Path) -> Schema:
-    """What a codebook declares: fields, and where it has the words for it persons and the file's encoding.
-
-    Raises:
-        DeclarationError: if it cannot be read, or needs a package that is not installed.
-    """
+    """What a codebook declares: fields, and where it has the words for it persons and the file's encoding."""
     ending = Path(path).suffix.lower()
     if not Path(path).is_file():
         raise DeclarationError(f"{path}: there is no such codebook.")

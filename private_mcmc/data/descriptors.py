@@ -25,11 +25,7 @@ _OURS = {"bounds", "bounds_from", "marginal", "missing", "otherwise", "transform
 
 
 def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
-    """A field of a Table Schema descriptor whose scalars are texts; ``missing_values`` are the table's.
-
-    Raises:
-        DeclarationError: for a descriptor that is none, or has a word of ours that is unknown.
-    """
+    """A field of a Table Schema descriptor whose scalars are texts; ``missing_values`` are the table's."""
     name = record.get("name") if isinstance(record, Mapping) else None
     if not isinstance(name, str) or not name.strip():
         raise DeclarationError("schema: every field needs a name.")

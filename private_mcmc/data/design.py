@@ -194,9 +194,6 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     on the user's scale, per unit of a number; that of the intercept is in the middle of all ranges.
     ``sd(1 | region) ~ halfnormal(1)`` lets the sd of a group's effects be estimated, and ``sigma ~ …`` a
     family's other parameter; ``sigma = 12`` states it.
-
-    Raises:
-        DeclarationError: for a prior of a term that is not there, or that is not Normal.
     """
     if (family.name == "binomial") != bool(formula.trials):
         raise DeclarationError(
@@ -244,7 +241,7 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
                 raise DeclarationError(f"prior of {site!r}: lkj(eta), as lkj(2).")
     intercept = None
     if formula.intercept and family.kind != "ordered":
-        intercept = given.pop(INTERCEPT, _usual_intercept(family, outcome))
+        intercept = given.pop(INTERCEPT, _usual_intercept(family, outcome, _middle(formula, schema)))
         _check_sign(INTERCEPT, intercept, real=True)
     parameters, unsaid = {}, []
     for each in family.parameters:
@@ -277,12 +274,24 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     return Design(formula, schema, family, tuple(effects), intercept, parameters, correlations, tuple(unsaid))
 
 
-def _usual_intercept(family: Family, outcome: Field) -> Prior:
+def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:
+    """Of the intercept alone: what stands in the offset is no part of it."""
     if family.kind == "positive":
         low, high = (math.log(end) for end in outcome.range)
-        return normal((low + high) / 2, (high - low) / 2)
+        return normal((low + high) / 2 - offset, (high - low) / 2)
     middle, half = family.outcome_scale(outcome)
-    return normal(middle, family.intercept_sd * half)
+    return normal(middle - offset, family.intercept_sd * half)
+
+
+def _middle(formula: Formula, schema: Schema) -> float:
+    """The offset where its fields are in the middle of their ranges, in the predictor's units; 0 without one.
+
+    A year followed is 365 days: a rate per day is not centred where a rate per year is.
+    """
+    if formula.offset is None:
+        return 0.0
+    ends = {word: schema[name].range for word, name in formula.offset.fields.items()}
+    return float(formula.offset.value({word: np.asarray(sum(each) / 2) for word, each in ends.items()}))
 
 
 def _check_sign(name: str, prior: Prior, *, real: bool) -> None:

@@ -108,11 +108,7 @@ def left_out_of(effect: Effect) -> Iterator[dict[int, float]]:
 
 
 def target_of(effects: Sequence[Effect], effect: Effect, left_out: Collection[int]) -> Effect | None:
-    """The effect of the same product with fewer numbers; ``None`` for what all rows have.
-
-    Raises:
-        LookupError: if there is none.
-    """
+    """The effect of the same product with fewer numbers; ``None`` for what all rows have."""
     kept = [number.text for place, number in enumerate(effect.numbers) if place not in left_out]
     if not kept and not effect.term.categories:
         return None

@@ -68,12 +68,7 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, names: Mapping[str, str]) -> Expression:
-        """``text`` with fields ``names``, by Python name.
-
-        Raises:
-            DeclarationError: for anything but arithmetic and ``log``, ``log10``, ``log2``, ``log1p``,
-                ``sqrt``, ``exp`` of fields.
-        """
+        """``text`` with fields ``names``, by Python name."""
         try:
             # As in R: ^ is a power.
             tree = _Checked(text, names).visit(ast.parse(text.strip().replace("^", "**"), mode="eval").body)
@@ -108,11 +103,7 @@ class Expression:
         return replace(self, text=text, tree=tree)
 
     def bounds(self, ranges: Mapping[str, Bounds]) -> Bounds:
-        """Public bounds, from those of the fields by Python name.
-
-        Raises:
-            DeclarationError: where the expression may be infinite or undefined.
-        """
+        """Public bounds, from those of the fields by Python name."""
         try:
             low, high = _bounds(self.tree, ranges)
         except (ValueError, ZeroDivisionError, OverflowError):

@@ -75,11 +75,7 @@ class Family:
         return self.kind == "number"
 
     def check(self, outcome: Field) -> None:
-        """Raise unless the outcome's declaration fits.
-
-        Raises:
-            DeclarationError: with the declaration that would.
-        """
+        """Raise unless the outcome's declaration fits."""
         if not self._fits(outcome):
             raise _unfit(outcome, self, _WANTED[self.kind])
         if outcome.indicator or (outcome.is_category and outcome.missing == "indicator"):
@@ -247,11 +243,7 @@ _ELSEWHERE = {
 
 
 def family(name: str) -> Family:
-    """A family by its name.
-
-    Raises:
-        DeclarationError: for a name that is none; the message lists them.
-    """
+    """A family by its name."""
     word = str(name).strip().lower()
     found = FAMILIES.get(word)
     if found is None:

@@ -75,12 +75,7 @@ class Formula:
 
 
 def read_formula(text: str, schema: Schema) -> Formula:
-    """Read ``text`` against ``schema``.
-
-    Raises:
-        DeclarationError: for what is no formula, a name that is not declared, or a term that would have to
-            be estimated from the data.
-    """
+    """Read ``text`` against ``schema``."""
     for habit, instead in _HABITS:
         if re.search(habit, text):
             raise DeclarationError(f"formula {text!r}: {instead}.")

@@ -89,11 +89,7 @@ def normal(mean: float, sd: float) -> Prior:
 
 
 def marginal(name: str, text: str) -> Prior:
-    """The distribution of a field's missing numbers, on the user's scale.
-
-    Raises:
-        DeclarationError: for another one than ``normal(mean, sd)`` or ``lognormal(mean, sd)``.
-    """
+    """The distribution of a field's missing numbers, on the user's scale."""
     _, found = _read(f"{name} ~ {text}")
     if found.law not in ("normal", "lognormal"):
         raise DeclarationError(f"field {name!r}: marginal: is normal(mean, sd) or lognormal(mean, sd).")
@@ -101,11 +97,7 @@ def marginal(name: str, text: str) -> Prior:
 
 
 def read_priors(texts: Sequence[str]) -> Mapping[str, Prior]:
-    """``age ~ normal(0, 0.1)``, ``sd(1 | region) ~ halfnormal(1)`` or ``sigma = 12``, by name.
-
-    Raises:
-        DeclarationError: for anything else, or numbers out of range.
-    """
+    """``age ~ normal(0, 0.1)``, ``sd(1 | region) ~ halfnormal(1)`` or ``sigma = 12``, by name."""
     found: dict[str, Prior] = {}
     for text in texts:
         name, prior = _read(text.strip())

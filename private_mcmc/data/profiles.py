@@ -24,9 +24,6 @@ def read_profile(
     """Numbers of the row domain by field, the same in words, and the fields that were left out.
 
     Left out, a number is in the middle of its range and a category at its first level; a group is not there.
-
-    Raises:
-        DeclarationError: for a field that the formula does not read, or a value that is not declared.
     """
     codes, shown, assumed = {}, {}, []
     read = [
@@ -50,11 +47,7 @@ def read_profile(
 
 
 def profile_value(field: Field, text: str) -> float:
-    """A value that a profile states, as a number of the row domain: a level's index, or a number.
-
-    Raises:
-        DeclarationError: for one that is not declared; nothing is moved into a range here.
-    """
+    """A value that a profile states, as a number of the row domain: a level's index, or a number."""
     if field.is_category:
         names = {
             word: code for code, level in enumerate(field.all_levels) for word in (level.label, level.value)
@@ -85,11 +78,7 @@ WEIGHT = "weight"
 
 
 def read_margins(path: str | Path) -> tuple[list[dict[str, str]], list[float]]:
-    """Profiles and weights from a table of public margins: fields, and a column ``weight`` where they differ.
-
-    Raises:
-        DeclarationError: for a weight that is not positive, or a table without rows.
-    """
+    """Profiles and weights from a table of public margins: fields, and ``weight`` where they differ."""
     source = source_of(path)
     names = [name for name in source.names if name]
     profiles: list[dict[str, str]] = []

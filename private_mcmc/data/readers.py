@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from private_mcmc.domains.host_tables import Opener, arrow_table, parquet_table
 from private_mcmc.errors import DataSchemaError
 
 Cells: TypeAlias = Sequence[str | None]
@@ -56,11 +57,7 @@ class Source:
 
 
 def source_of(table: Any, encoding: str = "") -> Source:
-    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns.
-
-    Raises:
-        DataSchemaError: for what is none of them or cannot be read; nothing of it is quoted.
-    """
+    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns."""
     if not isinstance(table, str | Path):
         return _in_memory(table)
     path = Path(table)
@@ -71,9 +68,9 @@ def source_of(table: Any, encoding: str = "") -> Source:
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
     with _in_words(path):
         if ending in _PARQUET:
-            return _of_parquet(path)
+            return _of_table(path, parquet_table)
         if ending in _ARROW:
-            return _of_arrow(path)
+            return _of_table(path, arrow_table)
         if ending == ".dta":
             return _of_stata(path)
         if ending in _STATISTICAL:
@@ -174,45 +171,17 @@ def _of_statistical(path: Path, function: str) -> Source:
     return _of_frames(path, facts.column_names, frames)
 
 
-def _of_parquet(path: Path) -> Source:
-    parquet = _arrow(path, "pyarrow.parquet")
+def _of_table(path: Path, opened: Opener) -> Source:
+    """Of a Parquet or Arrow file."""
+    with opened(path) as table:
+        names = tuple(table.types)
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
-        with _in_words(path):
-            file = parquet.ParquetFile(path)
-            # A reader of the whole file keeps every group it has read.
-            for group in range(file.num_row_groups):
-                batches = file.iter_batches(_CHUNK, row_groups=[group], columns=list(wanted))
-                yield from _of_batches(batches, wanted)
+        with _in_words(path), opened(path) as table:
+            for batch in table.batches(list(wanted), _CHUNK):
+                yield {name: _texts(batch.column(name)) for name in wanted}
 
-    return Source(str(path), tuple(parquet.ParquetFile(path).schema_arrow.names), chunks)
-
-
-def _of_arrow(path: Path) -> Source:
-    dataset = _arrow(path, "pyarrow.dataset")
-    found = dataset.dataset(path, format="ipc")
-
-    def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
-        with _in_words(path):
-            yield from _of_batches(found.to_batches(columns=list(wanted), batch_size=_CHUNK), wanted)
-
-    return Source(str(path), tuple(found.schema.names), chunks)
-
-
-def _of_batches(batches: Iterator[Any], wanted: Sequence[str]) -> Iterator[Chunk]:
-    for batch in batches:
-        yield {name: _texts(batch.column(name)) for name in wanted}
-
-
-def _arrow(path: Path, module: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise DataSchemaError(
-            f"{path}: this format needs pyarrow: pip install 'private-mcmc[scale]'."
-        ) from None
+    return Source(str(path), names, chunks)
 
 
 def _of_csv(path: Path, encoding: str) -> Source:

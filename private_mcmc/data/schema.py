@@ -32,7 +32,7 @@ class Schema:
     Attributes:
         fields: the columns that are declared; other columns of a table are never read.
         person: the field that identifies a person, or empty if every row is another person.
-        at_most: rows that one person may have.
+        at_most: rows of one person that may enter; others are left out.
         encoding: of a CSV file, where it is not UTF-8.
 
     Raises:
@@ -65,8 +65,8 @@ class Schema:
                 raise DeclarationError(
                     f"schema: encoding {self.encoding!r} is not known; spreadsheets often write cp1252."
                 ) from None
-        if not self.at_most >= 1:
-            raise DeclarationError(f"schema: at_most={self.at_most}: must be at least 1.")
+        if not self.at_most >= 1 or (self.at_most > 1 and not self.person):
+            raise DeclarationError(f"schema: at_most={self.at_most}: at least 1, of a person's field.")
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -123,10 +123,11 @@ class Schema:
         people = [field.name for field in self.fields if field.role == "person"]
         if not people or self.at_most > 1:
             return ()
+        enters = f"Of all rows of one {self.person!r} one enters"
+        taken = enters if self.person else "Every row is taken to be another person's"
         return (
-            f"Every row is taken to be another person's. If persons of {people[0]!r} may have several rows, "
-            f"say how many in the schema, at its end: {KEY}: {{person: {{field: {people[0]}, at_most: …}}}}; "
-            "then persons are protected.",
+            f"{taken}. If persons of {people[0]!r} may have several rows, say how many in the schema, at its "
+            f"end: {KEY}: {{person: {{field: {people[0]}, at_most: …}}}}; then persons are protected.",
         )
 
     @property
@@ -148,7 +149,11 @@ class Schema:
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )
         if not field.is_used:
-            raise DeclarationError(f"field {name!r} has role {field.role!r}: it is not part of any model.")
+            latent = " (An effect of each person is a NumPyro model for PrivateMCMC: docs/persons.md.)"
+            raise DeclarationError(
+                f"field {name!r} has role {field.role!r}: it is not part of any model."
+                f"{latent * (field.role == 'person')}"
+            )
         return field
 
     def rows(self, names: Sequence[str] | None = None) -> Rows:
@@ -172,6 +177,8 @@ class Schema:
             columns[identifier(name)] = domain(field)
             if field.indicator:
                 columns[identifier(field.indicator)] = Binary()
+        if self.person:
+            self.by_name[self.person].check_confirmed()
         if self.at_most > 1:
             columns[identifier(self.person)] = Person(self.at_most)
         return Rows(**columns)
@@ -191,11 +198,7 @@ def domain(field: Field) -> Domain:
 
 
 def read_declaration(path: str | Path) -> Any:
-    """A YAML or JSON file whose scalars are kept as texts: ``no`` is a word and ``01`` has two digits.
-
-    Raises:
-        DeclarationError: if it cannot be read; the message does not quote it.
-    """
+    """A YAML or JSON file whose scalars are kept as texts: ``no`` is a word and ``01`` has two digits."""
     import yaml
 
     try:

@@ -147,9 +147,6 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
     """Columns of ``schema.rows(names)`` from a path, a data frame, or a dict of columns.
 
     Where a field drops rows, a column ``present`` tells which rows count.
-
-    Raises:
-        DataSchemaError: if the table cannot be read, lacks a declared field, or has a cell without a fate.
     """
     fields = [schema[name] for name in names]
     for field in fields:
@@ -186,11 +183,7 @@ def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[st
 
 
 def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
-    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where there is none.
-
-    Raises:
-        DataSchemaError: if the table cannot be read, or lacks the field.
-    """
+    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where there is none."""
     source = source_of(table, schema.encoding)
     _check_names(source, [schema.person])
     with _in_words(source.where):
@@ -202,9 +195,6 @@ def read_header(path: str | Path, declared: Collection[str] = (), encoding: str 
     """The names in the first line of a CSV file, or in another file's own dictionary; no row is read.
 
     A name that is a number, such as ``2019``, is taken for one only if it is among the ``declared``.
-
-    Raises:
-        DataSchemaError: if there is no header; the line is not quoted, since it may be a person's record.
     """
     names = list(source_of(path, encoding).names)
     given = [name for name in names if name]

@@ -100,11 +100,7 @@ def _alone(words: list[str], schema: Schema) -> bool:
 
 
 def group_terms(text: str, effects: str, correlated: bool, field: str, schema: Schema) -> list[Term]:
-    """The terms of ``(effects | field)``, or with two bars where they are not ``correlated``.
-
-    Raises:
-        DeclarationError: for a field without levels, or correlations of more than two effects.
-    """
+    """The terms of ``(effects | field)``, or with two bars where they are not ``correlated``."""
     if not schema[field].is_category:
         raise DeclarationError(
             f"formula {text!r}: {field!r} is no category; groups need declared levels (constraints.enum)."

@@ -156,7 +156,8 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Table]:
+def parquet_table(path: Path) -> Iterator[Table]:
+    """An open Parquet file."""
     pyarrow = _pyarrow()
     with _in_words(path), pyarrow.parquet.ParquetFile(path) as file:
 
@@ -169,7 +170,8 @@ def _parquet(path: Path) -> Iterator[Table]:
 
 
 @contextmanager
-def _arrow(path: Path) -> Iterator[Table]:
+def arrow_table(path: Path) -> Iterator[Table]:
+    """An open file in Arrow's IPC format, mapped into memory."""
     pyarrow = _pyarrow()
     with _in_words(path), pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as file:
 
@@ -207,7 +209,7 @@ class Parquet(_TableFile):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, _parquet)
+        super().__init__(path, parquet_table)
 
 
 class Arrow(_TableFile):
@@ -225,7 +227,7 @@ class Arrow(_TableFile):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, _arrow)
+        super().__init__(path, arrow_table)
 
 
 def _numeric(kind: Any) -> bool:

@@ -28,11 +28,7 @@ class NewDossier:
         self.folder, self._record = folder, record
 
     def write(self, study: StudyRecord) -> None:
-        """Write the record, then all that is made from it.
-
-        Raises:
-            OutputError: if something could not be written; the message says where the release is.
-        """
+        """Write the record, then all that is made from it."""
         self._record.write(study.to_json())
         finish(self.folder, study)
 
@@ -65,11 +61,7 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
 
 
 def finish(folder: Path, study: StudyRecord) -> None:
-    """Write what is made from the record, and their hashes into it; may be done again after an interruption.
-
-    Raises:
-        OutputError: if that fails; the record, which has the whole release, is there.
-    """
+    """Write what is made from the record, and their hashes into it; may be done again if interrupted."""
     try:
         files = contents(study)
         for name, content in files.items():

@@ -7,7 +7,7 @@ from textwrap import shorten
 import numpy as np
 
 from private_mcmc.accounting import Statement, group
-from private_mcmc.accounting.risk import WHOM, argument, curve, in_words, picture
+from private_mcmc.accounting.risk import argument, curve, in_words, picture, whom
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
@@ -43,7 +43,7 @@ def page(study: StudyRecord, prob: float = 0.9) -> Report:
         Heading("Results"),
         *results(study, prob),
         Heading("What can be learnt about one person"),
-        Text(in_words(study.risk, check_adjacency(study.adjacency))),
+        Text(in_words(study.risk, check_adjacency(study.adjacency), study.price.unit)),
         picture(study.risk),
         Heading("What was asked"),
         _question(study),
@@ -75,6 +75,10 @@ def page(study: StudyRecord, prob: float = 0.9) -> Report:
     return Report(f"Dossier: {study.formula or study.table or 'a private run'}", tuple(blocks))
 
 
+def _whom(study: StudyRecord) -> str:
+    return whom(check_adjacency(study.adjacency), study.price.unit)
+
+
 def _verdict(study: StudyRecord) -> Verdict:
     target = f"ε = {number(study.epsilon)} at δ = {number(study.delta)}"
     if study.seeded:
@@ -83,7 +87,7 @@ def _verdict(study: StudyRecord) -> Verdict:
             "The caller chose the randomness: whoever knows the seed can undo the noise.",
             "bad",
         )
-    line = f"What is on this page meets {target}: {WHOM[study.adjacency]}."
+    line = f"What is on this page meets {target}: {_whom(study)}."
     if study.warnings:
         return Verdict("Private, with remarks", line, "unsure", study.warnings)
     return Verdict("Private", line, "good")
@@ -128,7 +132,8 @@ def _sites(study: StudyRecord, prob: float) -> list[Block]:
 
 
 def _question(study: StudyRecord) -> Facts:
-    items: list[tuple[str, Cell]] = [("table", study.table or "rows in memory"), ("rows", study.n)]
+    items: list[tuple[str, Cell]] = [("table", study.table or "rows in memory")]
+    items += [("rows" if study.price.unit is None else "persons", study.n)]
     if study.formula:
         items += [("formula", f"`{study.formula}`"), ("family", study.family)]
         items += [("priors", "; ".join(study.priors) or "the defaults, see the model")]
@@ -139,7 +144,7 @@ def _question(study: StudyRecord) -> Facts:
         )
         items += [("its public arguments", "; ".join(given))] if study.arguments else []
     items += [
-        ("who is protected", WHOM[study.adjacency]),
+        ("who is protected", _whom(study)),
         ("target", f"ε = {number(study.epsilon)}, δ = {number(study.delta)}, {study.adjacency}"),
     ]
     certified = study.guarantee == "posterior"
@@ -189,7 +194,8 @@ def _end(field: Field, value: float) -> str:
 def _fate(word: str) -> str:
     """What becomes of a cell, in words."""
     words = {"refuse": "refused", "indicator": "kept apart", "other": "a level of its own"}
-    words["drop"] = "its row counts for nothing"
+    words |= {"drop": "its row counts for nothing", "middle": "as the middle of the range"}
+    words["marginal"] = "as every value, as probable as declared"
     return words.get(word, f"as {word}")
 
 

@@ -108,11 +108,7 @@ class StudyRecord:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read ``study.json``, or the folder that it is in.
-
-        Raises:
-            DeclarationError: if it cannot be read or is of another version.
-        """
+        """Read ``study.json``, or the folder that it is in."""
         place = Path(path) / RECORD if Path(path).is_dir() else Path(path)
         try:
             record = json.loads(place.read_text(encoding="utf-8"))
@@ -160,11 +156,7 @@ class StudyRecord:
 
     @cached_property
     def design(self) -> Design:
-        """The formula with its public scaling.
-
-        Raises:
-            NotYetSupported: for a model of the user's own.
-        """
+        """The formula with its public scaling."""
         if not self.formula:
             raise NotYetSupported("a model of your own: its draws are in its own units, see to_arviz().")
         schema = Schema.from_dict(texts(self.schema))
@@ -182,11 +174,7 @@ class StudyRecord:
         return {name: np.asarray(values, dtype=np.float64) for name, values in self.draws.items()}
 
     def to_arviz(self) -> arviz.InferenceData:
-        """The released draws: a formula's coefficients in the user's units, or the sites of a model.
-
-        Raises:
-            NotYetSupported: where expectations were released, which have no draws.
-        """
+        """The released draws: a formula's coefficients in the user's units, or the sites of a model."""
         if not self.draws:
             raise NotYetSupported("expectations were released, not draws: see expectations.")
         if self.formula:

@@ -12,15 +12,14 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError, check_kind, construction_checked
 from private_mcmc.inference.checkpoint import (
     Checkpoint,
+    Head,
     Saver,
-    check_same,
+    check_place,
     forget,
     header,
     in_file,
-    refuse_existing,
     remove_leftovers,
     saved_run,
-    try_writing,
 )
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.processes import (
@@ -139,12 +138,7 @@ class ChargedRun:
     def check_new(self) -> None:
         """Refuse to begin where a run is saved already, or nothing can be; before anything is charged."""
         if self.books.checkpoint is not None:
-            in_the_first(partial(self._check_place, self.books.checkpoint, self._to_save.size))
-
-    @staticmethod
-    def _check_place(checkpoint: Checkpoint, size: int) -> None:
-        refuse_existing(checkpoint)
-        try_writing(checkpoint, size)
+            in_the_first(partial(check_place, self.books.checkpoint, self._to_save.size))
 
     @contextmanager
     def begun(self, keys: RunKeys) -> Iterator[RunKeysAndState]:
@@ -158,25 +152,26 @@ class ChargedRun:
             with charged_once(self._paying()) as charge:
                 yield replace(new, charge=self._standing(charge))
         else:
-            about = header(self._to_save.identity, self.columns, keys.provenance)
+            head = header(self._to_save.identity, self.columns, keys.provenance)
             charge = in_the_first(partial(self._reserved, Ledger.reserve))
-            about["reservation"] = None if charge is None else charge.identity
             if charge is not None:
                 take(charge)
+            paid = {"reservation": None if charge is None else charge.identity}
+            about = replace(head, record={**head.record, **paid})
             saving = self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
             yield replace(saving, charge=self._standing(charge))
 
     def resumed(self, checkpoint: Checkpoint) -> RunKeysAndState:
         """The run in the checkpoint, if it is this one and has not released."""
-        saved = saved_run(shared_bytes(in_the_first(partial(in_file, checkpoint))), checkpoint)
-        reservation = saved.header["reservation"]
-        in_the_first(partial(self._forget_settled, reservation, checkpoint))
+        content = shared_bytes(in_the_first(partial(in_file, checkpoint)))
         check_same_everywhere("what the processes declare", repr(self._to_save.identity))
-        check_same(saved, self._to_save.identity, self.columns)
+        saved = saved_run(content, checkpoint, self._to_save.identity, self.columns)
+        reservation = saved.head.record["reservation"]
+        in_the_first(partial(self._forget_settled, reservation, checkpoint))
         charge = in_the_first(partial(self._open, reservation))
         if releases():
             remove_leftovers(checkpoint)
-        job = self._saving(checkpoint, saved.header, saved.streams, saved.provenance, saved.state)
+        job = self._saving(checkpoint, saved.head, saved.streams, saved.provenance, saved.state)
         return replace(job, charge=self._standing(charge))
 
     def _forget_settled(self, reservation: object, checkpoint: Checkpoint) -> None:
@@ -211,7 +206,7 @@ class ChargedRun:
     def _saving(
         self,
         checkpoint: Checkpoint,
-        about: Mapping[str, object],
+        about: Head,
         streams: Streams,
         provenance: Provenance,
         state: ChainState | None = None,
@@ -222,7 +217,7 @@ class ChargedRun:
 
         def finish() -> None:
             # The ledger settles a reservation once: of two copies of a checkpoint one gets past this.
-            reservation = self._open(about["reservation"])
+            reservation = self._open(about.record["reservation"])
             if reservation is not None and self.books.ledger is not None:
                 self.books.ledger.settle(reservation)
             saver.released()

@@ -12,6 +12,7 @@ before the release, refuses the second copy, and a checkpoint without a ledger i
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import io
 import json
@@ -44,21 +45,13 @@ from private_mcmc.kernels.randomness.keys import CHACHA20
 from private_mcmc.records import Fields, Record
 from private_mcmc.release.ledger.file import data_mark
 
-_FORMAT = 1
+_FORMAT = 2
+_SEAL_BYTES = 32
 # What NumPy, zip and JSON raise at bytes that they cannot make sense of.
 _DAMAGED = (
-    OSError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    struct.error,
-    zlib.error,
-    zipfile.BadZipFile,
-)
+    OSError, ValueError, TypeError, AttributeError, LookupError, EOFError, RuntimeError, MemoryError,
+    struct.error, zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
 _ARRAYS = ("u", "total", "kept", "start", "steps", "batches")
 
 
@@ -68,6 +61,7 @@ class Checkpoint:
 
     **The file is as secret as the rows**: it holds hidden states and the keys of the noise. It is readable
     by its owner only, is no pickle, and once the run has released, nothing but that fact is left in it.
+    A file that was changed by someone without the rows is refused: steps made again use noise twice.
     A run that is killed while it writes leaves the half-written file beside it, ``NAME.….part``; the next
     ``run``, ``resume`` or release on the same path removes it. A file that cannot be written (a full disk)
     is found out before the charge if it can be; later it is a warning, and the run goes on.
@@ -86,17 +80,24 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
-    """What the file of an unfinished run holds."""
+class Head:
+    """What the file says of its run besides its state, and the key that seals the file.
 
-    header: Fields
+    The key is a hash of the rows: the file has a hash of it, and only who has the rows can make it.
+    """
+
+    record: Fields
+    seal: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What the file of an unfinished run holds; ``provenance``: where its keys came from."""
+
+    head: Head
     state: ChainState = field(repr=False)
     streams: Streams = field(repr=False)
-
-    @property
-    def provenance(self) -> Provenance:
-        """Where the keys came from."""
-        return Provenance(**self.header["provenance"])
+    provenance: Provenance
 
 
 @dataclass(eq=False)
@@ -104,7 +105,7 @@ class Saver:
     """Writes the state of one run, and at its end that it has released."""
 
     checkpoint: Checkpoint
-    header: Fields
+    head: Head
     streams: Streams = field(repr=False)
     _last: float = field(default_factory=time.monotonic)
 
@@ -121,7 +122,8 @@ class Saver:
         arrays = {"u": state.u, "total": state.total, "kept": state.kept}
         self._last = time.monotonic()
         try:
-            _write(Path(self.checkpoint.path), {**self.header, "done": state.done}, {**arrays, **keys})
+            record = {**self.head.record, "done": state.done}
+            _write(Path(self.checkpoint.path), record, {**arrays, **keys}, self.head.seal)
         except OSError as error:
             # The run is paid for: its result is worth more than being able to take it up again.
             warnings.warn(
@@ -140,7 +142,7 @@ def forget(checkpoint: Checkpoint) -> None:
     path = Path(checkpoint.path)
     remove_leftovers(checkpoint)
     try:
-        _write(path, {"format": _FORMAT, "status": "released"}, {})
+        _write(path, {"format": _FORMAT, "status": "released"}, {}, b"")
     except OSError as error:
         try:
             os.truncate(path, 0)
@@ -163,9 +165,14 @@ def remove_leftovers(checkpoint: Checkpoint) -> None:
             other.unlink(missing_ok=True)
 
 
-def try_writing(checkpoint: Checkpoint, size: int) -> None:
-    """Raise ``ReleaseError`` where a file of ``size`` bytes cannot be written and replaced later."""
+def check_place(checkpoint: Checkpoint, size: int) -> None:
+    """Raise ``ReleaseError`` for the file of an earlier run, or where ``size`` bytes cannot be written."""
     path = Path(checkpoint.path)
+    if os.path.lexists(path):
+        raise ReleaseError(
+            f"{path} is the checkpoint of an earlier run: resume() goes on with it. To start another run, "
+            "which is charged again, move the file away."
+        )
     try:
         remove_leftovers(checkpoint)
         with _draft(path) as (descriptor, _):
@@ -176,15 +183,6 @@ def try_writing(checkpoint: Checkpoint, size: int) -> None:
             raise ReleaseError(f"{path}: too little space on the disk: up to {2 * size} bytes are needed.")
     except OSError as error:
         raise ReleaseError(f"{path}: the checkpoint cannot be written ({error.strerror}).") from error
-
-
-def refuse_existing(checkpoint: Checkpoint) -> None:
-    """Raise ``ReleaseError`` where a file stands for an earlier run, finished or not."""
-    if os.path.lexists(checkpoint.path):
-        raise ReleaseError(
-            f"{checkpoint.path} is the checkpoint of an earlier run: resume() goes on with it. To start "
-            "another run, which is charged again, move the file away."
-        )
 
 
 def in_file(checkpoint: Checkpoint) -> bytes:
@@ -200,69 +198,80 @@ def in_file(checkpoint: Checkpoint) -> bytes:
         raise ReleaseError(f"{path}: it cannot be read ({error.strerror}).") from error
 
 
-def saved_run(content: bytes, checkpoint: Checkpoint) -> Saved:
-    """The unfinished run in the ``content`` of a file."""
+def saved_run(content: bytes, checkpoint: Checkpoint, identity: Fields, columns: Fields) -> Saved:
+    """The unfinished run in the ``content`` of a file, if it is the declared one on the same rows.
+
+    Raises:
+        ReleaseError: if it is another run, damaged or changed, or has released already.
+    """
     path = Path(checkpoint.path)
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            header = dict(json.loads(file["header"].tobytes()))
+        with np.load(io.BytesIO(content[:-_SEAL_BYTES]), allow_pickle=False) as file:
+            record = dict(json.loads(file["header"].tobytes()))
             arrays = {name: file[name] for name in _ARRAYS if name in file}
+        if record.get("status") == "released":
+            raise ReleaseError(f"{path}: this run has released; it is never run on or released again.")
+        if record.get("format") != _FORMAT or set(arrays) != set(_ARRAYS):
+            raise ReleaseError(f"{path}: the checkpoint of another version of this library.")
+        seal = _seal_of(record, identity, columns)
     except _DAMAGED as error:
         raise ReleaseError(f"{path}: this is no checkpoint, or it is damaged.") from error
-    if header.get("status") == "released":
-        raise ReleaseError(f"{path}: this run has released; it is never run on or released again.")
-    if header.get("format") != _FORMAT or set(arrays) != set(_ARRAYS):
-        raise ReleaseError(f"{path}: the checkpoint of another version of this library.")
-    state = ChainState(header["done"], arrays["u"], arrays["total"], arrays["kept"])
-    generator = header["provenance"]["generator"]
-    keys = (_key(arrays[name], generator) for name in ("start", "steps", "batches"))
-    return Saved(header, state, Streams(*keys))  # type: ignore[arg-type]
+    if not hmac.compare_digest(content[-_SEAL_BYTES:], hmac.digest(seal, content[:-_SEAL_BYTES], "sha256")):
+        raise ReleaseError(f"{path}: the checkpoint was changed after it was written; it is not run on.")
+    state = ChainState(record["done"], arrays["u"], arrays["total"], arrays["kept"])
+    provenance = Provenance(**record["provenance"])
+    keys = (_key(arrays[name], provenance.generator) for name in ("start", "steps", "batches"))
+    return Saved(Head(record, seal), state, Streams(*keys), provenance)  # type: ignore[arg-type]
 
 
-def check_same(saved: Saved, identity: Fields, columns: Fields) -> None:
-    """Raise ``ReleaseError`` unless the run in the file is the declared one, on the same rows."""
-    different = [name for name, value in identity.items() if saved.header["identity"].get(name) != value]
+def _seal_of(record: Fields, identity: Fields, columns: Fields) -> bytes:
+    """The key of the seal; raises ``ReleaseError`` unless the run is the declared one, on the same rows."""
+    different = [name for name, value in identity.items() if record["identity"].get(name) != value]
     if different:
         raise ReleaseError(
             f"the checkpoint is of another run: {', '.join(different)} differ. Resume with what it was "
             "started with; anything else is a new run, charged again."
         )
-    key, mark = bytes.fromhex(saved.header["data_key"]), saved.header["data"]
-    if not hmac.compare_digest(joined(data_mark(key, columns)), mark):
+    seal = joined(data_mark(bytes.fromhex(record["data_key"]), columns)).encode()
+    if not hmac.compare_digest(hashlib.sha256(seal).hexdigest(), record["data"]):
         raise ReleaseError(
             "the checkpoint is of a run on other rows: the same rows in the same order resume it."
         )
+    return seal
 
 
-def header(identity: Fields, columns: Fields, provenance: Provenance) -> Record:
+def header(identity: Fields, columns: Fields, provenance: Provenance) -> Head:
     """What the file says of its run besides its state; the data by a hash with a key of its own.
 
     Of several processes each marks its own rows, and all marks are kept in their order.
     """
     key = shared_bytes(secrets.token_bytes(32))
-    return {
+    seal = joined(data_mark(key, columns)).encode()
+    record: Record = {
         "format": _FORMAT,
         "status": "running",
         "identity": dict(identity),
         "data_key": key.hex(),
-        "data": joined(data_mark(key, columns)),
+        "data": hashlib.sha256(seal).hexdigest(),
         "provenance": provenance.to_dict(),
     }
+    return Head(record, seal)
 
 
 def _key(words: npt.NDArray[np.uint32], generator: str) -> jax.Array | None:
     if words.size == 0:
         return None
     kind: Any = CHACHA20 if generator == "chacha20" else generator
-    key: jax.Array = jax.random.wrap_key_data(jnp.asarray(words), impl=kind)
-    return key
+    return jnp.asarray(jax.random.wrap_key_data(jnp.asarray(words), impl=kind))
 
 
-def _write(path: Path, record: Fields, arrays: Mapping[str, np.ndarray]) -> None:
+def _write(path: Path, record: Fields, arrays: Mapping[str, np.ndarray], seal: bytes) -> None:
     """Replace the file at once: after a crash there is the old one or the new one."""
     content = io.BytesIO()
     text = np.frombuffer(json.dumps(record).encode(), np.uint8)
     np.savez(content, header=text, **arrays)  # type: ignore[arg-type]
+    content.seek(0, io.SEEK_END)
+    content.write(hmac.digest(seal, content.getvalue(), "sha256"))
     with _draft(path) as (descriptor, fresh):
         rest = content.getbuffer()
         while rest:

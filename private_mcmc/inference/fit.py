@@ -12,6 +12,7 @@ import numpy as np
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import data_marks, read_identifiers, read_present, read_table
+from private_mcmc.domains.persons import grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
@@ -129,7 +130,7 @@ def plan_fit(
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
             "or a value."
         )
-    columns = _columns(table, asked)
+    columns = _columns(table, asked.schema, asked)
     rows = _count(columns, asked) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
@@ -158,14 +159,23 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    return _ready(table, asked, made, _columns(table, asked), None)
+    return _ready(table, asked, made, _columns(table, asked.schema, asked), None)
 
 
-def _columns(table: object, asked: Question) -> dict[str, np.ndarray]:
-    """What the model reads, and who each row is about where that is declared."""
-    columns: dict[str, np.ndarray] = dict(read_table(table, asked.schema, asked.fields))
-    unit = asked.rows.unit
-    return columns if unit is None else columns | {unit.name: read_identifiers(table, asked.schema)}
+def _columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
+    """What the model reads, and who each row is about where that is declared.
+
+    Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
+    """
+    columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))
+    if not schema.person:
+        return columns
+    who = read_identifiers(table, schema)
+    if asked.rows.unit is not None:
+        return columns | {asked.rows.unit.name: who}
+    codes = identified(schema.person, who)
+    persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
+    return {name: persons[name][:, 0] for name in columns}
 
 
 def _count(columns: Mapping[str, np.ndarray], asked: Question) -> int:
@@ -173,14 +183,14 @@ def _count(columns: Mapping[str, np.ndarray], asked: Question) -> int:
     unit = asked.rows.unit
     if unit is None:
         return len(next(iter(columns.values())))
-    return len(set(columns[unit.name]) - {""})
+    return int(identified(unit.name, columns[unit.name]).max(initial=-1)) + 1
 
 
 def _ready(table: object, asked: Question, made: Plan, columns: Fields, bounds: BoundsPlan | None) -> Planned:
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
     def read(schema: Schema) -> Fields:
-        return read_table(table, schema, asked.fields)
+        return _columns(table, schema, asked)
 
     return Planned(asked, made, name, columns, data_marks(table), bounds, read)
 

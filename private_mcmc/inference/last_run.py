@@ -93,11 +93,7 @@ class LastRun:
         print(self.statement.summary(self._run.declared.target.delta))
 
     def study(self, about: About | None = None) -> Study:
-        """The record of the last run: all that a reader or a reviewer needs, and nothing private.
-
-        Raises:
-            ReleaseError: if nothing was released.
-        """
+        """The record of the last run: all that a reader or a reviewer needs, and nothing private."""
         if self._outcome is None:
             raise ReleaseError("nothing was released yet: run first.")
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
@@ -116,20 +112,11 @@ class LastRun:
         return None if waiting else self.report()._repr_html_()
 
     def save(self, folder: str | Path) -> Path:
-        """Write the dossier of the last run into a folder: record, page, draws, model.
-
-        Raises:
-            ReleaseError: if nothing was released.
-            OutputError: if there is a dossier already, or a file cannot be written.
-        """
+        """Write the dossier of the last run into a folder: record, page, draws, model."""
         return self.study().save(folder)
 
     def expectation(self, what: Any) -> Any:
-        """A released expectation by its declared name, or a mean over released draws (free).
-
-        Raises:
-            ReleaseError: for something that was not declared, when expectations were released.
-        """
+        """A released expectation by its declared name, or a mean over released draws (free)."""
         released = self.released
         if isinstance(released, ReleasedStates):
             return self._states().expectation(what)
@@ -146,12 +133,6 @@ class LastRun:
             also: other runs of plans for the same model on the same data, merged as one likelihood; the
                 statement is then that of all of them together.
             rng_key: of the sampler; a public one if left out, so that the draws are reproduced.
-
-        Raises:
-            ReleaseError: for a driver that has not run a plan; for runs of another model, of another number
-                of rows or of data sets with another name, and for a run given twice.
-            NotYetSupported: for models whose releases have no likelihood yet; ``get_samples`` then has draws
-                of the path, and ``print_summary`` says so.
         """
         runs = (self, *also)
         outcomes = [one._outcome for one in runs]

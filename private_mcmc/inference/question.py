@@ -17,6 +17,7 @@ from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.formula import read_formula
+from private_mcmc.data.labels import units
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
@@ -56,7 +57,7 @@ class Question:
     @property
     def units(self) -> dict[str, str]:
         """Of the coefficients, by name; empty for a model of one's own."""
-        return {} if self.design is None else Answers(self.design, {}).units
+        return {} if self.design is None else units(self.design)
 
     @property
     def coefficients(self) -> Named | None:

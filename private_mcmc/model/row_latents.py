@@ -31,7 +31,7 @@ RowLoss = Callable[[jax.Array, Row], jax.Array]
 
 # Prior sds that the grid spans on either side, and its points, for one latent and for two. With spacing h a
 # sum over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
-SPANS, POINTS = {1: 5.0, 2: 5.0}, {1: 31, 2: 21}
+SPANS, POINTS = {1: 5.0, 2: 5.0}, {1: 37, 2: 21}
 # Of other families: the ends on the unconstrained line, and the points.
 END, PLAIN_POINTS = 8.0, 65
 _MOST_POINTS, _MOST_CLASSES = 1024, 64

@@ -6,6 +6,7 @@ depends on nothing private.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,13 +22,13 @@ from numpyro.distributions import biject_to
 from scipy.special import softmax
 
 from private_mcmc.domains import Domain, Rows
-from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.predictor import cut_off
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
+from private_mcmc.planning.synthetic_times import EventTimes
 from private_mcmc.records import Model, PublicArguments, Record
 
 Columns: TypeAlias = Record
@@ -36,6 +37,8 @@ PRIOR_DRAWS = 400
 _HESSIANS = 60
 _MOST_VALUES, _MOST_OUTCOMES = 257, 129
 _FEW_OUTCOMES = 8
+# Times to an event that are drawn for each row.
+_TIMES = 4
 # Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
 _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 _QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
@@ -218,6 +221,7 @@ class Likelihood:
     reading: RowModel
     outcomes: Columns
     temper: float = 1.0
+    times: EventTimes | None = None
 
     @property
     def few(self) -> bool:
@@ -245,8 +249,20 @@ class Likelihood:
 
     def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
         """``each`` outcomes of every row, drawn from the model at ``theta``: see ``with_outcomes``."""
+        if self.times is not None:
+            rows = {name: jnp.repeat(column, _TIMES, axis=0) for name, column in rows.items()}
+            count = len(rows[self.times.time])
+            drawn = jax.vmap(self.drawn, in_axes=(None, 0, 0))(theta, rows, jax.random.split(key, count))
+            return rows | drawn, np.full(count, each / _TIMES)
         logits = jax.vmap(self._logits, in_axes=(None, 0))(theta, rows)
         return with_outcomes(rows, self.outcomes, logits, each, key)
+
+    def drawn(self, theta: jax.Array, row: Columns, key: jax.Array) -> Columns:
+        """One outcome of a row: columns in the place of its own."""
+        if self.times is not None:
+            return self.times.drawn(functools.partial(self.reading.row_loss, theta), row, key)
+        chosen = jax.random.categorical(key, self._logits(theta, row))
+        return {name: options[chosen] for name, options in self.outcomes.items()}
 
     def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
         losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)
@@ -264,39 +280,3 @@ class Likelihood:
         score = jax.grad(self.reading.row_loss)
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PersonLikelihood(Likelihood):
-    """Of persons with up to ``count`` rows: what ``each``, of one row, says of each of them."""
-
-    count: int
-    each: Likelihood
-
-    @property
-    def few(self) -> bool:
-        """The outcomes of all rows together take too many values."""
-        return False
-
-    @property
-    def vectors(self) -> int:
-        """How many gradients stand for one person and parameter."""
-        return self.count * self.each.vectors
-
-    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
-        """The rows' own, one after the other: what a person says is the sum of it."""
-        own = jax.vmap(self.each.information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
-        there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
-        return there.reshape(-1, own.shape[-1])
-
-    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
-        """One outcome for every row of every person, who stands for ``each`` persons that are alike."""
-        of_person = jax.vmap(self.each._logits, in_axes=(None, 0))
-        logits = jax.vmap(of_person, in_axes=(None, 0))(theta, _rows_of(rows))
-        chosen = jax.random.categorical(key, logits, axis=-1)
-        drawn = {name: options[chosen] for name, options in self.outcomes.items()}
-        return rows | drawn, np.full(len(chosen), each)
-
-
-def _rows_of(person: Columns) -> Columns:
-    return {name: column for name, column in person.items() if name != OWN_ROWS}

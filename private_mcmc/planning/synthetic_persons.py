@@ -10,21 +10,58 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
 from private_mcmc.model.integrated import OwnLatents, integrated_loss
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic import (
     Columns,
     Likelihood,
-    PersonLikelihood,
     candidates,
     has_factors,
     outcome_columns,
 )
 from private_mcmc.planning.synthetic_factors import MOST, FactorLikelihood
+from private_mcmc.planning.synthetic_times import event_times
 
 # Outcomes that stand for all that a person's rows can have.
 _DRAWS = 8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PersonLikelihood(Likelihood):
+    """Of persons with up to ``count`` rows: what ``each``, of one row, says of each of them."""
+
+    count: int
+    each: Likelihood
+
+    @property
+    def few(self) -> bool:
+        """The outcomes of all rows together take too many values."""
+        return False
+
+    @property
+    def vectors(self) -> int:
+        """How many gradients stand for one person and parameter."""
+        return self.count * self.each.vectors
+
+    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
+        """The rows' own, one after the other: what a person says is the sum of it."""
+        own = jax.vmap(self.each.information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
+        there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
+        return there.reshape(-1, own.shape[-1])
+
+    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
+        """One outcome for every row of every person, who stands for ``each`` persons that are alike."""
+        count, own = len(rows[OWN_ROWS]), _rows_of(rows)
+        keys = jax.random.split(key, (count, self.count))
+        of_person = jax.vmap(self.each.drawn, in_axes=(None, 0, 0))
+        drawn = jax.vmap(of_person, in_axes=(None, 0, 0))(theta, own, keys)
+        return rows | drawn, np.full(count, each)
+
+
+def _rows_of(person: Columns) -> Columns:
+    return {name: column for name, column in person.items() if name != OWN_ROWS}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,6 +109,8 @@ class OwnLatentsLikelihood(Likelihood):
         vector, columns = vectors[chosen], {name: values[chosen] for name, values in classes.items()}
 
         def of_row(row: Columns, key: jax.Array) -> Columns:
+            if self.times is not None:
+                return self.times.drawn(functools.partial(self.own.term, vector, columns), row, key)
             losses = jax.vmap(lambda outcome: self.own.term(vector, columns, row | outcome))(self.outcomes)
             chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
             return {name: options[chosen] for name, options in self.outcomes.items()}
@@ -92,12 +131,12 @@ def coarse(reading: RowModel) -> RowModel:
 def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
     """Losses of rows, or of the rows of persons, at possible outcomes."""
     single = reading.each or reading
-    outcomes = candidates(single.rows, outcome_columns(single))
+    outcomes, times = candidates(single.rows, outcome_columns(single)), event_times(single)
     if reading.own is not None:
         columns = tuple(single.rows.columns)
-        return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own, columns=columns)
+        return OwnLatentsLikelihood(reading, outcomes, temper, times, own=reading.own, columns=columns)
     of_factors = has_factors(single) and single.dim <= MOST
-    each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper)
+    each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)
     if reading.unit is None:
         return each
     return PersonLikelihood(single, outcomes, temper, count=reading.unit.rows, each=each)

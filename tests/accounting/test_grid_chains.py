@@ -11,6 +11,7 @@ from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
 from benchmarks.papers import moduli as papers
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state
@@ -89,7 +90,7 @@ def test_double_well_with_a_strongly_convex_prior(steps, height, record_property
         "prior_smoothness": prior,
         "gradient_bound": 3 * peak,
     }
-    bound = last_state(moduli.langevin(step, 2 * peak, **constants), math.sqrt(2 * step), steps)
+    bound = last_state(moduli.langevin(step, 2 * peak, Curvature(**constants)), math.sqrt(2 * step), steps)
     wells = [bumps(rows, height, width) for rows in data]
     maps = [lambda x, g=g: x - step * (prior * x + g(np.asarray(x, dtype=float))) for g in wells]
     check([after(move, math.sqrt(2 * step), steps, 0.3) for move in maps], bound, record_property)
@@ -103,7 +104,9 @@ def test_bounded_gradients_on_a_strongly_convex_prior(steps, record_property):
     maps = [
         lambda x, rows=rows: x - step * (prior * x + sum(np.sin(3 * x + d) for d in rows)) for rows in data
     ]
-    phi = moduli.langevin(step, 2.0, prior_strong_convexity=prior, prior_smoothness=prior, gradient_bound=2.0)
+    phi = moduli.langevin(
+        step, 2.0, Curvature(prior_strong_convexity=prior, prior_smoothness=prior, gradient_bound=2.0)
+    )
     bound = last_state(phi, math.sqrt(2 * step), steps)
     check([after(move, math.sqrt(2 * step), steps) for move in maps], bound, record_property)
 
@@ -121,7 +124,7 @@ LOGISTIC = [(1.0, -0.7, 0.9, 1.0), (1.0, -0.7, 0.9, -1.0), (1.0, -0.7, 0.9, 0.1)
 @pytest.mark.parametrize("clip", [0.3, 1.0])
 def test_clipped_logistic_regression(steps, clip, record_property):
     step, mu = 0.08, 0.6
-    phi = moduli.langevin(step, 2 * clip, strong_convexity=mu, smoothness=mu + 4 / 4)
+    phi = moduli.langevin(step, 2 * clip, Curvature(strong_convexity=mu, smoothness=mu + 4 / 4))
     bound = last_state(phi, math.sqrt(2 * step), steps)
     maps = [lambda x, rows=rows: clipped_logistic(x, rows, clip, mu, step) for rows in LOGISTIC]
     gap = check([after(move, math.sqrt(2 * step), steps) for move in maps], bound, record_property)
@@ -134,7 +137,7 @@ def test_clipped_logistic_regression(steps, clip, record_property):
 def test_two_released_states_of_clipped_logistic_regression(times, record_property):
     step, mu, clip = 0.08, 0.6, 0.5
     noise = math.sqrt(2 * step)
-    phi = moduli.langevin(step, 2 * clip, strong_convexity=mu, smoothness=mu + 1)
+    phi = moduli.langevin(step, 2 * clip, Curvature(strong_convexity=mu, smoothness=mu + 1))
     bound = papers.declared_states(phi, noise, times)
     joints = []
     for rows in LOGISTIC[:2]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.papers import moduli as papers
 from benchmarks.papers import noise_metric
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point
@@ -27,13 +28,13 @@ def at(phi, distance):
 
 def test_strongly_convex_step_contracts_exactly_below_two_over_l():
     for step in (0.01, 0.5, 0.9, 0.99):
-        phi = moduli.langevin(step, 0.3, strong_convexity=0.5, smoothness=2.0)
+        phi = moduli.langevin(step, 0.3, Curvature(strong_convexity=0.5, smoothness=2.0))
         rho = max(abs(1 - step * 0.5), abs(1 - step * 2.0))
         assert isinstance(phi, Affine)
         assert 1 - phi.gap == pytest.approx(rho, rel=1e-12)
         assert phi.gap > 0
         assert at(phi, 0.0) == pytest.approx(step * 0.3)
-    beyond = moduli.langevin(1.2, 0.3, strong_convexity=0.5, smoothness=2.0)
+    beyond = moduli.langevin(1.2, 0.3, Curvature(strong_convexity=0.5, smoothness=2.0))
     assert beyond.gap < 0
 
 
@@ -44,12 +45,14 @@ def test_the_gap_of_a_small_step_keeps_its_digits_and_is_rounded_down():
 
 
 def test_convex_smooth_does_not_expand_up_to_two_over_l_only():
-    assert moduli.langevin(1.0, 0.3, convex=True, smoothness=1.9).gap == pytest.approx(0.0, abs=1e-14)
-    assert moduli.langevin(1.1, 0.3, convex=True, smoothness=2.0).gap == pytest.approx(-0.2)
+    assert moduli.langevin(1.0, 0.3, Curvature(convex=True, smoothness=1.9)).gap == pytest.approx(
+        0.0, abs=1e-14
+    )
+    assert moduli.langevin(1.1, 0.3, Curvature(convex=True, smoothness=2.0)).gap == pytest.approx(-0.2)
 
 
 def test_without_convexity_the_step_expands():
-    assert moduli.langevin(0.1, 0.3, smoothness=2.0).gap == pytest.approx(-0.2)
+    assert moduli.langevin(0.1, 0.3, Curvature(smoothness=2.0)).gap == pytest.approx(-0.2)
 
 
 def test_nothing_known_gives_the_path_bound():
@@ -59,14 +62,16 @@ def test_nothing_known_gives_the_path_bound():
 
 
 def test_bounded_data_gradient_uses_the_prior_and_keeps_the_path_at_zero():
-    phi = moduli.langevin(0.1, 0.3, prior_strong_convexity=0.5, prior_smoothness=0.5, gradient_bound=4.0)
+    phi = moduli.langevin(
+        0.1, 0.3, Curvature(prior_strong_convexity=0.5, prior_smoothness=0.5, gradient_bound=4.0)
+    )
     assert isinstance(phi, Minimum)
     assert at(phi, 0.0) == pytest.approx(0.03)
     assert at(phi, 1.0) == pytest.approx(0.95 + 0.8)
 
 
 def test_a_prior_that_is_not_smooth_proves_nothing():
-    phi = moduli.langevin(0.1, 0.3, prior_strong_convexity=0.5, gradient_bound=4.0)
+    phi = moduli.langevin(0.1, 0.3, Curvature(prior_strong_convexity=0.5, gradient_bound=4.0))
     assert isinstance(phi, Point)
 
 
@@ -82,13 +87,13 @@ def test_a_prior_that_is_not_smooth_proves_nothing():
 )
 def test_contradictory_constants_are_refused(constants):
     with pytest.raises(DeclarationError):
-        moduli.langevin(0.1, 0.3, **constants)
+        moduli.langevin(0.1, 0.3, Curvature(**constants))
 
 
 @pytest.mark.parametrize("step", [0.0, -1.0, math.nan, math.inf])
 def test_step_sizes_are_checked(step):
     with pytest.raises(DeclarationError):
-        moduli.langevin(step, 0.3, smoothness=1.0)
+        moduli.langevin(step, 0.3, Curvature(smoothness=1.0))
 
 
 def logistic_map(x, rows, step, mu):
@@ -116,7 +121,7 @@ def test_every_row_of_the_table_holds_on_logistic_regression(rows, other, x, y, 
         {"smoothness": smooth},
         {"prior_strong_convexity": mu, "prior_smoothness": mu, "gradient_bound": bound},
     ):
-        phi = moduli.langevin(step, 2.0, **constants)
+        phi = moduli.langevin(step, 2.0, Curvature(**constants))
         assert moved <= at(phi, abs(x - y)) + 1e-12
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers.bounds import Printed, bfg, bjrd, hf
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
@@ -30,7 +31,9 @@ VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").re
 )
 def test_ours_against_theorem_5_2_at_reference_settings(c, mu, smooth, ours, printed):
     step = 0.2 * mu / smooth**2
-    phi = moduli.langevin(step, 2 * c, prior_strong_convexity=mu, prior_smoothness=smooth, gradient_bound=c)
+    phi = moduli.langevin(
+        step, 2 * c, Curvature(prior_strong_convexity=mu, prior_smoothness=smooth, gradient_bound=c)
+    )
     bound = last_state(phi, math.sqrt(2 * step), 10**6)
     assert gdp.epsilon(bound.m, 1e-5) == pytest.approx(ours, rel=2e-5)
     assert bjrd.theorem_5_2(c, mu, smooth, step).epsilon(1e-5) == pytest.approx(printed, rel=2e-5)
@@ -66,7 +69,7 @@ def test_ours_is_never_above_theirs_over_ten_thousand_settings():
         steps, delta, beta, rows = (case[name] for name in ("steps", "delta", "beta", "rows"))
         noise = math.sqrt(2 * step)
         known = {"prior_strong_convexity": mu, "prior_smoothness": smooth, "gradient_bound": c}
-        last = last_state(moduli.langevin(step, 2 * c, **known), noise, steps)
+        last = last_state(moduli.langevin(step, 2 * c, Curvature(**known)), noise, steps)
         assert is_below(last, bjrd.theorem_5_2(c, mu, smooth, step), delta)
         whole = path(moduli.langevin(step, c), noise, steps)
         assert is_below(whole, bjrd.theorem_5_4(c, step, steps), delta)
@@ -77,10 +80,12 @@ def test_ours_is_never_above_theirs_over_ten_thousand_settings():
             "prior_smoothness": beta * smooth,
             "gradient_bound": beta * c,
         }
-        sgd = last_state(moduli.langevin(small, 2 * beta * c / rows, **scaled), widened, steps)
+        sgd = last_state(moduli.langevin(small, 2 * beta * c / rows, Curvature(**scaled)), widened, steps)
         assert is_below(sgd, bjrd.theorem_5_6(c, mu, smooth, step, beta), delta)
         linear = {"strong_convexity": beta * mu, "smoothness": beta * smooth}
-        constant = last_state(moduli.langevin(small, 2 * beta * c / rows, **linear), widened, steps)
+        constant = last_state(
+            moduli.langevin(small, 2 * beta * c / rows, Curvature(**linear)), widened, steps
+        )
         assert is_below(constant, bjrd.theorem_5_7(c, mu, smooth, step, beta, rows), delta)
         whole = path(moduli.langevin(small, beta * c / rows), widened, steps)
         assert is_below(whole, bjrd.theorem_5_8(c, step, steps, beta, rows), delta)

@@ -1,6 +1,7 @@
 """What a statement means to one person: bounds on right guesses and on beliefs, against exact laws."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from scipy.stats import norm
 
 from private_mcmc import accounting
 from private_mcmc.accounting.curves.curve import Gaussian, Pure
-from private_mcmc.accounting.risk import in_words, picture, report, risk
+from private_mcmc.accounting.risk import in_words, picture, report, risk, whom
 from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.target import Unit
 
 WHY = Argument("a law", (), {}, "none")
 
@@ -53,6 +55,9 @@ def test_the_words_and_the_picture_say_the_same_numbers(adjacency):
     assert "all but one of 1,000,000" in words and "62.7 %" in words
     shown = [mark.text for mark in picture(found).drawn if hasattr(mark, "text")]
     assert len(shown) == 2 and all(text in words for text in shown)
+    of_person = whom(adjacency, Unit("id", 24)) + in_words(found, adjacency, Unit("id", 24))
+    assert re.search("all (its |their )?rows of", of_person) and "every person's rows but yours" in of_person
+    assert "number of rows" not in of_person and "your row " not in of_person
     no_limit = risk(gaussian(30.0), 0.0)
     assert "nearly 100 %" in in_words(no_limit, adjacency)
 

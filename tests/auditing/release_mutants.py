@@ -224,8 +224,8 @@ SCENARIOS = {
             Swap(
                 conjugate,
                 "gamma_poisson",
-                "largest, epsilon, up) for up in (True, False)",
-                "largest, epsilon, up) for up in (True,)",
+                "largest, epsilon, up)[0]) for up in (True, False)",
+                "largest, epsilon, up)[0]) for up in (True,)",
             ),
         ),
         posterior("counts"),

@@ -290,7 +290,7 @@ def test_persons_of_a_codebook_stay_persons(tmp_path, monkeypatch, capsys):
     (tmp_path / "t.csv").write_text("id,visits,remarks\n")
     fields = "fields:\n- {name: id, private_mcmc: {role: person}}\n- {name: visits, type: boolean}\n"
     book = f"{fields}private_mcmc: {{person: {{field: id, at_most: 24}}, encoding: cp1252}}\n"
-    for text, rows, words in ((book, 24, ""), (fields, 1, "another person's")):
+    for text, rows, words in ((book, 24, ""), (fields, 1, "one enters")):
         (tmp_path / "book.yaml").write_text(text)
         assert call(monkeypatch, tmp_path, "init", "t.csv", "--codebook", "book.yaml", "--no-ask") == 0
         said = capsys.readouterr()

@@ -107,12 +107,18 @@ def test_from_a_codebook_to_answers_that_agree_with_those_without_privacy(name, 
     asked = ("--schema", "schema.yaml", "--formula", formula, "--epsilon", 1, *options)
     books = ("--ledger", "books.db", "--dataset", name, "--out", "study", "--yes", "--json")
     found = json.loads(command(tmp_path, "fit", file, *asked, *books))
+    checked = json.loads(command(tmp_path, "verify", "study", "--ledger", "books.db", "--json"))
+    assert checked["ok"] and (tmp_path / "study" / "dossier.html").exists()
     released = {one["name"]: one for one in found["coefficients"]}
+    predicted = {one["name"]: one for one in found["predicted"]["coefficients"]}
     errors = []
     for term, ours in names.items():
         off = released[ours]["mean"] - exact.params[term]
         errors.append(off / exact.bse[term])
         assert abs(off) < 5 * np.hypot(released[ours]["sd"], exact.bse[term]), ours
+        # An interval that holds everything says nothing.
+        both = np.hypot(predicted[ours]["error"] / predicted[ours]["sd"], 1) * exact.bse[term]
+        assert released[ours]["sd"] < 6 * both, ours
     assert np.sqrt(np.mean(np.square(errors))) < 3 * found["predicted"]["rms"]
     assert found["n"] == len(table)
     if name == "nassCDS":

@@ -262,3 +262,12 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
 def test_a_familys_name_elsewhere_is_answered_with_its_name_here(name, message):
     with pytest.raises(pmc.DeclarationError, match=message):
         family(name)
+
+
+def test_an_offset_moves_the_usual_prior_of_the_intercept_out_of_its_way():
+    usual = [
+        design(read_formula(text, SCHEMA), SCHEMA, family("poisson")).intercept.numbers
+        for text in ("visits ~ age", "visits ~ age + offset(log(n.seen + 1))")
+    ]
+    low, high = SCHEMA["n.seen"].range
+    assert usual[0][0] == 0 and usual[1] == (pytest.approx(-np.log((low + high) / 2 + 1)), usual[0][1])

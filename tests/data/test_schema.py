@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas
 import pyreadstat
 import pytest
@@ -190,5 +191,41 @@ def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
     assert read_identifiers(table, schema).tolist() == ["b", "a", "", "b"]
     asked = question(schema, "seen ~ age")
     assert asked.rows.unit == Unit("patient_no", 3)
-    grouped = asked.rows.grouped(_columns(table, asked), _count(_columns(table, asked), asked), public=True)
+    columns = _columns(table, schema, asked)
+    grouped = asked.rows.grouped(columns, _count(columns, asked), public=True)
     assert grouped["age"].shape == (2, 3)
+
+
+def test_where_a_person_has_one_row_that_is_enforced():
+    """Of those with one identifier one row enters, wherever it stands; rows of nobody do not."""
+    fields = [
+        {"name": "id", "type": "string", "private_mcmc": {"role": "person"}},
+        {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}},
+        {"name": "sick", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "id"}}})
+    asked = question(schema, "sick ~ age")
+    assert asked.rows.unit is None
+    table = {
+        "id": ["b", "a", "a", "", "a"],
+        "age": [5.0, 1.0, 2.0, 7.0, 3.0],
+        "sick": [True, False, True] + [True] * 2,
+    }
+    found = _columns(table, schema, asked)
+    back = _columns({name: column[::-1] for name, column in table.items()}, schema, asked)
+    assert _count(found, asked) == 2 and found["age"][1] == 5.0 and found["age"][0] in (1.0, 2.0, 3.0)
+    assert all(np.array_equal(found[name], back[name]) for name in found)
+
+
+def test_identifiers_that_were_only_suggested_are_not_used():
+    fields = [
+        {"name": "id", "private_mcmc": {"role": "person", "suggested": "true"}},
+        {"name": "sick", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict(
+        {"fields": fields, "private_mcmc": {"person": {"field": "id", "at_most": 4}}}
+    )
+    with pytest.raises(pmc.DeclarationError, match="only suggested"):
+        schema.rows()
+    with pytest.raises(pmc.DeclarationError, match="person's field"):
+        pmc.Schema(schema.fields, at_most=4)

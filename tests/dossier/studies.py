@@ -34,6 +34,11 @@ PREDICTED = {
     "discretisation": 0.02,
     "unit": "posterior sds",
     "reference": 0.0,
+    "coefficients": [
+        {"name": "Intercept", "error": 0.2, "sd": 0.1},
+        {"name": "age", "error": 0.003, "sd": 0.004},
+        {"name": "not released", "error": 0.03, "sd": 0.04},
+    ],
 }
 
 

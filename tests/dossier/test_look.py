@@ -55,6 +55,12 @@ def browser(place, *arguments):
     return done.stdout
 
 
+def test_the_page_compares_what_was_predicted_of_each_coefficient_with_what_was_released(place):
+    text = re.sub(r"<[^>]+>", " ", (place / "page.html").read_text())
+    row = r"Intercept\s+0\.2\s+0\.1\s+0\.22\s+0\.1\d?\s"
+    assert re.search(r"sd released\s+" + row, text) and re.search(r"not released\s+0\.03.*?—", text)
+
+
 def test_nothing_is_fetched_and_nothing_runs(place):
     text = (place / "page.html").read_text()
     assert not re.search(r"<script|<link|<img|<iframe|@import|url\((?!#)|(?:src|href)=\"(?!#)", text)

@@ -443,3 +443,18 @@ def test_with_latents_identifiers_of_any_type_and_order_give_the_same_run():
     mcmc.run(rng_key=seeded(0), **rows)
     for found in drawn:
         np.testing.assert_allclose(found, mcmc.get_samples()["w"], atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "release",
+    [
+        pmc.Expectations("w", epsilon=0.5, burn_in=10),
+        pmc.Quantile(lambda sites: sites["w"][0], 0.5, (-1.0, 1.0), epsilon=0.5, burn_in=10, lipschitz=1.0),
+    ],
+    ids=["expectations", "quantile"],
+)
+def test_averages_over_hidden_states_are_stated_for_persons(release):
+    kernel = PrivateULA(logistic, step_size=1e-3, clip=3.0)
+    found = driver(kernel=kernel, release=release, num_steps=40, target=pmc.Target(1e3, 0.5)).decide(20)
+    assert found.statement.unit == ROWS.unit and found.statement.verify()

@@ -16,6 +16,7 @@ import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.inference.posterior import posterior_draws
 from private_mcmc.inference.posterior.covariates import Fitted, Released, fitted
+from private_mcmc.inference.posterior.outcomes import law
 from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
@@ -156,11 +157,28 @@ def test_the_posterior_is_a_function_of_what_was_released():
             one.posterior(also=[elsewhere])
 
 
+def logistic_of(prior_sd):
+    def model(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, prior_sd).expand([X.shape[1]]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    return model
+
+
 @pytest.mark.long
-def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say():
-    """Logistic, synthetic covariates, ε = 1. Of 90 intervals at least 70 hold: fails once in 1,000."""
+@pytest.mark.parametrize(("prior_sd", "least"), [(10.0, 80), (2.0, 70)])
+def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say(prior_sd, least):
+    """Logistic, synthetic covariates, rare outcomes among them, ε = 1; effects are from 0 to 17.
+
+    Of 90 intervals at 90 % at least 80 hold where the prior is as wide as the effects, and 70 where they are
+    up to eight of its sds away, which no amount of knowledge of the covariates mends. At 0.97 and 0.88, as
+    intervals of one table are alike, this fails less often than once in 100.
+    """
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
-    base = affine_policy(read(logistic, rows, n=5000), 5000, "replace_one", gdp.budget(1.0, 1e-6))
+    base = affine_policy(
+        read(logistic_of(prior_sd), rows, n=5000), 5000, "replace_one", gdp.budget(1.0, 1e-6)
+    )
     held, chains = [], {}
 
     def chain(stage):
@@ -173,7 +191,7 @@ def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say():
         draws = posterior_draws(base.reading, [history], 5000, asked=Chains(2, 100, 200)).reshape(-1, 3)
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         held += ((low <= data.mean) & (data.mean <= high)).tolist()
-    assert sum(held) >= 70
+    assert sum(held) >= least
 
 
 @pytest.mark.parametrize(("noise", "fine"), [(dist.Normal, True), (dist.Laplace, False)])
@@ -188,7 +206,8 @@ def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise
     many = 100_000
     narrow = read(model, pmc.Rows(y=pmc.Box(0.0, 1.0)), n=many)
     with jax.enable_x64(True):
-        everyone = Fitted({"y": np.array([0.0, 1.0])}, np.full(2, many / 2), np.zeros((2, 0)))
+        nothing = np.zeros((2, 0))
+        everyone = Fitted({"y": np.array([0.0, 1.0])}, np.full(2, many / 2), nothing, nothing)
         people = with_outcomes(narrow, everyone, np.array([0.1]))
         off = people.off_centre(narrow, np.array([0.1]))
     assert (off < 0.01) if fine else (off > 0.2)
@@ -249,7 +268,33 @@ def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
         )
         found = fitted(read_model, [one], N, theta)
         any_outcome = one.predicted(found.rows, found.weights)
-    assert np.abs(found.predicted - exact).max() < 4 * noise
+        of_the_model = one.predicted(*law(read_model, theta).of(read_model, found.rows, found.weights))
+    assert np.abs(of_the_model - exact).max() < 4 * noise
     assert any_outcome[0, 0] > 2 * exact[0, 0]
     # No covariate had to be moved to explain outcomes.
     assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(x.mean(), abs=0.1)
+
+
+@pytest.mark.slow
+def test_scores_of_a_rare_indicator_level_off_as_uncertainly_as_is_said():
+    """Nobody with the indicator has the outcome: smooth columns of its mean and variance go on for ever."""
+    random, many = np.random.default_rng(1), 5000
+    X = np.column_stack([np.ones(many), random.beta(2, 6, many), random.random(many) < 0.08]) / np.sqrt(3)
+    model = read(logistic, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary()), n=many)
+    root = np.linalg.inv(np.linalg.cholesky(X.T @ X)).T
+    theta = np.array([-3.0, 1.8, -12.0])
+    with jax.enable_x64(True):
+        made = {"X": jnp.asarray(X), "y": jnp.zeros(many, int)}
+        query = partial(affine_policy(model, many, "replace_one", 1.0).influence.design, root)
+        exact = np.asarray(second_moments(query, (), 9.0, made, jnp.ones(many)))
+        mechanism = plan_second_moments(1.0, radius=9.0, dim=3, num_rows=many, adjacency="replace_one")
+        one = Released(
+            MomentsStage("designs", mechanism, query), SecondMoments(exact, 0.05, mechanism.statement)
+        )
+        found = fitted(model, [one], many, theta)
+    x = np.asarray(found.rows["X"])
+    scores = found.weights[:, None] * (x / (1 + np.exp(-x @ theta))[:, None]) @ root
+    truth = (X / (1 + np.exp(-X @ theta))[:, None]).sum(axis=0) @ root
+    sd = np.linalg.norm(found.deviations.T @ scores, axis=0)
+    assert np.all(np.abs(scores.sum(axis=0) - truth) < 3 * sd)
+    assert np.linalg.norm(sd) < 0.5 * np.linalg.norm(truth)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.readers import source_of
 from private_mcmc.domains.host_tables import ArrayColumn
 from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
@@ -177,13 +176,3 @@ def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):
     before = pyarrow.total_allocated_bytes()
     held = [pyarrow.total_allocated_bytes() - before for _ in pmc.Parquet(path)["y"].blocks(5_000)]
     assert len(held) == 40 and max(held) < path.stat().st_size / 4
-
-
-def test_a_table_in_parquet_is_held_one_group_at_a_time(tmp_path, rng):
-    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows.parquet"
-    table = pyarrow.table({"y": rng.normal(size=200_000)})
-    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=5_000)
-    source = source_of(path)
-    before = pyarrow.total_allocated_bytes()
-    held = [pyarrow.total_allocated_bytes() - before for _ in source.chunks(["y"])]
-    assert len(held) >= 40 and max(held) < path.stat().st_size / 2

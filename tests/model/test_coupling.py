@@ -38,6 +38,7 @@ def test_a_latent_repeated_for_every_row_leaves_its_prior_free_of_their_number()
     assert read(model, Rows(y=Box(-1, 1)), n=5).names == ("t",)
 
 
+@pytest.mark.slow
 def test_what_a_few_rows_refuse_is_never_run_on_all_of_them():
     """The covariance of all rows of a Gaussian process would not fit into memory."""
     counts = []

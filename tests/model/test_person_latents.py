@@ -108,7 +108,7 @@ def test_an_intercept_is_integrated_exactly():
         assert float(found.row_loss(jnp.asarray(theta), person)) == pytest.approx(exact, abs=2e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_both_ways_of_writing_it_are_one_model():
     people, theta = some(ROWS), jnp.array([0.3, -1.4, 0.7])
     slopes_of = [
@@ -228,7 +228,7 @@ def kinds_alone(X, person, persons, y=None):
     answers(X @ w + (tau * jnp.array([-1.0, 0.0, 1.0]))[kind[person]], y)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_classes_of_persons_are_summed_over():
     people, theta = some(ROWS), np.array([0.3, -1.4, -0.2, 0.4])
     found = reading(kinds_alone)

@@ -332,6 +332,7 @@ def test_bounded_parameters_bound_the_gradient_without_a_predictor():
     assert steepest <= row_model.constants.gradient_bound < 100 * steepest
 
 
+@pytest.mark.slow
 def test_an_outcome_that_is_missing_adds_nothing():
     def imputed(x, seen, y):
         observed(dist.Bernoulli(logits=number("b") * x), y, obs_mask=seen == 1)

@@ -49,7 +49,7 @@ CASES = (
 )
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_verdict_and_the_certificate_are_those_of_the_paragraph(case: Case) -> None:
     report = preflight(getattr(models, case.name), case.rows, Target(3.0, 1e-6), n=1000, **case.options)

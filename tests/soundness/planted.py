@@ -147,8 +147,10 @@ def _batches_of_rows(gradient: Any, schedule: Any, batch: Any) -> Any:
 
 
 def _cyclic_batches_allowed() -> tuple[Patch, ...]:
+    """Of persons in the order of their identifiers; at random places they would do no harm."""
     swap = Swap(Schedule, "__post_init__", 'self.batch.scheme == "cyclic"', "self.batch is None")
-    return ((Schedule, "__post_init__", swap.mutant),)
+    in_order: Patch = (execute, "placed", lambda key, declared, layout, *rows: rows)
+    return ((Schedule, "__post_init__", swap.mutant), in_order)
 
 
 UNBROKEN = Fault("nothing", tuple)

@@ -9,6 +9,7 @@ import math
 import pytest
 
 from private_mcmc import accounting as acc
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
 from private_mcmc.accounting.langevin.steps import langevin
@@ -72,8 +73,8 @@ def test_a_record_without_the_field_says_it_by_strong_convexity(name: str) -> No
 
 
 def test_without_convexity_the_step_expands_by_the_whole_of_the_smoothness() -> None:
-    convex = langevin(STEP, 1.0, prior_smoothness=SMOOTH, prior_convex=True, gradient_bound=3.0)
-    bent = langevin(STEP, 1.0, prior_smoothness=SMOOTH, gradient_bound=3.0)
+    convex = langevin(STEP, 1.0, Curvature(prior_smoothness=SMOOTH, prior_convex=True, gradient_bound=3.0))
+    bent = langevin(STEP, 1.0, Curvature(prior_smoothness=SMOOTH, gradient_bound=3.0))
     assert [1 - float(part.gap) for part in convex.parts if isinstance(part, Affine)] == pytest.approx([1.0])
     assert [1 - float(part.gap) for part in bent.parts if isinstance(part, Affine)] == pytest.approx([1.4])
 

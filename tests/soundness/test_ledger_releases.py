@@ -21,7 +21,7 @@ from private_mcmc.release.ledger.state import LedgerState
 from tests.soundness.sweep.zoo import mean
 
 # Chains of one run are cut apart: each is an output, charged its share of what the run is charged.
-WIDTH, STEPS, MOST_RUNS, AFFORDED = 3000, 3, 6, 3.5
+WIDTH, STEPS, MOST_RUNS, AFFORDED = 6000, 3, 6, 3.5
 ROWS = pmc.Rows(y=pmc.Box(-50.0, 50.0))
 FAR = Pair({"y": np.array([50.0])}, {"y": np.array([-50.0])})
 

@@ -17,6 +17,7 @@ from benchmarks.papers import moduli as papers
 from benchmarks.papers import transfer
 from benchmarks.papers.anisotropic import path_square
 from private_mcmc import accounting as acc
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.curves.mixtures import poisson_orders, renyi
@@ -211,7 +212,7 @@ def test_sensitivities_of_averages(step, clip, steps, first):
 @given(WIDE, WIDE, magnitudes(-300, 150))
 def test_moduli_at_zero_and_at_a_distance(step, size, far):
     assume(mpf(step) * mpf(size) < 1e300)
-    phi = moduli.langevin(step, size, smoothness=1.0)
+    phi = moduli.langevin(step, size, Curvature(smoothness=1.0))
     assert above(float(phi.value(np.zeros(1))[0]), mpf(step) * mpf(size))
     assume(step < 1e100)
     at = float(phi.value(np.array([far]))[0])

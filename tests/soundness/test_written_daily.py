@@ -77,7 +77,7 @@ def implied(model, rows, data, paths, clip):
     return (paths - before + STEP * total.reshape(paths.shape)) / np.sqrt(2 * STEP)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("model", OUTCOMES, ids=lambda model: model.__name__)
 def test_a_clipped_run_makes_the_steps_of_numpyros_density(model, rng):
     """A correct library fails one of them with probability below 1e-5."""

@@ -13,6 +13,7 @@ from benchmarks.papers.bounds import bfg, bjrd, hf_theorem
 from benchmarks.papers.bounds.others import chourasia
 from benchmarks.papers.pages.bkpp.noise import stated_square
 from benchmarks.papers.pages.page import Claim, Page, Section, assemble
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.langevin import shifts
@@ -45,7 +46,7 @@ def _shifts() -> Section:
         mean, variance = rho * mean + step * sensitivity, rho**2 * variance + 2 * step
     exact = gdp.epsilon(mean / math.sqrt(variance), DELTA)
     known = {"prior_strong_convexity": 1.0, "prior_smoothness": 10.0, "gradient_bound": 1.0}
-    rough = last_state(moduli.langevin(0.002, 2.0, **known), math.sqrt(0.004), 10**6)
+    rough = last_state(moduli.langevin(0.002, 2.0, Curvature(**known)), math.sqrt(0.004), 10**6)
     declared = papers.declared_states(phi, noise, (250, 500, 750, 1000))
     whole = path(phi, noise, steps)
     cyclic = shifts.cyclic((step * sensitivity * 10 / noise) ** 2, step * mu, 10, steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,77 +51,6 @@ def contraction_gap(step_size: float, strong_convexity: float, smoothness: float
         )
     fast = product_up(step_size, smoothness)
     return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
-
-
-def langevin(
-    step_size: float,
-    sensitivity: float,
-    *,
-    strong_convexity: float = 0.0,
-    smoothness: float = math.inf,
-    convex: bool = False,
-    prior_strong_convexity: float = 0.0,
-    prior_smoothness: float = math.inf,
-    prior_convex: bool = False,
-    gradient_bound: float = math.inf,
-) -> Modulus:
-    """The least modulus that the constants prove for ``Φ_D(x) = x − γM∇U_D(x)``, all adjacent ``D, D'``.
-
-    ======================================================  ==================================
-    known of ``U_D = K + V_D`` for every ``D``              ``φ(z)``
-    ======================================================  ==================================
-    convex, ``L``-smooth, ``μ``-strongly convex             ``max(|1−γμ|, |1−γL|) z + γΔ``
-    ``L``-smooth                                            ``(1+γL) z + γΔ``
-    ``K`` convex, ``L_K``-smooth, ``|∇V_D|_* ≤ B``          ``max(|1−γμ_K|, |1−γL_K|) z + 2γB``
-    ``K`` ``L_K``-smooth, ``|∇V_D|_* ≤ B``                  ``(1+γL_K) z + 2γB``
-    nothing                                                 ``φ(0) = γΔ`` only
-    ======================================================  ==================================
-
-    The pointwise minimum of all rows that apply is returned. ``L``-smooth means that the gradient is
-    ``L``-Lipschitz: without convexity the Hessian lies between ``−L`` and ``L``. A potential is taken to be
-    convex only where that is said, or where its strong convexity is positive.
-
-    Assumptions:
-        the constants are proved for every data set of the domain, in the metric of ``M``.
-
-    Raises:
-        DeclarationError: for negative constants, ``μ > L``, ``μ_K > L_K`` or a non-positive step.
-
-    Source: BJRD Assumption 5.1 and proof of Theorem 5.2; BFG Section 2.
-    """
-    check_positive(step_size=step_size)
-    check_non_negative(sensitivity=sensitivity, strong_convexity=strong_convexity, smoothness=smoothness)
-    check_non_negative(prior_strong_convexity=prior_strong_convexity, gradient_bound=gradient_bound)
-    if not prior_strong_convexity <= prior_smoothness:
-        raise DeclarationError(
-            f"prior_strong_convexity={prior_strong_convexity} exceeds prior_smoothness={prior_smoothness}."
-        )
-    if not strong_convexity <= smoothness:
-        raise DeclarationError(f"strong_convexity={strong_convexity} exceeds smoothness={smoothness}.")
-    push = product_up(step_size, sensitivity)
-    parts: list[Modulus] = [Point(push)]
-    if math.isfinite(smoothness):
-        parts.append(Affine(_gap(step_size, strong_convexity, smoothness, convex), push))
-    if math.isfinite(gradient_bound) and math.isfinite(prior_smoothness):
-        gap = _gap(step_size, prior_strong_convexity, prior_smoothness, prior_convex)
-        parts.append(Affine(gap, product_up(2.0, step_size, gradient_bound)))
-    return _simplest(parts)
-
-
-def _gap(step_size: float, strong_convexity: float, smoothness: float, convex: bool) -> float:
-    """``1 − ρ`` of the gradient step of a function, rounded down: ``−γL`` where it may bend both ways."""
-    if convex or strong_convexity > 0:
-        return contraction_gap(step_size, strong_convexity, smoothness)
-    return -product_up(step_size, smoothness)
-
-
-def _simplest(parts: list[Modulus]) -> Modulus:
-    point, *others = parts
-    push = point.value(np.zeros(1))[0]
-    if any(part.value(np.zeros(1))[0] <= push for part in others):
-        parts = others
-    parts = list(undominated(parts))
-    return parts[0] if len(parts) == 1 else Minimum(tuple(parts))
 
 
 _BOUNDS = (
@@ -182,6 +111,56 @@ class Curvature:
             object.__setattr__(self, "convex", True)
         if self.prior_strong_convexity > 0 and not self.prior_convex:
             object.__setattr__(self, "prior_convex", True)
+
+
+_NOTHING = Curvature()
+
+
+def langevin(step_size: float, sensitivity: float, known: Curvature = _NOTHING) -> Modulus:
+    """The least modulus that the constants prove for ``Φ_D(x) = x − γM∇U_D(x)``, all adjacent ``D, D'``.
+
+    ======================================================  ==================================
+    known of ``U_D = K + V_D`` for every ``D``              ``φ(z)``
+    ======================================================  ==================================
+    convex, ``L``-smooth, ``μ``-strongly convex             ``max(|1−γμ|, |1−γL|) z + γΔ``
+    ``L``-smooth                                            ``(1+γL) z + γΔ``
+    ``K`` convex, ``L_K``-smooth, ``|∇V_D|_* ≤ B``          ``max(|1−γμ_K|, |1−γL_K|) z + 2γB``
+    ``K`` ``L_K``-smooth, ``|∇V_D|_* ≤ B``                  ``(1+γL_K) z + 2γB``
+    nothing                                                 ``φ(0) = γΔ`` only
+    ======================================================  ==================================
+
+    The pointwise minimum of all rows that apply is returned. ``L``-smooth means that the gradient is
+    ``L``-Lipschitz: without convexity the Hessian lies between ``−L`` and ``L``.
+
+    Source: BJRD Assumption 5.1 and proof of Theorem 5.2; BFG Section 2.
+    """
+    check_positive(step_size=step_size)
+    check_non_negative(sensitivity=sensitivity)
+    push = product_up(step_size, sensitivity)
+    parts: list[Modulus] = [Point(push)]
+    if math.isfinite(known.smoothness):
+        gap = _gap(step_size, known.strong_convexity, known.smoothness, known.convex)
+        parts.append(Affine(gap, push))
+    if math.isfinite(known.gradient_bound) and math.isfinite(known.prior_smoothness):
+        gap = _gap(step_size, known.prior_strong_convexity, known.prior_smoothness, known.prior_convex)
+        parts.append(Affine(gap, product_up(2.0, step_size, known.gradient_bound)))
+    return _simplest(parts)
+
+
+def _gap(step_size: float, strong_convexity: float, smoothness: float, convex: bool) -> float:
+    """``1 − ρ`` of the gradient step of a function, rounded down: ``−γL`` where it may bend both ways."""
+    if convex:
+        return contraction_gap(step_size, strong_convexity, smoothness)
+    return -product_up(step_size, smoothness)
+
+
+def _simplest(parts: list[Modulus]) -> Modulus:
+    point, *others = parts
+    push = point.value(np.zeros(1))[0]
+    if any(part.value(np.zeros(1))[0] <= push for part in others):
+        parts = others
+    parts = list(undominated(parts))
+    return parts[0] if len(parts) == 1 else Minimum(tuple(parts))
 
 
 _DOWN = 1 - 2.0**-50
@@ -248,14 +227,4 @@ def gradient_bound(schedule: Schedule, curvature: Curvature) -> float:
 
 def modulus(schedule: Schedule, curvature: Curvature, step_size: float, change: float) -> Modulus:
     """The least modulus of a step that the constants prove; data change its gradient by ``change``."""
-    return langevin(
-        step_size,
-        change,
-        strong_convexity=curvature.strong_convexity,
-        smoothness=curvature.smoothness,
-        convex=curvature.convex,
-        prior_strong_convexity=curvature.prior_strong_convexity,
-        prior_smoothness=curvature.prior_smoothness,
-        prior_convex=curvature.prior_convex,
-        gradient_bound=gradient_bound(schedule, curvature),
-    )
+    return langevin(step_size, change, replace(curvature, gradient_bound=gradient_bound(schedule, curvature)))

@@ -1,10 +1,10 @@
 """Covariates of synthetic people, like those that releases speak of.
 
-Real columns are ``x = m + Bz`` of public shapes ``z``, moved into their domain; other columns are drawn
-evenly. A synthetic row stands for a number of people, log-linear in its categories and in pairs of
-them and shapes. ``m``, ``B`` and the effects are fitted under a weak Normal prior, so that every released
-matrix of second moments (of designs, of curvature, of information) is what these people would give, as
-closely as its noise says (maximum entropy reweighting: Hainmueller 2012). Nothing private is used.
+Real columns of smooth tables are moved and stretched; rows of every table stand for a number of people,
+log-linear in categories, pairs of them and numbers. Both are fitted under weak Normal priors, so that every
+released matrix of second moments (of designs, of curvature, of information) is what these people would give,
+as closely as its noise says (maximum entropy reweighting: Hainmueller 2012). What matrices leave unknown is a
+Normal combination of functions of rows. Nothing private is used.
 """
 
 from __future__ import annotations
@@ -21,17 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike
 
-from private_mcmc.domains import Domain
-from private_mcmc.inference.posterior.evenly import (
-    covariates_of,
-    evenly,
-    features_of,
-    shapes_of,
-    squares,
-    whole_columns,
-)
+from private_mcmc.inference.posterior.evenly import squares
 from private_mcmc.inference.posterior.least_squares import least_squares
 from private_mcmc.inference.posterior.outcomes import Columns, Law, law
+from private_mcmc.inference.posterior.tables import SMOOTH, Table, moving, real_columns, tables
+from private_mcmc.inference.posterior.unknown import conditioned
 from private_mcmc.model import RowModel
 from private_mcmc.planning import MomentsStage
 from private_mcmc.planning.simulate import second_moments
@@ -41,9 +35,6 @@ Array: TypeAlias = npt.NDArray[np.float64]
 # Queries, and whether they read the outcome.
 Functions: TypeAlias = tuple[tuple[Callable[..., jax.Array], bool], ...]
 
-_ROWS, _ROWS_OF_CATEGORIES = 256, 512
-# Real columns beyond this many keep the spread of their domain.
-_MOST_FITTED = 40
 # Shapes are not known better than this share of a typical row's curvature.
 _DISCREPANCY = 0.02
 # Prior sds, in the spread of the domain: of ``m``; of the logarithms of ``B``'s diagonal; of its other
@@ -57,14 +48,6 @@ class Released:
 
     stage: MomentsStage
     value: SecondMoments
-
-    @property
-    def root(self) -> Array | None:
-        """``A``, where the rows' vectors are ``Aᵀ`` times the parameter's; ``None`` if it is not known."""
-        vectors = self.stage.vectors
-        last = vectors.args[-1] if isinstance(vectors, partial) and vectors.args else None
-        dim = self.stage.mechanism.dim
-        return last if isinstance(last, np.ndarray) and last.shape == (dim, dim) else None
 
     @property
     def query(self) -> tuple[Callable[..., jax.Array], tuple[Any, ...], float]:
@@ -100,63 +83,99 @@ class Fitted:
         rows: their columns.
         weights: how many people each stands for, ``(rows,)``.
         functions: of the covariates, which a model may have left out; ``(rows, functions)``.
-        predicted: by these people, the last released matrix whose coordinates are known.
-        uncertainty: of the last released matrix without its noise: a root of its triangle's covariance.
+        deviations: by how much those numbers may be off, relatively: a column for every independent standard
+            Normal number that they depend on linearly, given what was released; ``(rows, deviations)``.
     """
 
     rows: Columns
     weights: Array
     functions: Array
-    predicted: Array | None = None
-    uncertainty: Array | None = None
+    deviations: Array
 
 
 class Target(NamedTuple):
-    """What synthetic rows are fitted to: arguments of queries, released matrices, their noise."""
+    """What a synthetic table is fitted to: arguments of queries, released matrices, their noise."""
 
     given: tuple[tuple[tuple[Any, ...], float], ...]
     matrices: tuple[jax.Array, ...]
     scales: tuple[jax.Array, ...]
     total: jax.Array
-    rows: Columns
-    features: jax.Array
+    table: Table
     law: Law | None
 
 
 def fitted(reading: RowModel, released: Sequence[Released], n: int, theta: Array) -> Fitted:
     """Synthetic rows that fit the released moments; outcomes that a matrix reads are the model's at ``θ``."""
-    count = _ROWS_OF_CATEGORIES if whole_columns(reading) else _ROWS
-    rows = evenly(reading, count)
-    _, width = _fitted_columns(reading)
-    shapes = shapes_of(width, count)
-    features = features_of(reading, rows, shapes)
-    functions = np.concatenate([features, squares(shapes)], axis=1)
-    if not released or width + features.shape[1] == 0:
-        return Fitted(rows, np.full(count, n / count), functions)
-    at = law(reading, theta)
+    at, made = law(reading, theta), tables(reading)
     # With the law of outcomes, the queries that read them; else any outcome will do.
-    asked = tuple((one.query[0], at is not None and one.reads(rows, at)) for one in released)
-    start = np.zeros(width * (width + 3) // 2 + features.shape[1])
-    data = Target(
-        tuple(one.query[1:] for one in released),
-        tuple(jnp.asarray(one.value.matrix) for one in released),
-        tuple(jnp.asarray(math.hypot(one.value.noise_sd, _DISCREPANCY)) for one in released),
-        jnp.asarray(float(n)),
-        rows,
-        jnp.asarray(features),
-        at,
+    asked = tuple((one.query[0], at is not None and one.reads(made[0].rows, at)) for one in released)
+    scales = [math.hypot(one.value.noise_sd, _DISCREPANCY) for one in released]
+    given = tuple(one.query[1:] for one in released)
+    matrices = tuple(jnp.asarray(one.value.matrix) for one in released)
+    everyone = jnp.asarray(float(n))
+    parts = [
+        _people(reading, asked, Target(given, matrices, tuple(map(jnp.asarray, scales)), everyone, one, at))
+        for one in made
+    ]
+    rows = {name: jnp.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
+    shares = (SMOOTH, 1 - SMOOTH) if len(made) > 1 else (1.0,)
+    weights = np.concatenate([share * part[1] for share, part in zip(shares, parts, strict=True)])
+    functions = np.concatenate(
+        [np.hstack([np.asarray(one.features), squares(np.asarray(one.shapes))]) for one in made]
     )
-    found, jacobian = least_squares(partial(_linearised, reading, asked, data), start)
-    failed = found is None or jacobian is None
-    made, weights = _made(reading, data, *_parts(data, jnp.asarray(start if failed else found)))
-    people = {name: jnp.asarray(column) for name, column in made.items()}, np.asarray(weights), functions
-    known = [index for index, one in enumerate(released) if one.root is not None]
-    if not known:
-        return Fitted(*people)
-    last = known[-1]
-    drawn = at.of(reading, made, weights) if at is not None and asked[last][1] else (made, weights)
-    unsure = None if jacobian is None else _uncertainty(jacobian, released, last)
-    return Fitted(*people, released[last].predicted(*drawn), unsure)
+    seen = [
+        _of_rows(reading, ask, *one, at, rows) / scale
+        for ask, one, scale in zip(asked, given, scales, strict=True)
+    ]
+    released_entries = [
+        np.asarray(_upper(matrix, len(matrix))) / scale
+        for matrix, scale in zip(matrices, scales, strict=True)
+    ]
+    weights, deviations = conditioned(weights, moving(reading, made), seen, released_entries)
+    return Fitted(rows, weights, functions, deviations)
+
+
+def _people(reading: RowModel, asked: Functions, data: Target) -> tuple[Columns, Array]:
+    """One table's rows, fitted to the matrices, and how many people each stands for."""
+    table = data.table
+    start = np.zeros(table.numbers + table.effects.shape[1])
+    found = None
+    if asked and len(start):
+        found, _ = least_squares(partial(_linearised, reading, asked, data), start)
+    made, weights = _made(reading, data, *_parts(data, jnp.asarray(start if found is None else found)))
+    return {name: jnp.asarray(column) for name, column in made.items()}, np.asarray(weights)
+
+
+def _of_rows(
+    reading: RowModel,
+    asked: tuple[Callable[..., jax.Array], bool],
+    given: tuple[Any, ...],
+    radius: float,
+    at: Law | None,
+    rows: Columns,
+) -> Array:
+    """What one person of every row adds to a released matrix: its free entries, ``(rows, entries)``."""
+    function, reads = asked
+    one = jnp.ones(len(next(iter(rows.values()))))
+    people = at.of(reading, rows, one) if reads and at is not None else (rows, one)
+    matrices = _one_by_one(function, given, radius, *people)
+    matrices = matrices.reshape(len(one), -1, *matrices.shape[1:]).sum(axis=1)
+    return np.asarray(jax.vmap(partial(_upper, dim=matrices.shape[-1]))(matrices))
+
+
+@partial(jax.jit, static_argnums=0)
+def _one_by_one(
+    function: Callable[..., jax.Array],
+    given: tuple[Any, ...],
+    radius: float,
+    rows: Columns,
+    weights: jax.Array,
+) -> jax.Array:
+    def alone(row: Columns, weight: jax.Array) -> jax.Array:
+        only = {name: column[None] for name, column in row.items()}
+        return jnp.asarray(second_moments(function, given, radius, only, weight[None]))
+
+    return jnp.asarray(jax.vmap(alone)(rows, weights))
 
 
 def _linearised(
@@ -176,7 +195,7 @@ def _residuals_and_jacobian(
 
 
 def _parts(data: Target, parameters: jax.Array) -> tuple[jax.Array, jax.Array]:
-    numbers = len(parameters) - data.features.shape[1]
+    numbers = len(parameters) - data.table.effects.shape[1]
     return parameters[:numbers], parameters[numbers:]
 
 
@@ -184,7 +203,7 @@ def _residuals(
     reading: RowModel, functions: Functions, data: Target, numbers: jax.Array, effects: jax.Array
 ) -> jax.Array:
     made, weights = _made(reading, data, numbers, effects)
-    width = _fitted_columns(reading)[1]
+    width = data.table.shapes.shape[1]
     corner = jnp.asarray(np.eye(width)[np.tril_indices(width)])
     scale = jnp.concatenate(
         [jnp.full(width, 1 / _PLACE), jnp.where(corner > 0, 1 / _WIDTH, 1 / _SLOPE), jnp.ones(len(effects))]
@@ -204,50 +223,25 @@ def _made(
     reading: RowModel, data: Target, numbers: jax.Array, effects: jax.Array
 ) -> tuple[Columns, jax.Array]:
     """Rows and weights from numbers, which are ``m``, what makes ``B``, and the log-linear effects."""
-    names, width = _fitted_columns(reading)
-    weights = data.total * jax.nn.softmax(data.features @ effects)
+    table, width = data.table, data.table.shapes.shape[1]
+    weights = data.total * jax.nn.softmax(table.effects @ effects)
     if not width:
-        return data.rows, weights
-    centre, spread = _start(names, data.rows)
+        return table.rows, weights
     lower = np.tril_indices(width)
     entries = numbers[width : width + len(lower[0])]
     factor = jnp.zeros((width, width)).at[lower].set(entries)
     # Positive by construction: noise makes no direction of covariates vanish.
     widths = jnp.exp(jnp.diagonal(factor))
-    factor = widths[:, None] * (factor - jnp.diag(jnp.diagonal(factor)) + jnp.eye(width))
-    shapes = jnp.asarray(shapes_of(width, len(weights)))
-    values = centre + spread * (numbers[:width] + shapes @ factor.T)
-    return {**data.rows, **_split(reading, names, values)}, weights
+    slopes = data.table.slopes * (factor - jnp.diag(jnp.diagonal(factor)))
+    factor = widths[:, None] * (slopes + jnp.eye(width))
+    values = table.centre + table.place * numbers[:width] + table.spread * (table.base @ factor.T)
+    return {**table.rows, **_split(reading, values)}, weights
 
 
-def _uncertainty(jacobian: Array, released: Sequence[Released], which: int) -> Array:
-    """A root of the covariance of a predicted matrix's triangle, linearised where the fit ended."""
-    sizes = [one.stage.mechanism.dim * (one.stage.mechanism.dim + 1) // 2 for one in released]
-    first = jacobian.shape[1] + sum(sizes[:which])
-    own = jacobian[first : first + sizes[which]] * math.hypot(released[which].value.noise_sd, _DISCREPANCY)
-    factor = np.linalg.cholesky(jacobian.T @ jacobian)
-    return np.asarray(np.linalg.solve(factor, own.T).T)
-
-
-def _fitted_columns(reading: RowModel) -> tuple[tuple[str, ...], int]:
-    """Real covariates and how many numbers they are; none where they are too many."""
-    real = [each for each in covariates_of(reading) if np.issubdtype(each[1].dtype, np.floating)]
-    width = sum(math.prod(domain.event_shape) for _, domain in real)
-    return (tuple(name for name, _ in real), width) if width <= _MOST_FITTED else ((), 0)
-
-
-def _start(names: tuple[str, ...], rows: Columns) -> tuple[jax.Array, jax.Array]:
-    """Where the fit begins: the middle of a domain, or the positive side of one around zero."""
-    values = jnp.concatenate([rows[name].reshape(len(rows[name]), -1) for name in names], axis=1)
-    spread, mean = values.std(axis=0) + 1e-12, values.mean(axis=0)
-    return jnp.where(jnp.abs(mean) < 0.3 * spread, spread, mean), spread
-
-
-def _split(reading: RowModel, names: tuple[str, ...], values: jax.Array) -> Columns:
+def _split(reading: RowModel, values: jax.Array) -> Columns:
     """The columns of stacked values, in their domains."""
     made, first = {}, 0
-    for name in names:
-        domain: Domain = reading.rows.columns[name]
+    for name, domain in real_columns(reading):
         size = math.prod(domain.event_shape)
         column = values[:, first : first + size].reshape(len(values), *domain.event_shape)
         made[name], first = domain.project(column), first + size

@@ -82,10 +82,10 @@ def _products(one: Array, other: Array) -> Array:
 
 
 def shapes_of(width: int, count: int) -> Array:
-    """Points of a cube with mean 0 and second moments ``I``, ``(rows, width)``."""
+    """Points of logistic laws with mean 0 and second moments ``I``, ``(rows, width)``."""
     if not width:
         return np.zeros((count, 0))
-    points = qmc.Halton(width, scramble=True, seed=5).random(count) - 0.5
+    points = np.arctanh(2 * qmc.Halton(width, scramble=True, seed=5).random(count) - 1)
     points = points - points.mean(axis=0)
     factor = np.linalg.cholesky(points.T @ points / count)
     return np.asarray(np.linalg.solve(factor, points.T).T)

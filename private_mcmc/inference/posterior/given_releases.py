@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Released, fitted
-from private_mcmc.inference.posterior.likelihood import HYPERPARAMETERS, Likelihood, curvature, log_density
+from private_mcmc.inference.posterior.likelihood import HYPERPARAMETERS, Likelihood, log_density
 from private_mcmc.inference.posterior.observations import (
     EDGES,
     FIRST_EDGES,
@@ -119,12 +119,11 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
         tensor = [
             gradients(path, reading, persons.columns, part) for path, part in zip(walks, made, strict=True)
         ]
-        known = curvature(released, covariates, persons, root)
-        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), known)
+        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), root)
         terms = likelihood.at(at)
         start = np.concatenate([at, HYPERPARAMETERS])
         near, wide = np.eye(len(start)) * 0.3, np.eye(len(start))
-        near[: len(at), : len(at)] = known.root
+        near[: len(at), : len(at)] = root
         wide[: len(at), : len(at)] = prior_root
         best = mode(density, terms, start, near)
         at = best[: reading.dim]

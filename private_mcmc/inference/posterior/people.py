@@ -35,8 +35,8 @@ class People:
         log_base: weights of the outcomes as a rule of integration, ``(rows, outcomes)``.
         weights: how many people each stands for, ``(rows,)``.
         functions: of the covariates, ``(rows, functions)``.
+        deviations: by how much ``weights`` may be off, relatively, ``(rows, deviations)``.
         outcomes: of every row, ``(rows, outcomes)``.
-        covariates: the columns that are not outcomes.
     """
 
     rows: Columns
@@ -44,8 +44,8 @@ class People:
     log_base: Array
     weights: Array
     functions: Array
+    deviations: Array
     outcomes: Array
-    covariates: tuple[str, ...]
 
     def log_shares(self, reading: RowModel, theta: jax.Array) -> jax.Array:
         """Logarithms of the outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""
@@ -105,8 +105,8 @@ def with_outcomes(reading: RowModel, covariates: Fitted, theta: Array) -> People
         nodes, log_base = _nodes(reading, rows, name, grid, theta)
     repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
     repeated[name] = jnp.asarray(nodes.ravel(), dtype=rows[name].dtype)
-    others = tuple(key for key in rows if key != name)
-    return People(rows, repeated, log_base, covariates.weights, covariates.functions, nodes, others)
+    known = covariates.weights, covariates.functions, covariates.deviations
+    return People(rows, repeated, log_base, *known, nodes)
 
 
 def _grid(reading: RowModel, name: str) -> Array:

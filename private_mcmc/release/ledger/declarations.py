@@ -33,9 +33,6 @@ class Declarations:
             filter: currency of the charges; see :class:`Filter`.
             data: its columns, to recognise it later; recorded at the first charge if left out.
             unit: name of the column of identifiers, where persons with several rows are protected.
-
-        Raises:
-            LedgerError: if the name is taken.
         """
         if not name or "/" in name:
             raise DeclarationError(f"data set name {name!r}: not empty and without '/'.")
@@ -109,10 +106,6 @@ class Declarations:
             cohorts: names of new ones.
             membership: what is known of who is in which.
             at_most: the most cohorts that one person is in.
-
-        Raises:
-            DeclarationError: for an assumption that does not serve the data set's adjacency, or bad names.
-            LedgerError: if it contradicts what was declared before.
         """
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
@@ -134,9 +127,6 @@ class Declarations:
 
         Returns:
             the name to charge.
-
-        Raises:
-            LedgerError: for a cohort that is not declared, or a name that is taken.
         """
         if not wave or "/" in wave or "=" in wave or not cohorts:
             raise DeclarationError("a wave needs a name without '/' and '=', and the cohorts that are in it.")

@@ -34,9 +34,6 @@ def take(charge: Reservation) -> None:
     """Let a charge pay for a run: for one, and only in the process that made it.
 
     No other process can tell whether its run was released before whoever made it was stopped.
-
-    Raises:
-        ReleaseError: for any other charge.
     """
     try:
         _UNUSED.remove((os.getpid(), charge.identity))

@@ -7,6 +7,7 @@ import math
 from benchmarks.papers.bounds import bjrd
 from benchmarks.papers.mean_loss import MeanForm, to_sum
 from benchmarks.papers.pages.page import Claim, Section
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
@@ -24,15 +25,15 @@ def _last(batch: int, *, linear: bool, steps: int = STEPS) -> float:
     sensitivity, noise = 2 * BETA * C / batch, math.sqrt(2 * form.step_size)
     if linear:
         phi = moduli.langevin(
-            form.step_size, sensitivity, strong_convexity=BETA * MU, smoothness=BETA * SMOOTH
+            form.step_size, sensitivity, Curvature(strong_convexity=BETA * MU, smoothness=BETA * SMOOTH)
         )
     else:
         phi = moduli.langevin(
             form.step_size,
             sensitivity,
-            prior_strong_convexity=BETA * MU,
-            prior_smoothness=BETA * SMOOTH,
-            gradient_bound=BETA * C,
+            Curvature(
+                prior_strong_convexity=BETA * MU, prior_smoothness=BETA * SMOOTH, gradient_bound=BETA * C
+            ),
         )
     return gdp.epsilon(last_state(phi, noise, steps).m, DELTA)
 

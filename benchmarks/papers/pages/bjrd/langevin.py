@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.papers.bounds import Printed, bjrd
 from benchmarks.papers.bounds.others import altschuler_talwar, chourasia, kairouz
 from benchmarks.papers.pages.page import Claim, Section
+from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
@@ -94,7 +95,7 @@ def unadjusted() -> Section:
     for c, mu, smooth in ((1.0, 1.0, 1.0), (1.0, 1.0, 10.0), (0.1, 1.0, 10.0)):
         step = 0.2 * mu / smooth**2
         known = {"prior_strong_convexity": mu, "prior_smoothness": smooth, "gradient_bound": c}
-        ours = last_state(moduli.langevin(step, 2 * c, **known), math.sqrt(2 * step), 10**6)
+        ours = last_state(moduli.langevin(step, 2 * c, Curvature(**known)), math.sqrt(2 * step), 10**6)
         claims.append(
             Claim(
                 f"Theorem 5.2, c = {c:g}, L/μ = {smooth:g}",
@@ -160,9 +161,9 @@ def curves() -> Section:
     step, mu, c, rows = 0.02, 1.0, 0.25, 4
     smooth, noise = 10.0, math.sqrt(2 * 0.02)
     counts = np.unique(np.geomspace(1, 20_000, 50).round().astype(int)).tolist()
-    strong = moduli.langevin(step, 2 * c, strong_convexity=mu, smoothness=smooth)
+    strong = moduli.langevin(step, 2 * c, Curvature(strong_convexity=mu, smoothness=smooth))
     rough = moduli.langevin(
-        step, 2 * c, prior_strong_convexity=mu, prior_smoothness=mu, gradient_bound=rows * c
+        step, 2 * c, Curvature(prior_strong_convexity=mu, prior_smoothness=mu, gradient_bound=rows * c)
     )
     whole = [gdp.epsilon(path(strong, noise, t).m, DELTA) for t in counts]
     convex = [gdp.epsilon(last_state(strong, noise, t).m, DELTA) for t in counts]
@@ -173,7 +174,7 @@ def curves() -> Section:
     composed = [kairouz(step * 2 * c / noise, t, DELTA) for t in counts]
     final = bjrd.theorem_5_2(rows * c, mu, mu, step).epsilon(DELTA)
     # On a set of this diameter; convex only.
-    width, flat = 2.0, moduli.langevin(step, 2 * c, convex=True, smoothness=smooth)
+    width, flat = 2.0, moduli.langevin(step, 2 * c, Curvature(convex=True, smoothness=smooth))
     projected = [altschuler_talwar(step * 2 * c / noise, width / noise, t) for t in counts]
     kept = gdp.epsilon(last_state(flat, noise, counts[-1], diameter=width).m, DELTA)
     xs = floats(counts)

@@ -1,0 +1,158 @@
+"""Public synthetic tables that covariates may look like, before anything was released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.domains import Ball, Domain
+from private_mcmc.inference.posterior.evenly import (
+    covariates_of,
+    evenly,
+    features_of,
+    shapes_of,
+    whole_columns,
+)
+from private_mcmc.inference.posterior.outcomes import Columns
+from private_mcmc.model import RowModel
+from private_mcmc.planning.people import people
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+# Rows of a table of numbers, of one with categories; how many kinds of people are in one table.
+_ROWS, _ROWS_OF_CATEGORIES, _KINDS = 256, 512, 8
+# Real columns beyond this many keep the spread of their domain.
+_MOST_FITTED = 40
+# Relative prior sds of how much there is of a law: along numbers, products of two, cubes and tails, tables.
+_SECOND, _HIGHER, _TAIL, _TABLE = 0.7, 0.5, 2.0, 1.5
+# Of people, how many the smooth one of two tables stands for before anything is known.
+SMOOTH = 0.2
+# So many products of numbers are fitted.
+_MOST_PRODUCTS = 200
+
+
+class Table(NamedTuple):
+    """Real columns are ``centre + place·m + spread·B base``; ``m = 0`` and ``B = I`` to begin with.
+
+    Attributes:
+        rows: of all columns, in their domains.
+        features: of categories, ``(rows, features)``.
+        effects: what log-weights are linear in, ``(rows, effects)``.
+        shapes: columns of mean 0 and variance 1, ``(rows, numbers)``; none where they are too many.
+        base: ``(rows, numbers)``.
+        centre, place, spread: ``(numbers,)``.
+        slopes: 1, or 0 where ``B`` is diagonal.
+    """
+
+    rows: Columns
+    features: jax.Array
+    effects: jax.Array
+    shapes: jax.Array
+    base: jax.Array
+    centre: jax.Array
+    place: jax.Array
+    spread: jax.Array
+    slopes: jax.Array
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers make ``m`` and ``B``."""
+        width = self.shapes.shape[1]
+        return width * (width + 3) // 2
+
+
+def tables(reading: RowModel) -> list[Table]:
+    """One of smooth columns, which are moved, and one of indicators, shares and an intercept, reweighted."""
+    count = _ROWS_OF_CATEGORIES if whole_columns(reading) else _ROWS
+    rows, real = evenly(reading, count), real_columns(reading)
+    width = sum(math.prod(domain.event_shape) for _, domain in real)
+    if not 0 < width <= _MOST_FITTED:
+        shapes, nothing = np.zeros((count, 0)), np.zeros(0)
+        features = features_of(reading, rows, shapes)
+        return [_table(rows, features, features, shapes, shapes, *[nothing] * 3, 0.0)]
+    shapes, values = shapes_of(width, count), stacked(real, rows)
+    spread, centre = values.std(axis=0) + 1e-12, values.mean(axis=0)
+    # The middle of a domain, or the positive side of one around zero.
+    centre = np.where(np.abs(centre) < 0.3 * spread, spread, centre)
+    features = features_of(reading, rows, shapes)
+    # Effects of numbers as in the other table, which they do nothing to: one program is compiled.
+    effects = np.concatenate([features, 0 * _numbers(shapes)], axis=1)
+    smooth = _table(rows, features, effects, shapes, shapes, centre, spread, spread, 1.0)
+    return [smooth, _of_people(reading, rows, real)]
+
+
+def _of_people(reading: RowModel, rows: Columns, real: Sequence[tuple[str, Domain]]) -> Table:
+    """Columns keep their zero, or the lower end of their domain: what is not negative stays so."""
+    count = len(next(iter(rows.values())))
+    each = -(-count // _KINDS)
+    kinds = [dict(reading.rows.project(people(reading.rows, each, seed))) for seed in range(_KINDS)]
+    drawn = {name: jnp.concatenate([kind[name] for kind in kinds])[:count] for name, _ in real}
+    low = np.concatenate([_zero(domain) for _, domain in real])
+    values = stacked(real, drawn) - low
+    size = np.sqrt(np.square(values).mean(axis=0)) + 1e-12
+    spread = values.std(axis=0)
+    shapes = np.where(spread > 1e-6 * size, (values - values.mean(axis=0)) / (spread + 1e-300), 0.0)
+    mixed = rows | drawn
+    features = features_of(reading, mixed, shapes)
+    effects = np.concatenate([features, _numbers(shapes)], axis=1)
+    return _table(mixed, features, effects, shapes, values / size, low, np.zeros(len(low)), size, 0.0)
+
+
+def _zero(domain: Domain) -> Array:
+    """Where the columns of people begin."""
+    low = np.broadcast_to(np.asarray(domain.interval()[0], dtype=np.float64), domain.event_shape).ravel()
+    return np.zeros(low.shape) if isinstance(domain, Ball) else np.where(np.isfinite(low), low, 0.0)
+
+
+def _numbers(shapes: Array) -> Array:
+    """Numbers and products of two; squares alone where there are many."""
+    first, second = np.triu_indices(shapes.shape[1])
+    if len(first) > _MOST_PRODUCTS:
+        first = second = np.arange(shapes.shape[1])
+    pairs = shapes[:, first] * shapes[:, second]
+    return np.concatenate([shapes, _SECOND * (pairs - pairs.mean(axis=0))], axis=1)
+
+
+def _table(rows: Columns, *arrays: Array | float) -> Table:
+    return Table(rows, *(jnp.asarray(each) for each in arrays))
+
+
+def real_columns(reading: RowModel) -> list[tuple[str, Domain]]:
+    """Covariates that are real numbers."""
+    return [each for each in covariates_of(reading) if np.issubdtype(each[1].dtype, np.floating)]
+
+
+def stacked(real: Sequence[tuple[str, Domain]], rows: Columns) -> Array:
+    """Their values, ``(rows, numbers)``."""
+    count = len(next(iter(rows.values())))
+    columns = [np.asarray(rows[name], dtype=np.float64).reshape(count, -1) for name, _ in real]
+    return np.concatenate([np.zeros((count, 0)), *columns], axis=1)
+
+
+def moving(reading: RowModel, made: Sequence[Table]) -> Array:
+    """Functions of a row by which there may be more or less of it, times prior sds: ``(rows, functions)``."""
+    numbers = np.concatenate([np.asarray(one.shapes) for one in made])
+    if not numbers.shape[1]:
+        values = stacked(real_columns(reading), made[0].rows)
+        numbers = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-12)
+    first, second = np.triu_indices(numbers.shape[1])
+    higher = np.concatenate([numbers**3, 1.0 * (numbers > _TAIL), 1.0 * (numbers < -_TAIL)], axis=1)
+    higher = (higher - higher.mean(axis=0)) / (higher.std(axis=0) + 1e-12)
+    features = np.concatenate([np.asarray(one.features) for one in made])
+    last = np.repeat(np.arange(len(made)) == len(made) - 1, len(features) // len(made))
+    return np.concatenate(
+        [
+            features,
+            numbers,
+            _SECOND * numbers[:, first] * numbers[:, second],
+            _HIGHER * higher,
+            _TABLE * last[:, None],
+        ],
+        axis=1,
+    )
