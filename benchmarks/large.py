@@ -89,8 +89,8 @@ def shown(found: dict[str, Any]) -> list[str]:
     """What the page says of it."""
     beyond, size = (found["peak_after"] - found["peak_before"]) / 1e6, found["file_bytes"] / 1e6
     return [
-        f"{found['rows']:,} rows of ten covariates and an outcome, a Parquet file of {size:,.0f} MB: ",
-        f"{found['seconds_a_pass']:.0f} s a pass, and {beyond:.0f} MB beyond what the process held before ",
+        f"{found['rows']:,} rows of ten covariates and an outcome, a Parquet file of {size:,.0f} MB:",
+        f"{found['seconds_a_pass']:.0f} s a pass, and {beyond:.0f} MB beyond what the process held before",
         f"the run ({found['machine']}; the limit is {MOST / 1e6:.0f} MB).",
     ]
 
