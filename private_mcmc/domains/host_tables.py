@@ -162,7 +162,9 @@ def parquet_table(path: Path) -> Iterator[Table]:
     with _in_words(path), pyarrow.parquet.ParquetFile(path) as file:
 
         def batches(names: list[str], size: int) -> Iterator[Any]:
-            yield from file.iter_batches(batch_size=size, columns=names)
+            # A reader of the whole file keeps every group it has read.
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(batch_size=size, row_groups=[group], columns=names)
 
         yield Table(int(file.metadata.num_rows), _types(path, file.schema_arrow), batches)
 
@@ -192,7 +194,8 @@ def _types(path: Path, fields: Any) -> Record:
 class Parquet(_TableFile):
     """A Parquet file as a source of columns: ``Parquet(path)[["x1", "x2"]]`` for ``X``, ``["y"]`` for ``y``.
 
-    Only the schema and the number of rows are read until a run asks for the rows. Needs ``pyarrow``
+    Only the schema and the number of rows are read until a run asks for the rows, which holds one row group
+    of the file at a time. Needs ``pyarrow``
     (``pip install 'private-mcmc[scale]'``).
 
     Raises:

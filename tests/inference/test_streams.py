@@ -167,3 +167,12 @@ def test_blocks_have_one_shape_and_hold_every_row_once():
     assert {block.columns["y"].shape for block in blocks} == {(5,)}
     assert [block.first for block in blocks] == [0, 5, 10, 15, 20]
     np.testing.assert_array_equal(np.concatenate([b.columns["y"][b.present] for b in blocks]), values)
+
+
+def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):
+    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows"
+    table = pyarrow.table({"y": rng.normal(size=200_000)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=5_000)
+    before = pyarrow.total_allocated_bytes()
+    held = [pyarrow.total_allocated_bytes() - before for _ in pmc.Parquet(path)["y"].blocks(5_000)]
+    assert len(held) == 40 and max(held) < path.stat().st_size / 4

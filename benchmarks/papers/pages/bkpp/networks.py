@@ -126,8 +126,17 @@ def _equal(name: str, states: str, what: str, printed: float, ours: list[float] 
         mean = None
     if mean is not None:
         within = _ERRORS * error / max(printed, mean, 1e-300)
-        why = f"{number(mean, 3)} ± {number(error, 2)} over six runs"
+        why = f"{number(mean, 3)} ± {number(error, 2)} over six runs{_fewer(figure)}"
     return Claim(name, states, what, "equals", printed, mean, "measured", why, _CODE, _TEST, within=within)
+
+
+def _fewer(figure: str) -> str:
+    """A δ is the largest over data sets D′, so that fewer of them make it smaller."""
+    record, paper = measured(figure), FIGURES[figure].paper
+    if record is None or not isinstance(paper, NoiseExperiment):
+        return ""
+    pairs = record["experiment"]["pairs"]
+    return f", the largest of {pairs} D′ for {paper.pairs}" if pairs < paper.pairs else ""
 
 
 def _steps(figure: str) -> tuple[int, int]:
