@@ -69,7 +69,7 @@ MISTAKES = {
     "y ~ .": (asked("died ~ ."), "name the terms"),
     "factor()": (asked("died ~ factor(region)"), "levels are declared in the schema"),
     "cbind()": (asked("cbind(died, age) ~ region"), "trials"),
-    "Surv()": (asked("Surv(age, died) ~ region"), "survival times"),
+    "Surv()": (asked("Surv(age, died) ~ region"), "the event is the outcome"),
     "scale()": (asked("died ~ scale(age)"), "private rows"),
     "bs() without knots": (asked("died ~ bs(age)"), "df=4"),
     "log() of the outcome": (asked("log(age) ~ died", family="gaussian"), "no function of fields"),
