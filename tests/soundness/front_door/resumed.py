@@ -1,7 +1,9 @@
 """Runs that are killed and taken up again."""
 
 import contextlib
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,8 +41,9 @@ class Resumed:
     """One driver, compiled once, whose runs are killed and then taken up again."""
 
     def __init__(self, make: Callable[[Any], pmc.PrivateMCMC]) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._path = Path(self._folder.name) / "run"
+        folder = Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._path = folder / "run"
         self._mcmc = make(pmc.Checkpoint(self._path, seconds=0.0))
 
     def run(self, data: Any, key: jax.Array, after: int) -> pmc.PrivateMCMC:
