@@ -141,6 +141,7 @@ SCENARIOS = {
             ),
         ),
         swept("loud mean, plain, expectations, replace_one"),
+        num_runs=1_000,
     ),
     "test on the count itself": Scenario(
         (
