@@ -82,6 +82,7 @@ def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
     np.testing.assert_array_equal(mcmc.released.get_samples()["w"], states)
 
 
+@pytest.mark.slow
 def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, people, monkeypatch):
     touched = []
     query = execute_plan.query
