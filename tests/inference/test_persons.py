@@ -161,9 +161,7 @@ def test_the_log_density_of_persons_is_numpyros_on_their_rows(name):
     rows = pmc.Rows(**zoo.rows.columns, who=pmc.Person(4))
     reading, rng = read(zoo.model, rows, n=9), np.random.default_rng(0)
     with jax.enable_x64(True):
-        flat = {
-            name: np.asarray(column) for name, column in zoo.rows.synthetic(jax.random.key(0), 30).items()
-        }
+        flat = {name: np.asarray(column) for name, column in zoo.rows.synthetic(0, 30).items()}
         grouped = rows.grouped({**flat, "who": rng.integers(0, 8, 30)}, 9, public=True)
         kept = ungrouped(grouped, "who")
         theta = jnp.asarray(rng.normal(size=reading.dim))

@@ -52,7 +52,7 @@ def example(request):
     model, rows = MODELS[request.param]
     reading = read(model, rows, n=len(COUNTS))
     with jax.enable_x64(True):
-        columns = rows.project(rows.synthetic(jax.random.key(5), len(COUNTS)))
+        columns = rows.project(rows.synthetic(5, len(COUNTS)))
     return reading, columns, SyntheticChain(lambda root, clip: reading)
 
 

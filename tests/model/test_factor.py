@@ -43,7 +43,7 @@ def reading():
 def test_rows_have_the_slope_of_the_same_model_written_with_a_distribution(reading):
     """Right-censored exponential times have the likelihood of Poisson events, up to a constant of the row."""
     other = read(survival, ROWS, n=50)
-    rows = ROWS.project(ROWS.synthetic(jax.random.key(3), 8))
+    rows = ROWS.project(ROWS.synthetic(3, 8))
     theta = jnp.array([0.7, -1.3])
     slopes = [
         np.asarray(jax.vmap(jax.grad(one.row_loss), in_axes=(None, 0))(theta, rows))

@@ -77,7 +77,7 @@ def reading(model, rows=ROWS):
 
 
 def some(rows, count=4):
-    return rows.persons.project(rows.persons.synthetic(jax.random.key(1), count))
+    return rows.persons.project(rows.persons.synthetic(1, count))
 
 
 def own_rows(person, index):

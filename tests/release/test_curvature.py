@@ -73,7 +73,7 @@ def planned(name: str, where: str, clip: float = 3.0):
 
 def drawn(rows: Rows, seed: int, n: int = N):
     with jax.enable_x64(True):
-        return rows.project(rows.synthetic(jax.random.key(seed), n))
+        return rows.project(rows.synthetic(seed, n))
 
 
 EVERY = [("linear", "ball"), ("logistic", "ball in a metric"), ("poisson", "box")]

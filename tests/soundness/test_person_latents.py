@@ -131,7 +131,7 @@ def check(seed: int) -> bool:
             found = read(model, model.rows, n=N, model_args={"persons": N})
         except UnsupportedModel:
             return False
-        people = model.rows.persons.project(model.rows.persons.synthetic(jax.random.key(seed), 2))
+        people = model.rows.persons.project(model.rows.persons.synthetic(seed, 2))
         for index, kept in ((0, 1), (1, MOST)):
             person = {name: np.asarray(column[index]) for name, column in people.items()}
             person["rows of the person"] = (np.arange(MOST) < kept).astype(int)
