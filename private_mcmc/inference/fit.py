@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import data_marks, read_identifiers, read_present, read_table
+from private_mcmc.data.table import check_apart, data_marks, read_identifiers, read_present, read_table
 from private_mcmc.domains.persons import grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
@@ -118,6 +118,7 @@ def plan_fit(
     """Read a table and plan: see :func:`fit`."""
     if n is not None:
         check_count("n", n)
+    check_apart(table, public_rows)
     target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
