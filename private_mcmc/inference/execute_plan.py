@@ -233,7 +233,7 @@ class PlannedRun:
         """The states of one path before rounding, shape ``(steps, p)``."""
         runner, given = _runner(self.declared, stage, self.layout), with_derived(stage, held.rows)
         steps = partial(runner.run, checked_start(stage.start, stage.schedule), given, held.present)
-        output = follow(steps, stage.schedule, job, self.execution)
+        output = follow(steps, stage.schedule, job, self.execution, stage.name)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
