@@ -67,7 +67,6 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
         guarantee="run",
         temper=1.0,
         policy=policy,
-        statement=accounting.adaptive(budget, TARGET.adjacency, ()),
         certificate=None,
         prediction=GUESS,
         planner=SimpleNamespace(public=None),
