@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from private_mcmc.files import write_whole
 from private_mcmc.report import html
@@ -185,7 +185,7 @@ class _Fitted:
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         widths = self._widths(options.max_width - 3 * len(self.block.columns))
         for index, name in enumerate(self.block.columns):
-            justify = "right" if right_aligned(self.block, index) else "left"
+            justify: Literal["left", "right"] = "right" if right_aligned(self.block, index) else "left"
             table.add_column(name, justify=justify, overflow="fold", width=widths[index])
         for row in self.block.rows:
             table.add_row(*(_text(cell(value)) for value in row))
