@@ -45,7 +45,7 @@ RUNS = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_carries_the_statement_of_its_schedule(name, data):
     kernel, adjacency = RUNS[name]

@@ -191,7 +191,7 @@ def sgld(scheme, **options):
     return PrivateSGLD(logistic, 0.3, 0.7, 0.5, **{"scheme": scheme, **SCHEMES[scheme], **options})
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_one_row_moves_a_step_by_at_most_its_share(scheme):
     """With the same keys a present row's term is at most γ·f·w·C, at any state, in the metric of M."""

@@ -88,7 +88,7 @@ def case(request):
         return read(model, rows, n=N), rows.synthetic(2, N), products, direct
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 def test_products_with_a_vector_factor_and_the_rest_does_not(case):
     model, _, products, direct = case
     with jax.enable_x64(True):
@@ -99,7 +99,7 @@ def test_products_with_a_vector_factor_and_the_rest_does_not(case):
         assert (len(layers.products), len(layers.direct)) == (products, direct)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_layers_and_per_row_gradients_give_the_same_sum(case, diagonal):
     """Some rows clipped and some not; the per-row route is held to the naive sum elsewhere."""

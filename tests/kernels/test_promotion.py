@@ -42,6 +42,7 @@ def reading_of(model):
     return read(model, ROWS[model], n=N)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("model", ROWS, ids=lambda model: model.__name__)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_step_promotes_nothing(model, name):

@@ -57,7 +57,7 @@ def test_a_row_beyond_the_largest_float32_stays_within_its_clip():
             assert np.linalg.norm(total) <= 0.4
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("matrix", [None, MATRIX], ids=["plain", "preconditioned"])
 @pytest.mark.parametrize("states", [1, None], ids=["whole", "selected"])

@@ -44,7 +44,7 @@ def reading(name):
     return read(CASES[name].model, CASES[name].rows, n=100)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_is_minus_the_log_density(name):
     """Up to a constant of the row, in which NumPyro's is less accurate."""
@@ -80,7 +80,7 @@ def test_the_family_is_recognised_with_the_radius_of_the_rows(name):
     assert predictor.radius == 1.5
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", MEASURED)
 def test_no_row_and_no_predictor_exceeds_the_constants(name):
     case, predictor = CASES[name], reading(name).predictor
@@ -108,7 +108,7 @@ def test_no_row_and_no_predictor_exceeds_the_constants(name):
 
 
 # Families whose constants are attained: a bound that is loose by mistake would go unnoticed otherwise.
-@pytest.mark.slow
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("name", "what", "value"),
     [
