@@ -321,5 +321,13 @@ def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
     assert own.to_arviz().posterior["w"].shape == (2, 10, 2)
 
 
+@pytest.mark.slow
+def test_names_with_a_slash_are_saved_with_a_division_slash(tmp_path):
+    draws = study_of().draws
+    of_decades = study_of(formula="died ~ I(age / 10) + sex", draws=draws | {"I(age / 10)": draws["age"]})
+    assert not differing(of_decades.save(tmp_path / "study")) & {"draws.nc against the record"}
+    assert "I(age \u2215 10)" in of_decades.to_arviz().posterior
+
+
 def test_statements_of_the_fixture_are_sound():
     assert statement_of(Target(1.0, 1e-6)).verify()

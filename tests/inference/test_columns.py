@@ -11,7 +11,6 @@ import pandas
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc import accounting
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
 from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction
@@ -149,11 +148,9 @@ class OnePath:
 
 def plan():
     reading = read(normal_mean, ROWS, n=N)
-    budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
     return Plan(
-        normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(),
-        accounting.adaptive(budget, "replace_one", ()), None, Prediction(1.0, 0.0, 1.0, 0.0),
-        planner=SimpleNamespace(public=None), choices={},
+        normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(), None,
+        Prediction(1.0, 0.0, 1.0, 0.0), planner=SimpleNamespace(public=None), choices={},
     )  # fmt: skip
 
 

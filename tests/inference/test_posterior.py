@@ -100,6 +100,29 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
     assert draws.std() == pytest.approx(sd, rel=5 * np.sqrt(1 / size))
 
 
+def test_persons_are_told_from_a_path_that_never_left_its_start():
+    """It began 20 sds away, and ended after half a unit of Langevin time."""
+    persons, rows, mean = 300, 4, 1.5
+    domain = pmc.Rows(y=pmc.Box(-12.0, 12.0), who=pmc.Person(at_most=rows))
+    known = read(mean_of_people, domain, n=persons)
+    curvature = 1.0 + persons * rows / 4
+    start, time, random = mean + 20 * curvature**-0.5, 0.5, np.random.default_rng(3)
+    states = [start]
+    for _ in range(STEPS):
+        slope = states[-1] - 0.5 + (curvature - 1.0) * (states[-1] - mean)
+        noise = np.sqrt(2 * time / STEPS / curvature) * random.normal()
+        states.append(states[-1] - time / STEPS / curvature * slope + noise)
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=persons, dim=1, step_size=time / STEPS, num_steps=STEPS, clip=100.0,
+        preconditioner=((1 / curvature,),), release="path", unit=known.unit,
+    )  # fmt: skip
+    stage = PathStage("run", schedule, np.array([start]))
+    drawn = posterior_draws(known, [(CompletedStage(stage, np.array(states[1:])[:, None]),)], persons)
+    assert abs(np.mean(states) - mean) > 8 * curvature**-0.5
+    assert abs(drawn.mean() - mean) < 2 * drawn.std()
+    assert 1.5 * curvature**-0.5 < drawn.std() < 12 * curvature**-0.5
+
+
 @pytest.mark.slow
 def test_runs_on_one_data_set_are_one_likelihood():
     """Each alone is twice as uncertain of the sample's mean; they share the sample's deviation."""

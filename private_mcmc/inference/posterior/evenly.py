@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.stats import qmc
 
 from private_mcmc.domains import Domain
+from private_mcmc.domains.persons import Several
 from private_mcmc.inference.posterior.outcomes import Columns
 from private_mcmc.model import RowModel
 from private_mcmc.planning.synthetic import outcome_columns
@@ -53,10 +54,13 @@ def features_of(reading: RowModel, rows: Columns, shapes: Array) -> Array:
     count, groups = len(shapes), []
     for name, domain in whole_columns(reading):
         values = np.asarray(rows[name], dtype=np.float64).reshape(count, -1)
+        several = isinstance(domain, Several)
         low, high = (float(np.min(bound)) for bound in domain.interval())
         if high - low < _MOST_LEVELS:
             levels = np.arange(low, high + 1)
-            groups.append((values[..., None] == levels).mean(axis=1))
+            shares = (values[..., None] == levels).mean(axis=1)
+            # Of persons, squares too: how much of a level's variance is between them.
+            groups.append(np.concatenate([shares, shares**2], axis=1) if several else shares)
         else:
             mean = values.mean(axis=1)
             groups.append(((mean - mean.mean()) / (mean.std() + 1e-12))[:, None])
