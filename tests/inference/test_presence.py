@@ -363,7 +363,7 @@ def interrupted(schedule, done=0):
     raise KeyboardInterrupt
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_that_the_domains_moved_are_counted_without_holes():
     mcmc = driver(SCHEMES["cyclic"], curator=True)
     sizes = np.array([0.5, 5.0, np.nan, 0.5, 7.0, 0.5, 0.5, 0.5])
