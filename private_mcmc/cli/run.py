@@ -137,6 +137,7 @@ def run(
     if relation != "zero_out" and present is not None:
         raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
     public, books = read_arguments(args), opened(ledger, dataset)
+    bar = not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
             columns = read_columns(data, declared, column or [], fate, present)
@@ -153,11 +154,11 @@ def run(
                 model_args=public,
                 max_error=read_max_error(max_error),
                 public_rows=known,
+                progress_bar=bar,
             )
         if made is None:
             raise DeclarationError("there is no plan.")
         confirm(made, warnings_of(made.target, made.n, books), yes, as_json, books, dataset)
-        bar = not as_json and sys.stderr.isatty()
         driver = PrivateMCMC.from_plan(
             made,
             execution=Execution(progress_bar=bar),
@@ -229,7 +230,7 @@ def fit(
             delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
         )
         made = Plan.load(saved, asked.model)
-    books = opened(ledger, dataset)
+    books, bar = opened(ledger, dataset), not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
             if made is not None:
@@ -246,9 +247,9 @@ def fit(
                     max_error=read_max_error(max_error),
                     bounds_share=SHARE if bounds_share is None else bounds_share,
                     public_rows=public_rows,
+                    progress_bar=bar,
                 )
         confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset, asked.units)
-        bar = not as_json and sys.stderr.isatty()
         with near_private_rows():
             study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)
         place.write(study)

@@ -14,7 +14,8 @@ from private_mcmc.report.blocks import Cell
 def accuracy(study: StudyRecord) -> list[Block]:
     """The whole, then every coefficient, then where the budget went."""
     if study.predicted is None:
-        return [Text("No plan: steps, clip and weight were declared. Nothing predicted the error.")]
+        declared = "No plan: steps, clip and weight were declared. Nothing predicted the error."
+        return [Text(declared), _passes(study)]
     before, after = study.predicted, study.expected
     rows: list[tuple[Cell, ...]] = []
     for name, key in (
@@ -36,7 +37,11 @@ def accuracy(study: StudyRecord) -> list[Block]:
         total = sum(squares.values())
         parts = "; ".join(f"{name} {100 * square / total:.0f} %" for name, square in squares.items())
         blocks.append(Text(f"What was used went to: {parts}."))
-    return blocks
+    return [*blocks, _passes(study)]
+
+
+def _passes(study: StudyRecord) -> Text:
+    return Text(f"Passes over the data, by the public schedule: {number(study.passes)}.")
 
 
 def _of_each(study: StudyRecord, predicted: list[Fields]) -> Table:
