@@ -131,7 +131,7 @@ def facts_of(
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = reading.rows.project(reading.rows.synthetic(jax.random.key(3), _SYNTHETIC_ROWS))
+        rows = reading.rows.project(reading.rows.synthetic(3, _SYNTHETIC_ROWS))
         one = functools.partial(likelihood.information, references, root)
         vectors = jax.jit(jax.vmap(one))(rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)

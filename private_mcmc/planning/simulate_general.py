@@ -126,9 +126,9 @@ class Simulator:
         say(f"planning: exact chains on synthetic table {index + 1} of {2 * len(_DISTANCES)}")
         facts = self.facts
         truth = facts.prior.shrunk(index + 7, distance)
-        covariates, outcomes = jax.random.split(jax.random.key(100 + index))
+        outcomes = jax.random.key(100 + index)
         count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
-        rows = facts.reading.rows.project(facts.reading.rows.synthetic(covariates, count))
+        rows = facts.reading.rows.project(facts.reading.rows.synthetic(100 + index, count))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)

@@ -67,7 +67,6 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
         guarantee="run",
         temper=1.0,
         policy=policy,
-        statement=accounting.adaptive(budget, TARGET.adjacency, ()),
         certificate=None,
         prediction=GUESS,
         planner=SimpleNamespace(public=None),
@@ -81,7 +80,7 @@ def test_execution_of_a_general_plan_meets_its_statement(name):
     plan = planned(name)
     mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
     with jax.enable_x64(True):
-        data = plan.rows.project(plan.rows.synthetic(jax.random.key(1), N))
+        data = plan.rows.project(plan.rows.synthetic(1, N))
     mcmc.run(**{column: np.asarray(value) for column, value in data.items()})
     assert mcmc.statement.gdp == plan.budget
     assert mcmc.statement.delta(TARGET.epsilon) <= TARGET.delta

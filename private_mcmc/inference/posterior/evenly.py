@@ -6,7 +6,6 @@ import math
 from itertools import combinations
 from typing import TypeAlias
 
-import jax
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
@@ -38,7 +37,7 @@ def whole_columns(reading: RowModel) -> list[tuple[str, Domain]]:
 
 def evenly(reading: RowModel, count: int) -> Columns:
     """Rows of the declared domain, every value of a whole number as often as every other."""
-    rows = dict(reading.rows.project(reading.rows.synthetic(jax.random.key(11), count)))
+    rows = dict(reading.rows.project(reading.rows.synthetic(11, count)))
     random = np.random.default_rng(11)
     for name, domain in whole_columns(reading):
         low, high = (np.min(bound) for bound in domain.interval())
