@@ -239,6 +239,31 @@ def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise
     assert (off < 0.01) if fine else (off > 0.2)
 
 
+SKEWED = {
+    "Gamma": (lambda u: dist.Gamma(jnp.exp(u), jnp.exp(u - 5)), pmc.Box(1.0, 5e4)),
+    "Exponential": (lambda u: dist.Exponential(jnp.exp(u - 5)), pmc.Box(0.01, 5e4)),
+    "LogNormal": (lambda u: dist.LogNormal(5 + u, 1.0), pmc.Box(0.01, 5e4)),
+    "Beta": (lambda u: dist.Beta(2 * jnp.exp(u), 2.0), pmc.Box(0.001, 0.999)),
+}
+
+
+@pytest.mark.parametrize("family", SKEWED)
+@pytest.mark.parametrize("at", [0.0, 1.0])
+def test_outcomes_of_the_half_line_and_the_interval_are_summed_finely(family, at):
+    law, domain = SKEWED[family]
+
+    def model(y):
+        u = numpyro.sample("u", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", law(u), obs=y)
+
+    reading = read(model, pmc.Rows(y=domain), n=3000)
+    with jax.enable_x64(True):
+        nothing = np.zeros((2, 0))
+        everyone = Fitted({"y": np.array([0.2, 0.7])}, np.full(2, 1500.0), nothing, nothing)
+        assert with_outcomes(reading, everyone, np.array([at])).off_centre(reading, np.array([at])) < 0.02
+
+
 @pytest.mark.long
 def test_synthetic_rows_have_the_released_moments_of_categories_and_numbers():
     """A rare category, an uneven one, a number that goes with it: fitted within four sds of small noise."""

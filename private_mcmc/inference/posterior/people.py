@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+import numpyro.distributions as dist
+from scipy.special import expit, logit
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Fitted
@@ -20,7 +23,7 @@ from private_mcmc.planning.synthetic import outcome_columns
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-_FEW, _NODES, _NODES_OF_COUNTS, _GRID = 16, 17, 65, 1025
+_FEW, _NODES, _NODES_OF_SCALES, _NODES_OF_COUNTS, _GRID = 16, 17, 49, 65, 1025
 # Outcomes less likely than exp(−this) times the most likely one are left out.
 _NEGLIGIBLE = 28.0
 
@@ -118,6 +121,12 @@ def _grid(reading: RowModel, name: str) -> Array:
         if families <= COUNTS:
             high = 2 * high + 8
         return np.unique(np.linspace(low, high, min(int(high - low) + 1, _GRID)).round())
+    scale = _scale(reading)
+    if scale is not LINE:
+        smallest = _SMALLEST * high
+        ends = scale.to(np.clip([low, high], smallest, high if scale is POSITIVE else 1 - smallest))
+        beyond = ends[1] - ends[0] if scale is POSITIVE else 0.0
+        return scale.back(np.linspace(ends[0] - beyond, ends[1] + beyond, _GRID))
     if not families <= ON_THE_LINE:
         return np.linspace(low, high, _GRID)
     width = high - low
@@ -129,26 +138,54 @@ def _grid(reading: RowModel, name: str) -> Array:
     return np.concatenate([(low - beyond)[::-1], inner, high + beyond])
 
 
-# In widths of the declared range.
-_WIDEST = 12.0
+# In widths of the declared range; and the least share of it that a logarithm is taken of.
+_WIDEST, _SMALLEST = 12.0, 1e-6
+
+
+class Scale(NamedTuple):
+    """Where a law on the line, the half-line or the unit interval is smooth enough for evenly spaced nodes.
+
+    Attributes:
+        to: from outcomes.
+        back: to outcomes.
+        log_slope: logarithm of the derivative of ``back``, at an outcome.
+    """
+
+    to: Callable[[Array], Array]
+    back: Callable[[Array], Array]
+    log_slope: Callable[[Array], Array]
+
+
+LINE = Scale(np.asarray, np.asarray, np.zeros_like)
+POSITIVE = Scale(np.log, np.exp, np.log)
+UNIT = Scale(logit, expit, lambda y: np.log(y) + np.log1p(-y))
+
+
+def _scale(reading: RowModel) -> Scale:
+    """By the support that all families of the outcome have."""
+    supports = [getattr(getattr(dist, site.family, None), "support", None) for site in reading.observations]
+    if all(support is dist.constraints.positive for support in supports):
+        return POSITIVE
+    return UNIT if all(support is dist.constraints.unit_interval for support in supports) else LINE
 
 
 def _nodes(reading: RowModel, rows: Columns, name: str, grid: Array, theta: Array) -> tuple[Array, Array]:
     """Row by row, evenly spaced outcomes where a law about twice as wide as the row's is not negligible."""
 
+    scale = _scale(reading)
     choices = jnp.asarray(grid, dtype=rows[name].dtype)
     found = np.asarray(_log_densities(reading, name, jnp.asarray(theta), rows, choices))
-    found = np.where(np.isfinite(found), found, -np.inf)
+    found = np.where(np.isfinite(found), found, -np.inf) + scale.log_slope(grid)
     best = found.max(axis=1, keepdims=True)
     kept = found - best > -_NEGLIGIBLE
     first = kept.argmax(axis=1)
     last = len(grid) - 1 - kept[:, ::-1].argmax(axis=1)
     whole = np.issubdtype(reading.rows.columns[name].dtype, np.integer)
-    most = _NODES_OF_COUNTS if whole else _NODES
-    share = np.linspace(0.0, 1.0, most)
-    nodes = grid[first][:, None] + share * (grid[last] - grid[first])[:, None]
+    most = _NODES_OF_COUNTS if whole else _NODES if scale is LINE else _NODES_OF_SCALES
+    share, ends = np.linspace(0.0, 1.0, most), scale.to(grid)
+    nodes = scale.back(ends[first][:, None] + share * (ends[last] - ends[first])[:, None])
     if not whole:
-        return nodes, np.zeros(nodes.shape)
+        return nodes, scale.log_slope(nodes)
     nodes = nodes.round()
     # Counts next to each other are gone through; further apart each stands for its neighbourhood.
     short = grid[last] - grid[first] < most
