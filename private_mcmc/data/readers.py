@@ -233,8 +233,8 @@ def _in_words(path: Path, encoding: str = "") -> Iterator[None]:
         raise
     except UnicodeDecodeError:
         raise DataSchemaError(
-            f"{path}: is not in {encoding or 'UTF-8'}. Save it as UTF-8, or declare its encoding in the "
-            "schema, as private_mcmc: {encoding: cp1252}."
+            f"{path}: is not in {encoding or 'UTF-8'}. Save it as UTF-8, or declare its encoding: "
+            "init --encoding cp1252, in a schema private_mcmc: {encoding: cp1252}."
         ) from None
     except csv.Error:
         raise DataSchemaError(

@@ -10,23 +10,33 @@ from private_mcmc.records import Fields
 from private_mcmc.report import Block, Table, Text, number
 from private_mcmc.report.blocks import Cell
 
+_WHOLE = (
+    ("error of posterior means", "rms"),
+    ("of it, bounding rows' influence", "bias"),
+    ("of it, the noise that buys privacy", "monte_carlo"),
+    ("a step's share of a posterior sd, at most", "discretisation"),
+)
+_UNITS = (
+    "The columns have different units: each is a multiple of the sds that the posterior without privacy has, "
+    "for synthetic people in the first, for these people as far as the releases tell in the second."
+)
+
 
 def accuracy(study: StudyRecord) -> list[Block]:
     """The whole, then every coefficient, then where the budget went."""
     if study.predicted is None:
         return [Text("No plan: steps, clip and weight were declared. Nothing predicted the error.")]
     before, after = study.predicted, study.expected
-    rows: list[tuple[Cell, ...]] = []
-    for name, key in (
-        (f"error of posterior means, in {before['unit']}", "rms"),
-        ("of it, bounding rows' influence", "bias"),
-        ("of it, the noise that buys privacy", "monte_carlo"),
-        ("a step's share of a posterior sd, at most", "discretisation"),
-    ):
-        rows.append((name, _two(before, key), None if after is None else _two(after, key)))
-    blocks: list[Block] = [
-        Table(("", "predicted before anything was spent", "judged from the releases"), tuple(rows))
+    # General plans learn nothing of their error from what they release.
+    judged = None if after is None or all(after[key] == before[key] for _, key in _WHOLE) else after
+    columns = [f"predicted before anything was spent, in {before['unit']} of synthetic people"]
+    columns += [] if judged is None else ["judged from the releases, in posterior sds as they tell them"]
+    rows: list[tuple[Cell, ...]] = [
+        (name, *(_two(found, key) for found in (before, judged) if found is not None)) for name, key in _WHOLE
     ]
+    blocks: list[Block] = [Table(("", *columns), tuple(rows))]
+    if judged is not None:
+        blocks.append(Text(_UNITS))
     if before.get("coefficients"):
         blocks.append(_of_each(study, before["coefficients"]))
     if study.stages:

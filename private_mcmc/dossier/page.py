@@ -135,7 +135,10 @@ def _question(study: StudyRecord) -> Facts:
     items: list[tuple[str, Cell]] = [("table", study.table or "rows in memory")]
     items += [("rows" if study.price.unit is None else "persons", study.n)]
     if study.formula:
-        items += [("formula", f"`{study.formula}`"), ("family", study.family)]
+        items += [
+            ("formula", study.formula if "`" in study.formula else f"`{study.formula}`"),
+            ("family", study.family),
+        ]
         items += [("priors", "; ".join(study.priors) or "the defaults, see the model")]
     else:
         items += [("model", "of the user's own")]

@@ -174,7 +174,10 @@ class StudyRecord:
         return {name: np.asarray(values, dtype=np.float64) for name, values in self.draws.items()}
 
     def to_arviz(self) -> arviz.InferenceData:
-        """The released draws: a formula's coefficients in the user's units, or the sites of a model."""
+        """The released draws: a formula's coefficients in the user's units, or the sites of a model.
+
+        A slash in a name, as in ``I(age / 10)``, is a division slash (U+2215): NetCDF takes no other.
+        """
         if not self.draws:
             raise NotYetSupported("expectations were released, not draws: see expectations.")
         if self.formula:
@@ -190,6 +193,8 @@ class StudyRecord:
                     for name, values in self.arrays.items()
                 }
             )
+        names = {str(name) for name in (*made.posterior.variables, *made.posterior.dims)}
+        made = made.rename({name: name.replace("/", "\u2215") for name in names if "/" in name})
         made.posterior.attrs.update(
             privacy=self.price.summary(self.delta),
             privacy_statement=json.dumps(self.statement),

@@ -199,7 +199,7 @@ def number(value: float, digits: int = 4) -> str:
     if "e" in text:
         mantissa, exponent = text.split("e")
         text = f"{mantissa}e{int(exponent)}"
-    return text.replace("-", "−") if value < 0 and "e" not in text else text
+    return text.replace("-", "−", 1) if value < 0 else text
 
 
 def cell(value: Cell) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from private_mcmc.files import write_whole
 from private_mcmc.report import html
@@ -32,7 +32,7 @@ from private_mcmc.report.blocks import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.panel import Panel
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
@@ -134,7 +134,7 @@ def _block(block: Block) -> list[RenderableType]:
         case Facts():
             return [_facts(block)]
         case Table():
-            return [_table(block)]
+            return [*([_text(block.title, "italic")] if block.title else []), _Fitted(block)]
         case Plot():
             return [_plot(block)]
         case Plots(plots):
@@ -168,28 +168,54 @@ def _facts(block: Facts) -> RichTable:
     return grid
 
 
-_NAME = 28
+# Words of a table are at most so wide before they are folded, and narrower where a terminal has no room.
+_WIDTHS = (28, 20, 14, 10, 6)
 
 
-def _table(block: Table) -> RichTable:
-    from rich import box
-    from rich.table import Table as RichTable
+@dataclass(frozen=True)
+class _Fitted:
+    """A table whose words are folded where the terminal has no room for whole ones; numbers never are."""
 
-    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, title=block.title or None, title_justify="left")
-    for index, name in enumerate(block.columns):
-        right = right_aligned(block, index)
-        # Names of rows and intervals are read at a glance only in one piece.
-        words = [cell(row[index]) for row in block.rows]
-        short = all(len(word) <= _NAME for word in words)
-        interval = not right and any(" to " in word for word in words)
-        whole = short and (index == 0 or interval)
-        least = min(max((len(part) for word in words for part in word.split()), default=1), _NAME)
-        table.add_column(
-            name, justify="right" if right else "left", overflow="fold", no_wrap=whole, min_width=least
-        )
-    for row in block.rows:
-        table.add_row(*(_text(cell(value)) for value in row))
-    return table
+    block: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RichTable]:
+        from rich import box
+        from rich.table import Table as RichTable
+
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        widths = self._widths(options.max_width - 3 * len(self.block.columns))
+        for index, name in enumerate(self.block.columns):
+            justify: Literal["left", "right"] = "right" if right_aligned(self.block, index) else "left"
+            table.add_column(name, justify=justify, overflow="fold", width=widths[index])
+        for row in self.block.rows:
+            table.add_row(*(_text(cell(value)) for value in row))
+        yield table
+
+    def _widths(self, room: int) -> list[int]:
+        """Of every column: as wide as its longest words, and what is left for those with most to fold."""
+        columns = [self._words(index) for index in range(len(self.block.columns))]
+        wanted = [max(map(len, words), default=1) for words in columns]
+        for most in _WIDTHS:
+            widths = [_least(words, most) for words in columns]
+            if sum(widths) <= room:
+                break
+        while sum(widths) < min(room, sum(wanted)):
+            narrow = [want / width for want, width in zip(wanted, widths, strict=True)]
+            widths[narrow.index(max(narrow))] += 1
+        return widths
+
+    def _words(self, index: int) -> list[str]:
+        return [self.block.columns[index], *(cell(row[index]) for row in self.block.rows)]
+
+
+def _least(words: list[str], most: int) -> int:
+    """Of a column with this heading and these cells; numbers, intervals and short names stay in one piece."""
+    heading, cells = words[0], words[1:]
+    longest = max(map(len, cells), default=1)
+    if all(not word or word[0] in "0123456789−-—∞" for word in cells) and longest <= _WIDTHS[0]:
+        return max(longest, *map(len, heading.split() or [""]))
+    parts = [part for word in words for part in word.split()]
+    return min(max(map(len, parts), default=1), most)
 
 
 def _plot(plot: Plot) -> RichText:

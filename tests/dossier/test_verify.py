@@ -63,6 +63,7 @@ def at(record, path):
     return record
 
 
+@pytest.mark.slow
 def test_a_dossier_is_verified_anywhere_without_the_table(folder, books):
     found = verify_dossier(folder, books)
     assert found and found.ok
@@ -225,7 +226,7 @@ def test_only_places_in_a_drawing_may_differ_a_little(written):
     assert moved != drawing and _alike(moved, drawing)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_picture_drawn_anew_and_a_name_given_twice_are_seen(folder):
     study = Study.load(folder)
     other = replace(study, draws={**study.draws, "age": [0.1] * 40})
@@ -271,7 +272,7 @@ def test_nonsense_is_not_verified_and_raises_nothing(folder):
         verify_dossier(folder / "nowhere")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_dossier_that_cannot_be_finished_has_lost_nothing(tmp_path):
     study = study_of()
     with (
@@ -318,6 +319,14 @@ def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
     own = study_of(**common, draws={"w": [[0.5, 1.5]] * 20}, chains=2)
     assert verify_dossier(own.save(tmp_path / "own"))
     assert own.to_arviz().posterior["w"].shape == (2, 10, 2)
+
+
+@pytest.mark.slow
+def test_names_with_a_slash_are_saved_with_a_division_slash(tmp_path):
+    draws = study_of().draws
+    of_decades = study_of(formula="died ~ I(age / 10) + sex", draws=draws | {"I(age / 10)": draws["age"]})
+    assert not differing(of_decades.save(tmp_path / "study")) & {"draws.nc against the record"}
+    assert "I(age \u2215 10)" in of_decades.to_arviz().posterior
 
 
 def test_statements_of_the_fixture_are_sound():

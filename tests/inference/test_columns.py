@@ -211,7 +211,7 @@ ONE_OF_EACH = (
 )  # fmt: skip
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledger, mode, tmp_path):
     wanted = outcome(drivers, ledger, mode, VALUES.copy())

@@ -92,6 +92,7 @@ def test_what_stages_released_leads_to_no_row(planned, people):
     assert len(mcmc.history) == 3 and not secrets_in((mcmc._outcome, mcmc.study(), mcmc._charge), [])
 
 
+@pytest.mark.slow
 def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, people, monkeypatch):
     touched = []
     query = execute_plan.query
