@@ -20,7 +20,7 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.row_constants import RowConstants
-from private_mcmc.model.row_latents import END, PLAIN_POINTS, POINTS, SPANS, RowLatent
+from private_mcmc.model.row_latents import END, PLAIN_POINTS, POINTS, SPANS, RowLatent, log_total
 from private_mcmc.model.sites import Site
 
 Row = Mapping[str, jax.Array]
@@ -166,15 +166,20 @@ def own_latents(
 
 def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array:
     """``V``: ``person`` holds columns ``(k, …)`` and which of its rows there are."""
-    rows = {name: column for name, column in person.items() if name != OWN_ROWS}
+    there = person[OWN_ROWS] > 0
+
+    def placed(column: jax.Array) -> jax.Array:
+        # In the place of a row that there is not: the first one, which overflows only where the person does.
+        return jnp.where(there.reshape(-1, *(1,) * (column.ndim - 1)), column, column[:1])
+
+    rows = {name: placed(column) for name, column in person.items() if name != OWN_ROWS}
     vectors, columns, log_weights = own.atoms(theta)
 
-    def of_rows(vector: jax.Array, columns: Row) -> jax.Array:
+    def term(vector: jax.Array, columns: Row, log_weight: jax.Array) -> jax.Array:
         losses = jax.vmap(own.term, in_axes=(None, None, 0))(vector, columns, rows)
-        return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
+        return log_weight - jnp.sum(jnp.where(there, losses, 0.0))
 
-    terms = log_weights - jax.vmap(of_rows)(vectors, columns)
-    return -jax.nn.logsumexp(terms)
+    return -log_total(lambda points: jax.vmap(term)(*points), (vectors, columns, log_weights))
 
 
 def of_one_row(loss: RowLoss, theta: jax.Array, row: Row) -> jax.Array:

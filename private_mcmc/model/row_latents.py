@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,9 @@ from private_mcmc.records import Fields, Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
 RowLoss = Callable[[jax.Array, Row], jax.Array]
+Values = tuple[jax.Array, ...]
+# A tree of arrays ``(points, …)``.
+Points = TypeVar("Points")
 
 # Prior sds that the grid spans on either side, and its points, for one latent and for two. With spacing h a
 # sum over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
@@ -233,19 +237,46 @@ def summed_loss(
     grid = [part.ravel() for part in jnp.meshgrid(*lines, indexing="ij")]
     own = [Output("row", latent.site) for latent in latents]
 
-    def at(values: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        columns = {**row, **{latent.column: value for latent, value in zip(latents, values, strict=True)}}
+    def columns_at(values: Values) -> Row:
+        return {**row, **{latent.column: value for latent, value in zip(latents, values, strict=True)}}
+
+    def scale(values: Values) -> jax.Array:
         steps = [
             latent.transform.log_abs_det_jacobian(value, latent.transform(value))
             for latent, value in zip(latents, values, strict=True)
             if not latent.values
         ]
-        weight = sum((jnp.sum(part) for part in run(own, columns)), jnp.zeros(()))
-        scale = sum(steps, jnp.zeros(()))
-        return scale - row_loss(theta, columns), scale + weight
+        return sum(steps, jnp.zeros(()))
 
-    joint, weights = jax.vmap(at)(tuple(grid))
-    return jax.nn.logsumexp(weights) - jax.nn.logsumexp(joint)
+    def weight(values: Values) -> jax.Array:
+        return scale(values) + sum((jnp.sum(part) for part in run(own, columns_at(values))), jnp.zeros(()))
+
+    def joint(values: Values) -> jax.Array:
+        return scale(values) - row_loss(theta, columns_at(values))
+
+    points = tuple(grid)
+    return jax.nn.logsumexp(jax.vmap(weight)(points)) - log_total(jax.vmap(joint), points)
+
+
+# Beside the largest term these are 0 in float64.
+_NOTHING = -800.0
+
+
+def log_total(terms: Callable[[Points], jax.Array], points: Points) -> jax.Array:
+    """``log Σ_q exp(term_q)`` over points of which some may overflow, to a rate of ``e^800``, say.
+
+    Such a term adds 0, but its gradient is no number, and neither is 0 times it. In the place of its point
+    stands that of the largest term.
+    """
+    found = jax.lax.stop_gradient(terms(points))
+    found = jnp.where(jnp.isfinite(found), found, -jnp.inf)
+    best = jnp.argmax(found)
+    counts = found - found[best] > _NOTHING
+
+    def placed(leaf: jax.Array) -> jax.Array:
+        return jnp.where(counts.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, leaf[best])
+
+    return jax.nn.logsumexp(jnp.where(counts, terms(jax.tree.map(placed, points)), -jnp.inf))
 
 
 def _line(
