@@ -120,7 +120,9 @@ def plan_fit(
         check_count("n", n)
     target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
-        raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
+        raise DeclarationError(
+            "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
+        )
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
     if dropped and asked.schema.person:
         raise NotYetSupported(f"fields {dropped}: missing: drop is for tables without a person field.")
