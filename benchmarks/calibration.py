@@ -79,8 +79,8 @@ def table(results: dict[str, list[dict[str, Any]]]) -> Table:
         pooled[kind, float(epsilon)].append(ranks)
         shown.add_row(kind, name, epsilon, f"{len(made)}{refused}", *_columns(ranks, z))
     shown.add_section()
-    for (kind, epsilon), parts in sorted(pooled.items()):
-        shown.add_row(kind, "all", f"{epsilon:g}", "", *_columns(np.concatenate(parts), None))
+    for (kind, at), parts in sorted(pooled.items()):
+        shown.add_row(kind, "all", f"{at:g}", "", *_columns(np.concatenate(parts), None))
     return shown
 
 

@@ -74,7 +74,7 @@ class Problem:
         self.model, self.n, self.p = model, n, p
         self.rows = pmc.Rows(X=pmc.Ball(1.0, dim=p), y=pmc.Binary())
         self.reading: RowModel = read(model, self.rows, n=n)
-        self.columns = self.rows.synthetic(jax.random.key(0), n)
+        self.columns = self.rows.synthetic(0, n)
         self.present = jnp.ones(n, dtype=bool)
         self.u = jnp.full(self.reading.dim, 0.1)
 

@@ -99,7 +99,7 @@ def run(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.cli.table import Missing, read_columns
-    from private_mcmc.data.table import data_marks
+    from private_mcmc.data.table import check_apart, data_marks
     from private_mcmc.dossier import new_dossier
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
@@ -136,6 +136,7 @@ def run(
             )
     if relation != "zero_out" and present is not None:
         raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
+    check_apart(data, public_rows)
     public, books = read_arguments(args), opened(ledger, dataset)
     with new_dossier(out) as place:
         with near_private_rows():

@@ -35,7 +35,7 @@ from private_mcmc.data.fields import (
 from private_mcmc.data.readers import Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
-from private_mcmc.errors import DataSchemaError, PrivateMCMCError
+from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -180,6 +180,22 @@ def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[st
     columns = read_table(table, schema, names)
     there = columns.pop(PRESENT, None)
     return columns if there is None else {name: each[there > 0] for name, each in columns.items()}
+
+
+def check_apart(table: object, public_rows: object) -> None:
+    """Refuse the private table itself in the place of public rows: the same file, or the same object.
+
+    Rows are not compared: whether private ones equal public ones is nothing that an error may tell.
+    """
+    same = table is public_rows
+    if isinstance(table, str | Path) and isinstance(public_rows, str | Path):
+        with suppress(OSError):
+            same = same or Path(table).samefile(public_rows)
+    if same:
+        raise DeclarationError(
+            "public_rows: this is the private table itself. What public rows say is shown and paid for by "
+            "nobody: give rows that are published, chosen without the private ones, or leave them out."
+        )
 
 
 def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:

@@ -56,7 +56,7 @@ class Domain:
         """
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """``n`` public random rows; every other one lies at an extreme of the domain."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
@@ -65,10 +65,10 @@ class Domain:
         return {type(self).__name__.lower(): {k: v for k, v in asdict(self).items() if v is not None}}
 
 
-def every_other(n: int, first: jax.Array, second: jax.Array) -> jax.Array:
+def every_other(n: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Rows of ``first`` at even, of ``second`` at odd positions."""
-    even = (jnp.arange(n) % 2 == 0).reshape((n,) + (1,) * (first.ndim - 1))
-    return jnp.where(even, first, second)
+    even = (np.arange(n) % 2 == 0).reshape((n,) + (1,) * (first.ndim - 1))
+    return np.where(even, first, second)
 
 
 def number(name: str, value: object) -> float:
@@ -124,9 +124,9 @@ class Binary(Domain):
         """Threshold at one half."""
         return (jnp.asarray(column) >= 0.5).astype(_integer())
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Fair coin flips."""
-        return jax.random.bernoulli(key, 0.5, (n,)).astype(_integer())
+        return self.project(random.integers(0, 2, n))
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,10 @@ class Categories(Domain):
         """The nearest category."""
         return _as_whole(column, self.k - 1)
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Half the rows in the first or last category, half uniform."""
-        inner, ends = jax.random.split(key)
-        extreme = jnp.where(jax.random.bernoulli(ends, 0.5, (n,)), self.k - 1, 0)
-        return every_other(n, extreme, jax.random.randint(inner, (n,), 0, self.k)).astype(_integer())
+        extreme = random.integers(0, 2, n) * (self.k - 1)
+        return self.project(every_other(n, extreme, random.integers(0, self.k, n)))
 
 
 @dataclass(frozen=True)
@@ -186,9 +185,7 @@ class Counts(Domain):
         """The nearest allowed count."""
         return _as_whole(column, self.max)
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Half the rows at 0 or ``max``, half uniform."""
-        inner, ends = jax.random.split(key)
-        extreme = jnp.where(jax.random.bernoulli(ends, 0.5, (n,)), self.max, 0)
-        middle = jnp.floor(jax.random.uniform(inner, (n,)) * self.max)
-        return self.project(every_other(n, extreme.astype(middle.dtype), middle))
+        extreme = random.integers(0, 2, n) * self.max
+        return self.project(every_other(n, extreme, random.integers(0, self.max, n)))

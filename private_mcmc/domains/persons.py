@@ -80,9 +80,9 @@ class Several(Domain):
         inside = self.each.project(values.reshape(-1, *self.each.event_shape), dtype)
         return inside.reshape(-1, *self.event_shape)
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """``n`` times ``count`` values."""
-        return self.each.synthetic(key, n * self.count).reshape(n, *self.event_shape)
+        return self.each.synthetic(random, n * self.count).reshape(n, *self.event_shape)
 
     def to_dict(self) -> Record:
         """What one value is, and how many there are."""

@@ -87,13 +87,11 @@ class Ratio(Domain):
         y = jnp.where(jnp.isnan(rows[..., 1]), 0.0, rows[..., 1])
         return jnp.stack([x, jnp.clip(y, *ends)], axis=-1).astype(storage)
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Half the rows at corners, half uniform."""
-        where, corner = jax.random.split(key)
-        inner = jax.random.uniform(where, (n, 2))
-        share = every_other(n, jax.random.bernoulli(corner, 0.5, (n, 2)).astype(inner.dtype), inner)
+        share = every_other(n, random.integers(0, 2, (n, 2)), random.random((n, 2)))
         x = self.x_low + share[:, 0] * (self.x_high - self.x_low)
-        return self.project(jnp.stack([x, x * (self.center + (2 * share[:, 1] - 1) * self.width)], axis=-1))
+        return self.project(np.stack([x, x * (self.center + (2 * share[:, 1] - 1) * self.width)], axis=-1))
 
     def _ratios(self, storage: np.dtype) -> tuple[float, float]:
         """Bounds of the ratio, narrowed by what rounding ``y`` to this type can move it."""

@@ -98,16 +98,13 @@ class Ball(Domain):
         scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
         return jnp.where(length <= inside, rows, scaled).astype(storage)
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Half the rows on the sphere (some along an axis), half inside."""
-        directions, kinds, axes, lengths = jax.random.split(key, 4)
-        vectors = jax.random.normal(directions, (n, self.dim))
-        axis = jax.nn.one_hot(jax.random.randint(axes, (n,), 0, self.dim), self.dim)
-        axis = axis * jnp.sign(vectors[:, :1] + 0.5)
-        vectors = jnp.where(jax.random.bernoulli(kinds, 0.3, (n, 1)), axis, vectors)
-        vectors = vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)
-        inner = jax.random.uniform(lengths, (n, 1))
-        return self.project(vectors * self.radius * every_other(n, jnp.ones((n, 1)), inner))
+        vectors = random.normal(size=(n, self.dim))
+        axis = np.eye(self.dim)[random.integers(0, self.dim, n)] * np.sign(vectors[:, :1] + 0.5)
+        vectors = np.where(random.random((n, 1)) < 0.3, axis, vectors)
+        vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return self.project(vectors * self.radius * every_other(n, np.ones((n, 1)), random.random((n, 1))))
 
 
 @dataclass(frozen=True)
@@ -161,13 +158,11 @@ class Box(Domain):
         nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(storage)
         return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Half the rows at corners, half uniform."""
         lo, hi = self.interval()
-        where, corner = jax.random.split(key)
-        inner = jax.random.uniform(where, (n, *self.event_shape))
-        corners = jax.random.bernoulli(corner, 0.5, (n, *self.event_shape)).astype(inner.dtype)
-        share = every_other(n, corners, inner)
+        shape = (n, *self.event_shape)
+        share = every_other(n, random.integers(0, 2, shape), random.random(shape))
         return self.project(lo * (1 - share) + hi * share)
 
     def _stored_bounds(self, storage: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -219,11 +214,10 @@ class Real(Domain):
         values = jnp.asarray(column).astype(storage_dtype(dtype))
         return jnp.where(jnp.isfinite(values), values, 0.0)
 
-    def synthetic(self, key: jax.Array, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Normal rows of scales from 0.1 to 100."""
-        values, scales = jax.random.split(key)
-        spread = 10.0 ** jax.random.uniform(scales, (n,) + (1,) * len(self.event_shape), minval=-1, maxval=2)
-        return self.project(jax.random.normal(values, (n, *self.event_shape)) * spread)
+        spread = 10.0 ** random.uniform(-1.0, 2.0, (n,) + (1,) * len(self.event_shape))
+        return self.project(random.normal(size=(n, *self.event_shape)) * spread)
 
 
 def _freeze(values: np.ndarray) -> Bounds:

@@ -209,10 +209,11 @@ class Rows:
         """Every column mapped silently into its domain; ``dtype`` narrows the storage of real columns."""
         return {name: domain.project(data[name], dtype) for name, domain in self.items}
 
-    def synthetic(self, key: jax.Array, n: int) -> dict[str, jax.Array]:
-        """``n`` public random rows that reach the extremes of the domains."""
-        keys = jax.random.split(key, len(self.items))
-        return {name: domain.synthetic(k, n) for k, (name, domain) in zip(keys, self.items, strict=True)}
+    def synthetic(self, seed: int, n: int) -> dict[str, jax.Array]:
+        """``n`` public random rows that reach the extremes of the domains, the same for equal seeds."""
+        # NumPy draws without compiling a program for every shape.
+        random = np.random.default_rng(seed)
+        return {name: domain.synthetic(random, n) for name, domain in self.items}
 
     @property
     def fingerprint(self) -> str:

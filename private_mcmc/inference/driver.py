@@ -20,6 +20,7 @@ from private_mcmc.inference.last_run import LastRun
 from private_mcmc.inference.runs import Outcome, Runnable, no_value_checks
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
+from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
 from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
@@ -219,6 +220,7 @@ class PrivateMCMC(LastRun):
         self._outcome = self._posterior = None
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
+        check_arithmetic()
         self._n = n
         price, saved = self._run.price(n), partial(self._run.to_save, n)
         return ChargedRun(self._books, self._run.declared, price, columns, saved)

@@ -46,6 +46,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.mark import model_marks, program_mark
 from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
 from private_mcmc.release import Curator, ReleasedStates, StateGrid, curator_side, state_grid
+from private_mcmc.release.noise import gaussian_noise
 from private_mcmc.schedule import Schedule
 
 Rows = dict[str, jax.Array]
@@ -164,6 +165,8 @@ class PlannedRun:
         if first is None:
             raise DeclarationError("the plan's policy buys nothing.")
         _admitted(plan, plan.before, first)
+        # Noise of later stages is known only then; that OpenDP can be asked of it, now.
+        gaussian_noise(1.0, 1.0).confirmed()
         rows, present = on_device(plan.reading.rows, arrays, n, self.layout)
         here = self.layout.local_rows(n)
         held = Held(rows, present, here.stop - here.start)
@@ -233,7 +236,7 @@ class PlannedRun:
         """The states of one path before rounding, shape ``(steps, p)``."""
         runner, given = _runner(self.declared, stage, self.layout), with_derived(stage, held.rows)
         steps = partial(runner.run, checked_start(stage.start, stage.schedule), given, held.present)
-        output = follow(steps, stage.schedule, job, self.execution)
+        output = follow(steps, stage.schedule, job, self.execution, stage.name)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import data_marks, read_identifiers, read_present, read_table
-from private_mcmc.domains.persons import grouped, identified
+from private_mcmc.data.table import check_apart, data_marks, read_identifiers, read_present, read_table
+from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
@@ -118,6 +118,7 @@ def plan_fit(
     """Read a table and plan: see :func:`fit`."""
     if n is not None:
         check_count("n", n)
+    check_apart(table, public_rows)
     target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError(
@@ -177,7 +178,9 @@ def _columns(table: object, schema: Schema, asked: Question) -> dict[str, np.nda
         return columns | {asked.rows.unit.name: who}
     codes = identified(schema.person, who)
     persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
-    return {name: persons[name][:, 0] for name in columns}
+    # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
+    order = np.random.default_rng().permutation(len(persons[OWN_ROWS]))
+    return {name: persons[name][order, 0] for name in columns}
 
 
 def _count(columns: Mapping[str, np.ndarray], asked: Question) -> int:

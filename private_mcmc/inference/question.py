@@ -172,10 +172,7 @@ class BoundsPlan:
 
     def beside(self, plan: Plan) -> Plan:
         """A plan for ``rest`` as part of ``whole``: one budget, and one statement of bounds and stages."""
-        budget = accounting.gdp.budget(self.whole.epsilon, self.whole.delta)
-        both = accounting.adaptive(budget, self.whole.adjacency, self.statements)
-        statement = accounting.capped(both, plan.n)
-        return replace(plan, target=self.whole, statement=statement, before=self.statements)
+        return replace(plan, target=self.whole, before=self.statements)
 
     @property
     def statements(self) -> tuple[Statement, ...]:

@@ -113,9 +113,11 @@ def trial_streams(generator: str) -> Streams:
     return Streams(key, key, key)
 
 
-def follow(steps: Steps, schedule: Schedule, job: RunKeysAndState, execution: Execution) -> ChainOutput:
+def follow(
+    steps: Steps, schedule: Schedule, job: RunKeysAndState, execution: Execution, what: str = "sampling"
+) -> ChainOutput:
     """Make the steps of ``schedule`` once, with the keys and from the state of ``job``."""
-    with progress("sampling", schedule.num_steps, execution.progress_bar and releases()) as on_progress:
+    with progress(what, schedule.num_steps, execution.progress_bar and releases()) as on_progress:
         return steps(streams=job.streams, on_progress=on_progress, saving=job.saver, state=job.state)
 
 

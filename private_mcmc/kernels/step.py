@@ -31,6 +31,8 @@ from private_mcmc.schedule import Schedule, Storage
 # Rounding to the nearest float32 enlarges a number by less than this makes it smaller.
 _SHRINK = 1.0 - 2.0**-23
 _SMALLEST_NORMAL = 2.0**-126
+# Caps of slopes are clips over norms of at least 1e-140; sums are of at most 2^31 rows of a clip each.
+_LEAST, _MOST = 1e-100, 1e100
 
 
 def narrowed(values: jax.Array) -> jax.Array:
@@ -148,12 +150,22 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
         raise DeclarationError(
             f"the schedule protects {schedule.unit or 'a row'}, the model {model.unit or 'a row'}."
         )
+    _check_magnitudes(schedule)
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together
     gradient = schedule_gradient(model, change, schedule, states, sums=schedule.num_steps)
     data_gradient = batch_sum(stored(gradient, schedule.storage), schedule)
     return step_program(model, schedule, change, data_gradient, StepNumbers.of(schedule), one_by_one)
+
+
+def _check_magnitudes(schedule: Schedule) -> None:
+    """Refuse numbers with which a row's cap, or a sum of clipped rows, may leave float64."""
+    clips = (schedule.clip,) if schedule.clips is None else schedule.clips
+    if not all(_LEAST <= value <= _MOST for value in (*clips, schedule.temper, *schedule.step_sizes)):
+        raise DeclarationError(
+            f"clip, temper and step_size must lie in [{_LEAST:g}, {_MOST:g}]: choose other units."
+        )
 
 
 def step_program(

@@ -97,16 +97,18 @@ def row_latents(
     Raises:
         NotYetSupported: for those that are not summed out, by name.
     """
-    one, many = (_sites(model, rows(number), public) for number in (1, count))
+    one = _sites(model, rows(1), public)
+    single = [
+        name for name, message in one.items() if not message["is_observed"] and 1 in _plates(message).values()
+    ]
+    # A model without such latents, as most are, is not run again.
+    many = _sites(model, rows(count), public) if single else {}
     found = []
-    for name, message in one.items():
-        if message["is_observed"]:
-            continue
-        sizes = {frame.name: frame.size for frame in message["cond_indep_stack"]}
-        later = {frame.name: frame.size for frame in many.get(name, message)["cond_indep_stack"]}
-        if any(size == 1 and later.get(plate) == count for plate, size in sizes.items()):
+    for name in single:
+        later = _plates(many.get(name, one[name]))
+        if any(size == 1 and later.get(plate) == count for plate, size in _plates(one[name]).items()):
             _refuse_weights(name, one)
-            found.append(_latent(name, message))
+            found.append(_latent(name, one[name]))
     if math.prod(_points(latent, found) for latent in found) > _MOST_POINTS:
         raise NotYetSupported(
             f"latents {[latent.site for latent in found]} of each row take too many values together "
@@ -133,6 +135,10 @@ def classes_of(
             f"discrete latents {[each.site for each in found]} of a person: more than {_MOST_CLASSES} values."
         )
     return tuple(found), frozenset(plates)
+
+
+def _plates(message: Message) -> dict[str, int]:
+    return {frame.name: frame.size for frame in message["cond_indep_stack"]}
 
 
 def _sites(model: Model, rows: Fields, public: PublicArguments) -> dict[str, Message]:

@@ -131,7 +131,7 @@ def facts_of(
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = reading.rows.project(reading.rows.synthetic(jax.random.key(3), _SYNTHETIC_ROWS))
+        rows = reading.rows.project(reading.rows.synthetic(3, _SYNTHETIC_ROWS))
         one = functools.partial(likelihood.information, references, root)
         vectors = jax.jit(jax.vmap(one))(rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
@@ -186,18 +186,9 @@ class GeneralPolicy:
         return self._path(RUN, remaining(facts.budget, history), metric, late[-1], self.step)
 
     def conclude(self, history: History) -> Conclusion:
-        """The run after its burn-in, as much wider as its mean is expected to be off.
-
-        In whatever unit that is: a run whose rows' losses are off by sds has parameters that are. Draws are
-        made no wider than the prior's are around their mean: the posterior is not expected to be further off.
-        """
+        """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = next(completed for completed in history if completed.stage.name == RUN)
-        states, prior = np.asarray(run.value)[burn_in(run.stage) :], self.facts.prior
-        centre = states.mean(axis=0)
-        known = np.maximum(states.std(axis=0), 1e-300)
-        most = np.maximum(np.hypot(prior.scale, centre - prior.centre) / known, 1.0)
-        wider = np.minimum(math.hypot(1.0, self.prediction.rms), most)
-        return Conclusion(centre + wider * (states - centre), self.prediction)
+        return Conclusion(widened(run, self.facts.prior, self.prediction.rms), self.prediction)
 
     def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric
@@ -243,6 +234,24 @@ class GeneralPolicy:
             reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
         path = schedule(step_size=time / num_steps, num_steps=num_steps, clip=clip)
         return PathStage(name, path, start, reading)
+
+
+def widened(run: CompletedStage, prior: Prior, rms: float) -> Array:
+    """The run's states after its burn-in, ``√(1 + rms²)`` as wide around their mean.
+
+    In whatever unit ``rms`` is: a run whose rows' losses are off by sds has parameters that are. The sds are
+    those of the metric where the states' own are smaller: a path that is too short to leave its start says
+    nothing of its width. Draws are made no wider than the prior's are around their mean.
+    """
+    states = np.asarray(run.value)[burn_in(run.stage) :]
+    centre = states.mean(axis=0)
+    own = np.maximum(states.std(axis=0), 1e-300)
+    of_metric = own
+    if isinstance(run.stage, PathStage) and run.stage.schedule.preconditioner is not None:
+        of_metric = np.sqrt(np.diag(np.asarray(run.stage.schedule.preconditioner)))
+    wanted = math.hypot(1.0, rms) * np.maximum(own, of_metric)
+    most = np.maximum(np.hypot(prior.scale, centre - prior.centre), own)
+    return np.asarray(centre + np.minimum(wanted, most) / own * (states - centre))
 
 
 def burn_in(stage: Stage) -> int:

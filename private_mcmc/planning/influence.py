@@ -125,7 +125,7 @@ class Influence:
         # The first one who asks may be tracing a step.
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             rows = self.model.rows
-            row = jax.tree.map(lambda leaf: leaf[0], rows.project(rows.synthetic(jax.random.key(0), 1)))
+            row = jax.tree.map(lambda leaf: leaf[0], rows.project(rows.synthetic(0, 1)))
             dtype = row[self._name].dtype
 
             def slope(eta: jax.Array, outcome: jax.Array) -> jax.Array:

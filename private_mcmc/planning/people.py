@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
+from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.planning.stages import Array
 
 # Prevalences of indicators, and means of other columns' shares of their range.
@@ -18,10 +19,23 @@ _SPREAD = 6.0
 def people(rows: Rows, count: int, seed: int) -> dict[str, np.ndarray]:
     """``count`` public rows, before they are mapped into their domains."""
     random = np.random.default_rng(seed)
-    return {name: _column(domain, count, random) for name, domain in rows.items}
+    drawn = {name: _column(domain, count, random) for name, domain in rows.items}
+    if OWN_ROWS in drawn:
+        most = drawn[OWN_ROWS].shape[1]
+        # One person in two has all rows that are allowed.
+        has = np.where(random.random(count) < 0.5, most, random.integers(1, most + 1, count))
+        drawn[OWN_ROWS] = np.asarray(np.arange(most) < has[:, None], dtype=np.int64)
+    return drawn
 
 
 def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarray:
+    if isinstance(domain, Several):
+        values = _column(domain.each, count * domain.count, random)
+        values = values.reshape(count, domain.count, *domain.each.event_shape)
+        # Of some, what a row says is the person's, like their age, and of others it changes.
+        same = random.random(count) < 0.5
+        values[same] = values[same, :1]
+        return values
     if isinstance(domain, Ball):
         # An intercept, and the others in [0, 1], divided by the norm of the longest such row.
         shares = np.column_stack([_shares(count, random) for _ in range(domain.dim)])

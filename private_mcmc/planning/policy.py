@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from private_mcmc import accounting
@@ -48,7 +49,6 @@ class Plan:
         guarantee: what the target is met by: the run alone, or the posterior as well.
         temper: the weight of the likelihood in the posterior that is approximated; 1 under ``"run"``.
         policy: names the stages.
-        statement: the whole policy's statement, known before anything is spent.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
         prediction: the error to expect, from synthetic rows of the declared domain.
         planner, choices: makes the policies of this model; the numbers of this one that were chosen.
@@ -71,7 +71,6 @@ class Plan:
     guarantee: Guarantee
     temper: float
     policy: Policy
-    statement: Statement
     certificate: Statement | None
     prediction: Prediction
     planner: Planner
@@ -82,6 +81,11 @@ class Plan:
     def budget(self) -> float:
         """What the stages may cost together, in Gaussian DP."""
         return gdp_budget(self.target)
+
+    @cached_property
+    def statement(self) -> Statement:
+        """The whole policy's statement, known before anything is spent; what the ledger is charged."""
+        return self.statement_of(self.before)
 
     def statement_of(self, parts: tuple[Statement, ...]) -> Statement:
         """The policy's statement, with those of the stages that have run."""
@@ -156,7 +160,6 @@ class Plan:
             guarantee=guarantee,
             temper=temper,
             policy=makes.policy(budget, saved.n, temper, saved.choices, expected),
-            statement=statement,
             certificate=certificate,
             prediction=expected,
             planner=makes,
@@ -281,7 +284,6 @@ def plan(
         guarantee=guarantee,
         temper=temper,
         policy=makes.policy(budget, n, temper, choices, prediction),
-        statement=_statement(target, n, rows.unit, makes.public),
         certificate=certificate,
         prediction=prediction,
         planner=makes,

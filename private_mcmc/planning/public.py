@@ -51,8 +51,10 @@ def learnt(policy: AffinePolicy, rows: Columns) -> Public:
     start, _ = mode_and_sd(policy, rows, one / policy.temper)
     with jax.enable_x64(True):
         root, at = np.eye(p), jnp.asarray(start)
-        design = np.asarray(jax.vmap(lambda row: policy.influence.design(root, row))(rows))
-        curved = np.asarray(jax.vmap(lambda row: policy.influence.curvature(1.0, at, root, row))(rows))
+        design = np.asarray(jax.jit(jax.vmap(lambda row: policy.influence.design(root, row)))(rows))
+        curved = np.asarray(
+            jax.jit(jax.vmap(lambda row: policy.influence.curvature(1.0, at, root, row)))(rows)
+        )
     shrunk = [_shrunk(vectors.T @ vectors / count, p / (count + p)) for vectors in (design, curved)]
     return Public(count, start, *shrunk)
 

@@ -20,10 +20,26 @@ import numpy as np
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.planning.coefficients import Coefficients
-from private_mcmc.planning.general import RUN, Facts, GeneralPolicy, burn_in, facts_of, next_metric
+from private_mcmc.planning.general import (
+    RUN,
+    Facts,
+    GeneralPolicy,
+    burn_in,
+    facts_of,
+    next_metric,
+    widened,
+)
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import second_moments, simulate
-from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, Array, Expected, PathStage, Prediction
+from private_mcmc.planning.stages import (
+    OF_LOSSES,
+    OF_PARAMETERS,
+    Array,
+    CompletedStage,
+    Expected,
+    PathStage,
+    Prediction,
+)
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
 from private_mcmc.records import Model, PublicArguments
@@ -108,9 +124,9 @@ class Simulator:
         """Draw a data set at a prior draw and run the reference chains on it."""
         facts = self.facts
         truth = facts.prior.shrunk(index + 7, distance)
-        covariates, outcomes = jax.random.split(jax.random.key(100 + index))
+        outcomes = jax.random.key(100 + index)
         count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
-        rows = facts.reading.rows.project(facts.reading.rows.synthetic(covariates, count))
+        rows = facts.reading.rows.project(facts.reading.rows.synthetic(100 + index, count))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)
@@ -148,8 +164,10 @@ class Simulator:
         every = max(1, len(states) // _STATES_OF_LOSSES)
         return np.asarray(self._losses(jnp.asarray(states[::every][:_STATES_OF_LOSSES]), few))
 
-    def error(self, policy: GeneralPolicy, data: SyntheticPosterior, seed: int) -> tuple[float, float, Array]:
-        """Root mean square error of the means in posterior sds, the run's Langevin time, and its states."""
+    def error(
+        self, policy: GeneralPolicy, data: SyntheticPosterior, seed: int
+    ) -> tuple[float, float, CompletedStage]:
+        """Root mean square error of the means in posterior sds, the run's Langevin time, and the run."""
         history = simulate(policy, lambda stage: self._chain, data.rows, data.weights, seed)
         run = next(completed for completed in history if completed.stage.name == RUN)
         states = np.asarray(run.value)[burn_in(run.stage) :]
@@ -158,7 +176,7 @@ class Simulator:
             off = (measured.mean(axis=0) - data.mean) / np.maximum(data.sd, 1e-300)
             rms = float(np.sqrt(np.mean(np.square(off))))
         time = run.stage.schedule.total_time if isinstance(run.stage, PathStage) else math.inf
-        return (rms if math.isfinite(rms) else math.inf), time, states
+        return (rms if math.isfinite(rms) else math.inf), time, run
 
 
 def _mala(
@@ -223,23 +241,23 @@ def general_policy(
             sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES
         count = len(_DISTANCES)
 
-        def tried(draft: GeneralPolicy, first: int) -> tuple[list[float], float, list[Array]]:
+        def tried(draft: GeneralPolicy, first: int) -> tuple[list[float], float, list[CompletedStage]]:
             outcomes = [simulator.error(draft, sets[k], k) for k in range(first, first + count)]
-            errors, times, states = (list(each) for each in zip(*outcomes, strict=True))
-            return errors, min(times), states
+            errors, times, runs = (list(each) for each in zip(*outcomes, strict=True))
+            return errors, min(times), runs
 
         drafts = [
             GeneralPolicy(facts, multiple, step, _UNKNOWN)
             for multiple, step in itertools.product(CLIP_MULTIPLES, STEPS)
         ]
         draft = min(drafts, key=lambda draft: _root_mean_square(tried(draft, 0)[0]))
-        errors, time, states = tried(draft, count)
+        errors, time, runs = tried(draft, count)
         rms = _root_mean_square(errors)
         of_each: tuple[Expected, ...] = ()
         if unit == OF_PARAMETERS and read is not None and read.names and math.isfinite(rms):
             compared = [
-                read.compared(_widened(each, rms), data.draws.reshape(-1, each.shape[-1]))
-                for each, data in zip(states, sets[count:], strict=True)
+                read.compared(widened(run, facts.prior, rms), data.draws.reshape(-1, facts.dim))
+                for run, data in zip(runs, sets[count:], strict=True)
             ]
             of_each = read.expected(compared, errors, rms)
     monte_carlo = min(math.sqrt(2.0 / time), rms)
@@ -247,12 +265,6 @@ def general_policy(
     bias = math.sqrt(max(rms**2 - monte_carlo**2 - reference**2, 0.0))
     found = Prediction(rms, bias, monte_carlo, draft.step / 4, unit, reference, coefficients=of_each)
     return replace(draft, prediction=found)
-
-
-def _widened(states: Array, rms: float) -> Array:
-    """As the policy concludes from a run that errs so much."""
-    centre = states.mean(axis=0)
-    return np.asarray(centre + math.hypot(1.0, rms) * (states - centre))
 
 
 def _coarse(facts: Facts) -> Facts:

@@ -87,7 +87,7 @@ def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Pr
         )
     with jax.enable_x64(True):
         rows = (reading.each or reading).rows
-        row = rows.project(rows.synthetic(jax.random.key(0), 1))
+        row = rows.project(rows.synthetic(0, 1))
 
         def draw(key: jax.Array) -> jax.Array:
             with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
@@ -155,7 +155,7 @@ def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
             values = _values(domain, _MOST_OUTCOMES)
             if values is not None:
                 return {names[0]: domain.project(values)}
-        drawn = rows.project(rows.synthetic(jax.random.key(2), _MOST_OUTCOMES))
+        drawn = rows.project(rows.synthetic(2, _MOST_OUTCOMES))
         return {name: drawn[name] for name in names}
 
 

@@ -81,7 +81,7 @@ def _is_bounded(reading: RowModel, name: str) -> bool:
 
 def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
     with jax.enable_x64(True):
-        rows = reading.rows.project(reading.rows.synthetic(jax.random.key(5), _TRIED))
+        rows = reading.rows.project(reading.rows.synthetic(5, _TRIED))
         low, high = (float(end) for end in reading.rows.columns[time].interval())
         # Inside, where no end of the domain and no public cut is likely to be.
         share = np.linspace(0.137, 0.861, _TRIED)

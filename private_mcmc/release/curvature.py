@@ -236,7 +236,7 @@ def plan_curvature_test(
         raise DeclarationError(
             f"num_rows={schedule.num_rows}: float64 sums of so many rows carry no useful bound."
         )
-    return CurvatureTest(predictor, schedule, cap, gaussian_noise(gdp, cap + allowance), failure)
+    return CurvatureTest(predictor, schedule, cap, gaussian_noise(gdp, cap + allowance).confirmed(), failure)
 
 
 def _rows_each(schedule: Schedule) -> int:

@@ -106,7 +106,7 @@ def test_normal_mean_covers_every_data_set(data, precision, step, slope, center,
     assert on_grid(more, less, grid, epsilon) <= model.delta(epsilon) + 1e-12
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("shift", "extra", "epsilon"), [(0.3, 0.5, 0.1), (1.0, 1e-6, 0.4), (0.0, 3.0, 0.2)])
 def test_gaussian_pair_is_the_exact_divergence(shift: float, extra: float, epsilon: float) -> None:
     with mpmath.workdps(30):

@@ -44,6 +44,7 @@ def test_laplace_delta_is_the_hockey_stick_divergence(level, epsilon):
     assert Laplace(level).delta(epsilon) == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.2, 1.0, 4.0])
 @pytest.mark.parametrize("alpha", [1.1, 2.0, 7.5, 64.0])
 def test_renyi_divergences_of_pure_mechanisms(level, alpha):

@@ -161,6 +161,7 @@ def poisson_law(values, q):
     return law
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.7])
 @pytest.mark.parametrize("q", [0.2, 0.8])
 def test_poisson_curves_bound_every_configuration_of_three_rows(epsilon, q):

@@ -124,6 +124,7 @@ def density(law, sd, grid):
     return sum(weight * norm.pdf(grid, mean, sd) for mean, weight in law.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 3, 4])
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out", "add_remove"])
 def test_last_state_under_poisson_bounds_exact_mixtures(steps, adjacency):

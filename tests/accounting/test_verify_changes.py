@@ -23,7 +23,8 @@ from tests.accounting.every_statement import average, schedule, statements
 from tests.accounting.record_changes import changes, why_true
 
 ALL = {name: json.loads(json.dumps(item.to_dict())) for name, item in statements().items()}
-# One of every rule, of every bound of a run and of every scheme; the others are for the long tier.
+# One of every rule, of every bound of a run and of every scheme; the others, and all changes of these, are
+# for the long tier.
 SHORT = (
     "path",
     "path, box",
@@ -77,12 +78,16 @@ def test_there_is_an_example_of_every_rule_every_bound_and_every_adjacency():
     assert {part["adjacency"] for part in found} == set(RELATION)
 
 
-def accepted(name: str) -> list[str]:
-    """Changes of this record that are verified though nothing says why the statement is still true."""
+def accepted(name: str, every: int = 1) -> list[str]:
+    """Changes of this record that are verified though nothing says why the statement is still true.
+
+    One of ``every`` so many is tried, others for other records.
+    """
     record = ALL[name]
     wrong, seen = [], 0
-    for change in changes(record):
-        seen += 1
+    for seen, change in enumerate(changes(record), 1):
+        if (seen + len(name)) % every:
+            continue
         with contextlib.suppress(DeclarationError):
             acc.Statement.from_dict(change.record)
         if acc.verify(change.record) and why_true(record, change) is None:
@@ -94,13 +99,13 @@ def accepted(name: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_a_changed_field_is_found_or_the_statement_is_still_true(name):
-    assert accepted(name) == []
+    assert accepted(name, every=3) == []
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", sorted(set(ALL) - set(SHORT)))
-def test_a_changed_field_of_any_other_statement_is_found_or_the_statement_is_still_true(name):
+@pytest.mark.parametrize("name", ALL)
+def test_each_changed_field_of_any_statement_is_found_or_the_statement_is_still_true(name):
     assert accepted(name) == []
 
 

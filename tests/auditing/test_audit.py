@@ -127,7 +127,7 @@ def test_runs_are_independent_of_one_another_and_of_other_seeds():
     assert abs(np.corrcoef(one[:-1, 0], one[1:, 0])[0, 1]) < 5 / math.sqrt(3_000)
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
 def test_the_worst_pairs_are_adjacent_and_differ_in_an_extreme_row(adjacency):
     rows = Rows(X=Ball(1.0, dim=2), y=Binary())

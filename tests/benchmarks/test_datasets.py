@@ -72,6 +72,7 @@ def test_every_family_is_read_as_one_affine_predictor(family: Family) -> None:
     assert reading.predictor is not None
 
 
+@pytest.mark.some(2)
 def test_distinct_rows_count_every_row(dataset: Dataset) -> None:
     X, y, counts = dataset.distinct
     assert counts.sum() == dataset.n

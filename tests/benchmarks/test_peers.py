@@ -91,7 +91,7 @@ def test_one_sample_is_tempered_to_the_budget(dataset: Dataset, cache: Path) -> 
     assert 0.9 * largest <= float(made.facts["temper"]) <= largest
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_objective_perturbation_finds_the_mode_when_its_budget_is_plenty(
     dataset: Dataset, exact: Reference
 ) -> None:
@@ -129,6 +129,7 @@ def test_a_count_model_has_no_bounded_gradient(dataset: Dataset, cache: Path) ->
             method.run(counts, Budget(1.0, 1e-6), 1)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("optax") is None, reason="optax comes with the bench extra")
 def test_noisy_gradients_converge_when_their_budget_is_plenty(dataset: Dataset, exact: Reference) -> None:
     draws = NoisyGradients().run(dataset, PLENTY, 2).draws

@@ -60,6 +60,7 @@ def test_later_runs_join_earlier_ones(measured: Store) -> None:
     assert store.missing(more.key, runs=5) == 1
 
 
+@pytest.mark.long
 def test_what_cannot_run_is_named_on_the_page(measured: Store) -> None:
     text = page(measured, {"mode": "the mode"}).to_html()
     assert "not available" in text and "not today" in text
@@ -77,7 +78,7 @@ def test_scores_are_those_of_the_reference(measured: Store) -> None:
     assert np.isclose(summary.error, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_oracle_is_above_the_lower_bound_at_every_budget(tmp_path: Path) -> None:
     dataset = synthetic(n=400)
     for epsilon in (0.1, 1.0, 10.0):

@@ -117,6 +117,7 @@ def test_five_commands_lead_from_a_codebook_to_odds_ratios_in_the_tables_units(f
     assert found["warnings"] == []
 
 
+@pytest.mark.long
 def test_the_study_keeps_everything_that_a_reader_needs(folder, study, schema):
     assert (study.n, study.epsilon, study.delta, study.adjacency) == (48_842, 1.0, 1e-6, "replace_one")
     statement = pmc.Statement.from_dict(study.statement)
@@ -128,7 +129,7 @@ def test_the_study_keeps_everything_that_a_reader_needs(folder, study, schema):
     assert len(study.answers().to_arviz().posterior["age"].values[0]) > 500
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_commands_four_and_five_check_and_show_the_dossier(folder, study, monkeypatch, capsys):
     found = json.loads(command(folder, "verify", "study", "--ledger", "ledger.db", "--json").stdout)
     assert found["ok"] and {check["result"] for check in found["checks"]} == {"agrees", "not checked"}
@@ -228,6 +229,7 @@ def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, pl
         other.run(**books)
 
 
+@pytest.mark.slow
 def test_nothing_is_spent_before_it_is_confirmed(planned, monkeypatch, capsys):
     for answer in ("", "n\n", "perhaps\n"):
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))

@@ -159,7 +159,7 @@ def traced(shown):
     return small, trace
 
 
-@pytest.mark.some(2)
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_the_model_that_is_shown_has_the_familys_density_in_the_users_units(name):
     shown = made(name)

@@ -41,8 +41,9 @@ def test_a_fit_integrates_over_a_stated_distribution():
         found = read(asked.model, asked.rows, n=100)
         assert found.names == ("Intercept", "age")
         theta = jnp.array([0.1, 0.6])
-        missing = found.row_loss(theta, {"age": 50.0, "age_missing": 1, "y": 0.2})
-        there = found.row_loss(theta, {"age": 65.0, "age_missing": 0, "y": 0.2})
+        loss = jax.jit(found.row_loss)
+        missing = loss(theta, {"age": 50.0, "age_missing": 1, "y": 0.2})
+        there = loss(theta, {"age": 65.0, "age_missing": 0, "y": 0.2})
     # A unit of age is 30 years: missing ages have a sd of a third of it.
     exact = -stats.norm.logpdf(0.2, 0.1, np.hypot(0.3, 0.6 / 3))
     assert float(missing) == pytest.approx(exact, abs=1e-6)
@@ -50,7 +51,7 @@ def test_a_fit_integrates_over_a_stated_distribution():
     assert float(there) == pytest.approx(known, abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_its_parameters_may_be_those_of_the_model():
     asked = question(schema(marginal=""), "y ~ age + sex", family="gaussian", priors=["sigma = 0.3"])
     found = read(asked.model, asked.rows, n=100)

@@ -55,6 +55,7 @@ def browser(place, *arguments):
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_page_compares_what_was_predicted_of_each_coefficient_with_what_was_released(place):
     text = re.sub(r"<[^>]+>", " ", (place / "page.html").read_text())
     row = r"Intercept\s+0\.2\s+0\.1\s+0\.22\s+0\.1\d?\s"
@@ -66,7 +67,7 @@ def test_nothing_is_fetched_and_nothing_runs(place):
     assert not re.search(r"<script|<link|<img|<iframe|@import|url\((?!#)|(?:src|href)=\"(?!#)", text)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_thing_is_green_or_amber_and_results_come_before_theorems(place):
     text = (place / "page.html").read_text()
     body = text[text.index("<h1>") :]
@@ -87,7 +88,7 @@ def test_every_colour_has_a_value_in_the_light_in_the_dark_and_on_paper():
         assert names - {"ground"} <= set(re.findall(r"--([\w-]+):", scheme))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(BROWSER is None, reason="no browser here")
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),

@@ -63,6 +63,7 @@ def at(record, path):
     return record
 
 
+@pytest.mark.slow
 def test_a_dossier_is_verified_anywhere_without_the_table(folder, books):
     found = verify_dossier(folder, books)
     assert found and found.ok
@@ -225,7 +226,7 @@ def test_only_places_in_a_drawing_may_differ_a_little(written):
     assert moved != drawing and _alike(moved, drawing)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_picture_drawn_anew_and_a_name_given_twice_are_seen(folder):
     study = Study.load(folder)
     other = replace(study, draws={**study.draws, "age": [0.1] * 40})
@@ -271,7 +272,7 @@ def test_nonsense_is_not_verified_and_raises_nothing(folder):
         verify_dossier(folder / "nowhere")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_dossier_that_cannot_be_finished_has_lost_nothing(tmp_path):
     study = study_of()
     with (

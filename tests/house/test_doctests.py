@@ -26,8 +26,9 @@ def failures(example):
     return "".join(printed)
 
 
-SLOW = {"Plan", "fit", "plan"}
-EACH = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in NAMES]
+# Those that plan and fit; a fit from a table runs in tests/cli/test_fit.py too.
+LONG = {"Plan", "fit"}
+EACH = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NAMES]
 
 
 @pytest.mark.slow

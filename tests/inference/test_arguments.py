@@ -87,7 +87,7 @@ def test_help_shows_the_arguments():
     assert list(inspect.signature(pmc.plan).parameters)[:3] == ["model", "rows", "target"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_num_samples_are_the_draws_after_warm_up():
     mcmc = driver(num_steps=None, num_warmup=3, num_samples=5)
     assert mcmc.decide(6).schedule.num_steps == 8

@@ -289,7 +289,7 @@ def test_a_kill_while_writing_leaves_nothing_that_survives_resume_and_release(da
     assert key_words_in(folder) == [] and sorted(folder.iterdir()) == [path, other]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypatch, tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
@@ -321,7 +321,7 @@ def test_a_checkpoint_that_cannot_be_written_is_found_out_before_the_charge(data
     assert ledger.history() == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_disk_that_fills_up_ends_no_run_and_keeps_no_keys(data, monkeypatch, tmp_path):
     path = tmp_path / "run"
     mcmc, written = driver(path), []
@@ -386,7 +386,7 @@ def test_whatever_happened_to_the_bytes_of_a_checkpoint_is_said_in_words(tmp_pat
     assert damaged >= 395  # a byte may be replaced by the same
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_checkpoint_that_was_changed_by_hand_is_not_run_on(data, monkeypatch, tmp_path):
     """Steps made again from a later state would use their noise twice, under the same statement."""
     path = tmp_path / "run"

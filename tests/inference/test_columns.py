@@ -11,7 +11,6 @@ import pandas
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc import accounting
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
 from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction
@@ -149,11 +148,9 @@ class OnePath:
 
 def plan():
     reading = read(normal_mean, ROWS, n=N)
-    budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
     return Plan(
-        normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(),
-        accounting.adaptive(budget, "replace_one", ()), None, Prediction(1.0, 0.0, 1.0, 0.0),
-        planner=SimpleNamespace(public=None), choices={},
+        normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(), None,
+        Prediction(1.0, 0.0, 1.0, 0.0), planner=SimpleNamespace(public=None), choices={},
     )  # fmt: skip
 
 
@@ -214,7 +211,7 @@ ONE_OF_EACH = (
 )  # fmt: skip
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledger, mode, tmp_path):
     wanted = outcome(drivers, ledger, mode, VALUES.copy())

@@ -69,7 +69,7 @@ def test_an_expectation_needs_far_less_noise_behind_the_test():
     np.testing.assert_allclose(mcmc.expectation("w"), [0.5, -0.3], atol=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_runs_where_the_curvature_is_not_there():
     mcmc = driver(PROPOSED)
     with pytest.raises(pmc.NotPrivate, match="test stays paid for"):
@@ -94,7 +94,7 @@ def test_the_test_is_compiled_before_the_charge_on_nobody(tmp_path, monkeypatch)
     assert seen == [(0, 0), (1, N)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_wide_set_leaves_a_logistic_model_no_curvature_to_find():
     """At predictors up to 30 the logistic curvature is below e^{−30}: the prior's is all there is."""
     kernel = replace(KERNEL, model=logistic, radius=30.0, clip=1.0)
@@ -123,7 +123,7 @@ def test_what_cannot_be_tested_once_is_refused(tmp_path):
         pmc.ProposedCurvature(at_least=0.0, gdp=0.1, failure=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_persons_last_state_is_cheaper_with_the_curvature_of_their_rows():
     kernel = pmc.PrivateULA(logistic, step_size=8e-4, clip=2.0, radius=1.5)
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), who=pmc.Person(2))

@@ -137,7 +137,7 @@ def test_batches_that_cannot_be_streamed_cost_nothing(ledger):
     assert ledger.history("rows") == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
     def locked(*_, **__):
         raise pmc.LedgerError("locked")
@@ -149,7 +149,7 @@ def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
     assert mcmc.get_samples()["mu"].shape == (2,)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_result_outlives_the_curators_side(ledger, monkeypatch):
     """What fails there may quote a row, so only its kind is said."""
 
@@ -180,7 +180,7 @@ def test_values_raise_and_warn_of_nothing(ledger):
 # Copies.
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_driver_is_not_copied_pickled_or_sent_away():
     mcmc = driver(execution=KEPT)
     doors = (copy.copy, copy.deepcopy, pickle.dumps, lambda m: m.__reduce_ex__(4), lambda m: m.__reduce__())
@@ -319,7 +319,7 @@ def test_threads_that_share_a_driver_lose_no_charged_result(eager_switching, led
     assert len(refused) == 3 and len(ledger.history("rows")) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_result_may_be_read_in_another_thread_than_it_was_run_in():
     mcmc = driver()
     (error,) = together(1, lambda _: mcmc.run(y=Y))
@@ -342,7 +342,7 @@ class Closed(io.TextIOBase):
         return True
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bar_that_cannot_be_drawn_loses_no_result(ledger, monkeypatch):
     mcmc = driver(ledger, progress_bar=True)
     with monkeypatch.context() as patched:

@@ -40,7 +40,7 @@ def driver(ledger, num_steps=20, dataset="people"):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_is_recorded_with_its_statement(ledger, data):
     mcmc = driver(ledger)
     mcmc.run(**data)

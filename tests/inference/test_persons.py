@@ -152,6 +152,7 @@ def test_ungrouped_persons_are_the_same_persons():
 # The model of a person.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["logistic", *(pytest.param(name, marks=pytest.mark.long) for name in ("poisson", "bent"))]
 )
@@ -160,9 +161,7 @@ def test_the_log_density_of_persons_is_numpyros_on_their_rows(name):
     rows = pmc.Rows(**zoo.rows.columns, who=pmc.Person(4))
     reading, rng = read(zoo.model, rows, n=9), np.random.default_rng(0)
     with jax.enable_x64(True):
-        flat = {
-            name: np.asarray(column) for name, column in zoo.rows.synthetic(jax.random.key(0), 30).items()
-        }
+        flat = {name: np.asarray(column) for name, column in zoo.rows.synthetic(0, 30).items()}
         grouped = rows.grouped({**flat, "who": rng.integers(0, 8, 30)}, 9, public=True)
         kept = ungrouped(grouped, "who")
         theta = jnp.asarray(rng.normal(size=reading.dim))
@@ -175,6 +174,7 @@ def test_the_log_density_of_persons_is_numpyros_on_their_rows(name):
         assert float(potential) == pytest.approx(float(whole), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_a_row_that_a_person_lacks_adds_exactly_nothing():
     reading = read(logistic, ROWS, n=4)
     with jax.enable_x64(True):
@@ -212,6 +212,7 @@ def test_a_clipped_sum_of_rows_is_convex_only_where_the_clip_is_idle(clip, conve
     assert found.gradient_bound == pytest.approx(100 * min(clip, 3.0), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_certificates_have_k_fold_constants_and_no_conjugate_form():
     target = pmc.Target(1.0, 1e-6)
     of_rows = pmc.preflight(coin, pmc.Rows(y=pmc.Binary()), target, n=9)
@@ -286,6 +287,7 @@ def test_a_ledger_keeps_rows_and_persons_apart(tmp_path):
 # Runs.
 
 
+@pytest.mark.slow
 def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
     """Unclipped Normal rows: the laws of a state on two data sets, held against the claim on a grid."""
 
@@ -316,7 +318,7 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
             assert np.trapezoid(density, grid) <= decision.statement.delta(epsilon)
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("adjacency", "kernel"),
     [
@@ -334,6 +336,7 @@ def test_a_run_is_compiled_once_whatever_the_rows(adjacency, kernel):
     assert mcmc.decide(20).runner.advance._cache_size() == 1
 
 
+@pytest.mark.long
 def test_a_file_in_another_order_gives_the_same_run():
     """Same key, same persons: slots, kept rows and their order do not depend on the file."""
     mcmc = driver(execution=pmc.Execution(unsafe_seed=True))
@@ -344,6 +347,7 @@ def test_a_file_in_another_order_gives_the_same_run():
     assert all(np.array_equal(drawn[0][name], drawn[1][name]) for name in drawn[0])
 
 
+@pytest.mark.slow
 def test_a_saved_run_of_persons_goes_on_and_is_charged_once(tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "books.db")
     ledger.declare("visits", pmc.Target(100.0, 1e-6), unit="who")
@@ -427,7 +431,7 @@ def intercepts(X, who, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[who]), obs=y)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_with_latents_identifiers_of_any_type_and_order_give_the_same_run():
     """Rows that nobody is named in change nothing; sums of persons in other slots round differently."""
     kernel = PrivateULA(intercepts, step_size=0.01, clip=1.0)

@@ -12,6 +12,7 @@ from private_mcmc.kernels import PrivateULA
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
 from private_mcmc.release import plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
+from tests.release.test_no_path_to_secrets import MARKS, secrets_in
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
 N = 400
@@ -82,6 +83,16 @@ def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
     np.testing.assert_array_equal(mcmc.released.get_samples()["w"], states)
 
 
+@pytest.mark.long
+def test_what_stages_released_leads_to_no_row(planned, people):
+    """All that draws of the posterior given the releases, and a study, are made from."""
+    X = people["X"].copy()
+    X[: len(MARKS), :2] = MARKS
+    mcmc = run(planned, {"X": X, "y": people["y"]}, moments(0.2), counts(0.3), path())
+    assert len(mcmc.history) == 3 and not secrets_in((mcmc._outcome, mcmc.study(), mcmc._charge), [])
+
+
+@pytest.mark.slow
 def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, people, monkeypatch):
     touched = []
     query = execute_plan.query
@@ -161,6 +172,14 @@ def test_a_ledger_is_charged_the_budget_and_keeps_it(planned, people, tmp_path):
     mcmc.run(**people)
     (entry,) = ledger.history("people")
     assert float(entry.cost) == pytest.approx(planned.budget**2, rel=1e-9)
+
+
+def test_the_charge_is_for_the_target_that_the_budget_admits_stages_by(planned):
+    """A plan that is given another target afterwards ran for the new one and paid for the old one."""
+    other = pmc.PrivateMCMC.from_plan(replace(planned, target=pmc.Target(30.0, 1e-6)))
+    assert other.statement.epsilon(1e-6) == pytest.approx(30.0, rel=1e-9)
+    with pytest.raises(TypeError, match="statement"):
+        replace(planned, statement=replace(planned, target=pmc.Target(0.1, 1e-6)).statement)
 
 
 @pytest.mark.slow

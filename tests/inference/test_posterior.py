@@ -76,6 +76,7 @@ def exact(histories):
     return (0.5 + total / precision / spread) / own, own**-0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("time", [1e-12, 0.5, 5.0, 1e4])
 def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
     """Its ends are the prior and the ordinary posterior. Five standard errors: fails once in a million."""
@@ -99,6 +100,30 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
     assert draws.std() == pytest.approx(sd, rel=5 * np.sqrt(1 / size))
 
 
+def test_persons_are_told_from_a_path_that_never_left_its_start():
+    """It began 20 sds away, and ended after half a unit of Langevin time."""
+    persons, rows, mean = 300, 4, 1.5
+    domain = pmc.Rows(y=pmc.Box(-12.0, 12.0), who=pmc.Person(at_most=rows))
+    known = read(mean_of_people, domain, n=persons)
+    curvature = 1.0 + persons * rows / 4
+    start, time, random = mean + 20 * curvature**-0.5, 0.5, np.random.default_rng(3)
+    states = [start]
+    for _ in range(STEPS):
+        slope = states[-1] - 0.5 + (curvature - 1.0) * (states[-1] - mean)
+        noise = np.sqrt(2 * time / STEPS / curvature) * random.normal()
+        states.append(states[-1] - time / STEPS / curvature * slope + noise)
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=persons, dim=1, step_size=time / STEPS, num_steps=STEPS, clip=100.0,
+        preconditioner=((1 / curvature,),), release="path", unit=known.unit,
+    )  # fmt: skip
+    stage = PathStage("run", schedule, np.array([start]))
+    drawn = posterior_draws(known, [(CompletedStage(stage, np.array(states[1:])[:, None]),)], persons)
+    assert abs(np.mean(states) - mean) > 8 * curvature**-0.5
+    assert abs(drawn.mean() - mean) < 2 * drawn.std()
+    assert 1.5 * curvature**-0.5 < drawn.std() < 12 * curvature**-0.5
+
+
+@pytest.mark.slow
 def test_runs_on_one_data_set_are_one_likelihood():
     """Each alone is twice as uncertain of the sample's mean; they share the sample's deviation."""
     histories = [released(0.5, 1.2, seed) for seed in (1, 2)]
@@ -109,6 +134,7 @@ def test_runs_on_one_data_set_are_one_likelihood():
     assert draws.std() == pytest.approx(sd, rel=0.15)
 
 
+@pytest.mark.long
 def test_a_weight_of_the_likelihood_changes_what_is_known_and_not_what_is_asked():
     history = released(5.0, 1.2, temper=0.25)
     draws = posterior_draws(reading(), [history], N)
@@ -122,7 +148,7 @@ def test_without_a_path_nothing_is_claimed():
         posterior_draws(reading(), [()], N)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_posterior_is_a_function_of_what_was_released():
     """Two drivers with other rows and one history say the same; a driver says it again and again."""
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
@@ -193,6 +219,7 @@ def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say(pr
     assert sum(held) >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "fine"), [(dist.Normal, True), (dist.Laplace, False)])
 def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise, fine):
     """A cut would move the mean, and with it the place at which the score vanishes."""
@@ -212,6 +239,7 @@ def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise
     assert (off < 0.01) if fine else (off > 0.2)
 
 
+@pytest.mark.long
 def test_synthetic_rows_have_the_released_moments_of_categories_and_numbers():
     """A rare category, an uneven one, a number that goes with it: fitted within four sds of small noise."""
 
@@ -241,7 +269,7 @@ def test_synthetic_rows_have_the_released_moments_of_categories_and_numbers():
     assert np.abs(again - exact).max() < 4 * noise
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
     """Few visits, negative binomial: outcomes spread over their domain would give several times as much."""
 
@@ -274,7 +302,7 @@ def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
     assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(x.mean(), abs=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scores_of_a_rare_indicator_level_off_as_uncertainly_as_is_said():
     """Nobody with the indicator has the outcome: smooth columns of its mean and variance go on for ever."""
     random, many = np.random.default_rng(1), 5000

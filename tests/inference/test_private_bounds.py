@@ -145,6 +145,7 @@ def stop(*args):
     raise Stopped
 
 
+@pytest.mark.long
 def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_path, monkeypatch):
     ledger = pmc.Ledger.create(tmp_path / "l.db")
     ledger.declare("people", pmc.Target(9.0, 1e-6))

@@ -165,7 +165,7 @@ def test_columns_are_taken_by_position_too(data):
         mcmc.run(data["X"], X=data["X"], y=data["y"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hidden_number_of_rows_is_padded_to_its_public_bound(data):
     target = pmc.Target(8.0, 1e-6, adjacency="add_remove")
     mcmc = driver(target=target, n=N + 25)

@@ -27,7 +27,7 @@ def driver(release="path", **options):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_declared_run_is_saved_with_its_charge(people, tmp_path):
     books = pmc.Ledger.create(tmp_path / "books.db")
     books.declare("people", pmc.Target(5.0, 1e-6))

@@ -27,7 +27,7 @@ def schedule_of(kernel, n, **changes):
     return kernel.schedule(**{**common, **changes})
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_stationary_law_solves_the_discrete_lyapunov_equation(rng, metric, noise):

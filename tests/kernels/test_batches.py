@@ -191,7 +191,7 @@ def sgld(scheme, **options):
     return PrivateSGLD(logistic, 0.3, 0.7, 0.5, **{"scheme": scheme, **SCHEMES[scheme], **options})
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_one_row_moves_a_step_by_at_most_its_share(scheme):
     """With the same keys a present row's term is at most γ·f·w·C, at any state, in the metric of M."""
@@ -206,7 +206,7 @@ def test_one_row_moves_a_step_by_at_most_its_share(scheme):
     batch = schedule.batch
     share = 0.3 * 0.5 * 0.7 * (1 / batch.rate if batch.rate else n / batch.size)
     with jax.enable_x64(True):
-        columns = rows.synthetic(jax.random.key(1), n)
+        columns = rows.synthetic(1, n)
         keys = StepKeys(jax.random.key(2), jax.random.key(3))
 
         @jax.jit
@@ -240,7 +240,7 @@ def test_the_estimate_is_unbiased(scheme):
     common = dict(adjacency="replace_one", num_rows=n, dim=2, num_steps=1, num_chains=4000, release="last")
     u = np.broadcast_to([0.4, -0.2], (4000, 2))
     with jax.enable_x64(True):
-        columns, present = rows.synthetic(jax.random.key(1), n), jnp.ones(n, bool)
+        columns, present = rows.synthetic(1, n), jnp.ones(n, bool)
 
         def states(kernel):
             program = langevin_program(reading, kernel.schedule(**common))
@@ -266,7 +266,7 @@ def test_a_place_sums_the_share_of_a_batch_that_lies_there(first, crowded):
     numbers = rng.permutation(np.concatenate([rng.choice(among, 90, replace=False), [n, n]]))
     mine = numbers[(numbers >= first) & (numbers < first + here)]
     with jax.enable_x64(True):
-        columns = rows.synthetic(jax.random.key(1), n)
+        columns = rows.synthetic(1, n)
         gradient = clipped_gradient(reading, whitening(None, 2), 0.3)
         part = {name: column[first : first + here] for name, column in columns.items()}
         own = {name: column[mine] for name, column in columns.items()}

@@ -201,7 +201,7 @@ def test_records_whose_clips_are_taken_away_or_changed_no_longer_verify():
         assert not accounting.verify(record | {"argument": record["argument"] | {"constants": changed}})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_driver_runs_it_under_full_noise(rng):
     kernel = AnisotropicLangevin(model, 0.01, clips=CLIPS, noise=FULL)
     mcmc = pmc.PrivateMCMC(

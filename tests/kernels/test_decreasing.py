@@ -27,7 +27,7 @@ def schedule_of(kernel, num_chains=1, release="last"):
     return kernel.schedule(**COMMON, num_chains=num_chains, release=release)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected")
 def test_a_function_of_the_step_number_is_the_tuple_of_its_values():
     sizes = tuple(decreasing(k) for k in range(1, 41))

@@ -35,7 +35,7 @@ def on_eight_devices(*arguments):
     return in_another_process("several_devices.py", *arguments, **flags)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_eight_devices_sum_over_all_rows_as_one_does():
     assert "same chains" in on_eight_devices("all rows")
 

@@ -27,7 +27,7 @@ def data():
     return {"X": jnp.asarray(X), "y": jnp.asarray(X[:, 0] > 0, dtype=int)}
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "chains"), [("sequential", 1), ("sequential", 2), ("vectorized", 3)])
 @pytest.mark.parametrize("jit_model_args", [False, True])
 def test_runs_under_every_chain_method(data, method, chains, jit_model_args):
@@ -86,6 +86,7 @@ def test_columns_that_cannot_be_told_from_other_arrays_are_asked_for(data):
     assert mcmc.get_samples()["w"].shape == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default::private_mcmc.errors.Unprotected")
 def test_says_that_nothing_is_protected(data):
     kernel = PrivateULA(logistic, step_size=0.05, clip=1.0)

@@ -38,6 +38,7 @@ def terms(name, at_most, metric=None):
         return tuple(map(np.asarray, jax.jit(jax.vmap(at))(points)))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "at_most", "metric"),
     [
@@ -55,7 +56,7 @@ def test_a_person_adds_at_most_the_clip_wherever_the_chain_is(name, at_most, met
     assert 0 < np.mean(np.linalg.norm(each[1], axis=-1) > CLIP * (1 - 1e-9)) < 1
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize("parts", [1, 6])
 def test_the_closed_form_is_the_general_one(parts, monkeypatch):
     """Whole, and where persons are many: cut into parts, the last of which are short."""

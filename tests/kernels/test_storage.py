@@ -57,7 +57,7 @@ def test_a_row_beyond_the_largest_float32_stays_within_its_clip():
             assert np.linalg.norm(total) <= 0.4
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("matrix", [None, MATRIX], ids=["plain", "preconditioned"])
 @pytest.mark.parametrize("states", [1, None], ids=["whole", "selected"])
@@ -68,7 +68,7 @@ def test_the_sum_is_the_float64_sum_of_the_stored_rows(name, matrix, states):
     change = whitening(matrix, 3) if reading.dim == 3 else whitening(None, reading.dim)
     gradient = stored(clipped_gradient(reading, change, 0.4, states), "float32")
     with jax.enable_x64(True):
-        columns = rows.project(rows.synthetic(jax.random.key(0), N), "float32")
+        columns = rows.project(rows.synthetic(0, N), "float32")
         prepared = gradient.prepare(columns, jnp.ones(N, bool))
         u = jnp.linspace(-1.0, 1.0, reading.dim)
         total = np.asarray(gradient.total(u, prepared))
@@ -124,7 +124,7 @@ def test_batches_of_narrow_rows_run():
     runner = chain_runner(langevin_program(reading, schedule), schedule)
     streams = Streams(*jax.random.split(jax.random.key(0), 3))
     with jax.enable_x64(True):
-        columns = rows.project(rows.synthetic(jax.random.key(0), N), "float32")
+        columns = rows.project(rows.synthetic(0, N), "float32")
     found = runner.run(np.zeros(reading.dim), columns, jnp.ones(N, bool), streams, lambda done: None).states
     assert np.isfinite(found).all()
 

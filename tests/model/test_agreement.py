@@ -108,7 +108,7 @@ READ = {
 }
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", READ)
 def test_either_parametrisation_is_read_as_what_it_is(name):
     model, rows, family = READ[name]

@@ -32,8 +32,8 @@ def analyse(function, x, k=None):
 
 def sample(function, x, count=200):
     with jax.enable_x64(True):
-        rows = x.synthetic(jax.random.key(0), count)
-        whole = Categories(4).synthetic(jax.random.key(1), count)
+        rows = x.synthetic(np.random.default_rng(0), count)
+        whole = Categories(4).synthetic(np.random.default_rng(1), count)
         return np.asarray(jax.vmap(function)(rows, whole)).astype(np.float64)
 
 

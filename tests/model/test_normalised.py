@@ -198,7 +198,7 @@ def test_the_table_holds_no_family_that_is_not_integrated_here():
     assert {name for name in _FAMILIES if "(" not in name} <= shown
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_does_not_integrate_is_not_called_proper():
     proper = verdicts({name: prior for name, (prior, _) in refused_priors().items()})
     for name, (prior, direction) in refused_priors().items():

@@ -77,7 +77,7 @@ def reading(model, rows=ROWS):
 
 
 def some(rows, count=4):
-    return rows.persons.project(rows.persons.synthetic(jax.random.key(1), count))
+    return rows.persons.project(rows.persons.synthetic(1, count))
 
 
 def own_rows(person, index):
@@ -105,7 +105,7 @@ def test_an_intercept_is_integrated_exactly():
 
         exact = -np.log(quad(integrand, -15, 15, epsabs=1e-13)[0])
         person = {name: column[index] for name, column in people.items()}
-        assert float(found.row_loss(jnp.asarray(theta), person)) == pytest.approx(exact, abs=2e-6)
+        assert float(jax.jit(found.row_loss)(jnp.asarray(theta), person)) == pytest.approx(exact, abs=2e-6)
 
 
 @pytest.mark.long
@@ -132,7 +132,7 @@ def test_an_intercept_and_a_slope_are_integrated():
 
     exact = -np.log(dblquad(integrand, -6, 6, -4, 4, epsabs=1e-9)[0])
     person = {name: column[0] for name, column in people.items()}
-    assert float(found.row_loss(jnp.asarray(theta), person)) == pytest.approx(exact, abs=1e-5)
+    assert float(jax.jit(found.row_loss)(jnp.asarray(theta), person)) == pytest.approx(exact, abs=1e-5)
 
 
 @pytest.mark.long
@@ -146,10 +146,10 @@ def test_a_gamma_frailty_of_counts_is_their_negative_binomial():
         person = {"X": x[None], "y": np.array([count]), "rows of the person": np.array([1])}
         mean = np.exp(x @ np.asarray(theta[:2]))
         exact = -stats.nbinom.logpmf(count, shape, shape / (shape + mean))
-        assert float(found.row_loss(theta, person)) == pytest.approx(exact, abs=2e-4)
+        assert float(jax.jit(found.row_loss)(theta, person)) == pytest.approx(exact, abs=2e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_abilities_leave_the_parameters_of_items():
     found = reading(ability, ITEMS)
     assert found.dim == 10 and found.predictor is None
@@ -159,7 +159,7 @@ def test_abilities_leave_the_parameters_of_items():
 @pytest.mark.slow
 def test_a_person_without_rows_adds_nothing():
     person = {"X": np.ones((3, 2)), "y": np.ones(3, int), "rows of the person": np.zeros(3, int)}
-    slope = jax.grad(reading(centred).row_loss)(jnp.ones(3), person)
+    slope = jax.jit(jax.grad(reading(centred).row_loss))(jnp.ones(3), person)
     assert float(jnp.max(jnp.abs(slope))) < 1e-12
 
 
@@ -203,6 +203,7 @@ def flat(X, person, persons, y=None):
     answers(X @ w + u[person], y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "kind", "why"),
     [
@@ -249,7 +250,9 @@ def test_classes_of_persons_are_summed_over():
     tau = np.exp(theta[2])
     exact = sum(p * likelihood(k * tau) for p, k in ((0.2, -1), (0.3, 0), (0.5, 1)))
     assert found.names == ("w[0]", "w[1]", "tau")
-    assert float(found.row_loss(jnp.asarray(theta[:3]), person)) == pytest.approx(-np.log(exact), abs=1e-9)
+    assert float(jax.jit(found.row_loss)(jnp.asarray(theta[:3]), person)) == pytest.approx(
+        -np.log(exact), abs=1e-9
+    )
 
     def inside(shift):
         return quad(lambda u: stats.norm.pdf(u, 0, tau) * likelihood(u + shift), -12, 12)[0]
@@ -257,7 +260,9 @@ def test_classes_of_persons_are_summed_over():
     share = 1 / (1 + np.exp(-theta[3]))
     both = -np.log((1 - share) * inside(0.0) + share * inside(2.0))
     assert reading(classes).names[-1] == "share"
-    assert float(reading(classes).row_loss(jnp.asarray(theta), person)) == pytest.approx(both, abs=2e-6)
+    assert float(jax.jit(reading(classes).row_loss)(jnp.asarray(theta), person)) == pytest.approx(
+        both, abs=2e-6
+    )
 
 
 def test_another_persons_class_is_refused():

@@ -123,7 +123,7 @@ def test_a_change_of_scale_moves_from_the_prior_to_the_rows(model):
 def test_the_parts_add_up_to_the_potential_in_either_precision(x64):
     row_model = read(in_a_plate, ROWS, n=5)
     with jax.enable_x64(x64):
-        rows = ROWS.synthetic(jax.random.key(0), 5)
+        rows = ROWS.synthetic(0, 5)
         theta = jnp.array([0.3, -0.7, 1.1])
 
         def potential(theta):
@@ -155,7 +155,7 @@ def test_the_predictor_reproduces_the_loss_and_its_gradient(x64):
     assert row_model.names == ("w[0]", "w[1]", "w[2]", "b", "a[0]", "a[1]", "a[2]", "a[3]")
     assert predictor.radius == pytest.approx(np.sqrt(3))
     with jax.enable_x64(x64):
-        rows = GROUPED.synthetic(jax.random.key(0), 40)
+        rows = GROUPED.synthetic(0, 40)
         theta = jax.random.normal(jax.random.key(1), (row_model.dim,))
         designs, offsets = jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
         np.testing.assert_allclose(offsets, 0.3 * rows["X"][:, 0], rtol=1e-6)
@@ -261,7 +261,7 @@ def test_softmax_regression(logits, radius):
         assert constants.gradient_bound == pytest.approx(np.sqrt(2))
         assert constants.curvature_bound == pytest.approx(0.5)
     with jax.enable_x64(True):
-        data = rows.synthetic(jax.random.key(0), 60)
+        data = rows.synthetic(0, 60)
         theta = 10 * jax.random.normal(jax.random.key(1), (row_model.dim,))
         slopes = jax.vmap(jax.grad(row_model.row_loss), (None, 0))(theta, data)
         spectral = np.linalg.norm(np.asarray(jax.vmap(several.design)(data)), 2, axis=(1, 2))

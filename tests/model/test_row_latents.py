@@ -66,7 +66,7 @@ def reading(model, rows):
 
 def loss(model, rows, theta, **row):
     with jax.enable_x64(True):
-        return float(reading(model, rows).row_loss(jnp.asarray(theta), row))
+        return float(jax.jit(reading(model, rows).row_loss)(jnp.asarray(theta), row))
 
 
 def normal(y, mean, sd):
@@ -94,6 +94,7 @@ def test_a_missing_category_is_summed_over():
     assert seen == pytest.approx(normal(y, 1.1, 0.5) - np.log(0.3), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_zero_inflation_is_that_of_numpyro():
     w, share = 0.4, 0.35
     theta = [w, float(np.log(share / (1 - share)))]
@@ -167,7 +168,7 @@ def test_a_flat_prior_elsewhere_hides_no_latent_of_a_row_and_a_flat_one_is_no_di
         read(model, COUNTS, n=10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_with_latents_of_rows_is_released_saved_and_verified(tmp_path):
     """Only what rows share leaves: no draw has a latent of a row."""
     random = np.random.default_rng(0)

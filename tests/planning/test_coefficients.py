@@ -17,7 +17,7 @@ def planned(**options):
     return pmc.plan(logistic, ROWS, TARGET, n=5_000, guarantee="run", **options)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_errors_of_coefficients_are_the_plans_error_in_their_own_units():
     found = planned().prediction
     assert [one.name for one in found.coefficients] == ["w[0]", "w[1]"]

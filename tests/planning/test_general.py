@@ -67,7 +67,6 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
         guarantee="run",
         temper=1.0,
         policy=policy,
-        statement=accounting.adaptive(budget, TARGET.adjacency, ()),
         certificate=None,
         prediction=GUESS,
         planner=SimpleNamespace(public=None),
@@ -81,7 +80,7 @@ def test_execution_of_a_general_plan_meets_its_statement(name):
     plan = planned(name)
     mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
     with jax.enable_x64(True):
-        data = plan.rows.project(plan.rows.synthetic(jax.random.key(1), N))
+        data = plan.rows.project(plan.rows.synthetic(1, N))
     mcmc.run(**{column: np.asarray(value) for column, value in data.items()})
     assert mcmc.statement.gdp == plan.budget
     assert mcmc.statement.delta(TARGET.epsilon) <= TARGET.delta
@@ -254,14 +253,19 @@ def test_the_default_guarantee_plans_models_without_one_predictor():
 
 
 def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
-    """Where no posterior given the releases is to be had, intervals allow for the path's own noise."""
+    """Where no posterior given the releases is to be had, intervals allow for the path's own noise.
+
+    Of a path that is too short to have the metric's sds, three times its own here, those of the metric count.
+    """
     states = np.random.default_rng(0).normal(size=(40, 2))
-    schedule = Schedule(
-        adjacency="replace_one", num_rows=N, dim=2, step_size=1e9, num_steps=40, clip=1.0, release="path",
-        preconditioner=((1.0, 0.0), (0.0, 1.0)),
-    )  # fmt: skip
-    history = (CompletedStage(PathStage(RUN, schedule, np.zeros(2)), states),)
-    for spread, unit, wider in ((9.0, OF_PARAMETERS, 2.0), (9.0, OF_LOSSES, 2.0), (1.3, OF_LOSSES, 1.3)):
+    cases = ((9.0, OF_PARAMETERS, 0.5, 2.0), (9.0, OF_LOSSES, 0.5, 2.0), (1.3, OF_LOSSES, 0.5, 1.3))
+    for spread, unit, metric, wider in (*cases, (9.0, OF_PARAMETERS, 3.0, 6.0)):
+        variances = (metric * states.std(axis=0)) ** 2
+        schedule = Schedule(
+            adjacency="replace_one", num_rows=N, dim=2, step_size=1e9, num_steps=40, clip=1.0,
+            release="path", preconditioner=tuple(tuple(row) for row in np.diag(variances).tolist()),
+        )  # fmt: skip
+        history = (CompletedStage(PathStage(RUN, schedule, np.zeros(2)), states),)
         facts = SimpleNamespace(
             prior=SimpleNamespace(centre=states.mean(axis=0), scale=spread * states.std(0))
         )

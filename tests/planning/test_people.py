@@ -18,6 +18,7 @@ ROWS = pmc.Rows(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_people_lie_inside_their_domains_before_they_are_mapped_into_them(seed):
     drawn = people(ROWS, 400, seed)

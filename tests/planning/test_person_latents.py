@@ -27,7 +27,7 @@ def with_intercepts(X, person, persons, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[person]), obs=y)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_stage_is_stated_for_persons_and_fits_the_budget():
     reading = read(logistic, ROWS, n=N)
     facts = facts_of(logistic, reading, N, "replace_one", 0.5, {})
@@ -40,7 +40,7 @@ def test_every_stage_is_stated_for_persons_and_fits_the_budget():
     assert path.statement.unit == ROWS.unit and path.statement.gdp <= 0.4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_outcomes_of_one_person_agree_as_its_latent_makes_them():
     """Under a wide spread of intercepts most persons answer all alike, in shares that quadrature gives."""
     reading = read(with_intercepts, ROWS, n=N, model_args={"persons": N})

@@ -76,7 +76,7 @@ def no_hazard(X, time, event):
 TIMES = models.survival_rows(2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_of_a_factor_the_curvature_is_the_information():
     found = likelihood_of(read(hazard, TIMES, n=50), 1.0)
     row = {"X": np.array([0.3, -0.8]), "time": 0.6, "event": 0}
@@ -87,7 +87,7 @@ def test_of_a_factor_the_curvature_is_the_information():
     np.testing.assert_allclose(vectors.T @ vectors, rate * np.outer(row["X"], row["X"]), atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_times_to_an_event_are_recognised_by_their_hazard():
     for model, rows in ((hazard, TIMES), (weibull, TIMES), (models.hazards, models.hazards_rows(2))):
         found = event_times(read(model, rows, n=50))
@@ -96,7 +96,7 @@ def test_times_to_an_event_are_recognised_by_their_hazard():
     assert event_times(read(ZOO_MODEL.model, ZOO_MODEL.rows, n=50)) is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_synthetic_times_have_the_models_law_and_are_cut_off_by_the_rows_own():
     found, count = likelihood_of(read(weibull, TIMES, n=50), 1.0), 3000
     theta = jnp.array([0.2, -0.4, np.log(1.5)])
@@ -112,7 +112,7 @@ def test_synthetic_times_have_the_models_law_and_are_cut_off_by_the_rows_own():
         assert abs(np.mean(times <= at) - share) < 5.3 * np.sqrt(share * (1 - share) / len(times)) + 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_row_of_a_person_gets_an_outcome_of_its_own():
     """Of a classification as probable as the model says; of a time with the model's hazard."""
     with jax.enable_x64(True):

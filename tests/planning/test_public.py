@@ -70,7 +70,7 @@ def test_public_rows_help_and_those_of_another_population_do_little_harm(policy)
     assert errors[1] < 1.6 * none
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_statement_names_public_rows_and_rests_on_no_number_of_theirs_and_a_saved_plan_knows_them(tmp_path):
     plain = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run")
     taught = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", public_rows=people(2000, 1))
@@ -88,6 +88,7 @@ def test_a_statement_names_public_rows_and_rests_on_no_number_of_theirs_and_a_sa
     assert record["public"]["rows"] == 2000
 
 
+@pytest.mark.long
 def test_public_rows_are_resampled_for_the_tables_of_a_prediction(policy):
     rows = public_columns(policy.reading, people(300, 1))
     table = resampled(policy, rows, 0)

@@ -57,7 +57,7 @@ def test_hessian_and_gradient_stay_within_the_constants(metric) -> None:
         hessian = jax.jit(jax.hessian(lambda t, d: model.neg_log_prior(t) + data_term(t, d)))
         gradient = jax.jit(jax.grad(data_term))
         for seed in range(5):
-            data = model.rows.synthetic(jax.random.key(seed), N)
+            data = model.rows.synthetic(seed, N)
             theta = 3 * jax.random.normal(jax.random.key(seed + 100), (3,))
             values = np.linalg.eigvalsh(half @ np.asarray(hessian(theta, data)) @ half)
             assert values[0] >= known.strong_convexity * (1 - 1e-9)
@@ -87,7 +87,7 @@ def test_clipped_steps_contract_as_the_constants_say(clip: float) -> None:
             return jax.grad(model.neg_log_prior)(theta) + clipped.sum(0)
 
         for seed in range(30):
-            data = model.rows.synthetic(jax.random.key(seed), N)
+            data = model.rows.synthetic(seed, N)
             one, two = np.asarray(2 * jax.random.normal(jax.random.key(seed + 50), (2, 2)))
             change = np.asarray(field(one, data) - field(two, data))
             step = one - two

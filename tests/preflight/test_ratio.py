@@ -64,7 +64,7 @@ def test_every_row_is_mapped_into_the_domain_and_stays_there(rows, low, longer, 
         mapped = np.asarray(domain.project(np.array(rows)))
         assert inside(domain, mapped).all()
         np.testing.assert_array_equal(np.asarray(domain.project(mapped)), mapped)
-        assert inside(domain, domain.synthetic(jax.random.key(0), 20)).all()
+        assert inside(domain, domain.synthetic(np.random.default_rng(0), 20)).all()
         assert inside(domain, [row["xy"] for row in extreme_rows(Rows(xy=domain))]).all()
     bounds = domain.interval()
     assert np.all(bounds[0] <= mapped) and np.all(mapped <= bounds[1])

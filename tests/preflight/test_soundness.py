@@ -128,7 +128,7 @@ TARGETS = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(example=examples() | richer(), target=TARGETS, data=st.data())
 def test_certificates_and_refutations_hold_for_random_models(example, target, data) -> None:
     check(example, target, data)

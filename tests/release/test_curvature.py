@@ -73,13 +73,13 @@ def planned(name: str, where: str, clip: float = 3.0):
 
 def drawn(rows: Rows, seed: int, n: int = N):
     with jax.enable_x64(True):
-        return rows.project(rows.synthetic(jax.random.key(seed), n))
+        return rows.project(rows.synthetic(seed, n))
 
 
 EVERY = [("linear", "ball"), ("logistic", "ball in a metric"), ("poisson", "box")]
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "where"), EVERY)
 @pytest.mark.parametrize("clip", [1.5, 9.0])
 def test_the_clipped_potential_is_as_convex_on_the_set_as_its_rows_certify(name, where, clip):
@@ -320,7 +320,7 @@ def test_one_person_moves_the_eigenvalue_by_at_most_the_noise_s_sensitivity(of_p
     assert test.statement.unit == reading.unit and test.statement.verify()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_persons_whose_clip_is_idle_are_as_convex_as_their_rows_certify(of_persons):
     reading, test = of_persons
     gradient, rng = clipped_gradient(reading, whitening(None, 2), 3.0, 1), np.random.default_rng(0)

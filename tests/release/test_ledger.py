@@ -133,6 +133,21 @@ def test_data_are_recognised_by_a_keyed_fingerprint_that_stays_inside(ledger):
     assert mark not in ledger.export("json") + ledger.export("csv")
 
 
+def test_the_same_data_have_no_second_budget_under_another_name(ledger):
+    data = {"x": np.arange(6.0)}
+    ledger.declare("others", TARGET)
+    part = ledger.partition("people", "site", ("a", "b"))[0]
+    ledger.reserve(part, normal(0.1), purpose="first", data=data)
+    ledger.reserve("people", normal(0.1), purpose="the part is all of it", data=data)
+    before = ledger.verify()
+    with pytest.raises(LedgerError, match="knows as 'people"):
+        ledger.reserve("others", normal(0.1), purpose="again", data=data)
+    with pytest.raises(LedgerError, match="knows as 'people"):
+        ledger.declare("third", TARGET, data=data)
+    assert ledger.verify() == before and "third" not in ledger.state().datasets
+    ledger.reserve("others", normal(0.1), purpose="other people", data={"x": np.arange(7.0)})
+
+
 def test_one_adjacency_for_one_data_set(ledger):
     with pytest.raises(LedgerError, match="never composes"):
         ledger.reserve("people", normal(0.1, "add_remove"), purpose="x")

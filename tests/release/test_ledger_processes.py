@@ -74,7 +74,7 @@ def check_nothing_lost(ledger, log):
     assert spent == sum(r.cost for r in charged.values())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_processes_leave_a_readable_file_that_counts_every_touch(ledger, tmp_path):
     kill_many(ledger, tmp_path / "log", 24)
     assert any(r.outcome == "reserved" for r in ledger.history())

@@ -43,8 +43,8 @@ def test_gaussian_draws_are_gaussian():
 @pytest.mark.parametrize(
     ("noise", "log_weight"),
     [
-        (LaplaceNoise(1.0, 1.0, 20_000, 2.0, 1.0), lambda k: -abs(k) / 2.0),
-        (GaussianNoise(1.0, 1.0, 20_000, 2.0, 1.0), lambda k: -(k**2) / 8.0),
+        (LaplaceNoise(2e4, 1.0, 20_000, 2.0, 1.0), lambda k: -abs(k) / 2.0),
+        (GaussianNoise(2e4, 1.0, 20_000, 2.0, 1.0), lambda k: -(k**2) / 8.0),
     ],
 )
 def test_on_a_coarse_grid_the_frequencies_are_the_exact_discrete_ones(noise, log_weight):
@@ -134,7 +134,7 @@ def test_a_worst_case_pair_looks_as_private_as_claimed_and_no_more(make):
     draws = 20_000
     noise = make(1.0, 1.0)
     # Releasing the same scalar many times is many mechanisms: only the attacker of this test does it.
-    many = type(noise)(1.0, 1.0, draws, noise.scale, noise.grid)
+    many = type(noise)(float(draws), 1.0, draws, noise.scale, noise.grid)
     zero, one = many.release(np.zeros(draws)), many.release(np.ones(draws))
     hits, misses = int((one > 1.0).sum()), int((zero > 1.0).sum())
     low = stats.beta.ppf(FAILURE, hits, draws - hits + 1)

@@ -233,7 +233,7 @@ def parted(item: Case, step: float, counts: tuple, starts: np.ndarray, seed: int
     return np.abs(gaps), np.abs(gaps.mean(axis=0))
 
 
-@pytest.mark.slow
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_coupled_chains_and_their_averages_stay_as_close_as_claimed(name: str) -> None:
     item = case(name)

@@ -220,17 +220,17 @@ def totals(sampled: bool, first: int, seeds: int, levels: int) -> tuple[int, flo
 
 @pytest.mark.slow
 def test_known_batches_never_exceed_the_claim(record_property):
-    count, worst = totals(False, 0, 15, 16)
+    count, worst = totals(False, 0, 8, 16)
     record_property("comparisons", count)
-    assert count >= 3000
+    assert count >= 1500
     assert worst > 0.9  # the claims are close, so that the comparison could fail
 
 
 @pytest.mark.slow
 def test_sampled_batches_never_exceed_the_claim(record_property):
-    count, worst = totals(True, 0, 6, 16)
+    count, worst = totals(True, 0, 3, 16)
     record_property("comparisons", count)
-    assert count >= 1000
+    assert count >= 500
     assert worst > 0.5
 
 

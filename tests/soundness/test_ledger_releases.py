@@ -76,7 +76,7 @@ def refuted() -> bool:
     return bool(found.violations)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_releases_that_a_ledger_admits_stay_within_its_budget():
     assert not refuted()
 

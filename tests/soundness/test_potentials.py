@@ -1,13 +1,27 @@
 """For every model of the grammar that is read, our potential is NumPyro's, row by row."""
 
+from collections.abc import Sequence
+
 import jax
 import pytest
 
 from tests.soundness.fuzz import PART, by_xla, fuzz
 from tests.soundness.grammar import PRODUCTIONS, write
 
-# Reading takes a tenth of a second, nearly all of it JAX tracing the model: so many in the default tier.
+# Reading takes a third of a second, nearly all of it JAX tracing the model: of so many the default tier reads
+# the fewest that go through all their productions.
 MODELS = 300
+
+
+def fewest(seeds: range) -> list[int]:
+    """Of these models one after the other, that which goes through most productions that none before did."""
+    productions = {seed: set(write(seed).productions) for seed in seeds}
+    chosen, left = list[int](), set().union(*productions.values())
+    while left:
+        best = max(seeds, key=lambda seed: len(productions[seed] & left))
+        chosen.append(best)
+        left -= productions[best]
+    return chosen
 
 
 def test_the_grammar_is_rich_and_its_seeds_go_through_all_of_it():
@@ -23,19 +37,19 @@ def test_a_seed_gives_the_same_model_again():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(0, MODELS, MODELS // 2))
-def test_every_model_that_is_read_is_the_one_numpyro_runs(start):
-    check(range(start, start + MODELS // 2))
+@pytest.mark.parametrize("half", range(2))
+def test_every_model_that_is_read_is_the_one_numpyro_runs(half):
+    check(fewest(range(MODELS))[half::2])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(MODELS, 10_000, PART))
+@pytest.mark.parametrize("start", range(0, 10_000, PART))
 def test_each_of_ten_thousand_models_that_is_read_is_the_one_numpyro_runs(start):
     check(range(start, min(start + PART, 10_000)), compiled=by_xla(start))
     jax.clear_caches()
 
 
-def check(seeds: range, *, compiled: bool = False) -> None:
+def check(seeds: Sequence[int], *, compiled: bool = False) -> None:
     tally = fuzz(seeds, compiled=compiled)
     assert not tally.wrong, "\n\n".join(tally.wrong.values())
     # A fuzzer whose models are refused says nothing.

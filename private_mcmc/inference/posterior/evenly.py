@@ -6,12 +6,12 @@ import math
 from itertools import combinations
 from typing import TypeAlias
 
-import jax
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
 from private_mcmc.domains import Domain
+from private_mcmc.domains.persons import Several
 from private_mcmc.inference.posterior.outcomes import Columns
 from private_mcmc.model import RowModel
 from private_mcmc.planning.synthetic import outcome_columns
@@ -37,7 +37,7 @@ def whole_columns(reading: RowModel) -> list[tuple[str, Domain]]:
 
 def evenly(reading: RowModel, count: int) -> Columns:
     """Rows of the declared domain, every value of a whole number as often as every other."""
-    rows = dict(reading.rows.project(reading.rows.synthetic(jax.random.key(11), count)))
+    rows = dict(reading.rows.project(reading.rows.synthetic(11, count)))
     random = np.random.default_rng(11)
     for name, domain in whole_columns(reading):
         low, high = (np.min(bound) for bound in domain.interval())
@@ -54,10 +54,13 @@ def features_of(reading: RowModel, rows: Columns, shapes: Array) -> Array:
     count, groups = len(shapes), []
     for name, domain in whole_columns(reading):
         values = np.asarray(rows[name], dtype=np.float64).reshape(count, -1)
+        several = isinstance(domain, Several)
         low, high = (float(np.min(bound)) for bound in domain.interval())
         if high - low < _MOST_LEVELS:
             levels = np.arange(low, high + 1)
-            groups.append((values[..., None] == levels).mean(axis=1))
+            shares = (values[..., None] == levels).mean(axis=1)
+            # Of persons, squares too: how much of a level's variance is between them.
+            groups.append(np.concatenate([shares, shares**2], axis=1) if several else shares)
         else:
             mean = values.mean(axis=1)
             groups.append(((mean - mean.mean()) / (mean.std() + 1e-12))[:, None])

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Released, fitted
+from private_mcmc.inference.posterior.drawn import likelihood_to_draw, with_drawn
 from private_mcmc.inference.posterior.likelihood import HYPERPARAMETERS, Likelihood, log_density
 from private_mcmc.inference.posterior.observations import (
     EDGES,
@@ -33,7 +34,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 # A prior whose coordinates are wider than this is not explored further.
 _WIDEST = 1e3
 _MOST_PARAMETERS = 60
-_ROUNDS = 2
+_ROUNDS, _ROUNDS_OF_DRAWS = 2, 3
 # What summing over outcomes may move the answer by, in posterior sds.
 _OFF_CENTRE = 0.2
 CHAINS = Chains()
@@ -64,8 +65,6 @@ def posterior_draws(
         raise NotYetSupported(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
         )
-    if reading.unit is not None:
-        raise NotYetSupported("persons with several rows: the posterior given releases is that of rows.")
     with jax.enable_x64(True):
         try:
             found = _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
@@ -113,9 +112,12 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
     at = last.states[len(last.states) // 2 :].mean(axis=0)
     covariates = fitted(reading, released, n, at)
     prior_root = _prior_root(reading, at)
-    density = _density(reading)
-    for _ in range(_ROUNDS):
-        persons = with_outcomes(reading, covariates, at)
+    density, likelihood_of_draws = _density(reading), likelihood_to_draw(reading)
+    for _ in range(_ROUNDS if likelihood_of_draws is None else _ROUNDS_OF_DRAWS):
+        if likelihood_of_draws is None:
+            persons = with_outcomes(reading, covariates, at)
+        else:
+            persons = with_drawn(reading, likelihood_of_draws, covariates, at)
         tensor = [
             gradients(path, reading, persons.columns, part) for path, part in zip(walks, made, strict=True)
         ]

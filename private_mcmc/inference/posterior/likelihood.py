@@ -29,7 +29,7 @@ import numpy.typing as npt
 from scipy.linalg import block_diag
 
 from private_mcmc.inference.posterior.observations import Block
-from private_mcmc.inference.posterior.outcomes import Columns, log_shares
+from private_mcmc.inference.posterior.outcomes import Columns, Listed, Tilt, shares
 from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
 
@@ -50,8 +50,7 @@ class Terms(NamedTuple):
     """The arrays of the log density. Scores are in the coordinates ``Aᵀg``, states in ``A^{-1}θ``.
 
     Attributes:
-        columns: of synthetic people with outcomes, ``(rows·outcomes, …)``.
-        log_base: ``(rows, outcomes)``.
+        told: what probabilities of outcomes are computed from.
         tensor: gradients times the number of people, ``(rows·outcomes, blocks·p)``.
         score: what was observed, ``(blocks, p)``.
         fixed: covariance of the noise and of the sample's score, ``(blocks·p, blocks·p)``.
@@ -59,8 +58,7 @@ class Terms(NamedTuple):
         sides: ``φ``, in the directions that matter, ``(rows, directions)``.
     """
 
-    columns: Columns
-    log_base: jax.Array
+    told: Listed | Tilt
     tensor: jax.Array
     score: jax.Array
     fixed: jax.Array
@@ -84,8 +82,8 @@ def log_density(reading: RowModel, terms: Terms, parameters: jax.Array) -> jax.A
 @partial(jax.jit, static_argnums=0)
 def _means(reading: RowModel, terms: Terms, theta: jax.Array) -> jax.Array:
     """Expected gradients at ``θ*`` of the people of every row, ``(rows, blocks·p)``."""
-    shares = jnp.exp(log_shares(reading, terms.columns, terms.log_base, theta))
-    return jnp.einsum("rq,rqi->ri", shares, terms.tensor.reshape(*shares.shape, -1))
+    found = shares(reading, terms.told, theta)
+    return jnp.einsum("rq,rqi->ri", found, terms.tensor.reshape(*found.shape, -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +110,15 @@ class Likelihood:
         tensor = (self.gradients @ root).reshape(len(self.gradients), count * dim)
         weights = np.repeat(self.rows.weights, len(tensor) // len(self.rows.weights))[:, None]
         noise = block_diag(*(root.T @ block.noise @ root for block in self.blocks))
-        shares = np.exp(np.asarray(self.rows.log_shares(self.reading, jnp.asarray(theta))))
+        likely = self.rows.shares(self.reading, theta)
         full = np.asarray(_full_scores(self.reading, jnp.asarray(theta), self.rows.columns)) @ root
-        scores = self._conditional(tensor, shares)
+        scores = self._conditional(tensor, likely)
         terms = Terms(
-            columns=self.rows.columns,
-            log_base=jnp.asarray(self.rows.log_base),
+            told=self.rows.told,
             tensor=jnp.asarray(tensor * weights),
             score=jnp.asarray(np.stack([block.score @ root for block in self.blocks])),
             fixed=jnp.asarray(noise + scores.T @ scores),
-            misfits=jnp.asarray(self._misfits(shares, full)),
+            misfits=jnp.asarray(self._misfits(likely, full)),
             sides=jnp.asarray(self.rows.deviations),
         )
         return terms._replace(sides=jnp.asarray(self._sides(terms, theta)))
@@ -135,14 +132,14 @@ class Likelihood:
         made = deviations @ turned[:, :_DIRECTIONS]
         return np.pad(made, ((0, 0), (0, _DIRECTIONS - made.shape[1])))
 
-    def _conditional(self, values: Array, shares: Array) -> Array:
+    def _conditional(self, values: Array, likely: Array) -> Array:
         """Values less their mean over a row's outcomes, times the root of the people that have each."""
-        apart = values.reshape(*shares.shape, -1)
-        centred = apart - np.einsum("rq,rqi->ri", shares, apart)[:, None, :]
-        people = shares * self.rows.weights[:, None]
+        apart = values.reshape(*likely.shape, -1)
+        centred = apart - np.einsum("rq,rqi->ri", likely, apart)[:, None, :]
+        people = likely * self.rows.weights[:, None]
         return np.asarray((centred * np.sqrt(people)[..., None]).reshape(len(values), -1))
 
-    def _misfits(self, shares: Array, full: Array) -> Array:
+    def _misfits(self, likely: Array, full: Array) -> Array:
         """Covariances over functions of covariates that shift an outcome's mean, or its spread, by one sd.
 
         Shifts that move the full score belong to the parameter, whose meaning is where that score vanishes.
@@ -153,11 +150,11 @@ class Likelihood:
         # The constant too: all outcomes may vary more than the model says.
         kept = np.concatenate([np.ones((len(functions), 1)), centred / scale], axis=1)
         root, made = self.root, []
-        for residual in self.rows.residuals(shares):
-            moved = (shares * residual * weights[:, None]).ravel()
+        for residual in self.rows.residuals(likely):
+            moved = (likely * residual * weights[:, None]).ravel()
 
             def shifts(values: Array, moved: Array = moved) -> Array:
-                apart = (values * moved[:, None]).reshape(*shares.shape, -1).sum(axis=1)
+                apart = (values * moved[:, None]).reshape(*likely.shape, -1).sum(axis=1)
                 return np.asarray(apart.T @ kept)
 
             of_blocks, of_all = shifts((self.gradients @ root).reshape(len(full), -1)), shifts(full)

@@ -81,6 +81,38 @@ def _real(reading: RowModel, low: float, high: float) -> Array:
     return low + (high - low) * inside
 
 
+class Listed(NamedTuple):
+    """Rows with outcomes that are gone through, ``(rows·outcomes, …)``; ``log_base`` weights them.
+
+    The latter is a rule of integration, ``(rows, outcomes)``.
+    """
+
+    columns: Columns
+    log_base: jax.Array
+
+
+class Tilt(NamedTuple):
+    """Drawn outcomes, whose probabilities are taken to be linear in the parameter.
+
+    Attributes:
+        scores: less their mean over a row's outcomes, ``(rows·outcomes, p)``.
+        at: where they were taken, ``(p,)``.
+        shares: probabilities there, ``(rows, outcomes)``.
+    """
+
+    scores: jax.Array
+    at: jax.Array
+    shares: jax.Array
+
+
+def shares(reading: RowModel, told: Listed | Tilt, theta: jax.Array) -> jax.Array:
+    """The outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""
+    if isinstance(told, Tilt):
+        more = told.scores @ (theta - told.at)
+        return told.shares * (1 + more.reshape(told.shares.shape))
+    return jnp.exp(log_shares(reading, told.columns, told.log_base, theta))
+
+
 @partial(jax.jit, static_argnums=0)
 def log_shares(reading: RowModel, columns: Columns, log_base: jax.Array, theta: jax.Array) -> jax.Array:
     """Logarithms of the outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Fitted
-from private_mcmc.inference.posterior.outcomes import COUNTS, ON_THE_LINE, Columns, log_shares
+from private_mcmc.inference.posterior.outcomes import COUNTS, ON_THE_LINE, Columns, Listed, Tilt, shares
 from private_mcmc.model import RowModel
 from private_mcmc.planning.synthetic import outcome_columns
 
@@ -32,25 +32,24 @@ class People:
     Attributes:
         rows: columns ``(rows, …)``, one outcome each.
         columns: columns ``(rows·outcomes, …)``.
-        log_base: weights of the outcomes as a rule of integration, ``(rows, outcomes)``.
         weights: how many people each stands for, ``(rows,)``.
         functions: of the covariates, ``(rows, functions)``.
         deviations: by how much ``weights`` may be off, relatively, ``(rows, deviations)``.
         outcomes: of every row, ``(rows, outcomes)``.
+        told: what their probabilities are computed from.
     """
 
     rows: Columns
     columns: Columns
-    log_base: Array
     weights: Array
     functions: Array
     deviations: Array
     outcomes: Array
+    told: Listed | Tilt
 
-    def log_shares(self, reading: RowModel, theta: jax.Array) -> jax.Array:
-        """Logarithms of the outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""
-        found: jax.Array = log_shares(reading, self.columns, jnp.asarray(self.log_base), theta)
-        return found
+    def shares(self, reading: RowModel, theta: Array) -> Array:
+        """The outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""
+        return np.asarray(shares(reading, self.told, jnp.asarray(theta)))
 
     def residuals(self, shares: Array) -> Array:
         """Orthonormal functions of the outcome given the row, of mean 0: ``(residuals, rows, outcomes)``.
@@ -73,8 +72,7 @@ class People:
 
         Under the model's own law the score has mean 0 at its parameter, whatever the covariates.
         """
-        shares = np.exp(np.asarray(self.log_shares(reading, jnp.asarray(theta))))
-        shares = (shares * self.weights[:, None]).ravel()
+        shares = (self.shares(reading, theta) * self.weights[:, None]).ravel()
         scores = np.asarray(_scores(reading, self.columns, jnp.asarray(theta)))
         scores = np.where(shares[:, None] > 0, scores, 0.0)
         mean, spread = shares @ scores, (scores * shares[:, None]).T @ scores
@@ -106,7 +104,7 @@ def with_outcomes(reading: RowModel, covariates: Fitted, theta: Array) -> People
     repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
     repeated[name] = jnp.asarray(nodes.ravel(), dtype=rows[name].dtype)
     known = covariates.weights, covariates.functions, covariates.deviations
-    return People(rows, repeated, log_base, *known, nodes)
+    return People(rows, repeated, *known, nodes, Listed(repeated, jnp.asarray(log_base)))
 
 
 def _grid(reading: RowModel, name: str) -> Array:

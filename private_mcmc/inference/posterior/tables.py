@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.domains import Ball, Domain
+from private_mcmc.domains.persons import Several
 from private_mcmc.inference.posterior.evenly import (
     covariates_of,
     evenly,
@@ -27,6 +28,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 # Rows of a table of numbers, of one with categories; how many kinds of people are in one table.
 _ROWS, _ROWS_OF_CATEGORIES, _KINDS = 256, 512, 8
+_PERSONS, _PERSONS_WITH_LATENTS = 256, 96
 # Real columns beyond this many keep the spread of their domain.
 _MOST_FITTED = 40
 # Relative prior sds of how much there is of a law: along numbers, products of two, cubes and tails, tables.
@@ -68,7 +70,12 @@ class Table(NamedTuple):
 
 
 def tables(reading: RowModel) -> list[Table]:
-    """One of smooth columns, which are moved, and one of indicators, shares and an intercept, reweighted."""
+    """One of smooth columns, which are moved, and one of indicators, shares and an intercept, reweighted.
+
+    Of persons with several rows there is the second one alone.
+    """
+    if reading.unit is not None:
+        return [_of_persons(reading, _PERSONS if reading.own is None else _PERSONS_WITH_LATENTS)]
     count = _ROWS_OF_CATEGORIES if whole_columns(reading) else _ROWS
     rows, real = evenly(reading, count), real_columns(reading)
     width = sum(math.prod(domain.event_shape) for _, domain in real)
@@ -104,6 +111,21 @@ def _of_people(reading: RowModel, rows: Columns, real: Sequence[tuple[str, Domai
     return _table(mixed, features, effects, shapes, values / size, low, np.zeros(len(low)), size, 0.0)
 
 
+def _of_persons(reading: RowModel, count: int) -> Table:
+    """Persons whose rows say the same of some columns; weights depend on means over a person's rows."""
+    rows = dict(reading.rows.project(people(reading.rows, count, 0)))
+    numbers, nothing = numbers_of(reading, rows), np.zeros(0)
+    features = np.concatenate([features_of(reading, rows, np.zeros((count, 0))), _numbers(numbers)], axis=1)
+    none = np.zeros((count, 0))
+    return _table(rows, features, features, none, none, *[nothing] * 3, 0.0)
+
+
+def numbers_of(reading: RowModel, rows: Columns) -> Array:
+    """Real covariates, of persons their means over rows, with mean 0 and variance 1."""
+    values = stacked(real_columns(reading), rows)
+    return np.asarray((values - values.mean(axis=0)) / (values.std(axis=0) + 1e-12))
+
+
 def _zero(domain: Domain) -> Array:
     """Where the columns of people begin."""
     low = np.broadcast_to(np.asarray(domain.interval()[0], dtype=np.float64), domain.event_shape).ravel()
@@ -129,30 +151,28 @@ def real_columns(reading: RowModel) -> list[tuple[str, Domain]]:
 
 
 def stacked(real: Sequence[tuple[str, Domain]], rows: Columns) -> Array:
-    """Their values, ``(rows, numbers)``."""
+    """Their values, of persons their means over rows, ``(rows, numbers)``."""
     count = len(next(iter(rows.values())))
-    columns = [np.asarray(rows[name], dtype=np.float64).reshape(count, -1) for name, _ in real]
-    return np.concatenate([np.zeros((count, 0)), *columns], axis=1)
+    parts = [np.zeros((count, 0))]
+    for name, domain in real:
+        values = np.asarray(rows[name], dtype=np.float64)
+        parts.append((values.mean(axis=1) if isinstance(domain, Several) else values).reshape(count, -1))
+    return np.concatenate(parts, axis=1)
 
 
 def moving(reading: RowModel, made: Sequence[Table]) -> Array:
     """Functions of a row by which there may be more or less of it, times prior sds: ``(rows, functions)``."""
     numbers = np.concatenate([np.asarray(one.shapes) for one in made])
     if not numbers.shape[1]:
-        values = stacked(real_columns(reading), made[0].rows)
-        numbers = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-12)
+        numbers = numbers_of(reading, made[0].rows)
     first, second = np.triu_indices(numbers.shape[1])
     higher = np.concatenate([numbers**3, 1.0 * (numbers > _TAIL), 1.0 * (numbers < -_TAIL)], axis=1)
     higher = (higher - higher.mean(axis=0)) / (higher.std(axis=0) + 1e-12)
     features = np.concatenate([np.asarray(one.features) for one in made])
     last = np.repeat(np.arange(len(made)) == len(made) - 1, len(features) // len(made))
-    return np.concatenate(
-        [
-            features,
-            numbers,
-            _SECOND * numbers[:, first] * numbers[:, second],
-            _HIGHER * higher,
-            _TABLE * last[:, None],
-        ],
-        axis=1,
-    )
+    every = [features, numbers, _SECOND * numbers[:, first] * numbers[:, second], _HIGHER * higher]
+    found = np.concatenate([*every, _TABLE * last[:, None]], axis=1)
+    if reading.unit is None:
+        return found
+    # Persons are few, and matrices say little of them: no more is unknown than weights that stay positive.
+    return np.asarray(found / max(np.sqrt(np.square(found - found.mean(axis=0)).sum(axis=1).mean()), 1.0))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
+from private_mcmc.errors import ReleaseError
 
 Columns = Mapping[str, jax.Array]
 # A pytree of arrays, of a kind that only the gradient that prepared it looks into.
@@ -88,3 +91,28 @@ def weight(norm: Float[Array, " rows"], clip: Clip, usable: Bool[Array, " rows"]
 def times(factors: jax.Array, weights: jax.Array | None) -> jax.Array:
     """``factors``, multiplied by the weights of synthetic rows where there are any."""
     return factors if weights is None else weights * factors
+
+
+@cache
+def check_arithmetic() -> None:
+    """Refuse a compiler that takes every number for finite, once in a process: no guard above would hold.
+
+    Raises:
+        ReleaseError: where ``XLA_FLAGS`` ask for such arithmetic.
+    """
+
+    @jax.jit
+    def kept(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        norm = jnp.linalg.norm(rows, axis=-1)
+        usable = jnp.isfinite(norm)
+        held_slopes = held(jnp.exp(rows[:, 0]) - jnp.exp(2 * rows[:, 0]), jnp.ones(len(rows)))
+        return weight(norm, 1.0, usable) @ jnp.where(usable[:, None], rows, 0.0), held_slopes
+
+    with jax.enable_x64(True):
+        rows = jnp.asarray([[np.nan, 1.0], [np.inf, 1.0], [1e200, -np.inf], [800.0, np.nan], [3.0, 4.0]])
+        total, slopes = map(np.asarray, kept(rows))
+    if not (np.allclose(total, [0.6, 0.8], rtol=1e-12) and np.all(np.abs(slopes) <= 1.0)):
+        raise ReleaseError(
+            "compiled code here takes every number for finite (XLA_FLAGS with fast math that does not honour "
+            "NaNs and infinities?), so that no row's bound is enforced: unset these flags and start anew."
+        )

@@ -166,7 +166,7 @@ def _spelled(program: Program, base: Variable, parameter: Variable) -> str | Non
     return None
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=4096)
 def _text(spelling: Callable[[jax.Array], jax.Array], shape: tuple[int, ...], dtype: np.dtype) -> str:
     known = trace(lambda eta: {"out": spelling(eta)}, eta=abstract(shape, dtype))
     return known.text([known.outputs["out"]])

@@ -83,7 +83,13 @@ _CHUNK = 4096
 
 
 def patches(row_model: RowModel) -> Iterator[Reduction]:
-    """Sets of at most three coordinates, a priori independent of the others, and the rows that stay there."""
+    """Sets of at most three coordinates, a priori independent of the others, and the rows that stay there.
+
+    None where persons' own latents are integrated out: every loss is an integral itself, and the search would
+    take minutes. "Unknown" is an answer; such a model's release rests on its run.
+    """
+    if row_model.own is not None:
+        return
     rows = extreme_rows(row_model.rows)
     if row_model.dim <= _MOST_COORDINATES:
         yield _patch(row_model, tuple(range(row_model.dim)), rows)

@@ -115,7 +115,7 @@ def _moved(
 def _laplace(
     epsilon: float, l1: float, size: int, target: Target, what: str
 ) -> tuple[LaplaceNoise | GaussianNoise, Statement]:
-    noise = laplace_noise(epsilon, l1, size)
+    noise = laplace_noise(epsilon, l1, size).confirmed()
     return noise, laplace(
         epsilon,
         adjacency=target.adjacency,
@@ -134,7 +134,7 @@ def _gaussian(
         raise DeclarationError(
             "Gaussian noise never gives δ = 0: use noise='laplace' or a target with δ > 0."
         )
-    noise = gaussian_noise(gdp.budget(target.epsilon, target.delta), l2, size)
+    noise = gaussian_noise(gdp.budget(target.epsilon, target.delta), l2, size).confirmed()
     return noise, gaussian(
         adjacency=target.adjacency,
         sensitivity=noise.charged_sensitivity,

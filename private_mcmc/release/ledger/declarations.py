@@ -43,13 +43,15 @@ class Declarations:
                 raise LedgerError(
                     f"{self._file.path}: {name!r} is declared already; a budget is never changed."
                 )
+            mark = None if data is None else data_mark(transaction.key, data)
+            refuse_second_name(None if mark is None else state.other_name(mark))
             transaction.append(
                 {
                     "kind": "dataset",
                     "name": name,
                     "adjacency": target.adjacency,
                     "filter": budget.to_dict(),
-                    "fingerprint": None if data is None else data_mark(transaction.key, data),
+                    "fingerprint": mark,
                     "whole": None,
                     "by": None,
                     "time": now(),
@@ -145,6 +147,15 @@ class Declarations:
                 {"kind": "wave", "name": full, "whole": name, "cohorts": sorted(set(cohorts)), "time": now()}
             )
         return full
+
+
+def refuse_second_name(known: str | None) -> None:
+    """Refuse rows that the ledger knows as ``known``: two budgets would add up for every person."""
+    if known is not None:
+        raise LedgerError(
+            f"these are the data that this ledger knows as {known!r}: under a second name a second budget "
+            "would be spent on the same people. Charge them to that name."
+        )
 
 
 def now() -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
-from private_mcmc.release.ledger.declarations import Declarations, now
+from private_mcmc.release.ledger.declarations import Declarations, now, refuse_second_name
 from private_mcmc.release.ledger.export import (
     export_csv,
     export_json,
@@ -126,7 +126,7 @@ class Ledger(Declarations):
                     f"{dataset!r} is kept for {_whom(kept.unit)}; a statement for {_whom(unit)} never "
                     "composes with it. Declare the data set with unit=…, the column of identifiers."
                 )
-            self._recognise(transaction, kept, data)
+            self._recognise(transaction, state, kept, data)
             cost = kept.filter.cost(statement)
             if not cost <= state.room(kept):
                 raise BudgetExceeded(refusal(state, kept, cost))
@@ -254,11 +254,14 @@ class Ledger(Declarations):
             recheck_budgets(self.path, state)
             return transaction.head
 
-    def _recognise(self, transaction: Transaction, dataset: DataSet, data: Columns | None) -> None:
+    def _recognise(
+        self, transaction: Transaction, state: LedgerState, dataset: DataSet, data: Columns | None
+    ) -> None:
         if data is None:
             return
         mark = data_mark(transaction.key, data)
         if dataset.fingerprint is None:
+            refuse_second_name(state.other_name(mark, dataset))
             transaction.append(
                 {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": now()}
             )

@@ -124,6 +124,12 @@ class LedgerState:
             )
         return self.datasets[name]
 
+    def other_name(self, mark: str, dataset: DataSet | None = None) -> str | None:
+        """A data set with this fingerprint whose budget is not the one of ``dataset``."""
+        whole = None if dataset is None else self.whole_of(dataset)
+        known = (one for one in self.datasets.values() if one.fingerprint == mark)
+        return next((one.name for one in known if self.whole_of(one) != whole), None)
+
     def whole_of(self, dataset: DataSet) -> DataSet:
         """The data set that owns the budget."""
         return dataset if dataset.whole is None else self.whole_of(self.dataset(dataset.whole))

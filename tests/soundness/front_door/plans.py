@@ -59,7 +59,6 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
         guarantee="run",
         temper=1.0,
         policy=Fixed(tuple(map(path_stage, clips))),
-        statement=accounting.adaptive(accounting.gdp.budget(target.epsilon, delta), "replace_one", ()),
         certificate=None,
         prediction=Prediction(1.0, 0.0, 1.0, 0.0),
         planner=SimpleNamespace(public=None),

@@ -1,0 +1,48 @@
+"""The private table is not taken for public rows; rows of persons lie in no order of their identifiers."""
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.data.table import check_apart
+from private_mcmc.inference.fit import _columns
+from private_mcmc.inference.question import question
+
+
+def test_the_private_table_is_not_taken_for_public_rows(tmp_path):
+    table, path, link = {"y": np.arange(3)}, tmp_path / "people.csv", tmp_path / "census.csv"
+    path.write_text("y\n1\n")
+    link.symlink_to(path)
+    for private, public in ((table, table), (path, str(path)), (str(link), path)):
+        with pytest.raises(pmc.DeclarationError, match="private table itself"):
+            check_apart(private, public)
+    schema = {"fields": [{"name": "y", "type": "boolean"}]}
+    with pytest.raises(pmc.DeclarationError, match="private table itself"):
+        pmc.fit(table, pmc.Schema.from_dict(schema), "y ~ 1", epsilon=1.0, public_rows=table)
+
+
+def test_equal_values_are_no_reason(tmp_path):
+    for name in ("people.csv", "census.csv"):
+        (tmp_path / name).write_text("y\n1\n")
+    check_apart(tmp_path / "people.csv", tmp_path / "census.csv")
+    check_apart({"y": np.arange(3)}, {"y": np.arange(3)})
+    check_apart(tmp_path / "people.csv", tmp_path / "gone.csv")
+    check_apart({"y": np.arange(3)}, None)
+
+
+def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
+    """In those of sorted identifiers every row between two of them would move for one person replaced."""
+    fields = [
+        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
+        {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}},
+        {"name": "died", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
+    ages = np.repeat(np.arange(60), 2)
+    table = {"who": [f"p{age}" for age in ages], "age": ages, "died": ages % 2 == 0}
+    asked = question(schema, "died ~ age")
+    first, second = (_columns(table, schema, asked) for _ in range(2))
+    for columns in (first, second):
+        assert sorted(columns["age"]) == list(range(60)) and list(columns["age"]) != list(range(60))
+        np.testing.assert_array_equal(columns["died"], columns["age"] % 2 == 0)
+    assert list(first["age"]) != list(second["age"])
