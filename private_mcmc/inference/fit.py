@@ -71,7 +71,8 @@ class Planned:
             )
         # Charged before the table is looked at, and once for all.
         with charge as reserved:
-            asked = self.asked.on(self.bounds.buy(self.asked.schema, self.columns))
+            outer = self.asked.schema
+            asked = self.asked.on(self.bounds.buy(outer, self.read(self.bounds.marked(outer))))
             made = plan(
                 asked.model,
                 asked.rows,
