@@ -37,6 +37,7 @@ from private_mcmc.release import (
     ReleasedStates,
     SecondMoments,
 )
+from private_mcmc.release.noise import drawn
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
@@ -236,7 +237,7 @@ def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatA
     Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
     """
     rows = np.asarray(values, dtype=np.float64)
-    return replace(noise, size=rows.size).release(rows.ravel()).reshape(rows.shape)
+    return drawn(replace(noise.confirmed(), size=rows.size), rows.ravel()).reshape(rows.shape)
 
 
 # Numbers that are kept of a stage, and of a run: what a stage releases may be long, and policies may differ

@@ -138,6 +138,7 @@ def run(
         raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
     check_apart(data, public_rows)
     public, books = read_arguments(args), opened(ledger, dataset)
+    bar = not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
             columns = read_columns(data, declared, column or [], fate, present)
@@ -154,11 +155,11 @@ def run(
                 model_args=public,
                 max_error=read_max_error(max_error),
                 public_rows=known,
+                progress_bar=bar,
             )
         if made is None:
             raise DeclarationError("there is no plan.")
         confirm(made, warnings_of(made.target, made.n, books), yes, as_json, books, dataset)
-        bar = not as_json and sys.stderr.isatty()
         driver = PrivateMCMC.from_plan(
             made,
             execution=Execution(progress_bar=bar),
@@ -230,7 +231,7 @@ def fit(
             delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
         )
         made = Plan.load(saved, asked.model)
-    books = opened(ledger, dataset)
+    books, bar = opened(ledger, dataset), not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
             if made is not None:
@@ -247,9 +248,9 @@ def fit(
                     max_error=read_max_error(max_error),
                     bounds_share=SHARE if bounds_share is None else bounds_share,
                     public_rows=public_rows,
+                    progress_bar=bar,
                 )
         confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset, asked.units)
-        bar = not as_json and sys.stderr.isatty()
         with near_private_rows():
             study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)
         place.write(study)

@@ -191,6 +191,7 @@ def _record(
         "adjacency": study.adjacency,
         "predicted": study.predicted,
         "expected": study.expected,
+        "passes": study.passes,
         "warnings": list(study.warnings),
         "statement": statement,
         "fingerprint": study.fingerprint,

@@ -25,7 +25,8 @@ _UNITS = (
 def accuracy(study: StudyRecord) -> list[Block]:
     """The whole, then every coefficient, then where the budget went."""
     if study.predicted is None:
-        return [Text("No plan: steps, clip and weight were declared. Nothing predicted the error.")]
+        declared = "No plan: steps, clip and weight were declared. Nothing predicted the error."
+        return [Text(declared), _passes(study)]
     before, after = study.predicted, study.expected
     # General plans learn nothing of their error from what they release.
     judged = None if after is None or all(after[key] == before[key] for _, key in _WHOLE) else after
@@ -46,7 +47,11 @@ def accuracy(study: StudyRecord) -> list[Block]:
         total = sum(squares.values())
         parts = "; ".join(f"{name} {100 * square / total:.0f} %" for name, square in squares.items())
         blocks.append(Text(f"What was used went to: {parts}."))
-    return blocks
+    return [*blocks, _passes(study)]
+
+
+def _passes(study: StudyRecord) -> Text:
+    return Text(f"Passes over the data, by the public schedule: {number(study.passes)}.")
 
 
 def _of_each(study: StudyRecord, predicted: list[Fields]) -> Table:

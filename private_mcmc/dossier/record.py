@@ -144,6 +144,11 @@ class StudyRecord:
         return Statement.from_dict(self.statement)
 
     @property
+    def passes(self) -> float:
+        """How often all rows were gone through, by the public schedule: what a run costs a cluster."""
+        return passes(self.price)
+
+    @property
     def risk(self) -> Risk:
         """What the release means to one person, as it was recorded."""
         return Risk(**self.privacy["risk"])
@@ -256,3 +261,18 @@ def warnings_of(target: Target, n: int, ledger: object | None) -> tuple[str, ...
             "Keep a ledger (ledger=…, or --ledger and --dataset)."
         )
     return tuple(found)
+
+
+def passes(statement: Statement) -> float:
+    """Over the rows: one for each step of a chain, its batch's share where it has one; one for each query.
+
+    Chains of one run share every pass. Of batches that are drawn it is what is expected.
+    """
+    if statement.parts:
+        return sum(map(passes, statement.parts))
+    known = statement.argument.constants
+    steps, batch = known.get("num_steps", 1), known.get("batch")
+    share = 1.0
+    if isinstance(batch, Mapping):
+        share = batch["rate"] if batch["rate"] is not None else batch["size"] / known["num_rows"]
+    return float(steps * share)

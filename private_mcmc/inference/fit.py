@@ -80,6 +80,7 @@ class Planned:
                 n=self.plan.n,
                 guarantee=self.plan.guarantee,
                 coefficients=asked.coefficients,
+                progress_bar=progress_bar,
             )
             both, columns = self.bounds.beside(made), self.read(asked.schema)
             ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None)
@@ -115,6 +116,7 @@ def plan_fit(
     max_error: MaxError | None = None,
     bounds_share: float = SHARE,
     public_rows: object = None,
+    progress_bar: bool = True,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
     if n is not None:
@@ -152,6 +154,7 @@ def plan_fit(
         max_error=max_error,
         public_rows=public,
         coefficients=asked.coefficients,
+        progress_bar=progress_bar,
     )
     made = made if bounds is None else bounds.beside(made)
     return _ready(table, asked, made, columns, bounds)
@@ -248,7 +251,7 @@ def fit(
         ledger: charged before the run.
         dataset: the ledger's name for the table.
         purpose: the owner's words for the ledger's history.
-        progress_bar: show steps done.
+        progress_bar: show what the plan tries and steps done.
 
     Raises:
         DeclarationError: for declarations that do not fit one another.
@@ -284,6 +287,7 @@ def fit(
         max_error=max_error,
         bounds_share=bounds_share,
         public_rows=public_rows,
+        progress_bar=progress_bar,
     )
     for words in planned.warnings(ledger):
         warnings.warn(words, stacklevel=2)

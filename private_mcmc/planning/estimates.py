@@ -30,9 +30,6 @@ _AFFORDED_NOISE = 0.3
 _LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 _MOST_UNEQUAL = 1e-12
 _MOST_FLOOR = 0.5
-# An expansion to second order says nothing of corrections larger than this share.
-_LARGEST_CORRECTION = 0.5
-_ROUNDS = 20
 # Fewer relaxation times of the path than this and its shape is chance: Normal draws take its place.
 ENOUGH_RELAXATIONS = 20.0
 _DRAWS = 2000
@@ -100,22 +97,6 @@ def next_estimate(released: SecondMoments, root: Array, least: float | None = No
     matrix, raw = back.T @ whitened @ back, back.T @ released.matrix @ back
     share = noise / float(np.linalg.eigvalsh(whitened)[0])
     return Estimate((matrix + matrix.T) / 2, raw, share, noise, back)
-
-
-def without_inflation(precision: Array, noise_sd: float) -> Array:
-    """``H`` such that ``H^{-1}`` is about right on average, where ``precision`` is ``H`` plus noise.
-
-    For symmetric noise ``N`` of sd ``s``, with ``G = H^{-1}``: ``E[(H + N)^{-1}] ≈ G + s²G(tr(G)I + G)G``, so
-    that inverses are too large. ``s²(tr(G)I + G)`` is added, up to a half of every eigenvalue.
-    """
-    values, vectors = np.linalg.eigh((precision + precision.T) / 2)
-    corrected = values
-    for _ in range(_ROUNDS):
-        inverse = 1 / corrected
-        corrected = np.minimum(
-            values + noise_sd**2 * (inverse.sum() + inverse), (1 + _LARGEST_CORRECTION) * values
-        )
-    return np.asarray((vectors * corrected) @ vectors.T)
 
 
 def query_share(

@@ -24,6 +24,7 @@ from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, number
+from private_mcmc.report.document import telling
 from private_mcmc.target import Target, Unit
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ def plan(
     max_error: MaxError | None = None,
     public_rows: PublicRows | None = None,
     coefficients: Named | None = None,
+    progress_bar: bool = True,
 ) -> Plan:
     """Plan a private path: for one affine predictor under a Normal prior, or for any model that can be read.
 
@@ -243,6 +245,7 @@ def plan(
             earlier census. They shape metric, start and prediction, and no statement.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
+        progress_bar: say on a terminal what is being tried.
 
     Raises:
         NotYetSupported: for a prior that cannot be drawn from.
@@ -267,7 +270,8 @@ def plan(
     makes = planner(model, reading, target, public, public_rows, coefficients)
     if max_error is not None:
         check_max_error(max_error, makes.read.names)
-    choices, prediction = makes.choose(budget, n, temper)
+    with telling(progress_bar):
+        choices, prediction = makes.choose(budget, n, temper)
     if max_error is not None and not excess(prediction, max_error) <= 1:
 
         def elsewhere(epsilon: float, rows: int) -> Prediction:

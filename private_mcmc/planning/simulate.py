@@ -33,6 +33,7 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
 from private_mcmc.release import Counts, SecondMoments
+from private_mcmc.report.document import say
 
 SYNTHETIC_ROWS, DATA_SETS = 1024, 12
 _DRAWS = 500
@@ -127,6 +128,7 @@ def predict(
     """
     errors, parts, compared = [], [], []
     for seed in range(DATA_SETS):
+        say(f"planning: the stages are tried on synthetic table {seed + 1} of {DATA_SETS}")
         data = synthetic_data(policy, seed) if table is None else table(seed)
         conclusion = simulate_affine(policy, data.rows, data.weights, seed)
         errors.append(math.sqrt(np.mean(((conclusion.draws.mean(axis=0) - data.mean) / data.sd) ** 2)))

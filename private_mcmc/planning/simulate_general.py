@@ -43,6 +43,7 @@ from private_mcmc.planning.stages import (
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
 from private_mcmc.records import Model, PublicArguments
+from private_mcmc.report.document import say
 from private_mcmc.target import Adjacency
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
@@ -122,6 +123,7 @@ class Simulator:
 
     def synthetic(self, index: int, distance: float) -> SyntheticPosterior:
         """Draw a data set at a prior draw and run the reference chains on it."""
+        say(f"planning: exact chains on synthetic table {index + 1} of {2 * len(_DISTANCES)}")
         facts = self.facts
         truth = facts.prior.shrunk(index + 7, distance)
         outcomes = jax.random.key(100 + index)
@@ -242,6 +244,7 @@ def general_policy(
         count = len(_DISTANCES)
 
         def tried(draft: GeneralPolicy, first: int) -> tuple[list[float], float, list[CompletedStage]]:
+            say(f"planning: clip {draft.multiple:g}, step {draft.step:g} on {count} synthetic tables")
             outcomes = [simulator.error(draft, sets[k], k) for k in range(first, first + count)]
             errors, times, runs = (list(each) for each in zip(*outcomes, strict=True))
             return errors, min(times), runs

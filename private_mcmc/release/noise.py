@@ -108,8 +108,7 @@ class LaplaceNoise:
 
     def release(self, values: npt.ArrayLike) -> FloatArray:
         """Noised values, multiples of the grid; NaN counts as 0."""
-        exact = _finite(values, self.size).tolist()
-        return np.asarray(_confirmed(self)._measurement()(exact), dtype=np.float64)
+        return drawn(_confirmed(self), values)
 
 
 def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceNoise:
@@ -188,8 +187,7 @@ class GaussianNoise:
 
     def release(self, values: npt.ArrayLike) -> FloatArray:
         """Noised values, multiples of the grid; NaN counts as 0."""
-        exact = _finite(values, self.size).tolist()
-        return np.asarray(_confirmed(self)._measurement()(exact), dtype=np.float64)
+        return drawn(_confirmed(self), values)
 
 
 def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoise:
@@ -215,6 +213,11 @@ def opendp() -> Any:
 
 def _exponent(grid: float) -> int:
     return math.frexp(grid)[1] - 1
+
+
+def drawn(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
+    """``values`` with noise that was confirmed, or whose coordinates stand for releases of their own."""
+    return np.asarray(noise._measurement()(_finite(values, noise.size).tolist()), dtype=np.float64)
 
 
 def _confirmed(noise: Noise) -> Noise:

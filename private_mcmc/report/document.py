@@ -6,8 +6,10 @@ import dataclasses
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -256,3 +258,32 @@ def progress(what: str, num_steps: int, shown: bool) -> Iterator[Callable[[int],
         with suppress(*_CLOSED):
             if drawn:
                 bar.stop()
+
+
+_SAID: ContextVar[Callable[[str], None]] = ContextVar("said", default=lambda words: None)
+
+
+def say(words: str) -> None:
+    """What is being tried, on the line of ``telling``; nothing without one."""
+    _SAID.get()(words)
+
+
+@contextmanager
+def telling(shown: bool) -> Iterator[None]:
+    """A line on standard error that ``say`` changes and that is gone in the end; none without a terminal."""
+    if not (shown and sys.stderr is not None and sys.stderr.isatty()):
+        yield
+        return
+    from rich.console import Console
+    from rich.status import Status
+
+    line = Status("planning", console=Console(stderr=True))
+    before = _SAID.set(lambda words: line.update(words))
+    try:
+        with suppress(*_CLOSED):
+            line.start()
+        yield
+    finally:
+        _SAID.reset(before)
+        with suppress(*_CLOSED):
+            line.stop()

@@ -53,4 +53,4 @@ def test_noise_drawn_too_small_is_refused_by_its_own_privacy_map(build):
     text = f"make_{build.removesuffix('_noise')}(*space, scale=self.scale"
     broken = changed_module(noise, Change(noise, text, text + " * 0.9"))
     with pytest.raises(ReleaseError, match="more than the promised"):
-        getattr(broken, build)(1.0, 1.0)
+        getattr(broken, build)(1.0, 1.0).release([0.0])

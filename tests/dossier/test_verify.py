@@ -13,9 +13,27 @@ from private_mcmc.cli.report import report
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import recomputed
 from private_mcmc.dossier.folder import contents, digest, finish, is_complete
-from private_mcmc.dossier.record import privacy_numbers
+from private_mcmc.dossier.record import passes, privacy_numbers
 from private_mcmc.dossier.verify import _alike
+from private_mcmc.schedule import Batch, Schedule
 from tests.dossier.studies import books_in, statement_of, study_of
+
+
+@pytest.mark.parametrize(
+    ("batch", "share"),
+    [(None, 1.0), (Batch(scheme="poisson", rate=0.25), 0.25), (Batch(scheme="fixed", size=20), 0.2)],
+)
+def test_passes_are_those_of_the_schedule(batch, share):
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=100, dim=1, step_size=0.1, num_steps=30, clip=1.0, num_chains=3,
+        release="path", batch=batch,
+    )  # fmt: skip
+    chain = accounting.langevin_statement(schedule)
+    query = accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=9.0, what="counts")
+    assert passes(chain) == passes(accounting.Statement.from_dict(chain.to_dict())) == 30 * share
+    if batch is None:
+        both = accounting.adaptive(9.0, "replace_one", (query, chain))
+        assert passes(both) == 31
 
 
 @pytest.fixture(scope="module")

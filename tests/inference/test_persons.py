@@ -287,7 +287,7 @@ def test_a_ledger_keeps_rows_and_persons_apart(tmp_path):
 # Runs.
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
     """Unclipped Normal rows: the laws of a state on two data sets, held against the claim on a grid."""
 

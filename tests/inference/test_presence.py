@@ -137,7 +137,7 @@ def test_flags_are_true_or_one_and_anything_else_is_a_hole():
     np.testing.assert_array_equal(path(mcmc, EVERYBODY), path(mcmc))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_flags_may_be_streamed_and_columns_need_not_be():
     flags = hole(4).astype(float)
     column = ArrayColumn(flags.shape, flags.dtype, flags)
@@ -324,6 +324,7 @@ def test_rows_that_may_come_and_go_lie_in_slots_drawn_at_random(monkeypatch, tmp
     np.testing.assert_array_equal(again.get_samples()["w"], wanted)
 
 
+@pytest.mark.slow
 def test_every_row_is_in_every_slot_as_often():
     """Of 2,000 placements of four rows each place has 500 of each row, 19.4 their sd: fails once in 10⁶."""
     rows, keys = {"i": jnp.arange(4)}, jax.random.split(jax.random.key(0), 2_000)
@@ -362,7 +363,7 @@ def interrupted(schedule, done=0):
     raise KeyboardInterrupt
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_that_the_domains_moved_are_counted_without_holes():
     mcmc = driver(SCHEMES["cyclic"], curator=True)
     sizes = np.array([0.5, 5.0, np.nan, 0.5, 7.0, 0.5, 0.5, 0.5])

@@ -131,7 +131,7 @@ def test_running_sums_are_exact(size):
         np.testing.assert_array_equal(running_sums(jnp.asarray(values, float)), np.cumsum(values))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fixed_batches_are_uniform_subsets():
     n, size = 6, 2
     draws = membership(n, "replace_one", scheme="fixed", size=size)(30_000)

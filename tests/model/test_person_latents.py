@@ -91,7 +91,7 @@ def wide():
         yield
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_intercept_is_integrated_exactly():
     found, people, theta = reading(centred), some(ROWS), np.array([0.3, -1.4, -0.2])
     assert found.names == ("w[0]", "w[1]", "tau")

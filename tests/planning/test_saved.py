@@ -24,6 +24,7 @@ def saved(tmp_path_factory):
     return plan, path
 
 
+@pytest.mark.slow
 def test_a_saved_plan_buys_the_same_stages_at_the_same_price_with_the_same_prediction(saved):
     plan, path = saved
     again = pmc.Plan.load(path, logistic)
@@ -77,6 +78,7 @@ def test_what_is_no_plan_is_refused_in_words(tmp_path):
             pmc.Plan.load(path, logistic)
 
 
+@pytest.mark.long
 def test_public_arguments_are_part_of_the_file(tmp_path):
     def scaled(X, y=None, scale=None):
         w = numpyro.sample("w", dist.Normal(0.0, scale).to_event(1))

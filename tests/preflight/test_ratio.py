@@ -52,6 +52,7 @@ def inside(domain, rows, slack=0.0):
     return (x >= domain.x_low) & (x <= domain.x_high) & (ratio <= domain.width + slack)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     rows=st.lists(st.tuples(*[st.floats(width=64)] * 2), min_size=1, max_size=8),
@@ -131,7 +132,7 @@ def test_only_the_two_entries_of_the_pair_are_recognised() -> None:
     assert normal_facts(read(regression, Rows(xy=Box((0.9, 0), (1.8, 1))), n=N)).ratio is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_report_certifies_the_posterior_and_refutes_the_run() -> None:
     """Heller and Fetaya's regression and its domain: private where sampled exactly, not after 30 epochs."""
     target = Target(8.0, 1e-3)

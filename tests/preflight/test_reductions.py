@@ -9,7 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Person, Real, Rows
 from private_mcmc.model import read
 from private_mcmc.preflight.refute.pairs import extreme_rows
 from private_mcmc.preflight.refute.refutation import activity, patches, refute
@@ -118,3 +118,20 @@ def test_refutations_on_patches_are_of_adjacent_data_sets() -> None:
         share = np.sum(weight * inside) / np.sum(weight)
         error = np.sqrt(np.sum(weight**2 * (inside - share) ** 2)) / np.sum(weight)
         assert abs(share - stated) < 4 * error + 1e-3
+
+
+def intercepts(X, person, persons, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
+    s = numpyro.sample("s", dist.HalfNormal(1.0))
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.Normal(0, s))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[person]), obs=y)
+
+
+def test_no_grid_is_made_of_losses_that_are_integrals():
+    """A verdict of "unknown" costs seconds: each of thousands of points would be an integral."""
+    rows = {"X": Ball(1.0, dim=2), "y": Binary()}
+    persons = read(intercepts, Rows(**rows, person=Person(2)), n=9, model_args={"persons": 9})
+    assert not list(patches(persons.each))
+    assert list(patches(read(latent_scale, Rows(X=Ball(1.0, dim=2), y=Box(-1, 1)), n=9)))

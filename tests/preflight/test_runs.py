@@ -119,6 +119,7 @@ def test_other_models_get_no_lower_bound() -> None:
     assert interim_lower_bound(model, CYCLIC, TARGET) is None
 
 
+@pytest.mark.slow
 def test_a_private_run_stands_before_a_posterior_that_is_not() -> None:
     """What is released is what is asked about first; red is for what would not be private."""
     schedule = replace(CYCLIC, num_steps=10, step_size=1e-3, clip=1.0, release="path", batch=None)
@@ -131,7 +132,7 @@ def test_a_private_run_stands_before_a_posterior_that_is_not() -> None:
     assert (alone.word, alone.tone) == ("not private", "bad")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_price_by_length_is_that_of_the_accountant() -> None:
     schedule = Schedule(
         adjacency="replace_one", num_rows=50, dim=3, step_size=0.01, num_steps=40, clip=1.0, temper=0.1

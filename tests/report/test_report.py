@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,6 +19,7 @@ from rich.console import Console
 from private_mcmc import report
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Interval, Plot, drawing, html
+from private_mcmc.report.document import say, telling
 from private_mcmc.report.drawing import LIGHT, figure
 
 PLOT = report.Plot(
@@ -157,3 +159,20 @@ def test_ratios_within_a_decade_have_numbers_on_their_axis_and_others_have_decad
     shown = [tick for tick in axes.get_xticks() if low <= tick <= largest]
     assert len(shown) >= 3
     assert all(abs(np.log10(tick) % 1) < 1e-9 for tick in shown) != plain
+
+
+@pytest.mark.parametrize(("shown", "terminal"), [(True, True), (True, False), (False, True)])
+def test_what_is_being_tried_is_said_on_a_terminal_alone(monkeypatch, shown, terminal):
+    written = io.StringIO()
+    monkeypatch.setattr(written, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setenv("TERM", "xterm")
+    say("before")
+    with telling(shown):
+        say("synthetic table 3 of 12")
+        time.sleep(0.2)
+    said = written.getvalue()
+    say("after")
+    assert ("table 3 of 12" in said) == (shown and terminal)
+    assert "before" not in said
+    assert written.getvalue() == said

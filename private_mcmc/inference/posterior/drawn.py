@@ -1,4 +1,4 @@
-"""Synthetic people with outcomes that are drawn: of persons with several rows, and of times to an event.
+"""Synthetic persons with several rows, whose outcomes are drawn.
 
 Where outcomes cannot be gone through, those of every row are drawn from the model at a parameter ``θ_0``, and
 weighted for others by ``1 + (s − E[s | row])·(θ − θ_0)``, ``s`` being the score at ``θ_0``, which follows the
@@ -22,8 +22,8 @@ from private_mcmc.inference.posterior.covariates import Fitted
 from private_mcmc.inference.posterior.outcomes import Columns, Tilt
 from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
-from private_mcmc.planning.synthetic import Likelihood, outcome_columns
-from private_mcmc.planning.synthetic_persons import PersonLikelihood, coarse, likelihood_of
+from private_mcmc.planning.synthetic import Likelihood, has_factors, outcome_columns
+from private_mcmc.planning.synthetic_persons import likelihood_of
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -36,26 +36,26 @@ def likelihood_to_draw(reading: RowModel) -> Likelihood | None:
     """What draws the outcomes of a row of ``reading``; ``None`` where they are gone through instead.
 
     Raises:
-        NotYetSupported: for persons whose rows have an outcome of several columns, or of vectors.
+        NotYetSupported: for persons with latents of their own, or whose rows have another outcome than one
+            bounded number.
     """
-    single = reading.each or reading
-    made = likelihood_of(coarse(reading), 1.0)
-    if (made.each if isinstance(made, PersonLikelihood) else made).times is not None:
-        return made
     if reading.unit is None:
         return None
+    if reading.own is not None:
+        raise NotYetSupported("persons with latents of their own have no likelihood of their releases yet.")
+    single = reading.each or reading
     names = outcome_columns(single)
-    domain = single.rows.columns[names[0]]
-    if len(names) != 1 or domain.event_shape != () or not np.all(np.isfinite(domain.interval())):
+    scalar = len(names) == 1 and not has_factors(single) and single.rows.columns[names[0]].event_shape == ()
+    if not (scalar and np.all(np.isfinite(single.rows.columns[names[0]].interval()))):
         raise NotYetSupported("the posterior given releases needs an outcome of one bounded scalar column.")
-    return made
+    return likelihood_of(reading, 1.0)
 
 
 def with_drawn(reading: RowModel, likelihood: Likelihood, covariates: Fitted, theta: Array) -> People:
     """Every row with outcomes drawn at ``theta``, weighted so that their mean score there is 0."""
     rows, count = covariates.rows, len(covariates.weights)
     repeated = {name: jnp.repeat(column, _OUTCOMES, axis=0) for name, column in rows.items()}
-    columns = _drawn(likelihood, reading.unit is not None, jnp.asarray(theta), repeated)
+    columns = _drawn(likelihood, jnp.asarray(theta), repeated)
     scores = np.asarray(_scores(reading, jnp.asarray(theta), columns))
     weights, moved = covariates.weights, theta
     apart = scores.reshape(count, _OUTCOMES, -1)
@@ -75,20 +75,14 @@ def with_drawn(reading: RowModel, likelihood: Likelihood, covariates: Fitted, th
 
 
 def _totals(reading: RowModel, columns: Columns) -> Array:
-    """One number of an outcome: of persons a sum over their rows, whose spread tells how alike they are."""
+    """Of every person's outcomes the sum over its rows, whose spread tells how alike they are."""
     values = np.asarray(columns[outcome_columns(reading.each or reading)[0]], dtype=np.float64)
-    if OWN_ROWS in columns:
-        values = values * np.asarray(columns[OWN_ROWS])
-    return np.asarray(values.reshape(len(values), -1).sum(axis=1))
+    return np.asarray((values * np.asarray(columns[OWN_ROWS])).sum(axis=1))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _drawn(likelihood: Likelihood, of_persons: bool, theta: jax.Array, rows: Columns) -> Columns:
-    key = jax.random.key(17)
-    if of_persons:
-        return likelihood.sample(theta, rows, 1.0, key)[0]
-    keys = jax.random.split(key, len(next(iter(rows.values()))))
-    return rows | jax.vmap(likelihood.drawn, in_axes=(None, 0, 0))(theta, rows, keys)
+@partial(jax.jit, static_argnums=0)
+def _drawn(likelihood: Likelihood, theta: jax.Array, rows: Columns) -> Columns:
+    return likelihood.sample(theta, rows, 1.0, jax.random.key(17))[0]
 
 
 @partial(jax.jit, static_argnums=0)

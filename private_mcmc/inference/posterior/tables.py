@@ -28,7 +28,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 # Rows of a table of numbers, of one with categories; how many kinds of people are in one table.
 _ROWS, _ROWS_OF_CATEGORIES, _KINDS = 256, 512, 8
-_PERSONS, _PERSONS_WITH_LATENTS = 256, 96
+_PERSONS = 256
 # Real columns beyond this many keep the spread of their domain.
 _MOST_FITTED = 40
 # Relative prior sds of how much there is of a law: along numbers, products of two, cubes and tails, tables.
@@ -75,7 +75,7 @@ def tables(reading: RowModel) -> list[Table]:
     Of persons with several rows there is the second one alone.
     """
     if reading.unit is not None:
-        return [_of_persons(reading, _PERSONS if reading.own is None else _PERSONS_WITH_LATENTS)]
+        return [_of_persons(reading, _PERSONS)]
     count = _ROWS_OF_CATEGORIES if whole_columns(reading) else _ROWS
     rows, real = evenly(reading, count), real_columns(reading)
     width = sum(math.prod(domain.event_shape) for _, domain in real)

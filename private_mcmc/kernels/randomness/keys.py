@@ -124,14 +124,6 @@ CHACHA20 = define_prng_impl(
 )
 
 
-def chacha20_key(words: Array) -> Array:
-    """A typed key from eight words (or ``(…, 8)`` for a batch of keys)."""
-    if words.shape[-1:] != (KEY_WORDS,) or words.dtype != jnp.uint32:
-        raise DeclarationError(f"a ChaCha20 key is 8 words of uint32, not {words.shape} of {words.dtype}.")
-    key: Array = jax.random.wrap_key_data(words, impl=CHACHA20)
-    return key
-
-
 Stream = Literal["start", "batches", "steps", "release"]
 Generator = Literal["chacha20", "threefry2x32"]
 Source = Literal["operating system", "caller"]

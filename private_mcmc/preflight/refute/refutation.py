@@ -80,15 +80,26 @@ _MOST_COORDINATES = 3
 _MOST_ROWS = 6
 _MOST_PATCHES = 2
 _CHUNK = 4096
+# Beta's density takes 1,000 operations, an integral over a grid of a latent 6,000 and more.
+_MOST_OPERATIONS, _TRANSCENDENTAL = 3_000, 20
+
+
+def _operations(row_model: RowModel) -> float:
+    """Of one loss, as XLA counts them before it compiles; ``_TRANSCENDENTAL`` for such a function."""
+    row = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
+    with jax.enable_x64(True):
+        lowered = jax.jit(row_model.row_loss).lower(abstract((row_model.dim,), np.float64), row)
+        counted = lowered.cost_analysis() or {}
+    return float(counted.get("flops", 0.0) + _TRANSCENDENTAL * counted.get("transcendentals", 0.0))
 
 
 def patches(row_model: RowModel) -> Iterator[Reduction]:
     """Sets of at most three coordinates, a priori independent of the others, and the rows that stay there.
 
-    None where persons' own latents are integrated out: every loss is an integral itself, and the search would
-    take minutes. "Unknown" is an answer; such a model's release rests on its run.
+    None where a loss is an integral itself, over a latent of the person's: the search would take minutes, and
+    "unknown" is an answer, as such a model's release rests on its run.
     """
-    if row_model.own is not None:
+    if _operations(row_model) > _MOST_OPERATIONS:
         return
     rows = extreme_rows(row_model.rows)
     if row_model.dim <= _MOST_COORDINATES:

@@ -19,8 +19,6 @@ from private_mcmc.model.ir.intervals import bounds as proved_bounds
 from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
 from private_mcmc.release.noise import FloatArray
 
-Factor = Callable[[FloatArray, FloatArray], FloatArray]
-
 # Largest slope of a function of one number; of the bounds of its argument where it has none everywhere.
 _SLOPES: Mapping[str, float] = {
     "logistic": 0.25 * (1 + 1e-12),
