@@ -22,6 +22,7 @@ _HEAD = """\
 # Check every field and remove its `suggested: true`: nothing runs on a suggestion. A field looks like one of
 #   {name: age, type: number, unit: years, constraints: {minimum: 0, maximum: 120}}
 #   {name: sex, type: string, constraints: {enum: [f, m]}}            the first level is the reference
+#   {name: pay, type: number, groupChar: ",", bareNumber: false, constraints: {…}}     for $1,234.50 or 12.5 %
 #   {name: dead, type: boolean, trueValues: ["1"], falseValues: ["0"]}
 #   {name: admitted, type: date, constraints: {minimum: 2000-01-01, maximum: 2030-12-31}}
 # with missingValues: ["", NA] and private_mcmc: {missing: indicator} where values are missing.
@@ -55,7 +56,7 @@ def init(
     """
     from dataclasses import replace
 
-    from private_mcmc.data.codebook import has_dictionary, read_codebook, suggestion
+    from private_mcmc.data.codebook import ends_alone, has_dictionary, read_codebook, suggestion
     from private_mcmc.data.schema import Schema
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
@@ -79,7 +80,7 @@ def init(
         _say(f"To be confirmed before use: {open_ones}. Check each and remove `suggested: true`.")
     person, at_most = _person(book, fields, questions)
     schema = Schema(tuple(fields), person, at_most, encoding)
-    for words in schema.notes:
+    for words in (*schema.notes, *filter(None, map(ends_alone, fields))):
         _say(words)
     text = _HEAD * bool(open_ones) + schema.to_yaml()
     if output is not None:

@@ -188,6 +188,20 @@ def _code(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
+def ends_alone(field: Field) -> str:
+    """What to know of a category whose labels leave codes out, as those of a scale's ends do."""
+    codes = [level.value for level in field.levels]
+    if not codes or not all(re.fullmatch(r"-?\d{1,4}", code) for code in codes):
+        return ""
+    low, high = min(map(int, codes)), max(map(int, codes))
+    if len(codes) > 3 or high - low < len(codes):
+        return ""
+    return (
+        f"{field.name}: labels are known of {', '.join(codes)} alone. If codes between them are answers too, "
+        f"declare type: integer, minimum: {low}, maximum: {high} in place of the categories, or every level."
+    )
+
+
 class _Usual(NamedTuple):
     names: str
     type: Type

@@ -207,9 +207,11 @@ class Field:
             DeclarationError: otherwise.
         """
         if self.suggested:
+            person = "meaning (an identifier of persons; otherwise `role: ignored`)"
+            what = person if self.role == "person" else "bounds and levels"
             raise self._wrong(
-                f"was only suggested: check its bounds and levels and remove `suggested` under {KEY}, or "
-                "answer the questions of private-mcmc init"
+                f"was only suggested: check its {what} and remove `suggested` under {KEY}, or answer the "
+                "questions of private-mcmc init"
             )
 
     def _check_number(self) -> None:

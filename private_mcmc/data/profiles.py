@@ -57,7 +57,13 @@ def profile_value(field: Field, text: str) -> float:
     wide = field
     if not field.is_category and field.missing_values:
         wide = replace(
-            field, minimum=-1e300, maximum=1e300, transform="", missing="refuse", otherwise="refuse"
+            field,
+            minimum=-1e300,
+            maximum=1e300,
+            transform="",
+            missing="refuse",
+            marginal="",
+            otherwise="refuse",
         )
     columns, whole = Encoder(wide).columns([text])
     value = float(next(iter(columns.values()))[0])

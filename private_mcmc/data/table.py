@@ -271,8 +271,8 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
         read = "the form of its dates (format)"
     return (
         f"{where}: fields {names} have cells that the schema leaves without a fate. No row was used. Of "
-        f"{first.name!r} declare {read}, the codes of missing values (missingValues), and what other cells "
-        f"count as, for example private_mcmc: {{missing: indicator, {remedy}}}."
+        f"{first.name!r} declare what missing values, empty cells too, count as (private_mcmc: {{missing: "
+        f"indicator}}), their codes (missingValues), {read}, and what any other cell counts as ({remedy})."
     )
 
 

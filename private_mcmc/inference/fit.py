@@ -71,7 +71,8 @@ class Planned:
             )
         # Charged before the table is looked at, and once for all.
         with charge as reserved:
-            asked = self.asked.on(self.bounds.buy(self.asked.schema, self.columns))
+            outer = self.asked.schema
+            asked = self.asked.on(self.bounds.buy(outer, self.read(self.bounds.marked(outer))))
             made = plan(
                 asked.model,
                 asked.rows,
@@ -123,7 +124,9 @@ def plan_fit(
     check_apart(table, public_rows)
     target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
-        raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
+        raise DeclarationError(
+            "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
+        )
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
     if dropped and asked.schema.person:
         raise NotYetSupported(f"fields {dropped}: missing: drop is for tables without a person field.")

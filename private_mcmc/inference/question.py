@@ -189,20 +189,29 @@ class BoundsPlan:
             "anew.",
         )
 
+    def marked(self, schema: Schema) -> Schema:
+        """``schema`` as it is read for the histograms: missing numbers have a column that says so."""
+        apart = {field.name: _marked(field) for field in self.fields}
+        return replace(schema, fields=tuple(apart.get(field.name, field) for field in schema.fields))
+
     def buy(self, schema: Schema, columns: Mapping[str, np.ndarray]) -> Schema:
-        """``schema`` with the bought ranges; ``columns`` are curator-side, mapped into the outer ones."""
+        """``schema`` with the bought ranges; ``columns``, read as ``marked``, are curator-side."""
         bought = {}
         for field, mechanism in zip(self.fields, self.mechanisms, strict=True):
             edges = _edges(field, mechanism.cells)
             values = columns[identifier(field.name)]
             there = np.asarray(columns.get(PRESENT, np.ones(len(values)))) > 0
-            if field.indicator:
-                # A missing number has no place among the others.
-                there = there & (columns[identifier(field.indicator)] == 0)
+            if indicator := _marked(field).indicator:
+                # A missing number, wherever it stands, has no place among the others.
+                there = there & (columns[identifier(indicator)] == 0)
             cells = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, mechanism.cells - 1)
             counts = mechanism.release(cells.astype(np.int64), there)
             bought[field.name] = _narrowed(field, edges, counts)
         return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
+
+
+def _marked(field: Field) -> Field:
+    return field if field.missing in ("refuse", "drop", "marginal") else replace(field, missing="indicator")
 
 
 def plan_bounds(

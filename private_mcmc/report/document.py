@@ -172,6 +172,7 @@ def _facts(block: Facts) -> RichTable:
 
 # Words of a table are at most so wide before they are folded, and narrower where a terminal has no room.
 _WIDTHS = (28, 20, 14, 10, 6)
+_SHORT = 12
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,8 @@ def _least(words: list[str], most: int) -> int:
     """Of a column with this heading and these cells; numbers, intervals and short names stay in one piece."""
     heading, cells = words[0], words[1:]
     longest = max(map(len, cells), default=1)
-    if all(not word or word[0] in "0123456789−-—∞" for word in cells) and longest <= _WIDTHS[0]:
+    numbers = all(not word or word[0] in "0123456789−-—∞" for word in cells)
+    if longest <= (_WIDTHS[0] if numbers else min(_SHORT, most)):
         return max(longest, *map(len, heading.split() or [""]))
     parts = [part for word in words for part in word.split()]
     return min(max(map(len, parts), default=1), most)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
@@ -149,7 +150,7 @@ def test_twelve_lines_of_python_answer_the_same_question():
         spread = np.hypot(by_name[ours].sd, exact.bse[term])
         assert abs(by_name[ours].mean - exact.params[term]) < 5 * spread < abs(exact.params[term])
         assert by_name[ours].ratio == pytest.approx(np.exp(exact.params[term]), rel=5 * spread)
-    profiles = {"belted": [0, 1], "ageOFocc": [40, 40]}
+    profiles = pd.DataFrame({"belted": [0, 1], "ageOFocc": [40, 40]})
     without, belted = exact.predict(profiles)
     assert unbelted.mean == pytest.approx(without, rel=0.25) and unbelted.assumed == ()
     effect = effects["seatbelt", "none → belted"]

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import private_mcmc as pmc
+from private_mcmc.data.profiles import profile_value
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
@@ -32,6 +33,10 @@ def test_columns_say_what_is_missing():
     table = {"age": ["30", ""], "sex": ["m", "m"], "y": ["0.5", "-0.5"]}
     found = read_table(table, schema(), ("age", "sex", "y"))
     assert found["age"].tolist() == [30.0, 50.0] and found["age_missing"].tolist() == [0, 1]
+
+
+def test_a_profile_states_a_value_of_such_a_field():
+    assert profile_value(schema()["age"], "40") == 40.0 and profile_value(schema()["sex"], "m") == 1.0
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pyreadstat
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.codebook import read_codebook, suggestion
+from private_mcmc.data.codebook import ends_alone, read_codebook, suggestion
 from private_mcmc.data.table import read_identifiers
 from private_mcmc.inference.fit import _columns, _count
 from private_mcmc.inference.question import question
@@ -59,6 +59,15 @@ def test_a_schema_survives_being_written_as_yaml_and_as_json(schema, tmp_path):
 def test_an_identifier_is_part_of_no_model(schema):
     with pytest.raises(pmc.DeclarationError, match="role 'person'"):
         schema.rows(["id"])
+
+
+def test_labels_of_a_scales_ends_are_remarked_on_and_those_of_all_levels_are_not():
+    scale, sex, countries = (
+        pmc.Schema.from_dict({"fields": [{"name": "x", "constraints": {"enum": levels}}]})["x"]
+        for levels in (["1", "7"], ["1", "2"], ["36", "40", "826", "840"])
+    )
+    assert "minimum: 1, maximum: 7" in ends_alone(scale)
+    assert ends_alone(sex) == ends_alone(countries) == ends_alone(suggestion("age")) == ""
 
 
 def test_nothing_runs_on_a_suggestion():

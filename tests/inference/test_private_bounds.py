@@ -7,6 +7,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
+from private_mcmc.data.table import read_table
 from private_mcmc.inference.checkpoint import Saver
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.release.ledger import ledger as ledger_module
@@ -89,6 +90,16 @@ def test_missing_and_dropped_numbers_have_no_place_in_a_histogram():
     columns["wage"][half == 1], columns["present"] = 990.0, 1.0 - half
     bought = plan_bounds(SCHEMA, NAMES, target, 20_000).buy(SCHEMA, columns)
     assert bought["income"].maximum < 1e7 and bought["wage"].maximum < 100
+
+
+def test_what_missing_numbers_count_as_does_not_widen_bounds(tmp_path):
+    rows = [f"{wage:.2f},{age:.0f}" for wage, age in zip(COLUMNS["wage"], COLUMNS["age"], strict=True)]
+    rows[::10] = [f",{row.partition(',')[2]}" for row in rows[::10]]
+    (tmp_path / "people.csv").write_text("\n".join(["wage,age", *rows]))
+    schema = schema_of(private("wage", 0, 1000, missing="middle"), AGE)
+    bounds = plan_bounds(schema, ["wage"], pmc.Target(10.0, 1e-6), 20_000)
+    bought = bounds.buy(schema, read_table(tmp_path / "people.csv", bounds.marked(schema), ["wage"]))
+    assert bought["wage"].maximum < 100 and bought["wage"].missing == "middle"
 
 
 def test_a_question_is_asked_anew_of_the_bought_bounds():
