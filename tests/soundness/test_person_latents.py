@@ -140,7 +140,9 @@ def check(seed: int) -> bool:
             exact = integral(model, dict(jax.jit(found.constrain)(jnp.asarray(theta))), rows)
             ours = float(jax.jit(found.row_loss)(jnp.asarray(theta), person))
             # How far the library's sum may be from the integral that it stands for: accuracy, not privacy.
-            assert ours == pytest.approx(exact, abs=5e-3, rel=2e-3), (seed, model, theta, rows)
+            # Laplace's density has its kink between two points of the grid.
+            far = 1e-2 if any(name == "Laplace" for name, _ in model.own) else 5e-3
+            assert ours == pytest.approx(exact, abs=far, rel=2e-3), (seed, model, theta, rows)
             # A person whose gradient is no number counts for nothing.
             assert np.isfinite(jax.jit(jax.grad(found.row_loss))(jnp.asarray(theta), person)).all(), seed
     return True
