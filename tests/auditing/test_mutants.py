@@ -95,22 +95,8 @@ SCENARIOS = {
 }
 
 
-# The slowest, which cheaper tests of the default tier catch as well: tests/kernels/test_batches.py (a share
-# of a step) and test_gradient.py (rows inside the clip), and tests/soundness/faults.py (batches).
-CAUGHT_ELSEWHERE = {
-    "batch fixed",
-    "batch divided by its realised size",
-    "clip forgotten where rows have no predictor",
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.long if name in CAUGHT_ELSEWHERE else pytest.mark.slow)
-        for name in SCENARIOS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_the_mutant_is_caught(name, monkeypatch):
     for patch in mutants.patches(*SCENARIOS[name].changes):
         monkeypatch.setattr(*patch)

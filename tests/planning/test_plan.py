@@ -47,6 +47,7 @@ def test_a_plan_takes_no_private_data():
         "max_error",
         "public_rows",
         "coefficients",
+        "progress_bar",
     }
 
 

@@ -18,7 +18,11 @@ CATCHES = {
 def test_every_planted_fault_is_caught_every_day(test):
     marks = {mark.name: mark for mark in test.pytestmark}
     assert marks.keys().isdisjoint({"long", "some", "skip", "skipif", "xfail"})
-    assert set(marks["parametrize"].args[1]) == CATCHES[test]
+    daily = {name for name in marks["parametrize"].args[1] if isinstance(name, str)}
+    for case in marks["parametrize"].args[1]:
+        if not isinstance(case, str) and "long" not in {mark.name for mark in case.marks}:
+            daily |= set(case.values)
+    assert CATCHES[test] - daily <= {test_release_mutants.MANY_RUNS} and daily <= CATCHES[test]
 
 
 def test_every_mutant_of_a_kernel_is_planted_somewhere():
