@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# Two processes, a file in one of them: what its tests share is made and compiled once.
-TWO    := -n 2 --dist loadfile
+# Two processes, a file in one of them: what its tests share is made and compiled once. In the order of folders:
+# files of few long tests would come last, when the other process has nothing left.
+TWO    := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers papers docs gallery clean
 
