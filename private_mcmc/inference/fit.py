@@ -22,6 +22,7 @@ from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.record import About
+from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan, plan
 from private_mcmc.planning.frontier import MaxError
 from private_mcmc.records import Fields, Model
@@ -63,6 +64,8 @@ class Planned:
         books = Bookkeeping(ledger, dataset, purpose, known_by=self.known_by)
         if self.bounds is None:
             return self._run(books, progress_bar)
+        # The run would refuse only after its bounds were paid for.
+        check_arithmetic()
         charge: AbstractContextManager[Reservation | None] = nullcontext()
         if ledger is not None and dataset is not None:
             words = self.asked.formula or "a model of one's own"

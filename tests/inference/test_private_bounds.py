@@ -1,6 +1,7 @@
 """Bounds that are bought: priced with the run in one statement, charged before a row is looked at."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -124,13 +125,17 @@ def test_persons_with_several_rows_would_fall_into_several_cells_and_are_refused
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:The predicted error")
-def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_path):
+@pytest.mark.filterwarnings("ignore:The predicted error", "ignore:Bounding rows")
+def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_path, monkeypatch):
     ledger = pmc.Ledger.create(tmp_path / "l.db")
     ledger.declare("people", pmc.Target(1.2, 1e-6))
     table = {name: COLUMNS[name][:4000] for name in ("wage", "age")}
     told = {"family": "gaussian", "priors": ["sigma = 4"], "epsilon": 1.0, "progress_bar": False}
     books = {"ledger": ledger, "dataset": "people"}
+    with monkeypatch.context() as broken, pytest.warns(UserWarning), pytest.raises(Stopped):
+        broken.setattr(sys.modules[pmc.fit.__module__], "check_arithmetic", stop)
+        pmc.fit(table, SCHEMA, "wage ~ age", **told, **books)
+    assert ledger.history("people") == ()
     with pytest.warns(UserWarning, match="bought first"):
         study = pmc.fit(table, SCHEMA, "wage ~ age", **told, **books)
     (charge,) = ledger.history("people")

@@ -96,8 +96,8 @@ def _operations(row_model: RowModel) -> float:
 def patches(row_model: RowModel) -> Iterator[Reduction]:
     """Sets of at most three coordinates, a priori independent of the others, and the rows that stay there.
 
-    None where a loss is an integral itself, over a latent of the person's: the search would take minutes, and
-    "unknown" is an answer, as such a model's release rests on its run.
+    None where a row's loss takes more than ``_MOST_OPERATIONS``, as integrals over a latent and wide networks
+    do: the search would take minutes, and the "unknown" that is left refuses what a refutation would.
     """
     if _operations(row_model) > _MOST_OPERATIONS:
         return
