@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _STANDARD = "https://datapackage.org/profiles/2.0/tableschema.json"
 
 
+_DECLARE = " To use it declare its type and its range (constraints) or its levels, and leave the role out."
+
+
 @dataclass(frozen=True)
 class Schema:
     """A Table Schema with public bounds: ``Schema.load("schema.yaml").rows()``.
@@ -143,8 +146,9 @@ class Schema:
     def __getitem__(self, name: str) -> Field:
         field = self.by_name.get(name)
         if field is None:
-            near = difflib.get_close_matches(name, self.by_name, n=1, cutoff=0.6)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            lower = {each.lower(): each for each in self.by_name}
+            near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+            hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
             raise DeclarationError(
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )
@@ -152,7 +156,7 @@ class Schema:
             latent = " (An effect of each person is a NumPyro model for PrivateMCMC: docs/persons.md.)"
             raise DeclarationError(
                 f"field {name!r} has role {field.role!r}: it is not part of any model."
-                f"{latent * (field.role == 'person')}"
+                f"{latent if field.role == 'person' else _DECLARE}"
             )
         return field
 

@@ -189,7 +189,7 @@ def call(monkeypatch, folder, *arguments):
     [
         (("--adjacency", "replace-one"), "choose one of replace_one"),
         (("--adjacency", "add_remove"), "hides the number of rows"),
-        (("--family", "logistic"), "Did you mean 'bernoulli'"),
+        (("--family", "binomial"), "Did you mean 'bernoulli'"),
         (("--formula", "income ~ occupation"), "'occupation'"),
         (("--formula", "income ~ native_country"), "is no field|role 'ignored'|not a field"),
         (("--prior", "age ~ flat"), "TERM ~ normal"),

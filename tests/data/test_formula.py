@@ -273,6 +273,10 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ I(age.real)", "not taken"),
         ("died ~ I(age ** dose)", "powers"),
         ("died ~ log(sex)", "'sex'"),
+        ("died ~ (1 | region/sex)", r"make a column of both names"),
+        ("died ~ C(region, Treatment('s'))", "the first of a field's levels"),
+        ("died ~ AGE", "Did you mean 'age'"),
+        ("died ~ os.log(age)", "functions are"),
     ],
 )
 def test_what_is_not_declared_or_would_be_learnt_from_rows_is_refused(formula, message):
