@@ -10,7 +10,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.data.codebook import ends_alone, read_codebook, suggestion
 from private_mcmc.data.table import read_identifiers
-from private_mcmc.inference.fit import _columns, _count
+from private_mcmc.inference.fitting import _columns, _count
 from private_mcmc.inference.question import question
 from private_mcmc.target import Unit
 
