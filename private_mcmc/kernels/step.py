@@ -178,7 +178,7 @@ def step_program(
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
-    colour, project = noise_colour(schedule, change), projection(schedule)
+    colour, project = noise_colour(schedule), projection(schedule)
     noise = _noise(schedule.num_chains, schedule.dim)
 
     def data(
