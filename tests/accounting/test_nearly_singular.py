@@ -12,7 +12,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.whitening import noise_colour
 from private_mcmc.release.expectations.averages import movement
 from private_mcmc.release.expectations.functions import Slopes
-from private_mcmc.schedule import Average, Matrix, Schedule
+from private_mcmc.schedule import Average, Matrix, Schedule, box_diameter, norm_of_clips
 
 
 def rotated(random: np.random.Generator, dim: int, condition: float) -> tuple[np.ndarray, Matrix]:
@@ -70,3 +70,8 @@ def test_a_value_along_a_small_direction_moves_no_further_than_charged(condition
         assert moved.slopes[0] >= slope
         assert moved.units[0] >= slope
         assert moved.l1 * moved.units[0] >= slope
+
+
+def test_squares_that_underflow_are_not_lost() -> None:
+    assert box_diameter((2.7e-162, 2.7e-170), None) >= 5.4e-162
+    assert norm_of_clips((1e-170, 0.0), None) >= 1e-170
