@@ -314,3 +314,8 @@ def test_an_outcome_that_does_not_fit_its_family_is_refused_with_what_would(form
 def test_a_prior_that_is_not_stated_for_a_term_is_refused(prior):
     with pytest.raises(pmc.DeclarationError, match="prior"):
         made("died ~ age", "bernoulli", [prior])
+
+
+def test_a_prior_finds_a_groups_term_however_its_bar_is_spaced():
+    shown = made("died ~ age + (1 | region)", "bernoulli", ["1|region ~ normal(0, 0.3)"])
+    assert shown.effects[-1].prior.numbers[1] == 0.3

@@ -235,6 +235,23 @@ def test_where_a_person_has_one_row_that_is_enforced():
     assert sorted_rows(found) == sorted_rows(back)
 
 
+def test_a_persons_field_is_an_identifier_whatever_else_was_declared_of_it():
+    number = {"name": "id", "type": "integer", "constraints": {"minimum": "1", "maximum": "60"}}
+    record = {
+        "fields": [number, {"name": "x", "type": "boolean"}],
+        "private_mcmc": {"person": {"field": "id"}},
+    }
+    schema = pmc.Schema.from_dict(record)
+    assert list(schema.rows().columns) == ["x"] and pmc.Schema.from_dict(schema.to_dict()) == schema
+    with pytest.raises(pmc.DeclarationError, match="role 'person'"):
+        schema.rows(["id"])
+    with pytest.raises(pmc.DeclarationError, match="tells persons apart"):
+        pmc.Schema((pmc.Field("id", "integer", minimum=1.0, maximum=60.0),), "id")
+    record["private_mcmc"]["person"]["field"] = ["place", "id"]
+    with pytest.raises(pmc.DeclarationError, match="make a column of both"):
+        pmc.Schema.from_dict(record)
+
+
 def test_identifiers_that_were_only_suggested_are_not_used():
     fields = [
         {"name": "id", "private_mcmc": {"role": "person", "suggested": "true"}},
