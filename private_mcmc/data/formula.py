@@ -20,6 +20,20 @@ _TRIALS = re.compile(r"^(.+?)\|\s*trials\(([^()]+)\)$")
 _OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
 # Habits of other programs, and what to write in their place.
 _HABITS = (
+    (
+        r"\|\s*[\w.]+\s*[/:*]",
+        "groups in groups: make a column of both names in the table, declare its levels, and write "
+        "(1 | outer) + (1 | both)",
+    ),
+    (
+        r"\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+",
+        "the first of a field's levels in the schema is the reference",
+    ),
+    (r"\b(mvbind|mvbf)\(", "one outcome at a time; each further fit is charged on its own"),
+    (
+        r"\bas\.(numeric|integer|character)\(",
+        "what a field is stands in the schema (type); write its name",
+    ),
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
     (r"\bcbind\(", "write successes | trials(n) ~ …"),
     (
@@ -94,7 +108,7 @@ def read_formula(text: str, schema: Schema) -> Formula:
     if outcome not in schema.by_name and re.search(r"\W", outcome):
         raise DeclarationError(
             f"formula {text!r}: the outcome is a field itself, and no function of fields: compute it in the "
-            "table and declare it."
+            "table and declare it. (The effects of family gamma are on the logarithm of a mean.)"
         )
     schema[outcome]
     if trials and not trials.isdigit():
