@@ -11,7 +11,7 @@ import private_mcmc as pmc
 from private_mcmc.data.codebook import ends_alone, read_codebook
 from private_mcmc.data.suggestions import suggestion
 from private_mcmc.data.table import read_identifiers
-from private_mcmc.inference.fit import _columns, _count
+from private_mcmc.inference.fitting import _columns, _count
 from private_mcmc.inference.question import question
 from private_mcmc.target import Unit
 
