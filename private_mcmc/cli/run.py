@@ -212,7 +212,7 @@ def fit(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.dossier import new_dossier
-    from private_mcmc.inference.fit import plan_fit, with_plan
+    from private_mcmc.inference.fitting import plan_fit, with_plan
     from private_mcmc.inference.question import SHARE
     from private_mcmc.planning import Plan
 

@@ -5,7 +5,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.data.table import check_apart
-from private_mcmc.inference.fit import _columns
+from private_mcmc.inference.fitting import _columns
 from private_mcmc.inference.question import question
 
 

@@ -132,7 +132,11 @@ def plan_fit(
         )
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
     if dropped and asked.schema.person:
-        raise NotYetSupported(f"fields {dropped}: missing: drop is for tables without a person field.")
+        raise NotYetSupported(
+            f"fields {dropped}: missing: drop is for tables without a person field. If every row is another "
+            f"person's, give {asked.schema.person!r} role: ignored and leave person out; otherwise take "
+            "missing: indicator, middle or a value."
+        )
     if dropped and target.adjacency != "zero_out":
         raise DeclarationError(
             f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
