@@ -60,7 +60,14 @@ class Schema:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DeclarationError(f"schema: names {twice} are given twice (or are equal as Python names).")
         if self.person and self.person not in self.by_name:
-            raise DeclarationError(f"schema: person {self.person!r} is not among the fields.")
+            both = " One whose numbers begin anew in every place: make a column of both in the table."
+            raise DeclarationError(
+                f"schema: person {self.person!r} is not among the fields.{both * self.person.startswith('[')}"
+            )
+        if self.person and self.by_name[self.person].role != "person":
+            raise DeclarationError(
+                f"schema: {self.person!r} tells persons apart: it has role: person, and is no part of models."
+            )
         if self.encoding:
             try:
                 codecs.lookup(self.encoding)
@@ -97,11 +104,12 @@ class Schema:
         person = ours.get("person", {})
         if not isinstance(person, Mapping) or set(ours) - {"person", "encoding"}:
             raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}, and encoding.")
-        read = tuple(field_from_dict(field, marks) for field in fields)
+        who = str(person.get("field", ""))
+        read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)
         count = str(person.get("at_most", "1"))
         if not count.isdigit():
             raise DeclarationError("schema: person.at_most must be a whole number.")
-        return cls(read, str(person.get("field", "")), int(count), str(ours.get("encoding", "")))
+        return cls(read, who, int(count), str(ours.get("encoding", "")))
 
     def to_dict(self) -> Record:
         """The descriptor; ``from_dict`` reads it again."""
@@ -186,6 +194,14 @@ class Schema:
         if self.at_most > 1:
             columns[identifier(self.person)] = Person(self.at_most)
         return Rows(**columns)
+
+
+def _told_apart(record: Any, person: str) -> Any:
+    """A descriptor; of what tells persons apart as an identifier, whatever else is declared of it."""
+    if not (person and isinstance(record, Mapping) and record.get("name") == person):
+        return record
+    ours = record.get(KEY, {})
+    return {**record, KEY: {**ours, "role": "person"}} if isinstance(ours, Mapping) else record
 
 
 def domain(field: Field) -> Domain:

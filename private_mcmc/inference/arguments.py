@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
@@ -15,6 +16,7 @@ from private_mcmc.errors import DeclarationError, construction_checked, unknown_
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.kernels import Generator
 from private_mcmc.kernels.devices import ChainMethod, Devices
+from private_mcmc.records import Fields, Record
 from private_mcmc.target import check_count
 
 Given = TypeVar("Given", "Execution", Bookkeeping)
@@ -58,39 +60,59 @@ class Execution:
             raise DeclarationError("devices: a number, or a sequence of jax.devices().")
 
 
-# What other drivers take, and which argument of the kernel or the guarantee it is here.
-_ELSEWHERE = {
-    "model_args": "the kernel model_args=…, as in PrivateULA(model, …, model_args=…)",
-    "curvature": "guarantee=private_mcmc.ProposedCurvature(…)",
-}
-
-
 def records(
     execution: Execution | None,
     bookkeeping: Bookkeeping | None,
     others: dict[str, object],
     known: tuple[str, ...],
 ) -> tuple[Execution, Bookkeeping]:
-    """Both records; of ``others`` only ``progress_bar`` is taken, which NumPyro's drivers have."""
-    run, books = _given(execution, Execution), _given(bookkeeping, Bookkeeping)
-    if "progress_bar" in others:
-        run = replace(run, progress_bar=bool(others.pop("progress_bar")))
-    places = _ELSEWHERE | {
-        one.name: f"{name}=private_mcmc.{type(record).__name__}({one.name}=…)"
-        for name, record in (("execution", run), ("bookkeeping", books))
-        for one in fields(record)
-    }
-    if meant := [f"{name}=…: give {places[name]}" for name in others if name in places]:
-        raise DeclarationError("; ".join(meant) + ".")
-    if others:
-        raise unknown_arguments(others, (*known, *places))
-    return run, books
+    """Both records, with what the caller gave as separate arguments: ``others``, which are deprecated.
+
+    ``progress_bar=`` is what NumPyro's drivers call it, and stays welcome.
+    """
+    names = {"execution": _names(Execution), "bookkeeping": _names(Bookkeeping)}
+    unknown = set(others).difference(*names.values())
+    if unknown:
+        raise unknown_arguments(unknown, (*known, *names["execution"], *names["bookkeeping"]))
+    shown = others.pop("progress_bar", None)
+    run = _record("execution", Execution, execution, others)
+    if shown is not None:
+        run = replace(run, progress_bar=bool(shown))
+    return run, _record("bookkeeping", Bookkeeping, bookkeeping, others)
 
 
-def _given(record: Given | None, kind: type[Given]) -> Given:
-    if not (record is None or isinstance(record, kind)):
-        raise DeclarationError(f"{kind.__name__.lower()}=…: give a private_mcmc.{kind.__name__}(…).")
-    return kind() if record is None else record
+# Arguments of the driver that have another place now.
+_MOVED = {
+    "model_args": "the kernel model_args=…, as in PrivateULA(model, …, model_args=…)",
+    "curvature": "guarantee=private_mcmc.ProposedCurvature(…)",
+}
+
+
+def moved(others: Record) -> Record:
+    """Deprecated arguments that went elsewhere, taken out of ``others``."""
+    found = {name: others.pop(name) for name in _MOVED if name in others}
+    for name in found:
+        # Above this: the driver's constructor, what checks its arguments, the caller.
+        warnings.warn(f"{name}=… is deprecated; give {_MOVED[name]}", DeprecationWarning, stacklevel=4)
+    return found
+
+
+def _record(argument: str, kind: type[Given], given: Given | None, others: Fields) -> Given:
+    if not (given is None or isinstance(given, kind)):
+        raise DeclarationError(f"{argument}=…: give a private_mcmc.{kind.__name__}(…).")
+    own = {name: others[name] for name in _names(kind) if name in others}
+    if not own:
+        return kind() if given is None else given
+    form = f"{argument}=private_mcmc.{kind.__name__}({', '.join(f'{name}=…' for name in own)})"
+    if given is not None:
+        raise DeclarationError(f"{', '.join(own)}: give all of them inside {form}.")
+    # Above this: records, the driver's constructor, what checks its arguments, the caller.
+    warnings.warn(f"deprecated arguments; in their place: {form}", DeprecationWarning, stacklevel=5)
+    return kind(**own)
+
+
+def _names(kind: type[Execution | Bookkeeping]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
 
 
 def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) -> int:

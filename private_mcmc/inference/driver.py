@@ -7,11 +7,11 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 from inspect import signature
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked
-from private_mcmc.inference.arguments import Execution, records, refuse_key, steps_of
+from private_mcmc.inference.arguments import Execution, moved, records, refuse_key, steps_of
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration, Guarantee
 from private_mcmc.inference.execute import DeclaredRun
@@ -26,6 +26,9 @@ from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release
 from private_mcmc.target import Target, check_count
+
+if TYPE_CHECKING:
+    pass
 
 
 class PrivateMCMC(LastRun):
@@ -59,7 +62,7 @@ class PrivateMCMC(LastRun):
             ``zero_out`` the number of slots, empty ones included; needed under both.
         execution: devices, blocks of rows, start, random generator: see :class:`private_mcmc.Execution`.
         bookkeeping: ledger and checkpoint: see :class:`private_mcmc.Bookkeeping`.
-        others: NumPyro's ``progress_bar``.
+        others: NumPyro's ``progress_bar``; fields of the two records one by one, which is deprecated.
 
     Raises:
         DeclarationError: for declarations that make no sense.
@@ -98,6 +101,7 @@ class PrivateMCMC(LastRun):
         bookkeeping: Bookkeeping | None = None,
         **others: object,
     ) -> None:
+        elsewhere = moved(others)
         here, books = records(execution, bookkeeping, others, _ARGUMENTS)
         check_count("num_chains", num_chains)
         tested = guarantee if isinstance(guarantee, ProposedCurvature) else None
@@ -111,9 +115,9 @@ class PrivateMCMC(LastRun):
             guarantee="run" if isinstance(guarantee, ProposedCurvature) else guarantee,
             num_warmup=num_warmup,
             n=n,
-            model_args=copy.deepcopy(getattr(kernel, "model_args", {})),
+            model_args=copy.deepcopy(elsewhere.get("model_args") or getattr(kernel, "model_args", {})),
             layout=layout(here.chain_method, here.devices, num_chains),
-            curvature=tested,
+            curvature=tested or elsewhere.get("curvature"),
         )
         self._set(DeclaredRun(declared, here), here, books)
 
@@ -124,7 +128,7 @@ class PrivateMCMC(LastRun):
         self._outcome = None
         self._charge = None
         self._n = 0
-        self._posterior = None
+        self._known = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -213,7 +217,7 @@ class PrivateMCMC(LastRun):
                     "make a driver for each thread. Nothing was run or charged."
                 )
             self._thread = threading.current_thread()
-        self._outcome = self._posterior = None
+        self._outcome = self._known = None
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
         check_arithmetic()

@@ -1,7 +1,7 @@
-"""A mistake in an argument is answered in words, never by a plain TypeError."""
+"""A mistake in an argument is answered in words, never by a plain TypeError; old arguments still work."""
 
 import inspect
-import re
+import warnings
 from dataclasses import replace
 
 import jax
@@ -95,23 +95,31 @@ def test_num_samples_are_the_draws_after_warm_up():
     assert mcmc.get_samples()["mu"].shape == (5,)
 
 
-ELSEWHERE = {
+OLD = {
     "devices": (dict(devices=1), "execution=private_mcmc.Execution(devices=…)"),
     "seed": (
         dict(unsafe_seed=True, generator="threefry2x32"),
-        "execution=private_mcmc.Execution(generator=…)",
+        "execution=private_mcmc.Execution(generator=…, unsafe_seed=…)",
     ),
     "checkpoint": (dict(checkpoint=pmc.Checkpoint("run")), "private_mcmc.Bookkeeping(checkpoint=…)"),
+    "start": (dict(init_params=(0.0,)), "execution=private_mcmc.Execution(init_params=…)"),
     "public arguments": (dict(model_args={"sd": 1.0}), "PrivateULA(model, …, model_args=…)"),
     "curvature": (dict(curvature=TESTED), "guarantee=private_mcmc.ProposedCurvature(…)"),
 }
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_an_argument_of_another_place_is_sent_there(name):
-    given, form = ELSEWHERE[name]
-    with pytest.raises(pmc.DeclarationError, match=re.escape(form)):
-        driver(**given)
+@pytest.mark.parametrize("name", OLD)
+def test_old_arguments_work_and_say_the_new_form(name):
+    old, form = OLD[name]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        mcmc = driver(**old)
+    (warning,) = said
+    assert warning.category is DeprecationWarning and form in str(warning.message)
+    assert warning.filename == __file__
+    places = (mcmc._execution, mcmc._books, mcmc._run.declared)
+    for argument, value in old.items():
+        assert value in [getattr(place, argument, None) for place in places]
 
 
 def test_the_constructor_takes_no_more_arguments_than_a_reader_remembers():
@@ -125,7 +133,9 @@ def test_a_proposed_curvature_is_a_guarantee_of_the_run():
     assert (declared.guarantee, declared.curvature) == ("run", TESTED)
 
 
-def test_a_data_set_needs_its_ledger():
+def test_nothing_is_given_twice(tmp_path):
+    with pytest.raises(pmc.DeclarationError, match="inside execution="):
+        driver(devices=1, execution=Execution())
     with pytest.raises(pmc.DeclarationError, match="ledger"):
         pmc.Bookkeeping(dataset="rows")
 
