@@ -52,10 +52,15 @@ def pytest_addoption(parser):
     tiers.addoption("--each", type=int, metavar="SECONDS", default=0, help="fail a test that takes longer")
 
 
+# Files of few and long tests: two processes that came to them last would not end together.
+LONG_FILES = ("tests/soundness/", "tests/auditing/", "tests/golden/")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     # Before pytest's own hook chooses by marker.
     mark_cases(items)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FILES))
     chosen = config.getoption("--slice")
     if chosen:
         kept = part(items, *map(int, chosen.split("/")))
