@@ -47,6 +47,11 @@ _HABITS = (
     ),
     (r"\bweights?\(", "weights are not taken: how much a row counts would be private"),
     (
+        r"\bSurv\(\s*([\w.]+)\s*,\s*([\w.]+)\s*\)",
+        r"the event is the outcome: \2 ~ … + offset(log(\1)) with family poisson is the exponential model of "
+        "survival with censoring; the event has two levels, the last one that it happened",
+    ),
+    (
         r"\b(Surv|cens)\(",
         "the event is the outcome: event ~ … + offset(log(time)) with family poisson is the exponential "
         "model of survival with censoring",
@@ -91,8 +96,8 @@ class Formula:
 def read_formula(text: str, schema: Schema) -> Formula:
     """Read ``text`` against ``schema``."""
     for habit, instead in _HABITS:
-        if re.search(habit, text):
-            raise DeclarationError(f"formula {text!r}: {instead}.")
+        if found := re.search(habit, text):
+            raise DeclarationError(f"formula {text!r}: {found.expand(instead)}.")
     words = _plain(text, schema)
     groups = [(match[1].strip(), match[2], match[3].strip()) for match in _GROUP.finditer(words)]
     left, tilde, right = (part.strip() for part in _GROUP.sub("", words).partition("~"))
