@@ -162,11 +162,15 @@ def main() -> int:
     failed = False
     for name in [] if options.page else options.names or list(CASES):
         try:
-            results[name] = walk(name, options.epsilon, options.folder / name)
+            found = walk(name, options.epsilon, options.folder / name)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             failed = True
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             continue
+        # Other budgets' results are kept.
+        found["epsilon"] = results.get(name, {}).get("epsilon", {}) | found["epsilon"]
+        found["epsilon"] = dict(sorted(found["epsilon"].items(), key=lambda one: float(one[0])))
+        results[name] = found
         ordered = {each: results[each] for each in CASES if each in results}
         RESULTS.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(page({name: results[name]}), flush=True)

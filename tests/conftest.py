@@ -1,10 +1,12 @@
 """Shared test settings; the tiers ``slow``, ``long`` and ``some`` (see pyproject.toml) and slices of them."""
 
 import signal
+import tempfile
 import time
 import zlib
 from collections import defaultdict
 
+import jax
 import mpmath
 import numpy as np
 import pytest
@@ -18,6 +20,13 @@ settings.register_profile("default", deadline=None, max_examples=50, derandomize
 settings.load_profile("default")
 
 STARTED = time.monotonic()
+
+# Tests compile the same programs again and again, from functions of their own: from the second time on they
+# are read from a folder of this process, which ends with it.
+COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
+if jax.config.jax_compilation_cache_dir is None:
+    jax.config.update("jax_compilation_cache_dir", COMPILED.name)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 @pytest.fixture

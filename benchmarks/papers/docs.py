@@ -62,7 +62,7 @@ def papers_page(records: Iterable[dict[str, Any]]) -> str:
         *_table(("status", "means"), _STATUSES),
     ]
     for record in records:
-        lines += ["", f"## {record['paper']}: {record['title']}", ""]
+        lines += ["", f"## {record['paper']}: {record['title']}", "", _made(record), ""]
         lines += _table(
             ("claim", "quantity", "paper", "ours", "status", "why", "code, test"),
             (
@@ -81,6 +81,12 @@ def papers_page(records: Iterable[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _made(record: dict[str, Any]) -> str:
+    """Settings, machine and run time, as on the page itself."""
+    settings = "; ".join(f"{name}: {value}" for name, value in record["settings"].items())
+    return f"*{settings}. Made in {record['seconds']:.0f} s on {record['machine']}.*"
+
+
 def beyond_page(record: dict[str, Any]) -> str:
     """What goes beyond, with the status of each proof."""
     lines = [
@@ -90,6 +96,8 @@ def beyond_page(record: dict[str, Any]) -> str:
         "setting each. The "
         "plots are on the page of `python -m benchmarks.papers beyond --html beyond.html`. "
         "Claim by claim: [The papers](papers.md).",
+        "",
+        _made(record),
         "",
         *_table(
             ("what", "in one line", "quantity", "papers", "ours", "proof", "code, test"),

@@ -56,7 +56,7 @@ def init(
     """
     from dataclasses import replace
 
-    from private_mcmc.data.codebook import ends_alone, has_dictionary, read_codebook, suggestion
+    from private_mcmc.data.codebook import ends_alone, has_dictionary, read_codebook
     from private_mcmc.data.schema import Schema
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
@@ -75,9 +75,12 @@ def init(
     if absent:
         _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
     questions = sys.stdin.isatty() if asking is None else asking
-    fields = [_field(declared.get(name), suggestion(name), questions) for name in header]
+    fields = [_field(name, declared.get(name), questions) for name in header]
     if open_ones := [field.name for field in fields if field.suggested]:
-        _say(f"To be confirmed before use: {open_ones}. Check each and remove `suggested: true`.")
+        _say(
+            f"To be confirmed before use: {open_ones}. They are guessed from English names and titles, and "
+            "from types and labels that the file states: check each and remove `suggested: true`."
+        )
     person, at_most = _person(book, fields, questions)
     schema = Schema(tuple(fields), person, at_most, encoding)
     for words in (*schema.notes, *filter(None, map(ends_alone, fields))):
@@ -113,25 +116,34 @@ def _person(book: Schema, fields: Sequence[Field], asking: bool) -> tuple[str, i
     return people[0], 1
 
 
-def _field(declared: Field | None, suggested: Field, asking: bool) -> Field:
+def _field(name: str, declared: Field | None, asking: bool) -> Field:
+    """A column as a codebook declares it; otherwise what it may be, for a person to confirm."""
     from dataclasses import replace
 
+    from private_mcmc.data.suggestions import suggestion
+
     if declared is None:
-        return _asked(suggested) if asking else suggested
-    lacks_range = declared.is_used and not declared.is_category and declared.maximum is None
-    if not lacks_range:
+        near = suggestion(name)
+    elif declared.is_category and declared.levels and declared.is_used:
         return declared
-    open_one = declared
-    if suggested.minimum is not None and not suggested.is_category:
-        open_one = replace(
+    elif declared.suggested:
+        # Of the table's own dictionary.
+        near = suggestion(name, declared.title, declared.type)
+        near = replace(near, missing_values=declared.missing_values)
+    elif not declared.is_used or declared.maximum is not None:
+        return declared
+    else:
+        found = suggestion(name, declared.title, declared.type)
+        unit, said = declared.unit or found.unit, found.bounds_from or declared.bounds_from
+        near = replace(
             declared,
-            minimum=suggested.minimum,
-            maximum=suggested.maximum,
-            unit=declared.unit or suggested.unit,
-            bounds_from=suggested.bounds_from,
+            minimum=found.minimum,
+            maximum=found.maximum,
+            unit=unit,
+            bounds_from=said,
+            suggested=True,
         )
-    open_one = replace(open_one, suggested=True)
-    return _asked(open_one) if asking else open_one
+    return _asked(near) if asking else near
 
 
 def _asked(suggested: Field) -> Field:

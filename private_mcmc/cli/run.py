@@ -187,7 +187,8 @@ def fit(
     delta: OptionalDelta = None,
     adjacency: AdjacencyOption = "replace_one",
     n: Annotated[
-        int | None, typer.Option("--n", help="public bound on the number of rows (add_remove, zero_out)")
+        int | None,
+        typer.Option("--n", help="public: bound on the number of rows (add_remove), of persons"),
     ] = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,
@@ -212,7 +213,7 @@ def fit(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.dossier import new_dossier
-    from private_mcmc.inference.fit import plan_fit, with_plan
+    from private_mcmc.inference.fitting import plan_fit, with_plan
     from private_mcmc.inference.question import SHARE
     from private_mcmc.planning import Plan
 

@@ -1,6 +1,7 @@
-"""Codebooks: Table Schema (JSON, YAML), DDI (XML), and the labels of Stata and SPSS files.
+"""Codebooks: Table Schema (JSON, YAML), DDI (XML), and what a table's own file says of its columns.
 
-Only declarations are read, never a value: of a Stata or SPSS file its dictionary of variables and labels.
+Only declarations are read, never a value: of a Stata, SPSS or SAS file its dictionary of variables and
+labels, of a Parquet or Arrow file the types of its columns.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ import re
 import xml.etree.ElementTree as Xml
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from private_mcmc.data.descriptors import field_from_dict
-from private_mcmc.data.fields import Field, Type, boolean_levels
+from private_mcmc.data.fields import Field, Type
+from private_mcmc.data.readers import ARROW, PARQUET, STATISTICAL
 from private_mcmc.data.schema import Schema, read_declaration
+from private_mcmc.domains.host_tables import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
-_DICTIONARIES = (".dta", ".sav", ".zsav", ".por")
+_DICTIONARIES = (".dta", *STATISTICAL, *PARQUET, *ARROW)
 
 
 def has_dictionary(path: str | Path) -> bool:
-    """Whether a table of this kind brings labels of its own."""
+    """Whether a table of this kind says of itself what its columns are."""
     return Path(path).suffix.lower() in _DICTIONARIES
 
 
@@ -34,10 +37,18 @@ def read_codebook(path: str | Path) -> Schema:
         records = _ddi(path)
     elif ending == ".dta":
         records = _stata(path)
-    elif ending in (".sav", ".zsav", ".por"):
-        records = _spss(path)
-    else:
+    elif ending in STATISTICAL:
+        records = _statistical(path, STATISTICAL[ending])
+    elif ending in (*PARQUET, *ARROW):
+        records = _typed(Path(path))
+    elif ending in (".json", ".yaml", ".yml"):
         return _table_schema(read_declaration(path))
+    else:
+        raise DeclarationError(
+            f"{path}: a codebook is a Table Schema (JSON, YAML), a DDI codebook (XML), or a file with a "
+            "dictionary of its own (Stata, SPSS, SAS, Parquet, Arrow). Of another one: private-mcmc init "
+            "TABLE --ask asks what fields may be, column by column."
+        )
     origin = f"codebook {Path(path).name}"
     return Schema(tuple(_field(record, origin) for record in records))
 
@@ -101,12 +112,15 @@ def _ddi_variable(variable: Xml.Element) -> Record:
         else:
             categories.append({"value": value, "label": _text(each, "labl") or value})
     ends = [each for part in variable if _tag(part) == "valrng" for each in part if _tag(each) == "range"]
-    numeric = variable.get("intrvl") == "contin" or bool(ends and not categories)
-    record["type"] = "number" if numeric else "string"
+    forms = [each.get("type") for each in variable if _tag(each) == "varFormat"]
+    numeric = variable.get("intrvl") == "contin" or bool((ends or "numeric" in forms) and not categories)
+    # In DDI, UNITS may be the type of numbers.
+    unit = ends[0].get("UNITS", "") if ends else ""
+    record["type"] = ("integer" if unit == "INT" else "number") if numeric else "string"
     if ends and numeric:
         limits = {"minimum": ends[0].get("min"), "maximum": ends[0].get("max")}
         record["constraints"] = {word: value for word, value in limits.items() if value is not None}
-        record["unit"] = ends[0].get("UNITS", "")
+        record["unit"] = "" if unit in ("INT", "REAL") else unit
     elif not numeric:
         record["categories"] = categories
     marks += [item.get("VALUE", "") for part in variable if _tag(part) == "invalrng" for item in part]
@@ -131,25 +145,33 @@ def _stata(path: str | Path) -> list[Record]:
         with StataReader(path) as reader:
             titles, labels = reader.variable_labels(), reader.value_labels()
             sets = dict(zip(titles, reader._lbllist, strict=True))
+            # Strings have their length as type.
+            texts = [isinstance(kind, int) for kind in reader._typlist]
+            dates = [form.startswith(("%td", "%tc")) for form in reader._fmtlist]
     except (OSError, ValueError, AttributeError):
         raise DeclarationError(f"{path}: is not a Stata file whose labels can be read.") from None
-    return [_labelled(name, title, labels.get(sets[name], {})) for name, title in titles.items()]
+    kinds = [
+        "string" if text else "date" if date else "number" for text, date in zip(texts, dates, strict=True)
+    ]
+    return [
+        _labelled(name, title, labels.get(sets[name], {}), kind)
+        for (name, title), kind in zip(titles.items(), kinds, strict=True)
+    ]
 
 
-def _spss(path: str | Path) -> list[Record]:
+def _statistical(path: str | Path, function: str) -> list[Record]:
+    """Of an SPSS or SAS file."""
     try:
         import pyreadstat
     except ImportError:
         raise DeclarationError(
-            f"{path}: labels of SPSS files need pyreadstat: pip install pyreadstat."
+            f"{path}: labels of SPSS and SAS files need pyreadstat: pip install pyreadstat."
         ) from None
-    portable = str(path).lower().endswith(".por")
-    read = pyreadstat.read_por if portable else pyreadstat.read_sav
-    told = {} if portable else {"user_missing": True}
+    told = {"user_missing": True} if function == "read_sav" else {}
     try:
-        _, facts = read(str(path), metadataonly=True, **told)
+        _, facts = getattr(pyreadstat, function)(str(path), metadataonly=True, **told)
     except (OSError, ValueError, pyreadstat.ReadstatError):
-        raise DeclarationError(f"{path}: is not an SPSS file whose labels can be read.") from None
+        raise DeclarationError(f"{path}: is not an SPSS or SAS file whose labels can be read.") from None
     labels, titles = facts.variable_value_labels, facts.column_names_to_labels
 
     def variable(name: str) -> Record:
@@ -158,9 +180,28 @@ def _spss(path: str | Path) -> list[Record]:
         def no_answer(value: Any) -> bool:
             return any(type(low) is type(value) and low <= value <= high for low, high in ends)
 
-        return _labelled(name, titles.get(name) or "", labels.get(name, {}), no_answer)
+        form = str(facts.original_variable_types.get(name) or "")
+        kind = "string" if facts.readstat_variable_types.get(name) == "string" else "number"
+        kind = "date" if _DATES.match(form) else kind
+        return _labelled(name, titles.get(name) or "", labels.get(name, {}), kind, no_answer)
 
     return [variable(name) for name in facts.column_names]
+
+
+_DATES = re.compile(r"[AEJS]?DATE|DATETIME|YMDHMS|MMDDYY|DDMMYY|YYMMDD")
+
+
+def _typed(path: Path) -> list[Record]:
+    """Of a Parquet or Arrow file, by the names of Arrow's types."""
+    with (parquet_table if path.suffix.lower() in PARQUET else arrow_table)(path) as table:
+        return [{"name": name, "type": _arrow_type(str(kind))} for name, kind in table.types.items()]
+
+
+def _arrow_type(kind: str) -> Type:
+    starts: dict[str, Type] = {"int": "integer", "uint": "integer", "bool": "boolean", "date": "date"}
+    starts |= {"timestamp": "date", "float": "number", "double": "number", "half": "number"}
+    starts |= {"decimal": "number"}
+    return next((each for start, each in starts.items() if kind.startswith(start)), "string")
 
 
 _NO_ANSWER = re.compile(
@@ -169,18 +210,22 @@ _NO_ANSWER = re.compile(
 
 
 def _labelled(
-    name: str, title: str, labels: Mapping[Any, str], no_answer: Callable[[Any], bool] = lambda value: False
+    name: str,
+    title: str,
+    labels: Mapping[Any, str],
+    kind: str,
+    no_answer: Callable[[Any], bool] = lambda value: False,
 ) -> Record:
-    """A variable with labelled values is a category, one without has a range that is not known yet.
+    """A variable with labelled values is a category, another number has a range that is not known yet.
 
     Codes for no answer are missing values, by the file's own word or by their label.
     """
     codes = {_code(value): (str(label), no_answer(value)) for value, label in labels.items()}
     missing = [code for code, (label, told) in codes.items() if told or _NO_ANSWER.search(label)]
     values = [{"value": code, "label": label} for code, (label, _) in codes.items() if code not in missing]
-    kind = "string" if len(values) >= 2 else "number"
+    kind = "string" if len(values) >= 2 else kind
     found = {"name": name, "title": title, "type": kind, "missingValues": ["", *missing]}
-    return {**found, "categories": values if kind == "string" else []}
+    return {**found, "categories": values if len(values) >= 2 else []}
 
 
 def _code(value: Any) -> str:
@@ -200,59 +245,3 @@ def ends_alone(field: Field) -> str:
         f"{field.name}: labels are known of {', '.join(codes)} alone. If codes between them are answers too, "
         f"declare type: integer, minimum: {low}, maximum: {high} in place of the categories, or every level."
     )
-
-
-class _Usual(NamedTuple):
-    names: str
-    type: Type
-    minimum: float
-    maximum: float
-    unit: str
-
-
-# Ranges that hold for nearly every person, wide enough not to be learnt from any table.
-_USUAL = (
-    _Usual(r"age(_(at|of)_?\w+)?|(\w+_)?age|alter|edad", "number", 0, 120, "years"),
-    _Usual(r"birth_?year|year_?of_?birth|yob", "integer", 1900, 2030, ""),
-    _Usual(r"year|jahr", "integer", 1900, 2100, ""),
-    _Usual(r"month", "integer", 1, 12, ""),
-    _Usual(r"weight|weight_kg|kg", "number", 0, 300, "kg"),
-    _Usual(r"height|height_cm|cm", "number", 0, 250, "cm"),
-    _Usual(r"bmi", "number", 10, 80, "kg/m²"),
-    _Usual(r"sbp|systolic\w*", "number", 50, 300, "mmHg"),
-    _Usual(r"dbp|diastolic\w*", "number", 20, 200, "mmHg"),
-    _Usual(r"heart_?rate|pulse", "number", 20, 300, "1/min"),
-    _Usual(r"temp|temperature", "number", 30, 45, "°C"),
-    _Usual(r"\w*(percent|pct)", "number", 0, 100, "%"),
-    _Usual(r"\w*hours?(_per_week|_week)?", "number", 0, 168, "hours a week"),
-    _Usual(r"(n_?)?children|kids", "integer", 0, 20, ""),
-    _Usual(r"(education|school)_?(years|num)|yrs_?school", "number", 0, 30, "years"),
-)
-_PERSON = r"id|\w+_id|pid|person|patient|subject|ssn|insurance_?number"
-_WORDS = r"name|\w+_name|address|street|email|phone|notes?|comment\w*|text"
-_YES_NO = r"is_\w+|has_\w+|dead|death|died|alive|female|male|smok\w*|diabet\w*|married"
-
-
-def suggestion(name: str) -> Field:
-    """A field that a column of this name may be; one to be ignored where nothing is suggested."""
-    # ageAtEntry as age_at_entry.
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())
-    word = re.sub(r"\W+", "_", apart).lower()
-    for usual in _USUAL:
-        if re.fullmatch(usual.names, word):
-            return Field(
-                name,
-                usual.type,
-                unit=usual.unit,
-                minimum=usual.minimum,
-                maximum=usual.maximum,
-                bounds_from="suggested by the column's name",
-                suggested=True,
-            )
-    if re.fullmatch(_PERSON, word):
-        return Field(name, "string", role="person", suggested=True)
-    if re.fullmatch(_WORDS, word):
-        return Field(name, "string", role="ignored", suggested=True)
-    if re.fullmatch(_YES_NO, word):
-        return Field(name, "boolean", levels=boolean_levels(), suggested=True)
-    return Field(name, "string", role="ignored", suggested=True)

@@ -41,8 +41,10 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
         text := str(record.get("type", "string")), text
     )
     true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
+    if ours.get("role") in ("person", "ignored"):
+        kind = "string"
     levels = boolean_levels(true, false) if kind == "boolean" else _levels(name, record, limits)
-    ends = [_limit(name, kind, record, word, limits.get(word)) for word in ("minimum", "maximum")]
+    ends = [_limit(name, kind, record, word, limits) for word in ("minimum", "maximum")]
     return Field(
         name=name,
         type=kind,  # type: ignore[arg-type]
@@ -116,13 +118,17 @@ def _levels(name: str, record: Fields, limits: Fields) -> tuple[Level, ...]:
     return tuple(Level(value, labels.get(value, value)) for value in (values or list(labels)))
 
 
-def _limit(name: str, kind: str, record: Fields, word: str, text: Any) -> float | None:
-    if text is None or kind in ("string", "boolean"):
+def _limit(name: str, kind: str, record: Fields, word: str, limits: Fields) -> float | None:
+    outside = f"exclusive{word.capitalize()}"
+    text = limits.get(word, limits.get(outside))
+    if text is None or kind not in ("number", "integer", "date"):
         return None
     value = days(str(text), str(record.get("format", ""))) if kind == "date" else plain_number(str(text))
     if math.isnan(value):
         raise DeclarationError(f"field {name!r}: constraints.{word} {text!r} is not a {kind}.")
-    return value
+    # Of numbers the end itself is let in: a wider range is a range too.
+    next_one = word not in limits and kind != "number"
+    return value + next_one * (1 if word == "minimum" else -1)
 
 
 def _shown(field: Field, bound: float | None) -> float | int | str | None:

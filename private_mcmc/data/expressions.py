@@ -31,7 +31,9 @@ _FUNCTIONS: Mapping[str, tuple[Callable[[float], float], float]] = {
     "exp": (math.exp, -math.inf),
 }
 _SAME = ("I", "C")
-_LEARNT = ("np", "scale", "center", "standardize", "s", "te", "cc", "rcs", "lo", "loess")
+# As in patsy: np.log(x).
+_LIBRARIES = ("np", "numpy", "math")
+_LEARNT = ("scale", "center", "standardize", "s", "te", "cc", "rcs", "lo", "loess")
 
 # As it stands in the source of models, and as it is computed here.
 PIECEWISE = '''def piecewise(x, knots, pieces, low, high):
@@ -165,6 +167,8 @@ class _Checked(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in _LIBRARIES:
+            name = node.func.attr
         if name in _LEARNT:
             raise self._refused(
                 f"{name} would be estimated from the private rows; declared ranges centre and scale every "

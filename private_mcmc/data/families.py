@@ -29,6 +29,9 @@ _WANTED: Mapping[Kind, str] = {
 }
 
 
+_FEW_CODES = 10
+
+
 class Parameter(NamedTuple):
     """A parameter beside the mean: its name, other words for it, and its value if nothing is said of it.
 
@@ -77,7 +80,7 @@ class Family:
     def check(self, outcome: Field) -> None:
         """Raise unless the outcome's declaration fits."""
         if not self._fits(outcome):
-            raise _unfit(outcome, self, _WANTED[self.kind])
+            raise _unfit(outcome, self, _WANTED[self.kind] + _codes(outcome, self.kind))
         if outcome.indicator or (outcome.is_category and outcome.missing == "indicator"):
             raise _unfit(
                 outcome, self, "no indicator of missing values: missing is refuse, drop, middle, or a value"
@@ -86,7 +89,9 @@ class Family:
     def _fits(self, outcome: Field) -> bool:
         if outcome.is_category:
             levels = len(outcome.all_levels)
-            return levels == 2 if self.kind == "two" else self.kind in ("levels", "ordered") and levels > 2
+            # An event counts as 1.
+            two = self.kind == "two" or self.name == "poisson"
+            return levels == 2 if two else self.kind in ("levels", "ordered") and levels > 2
         low, high = outcome.range
         whole = outcome.type == "integer"
         fits: Mapping[Kind, bool] = {
@@ -104,6 +109,17 @@ class Family:
             return 0.0, 1.0
         low, high = outcome.range
         return ((low + high) / 2, (high - low) / 2) if centred else (0.0, max(abs(low), abs(high)))
+
+
+def _codes(outcome: Field, kind: Kind) -> str:
+    """How codes of levels are declared, where a whole number was declared."""
+    if kind not in ("two", "levels", "ordered") or outcome.type != "integer" or outcome.is_category:
+        return ""
+    low, high = outcome.range
+    if not 1 <= high - low <= _FEW_CODES:
+        return ""
+    codes = ", ".join(str(code) for code in range(int(low), int(high) + 1))
+    return f". If its numbers are codes, declare type: string, constraints: {{enum: [{codes}]}}"
 
 
 def _unfit(outcome: Field, family: Family, wanted: str) -> DeclarationError:
@@ -210,13 +226,20 @@ FAMILIES: Mapping[str, Family] = {
         ),
     )
 }
+# Words of other programs that say the same.
 _SAME = {
     "logistic": "bernoulli",
     "logit": "bernoulli",
     "binary": "bernoulli",
     "normal": "gaussian",
+    "ols": "gaussian",
+    "linear": "gaussian",
+    "lm": "gaussian",
     "negbinomial": "negativebinomial",
     "negative_binomial": "negativebinomial",
+    "nb": "negativebinomial",
+    "negbin": "negativebinomial",
+    "nbinom": "negativebinomial",
     "student": "t",
     "student_t": "t",
     "studentt": "t",
@@ -224,15 +247,13 @@ _SAME = {
     "softmax": "categorical",
     "ordinal": "cumulative",
     "ordered": "cumulative",
-    "ols": "gaussian",
-    "linear": "gaussian",
-    "lm": "gaussian",
-    "nb": "negativebinomial",
-    "negbin": "negativebinomial",
-    "nbinom": "negativebinomial",
-    "quasipoisson": "negativebinomial",
-    "quasibinomial": "binomial",
     "polr": "cumulative",
+}
+_NEAR = {"quasipoisson": "negativebinomial", "quasibinomial": "binomial"}
+_OWN_LINK: Mapping[Kind, str] = {
+    **dict.fromkeys(("two", "share", "levels", "ordered"), "logit"),
+    **dict.fromkeys(("count", "positive"), "log"),
+    "number": "identity",
 }
 _ELSEWHERE = {
     "probit|cloglog|lognormal|inverse.?gaussian|skew.*|hurdle.*|zero.?inflated.*|zi.*": "Others are "
@@ -243,14 +264,19 @@ _ELSEWHERE = {
 
 
 def family(name: str) -> Family:
-    """A family by its name."""
-    word = str(name).strip().lower()
-    found = FAMILIES.get(word)
+    """A family by its name, or as in R with its own link: ``poisson()``, ``binomial(link = "logit")``."""
+    call = re.fullmatch(r"\s*([\w.\- ]+?)\s*(?:\(\s*(?:link\s*=)?\s*['\"]?(\w*)['\"]?\s*\))?\s*", str(name))
+    word, link = ("", "") if call is None else (call[1].lower(), call[2] or "")
+    found = FAMILIES.get(_SAME.get(word, word))
     if found is None:
-        # As in R: poisson(), binomial(link = "logit").
-        near = word.partition("(")[0].strip()
-        near = _SAME.get(near, near)
-        hint = f" Did you mean {near!r}?" if near in FAMILIES else ""
-        hint += "".join(f" {words}" for names, words in _ELSEWHERE.items() if re.fullmatch(names, near))
+        near = _NEAR.get(word)
+        hint = f" Did you mean {near!r}?" if near else ""
+        hint += "".join(f" {words}" for names, words in _ELSEWHERE.items() if re.fullmatch(names, word))
         raise DeclarationError(f"family {name!r}: one of {', '.join(FAMILIES)}.{hint}")
+    own = "logit" if found.name == "binomial" else _OWN_LINK[found.kind]
+    if link not in ("", own):
+        raise DeclarationError(
+            f"family {name!r}: the link of {found.name} is {own}. Others are models of your own: "
+            "--show-model prints one to edit, and --model runs it."
+        )
     return found

@@ -20,6 +20,20 @@ _TRIALS = re.compile(r"^(.+?)\|\s*trials\(([^()]+)\)$")
 _OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
 # Habits of other programs, and what to write in their place.
 _HABITS = (
+    (
+        r"\|\s*[\w.]+\s*[/:*]",
+        "groups in groups: make a column of both names in the table, declare its levels, and write "
+        "(1 | outer) + (1 | both)",
+    ),
+    (
+        r"\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+",
+        "the first of a field's levels in the schema is the reference",
+    ),
+    (r"\b(mvbind|mvbf)\(", "one outcome at a time; each further fit is charged on its own"),
+    (
+        r"\bas\.(numeric|integer|character)\(",
+        "what a field is stands in the schema (type); write its name",
+    ),
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
     (r"\bcbind\(", "write successes | trials(n) ~ …"),
     (
@@ -32,6 +46,11 @@ _HABITS = (
         "come from the declared range",
     ),
     (r"\bweights?\(", "weights are not taken: how much a row counts would be private"),
+    (
+        r"\bSurv\(\s*([\w.]+)\s*,\s*([\w.]+)\s*\)",
+        r"the event is the outcome: \2 ~ … + offset(log(\1)) with family poisson is the exponential model of "
+        "survival with censoring; the event has two levels, the last one that it happened",
+    ),
     (
         r"\b(Surv|cens)\(",
         "the event is the outcome: event ~ … + offset(log(time)) with family poisson is the exponential "
@@ -77,8 +96,8 @@ class Formula:
 def read_formula(text: str, schema: Schema) -> Formula:
     """Read ``text`` against ``schema``."""
     for habit, instead in _HABITS:
-        if re.search(habit, text):
-            raise DeclarationError(f"formula {text!r}: {instead}.")
+        if found := re.search(habit, text):
+            raise DeclarationError(f"formula {text!r}: {found.expand(instead)}.")
     words = _plain(text, schema)
     groups = [(match[1].strip(), match[2], match[3].strip()) for match in _GROUP.finditer(words)]
     left, tilde, right = (part.strip() for part in _GROUP.sub("", words).partition("~"))
@@ -94,7 +113,7 @@ def read_formula(text: str, schema: Schema) -> Formula:
     if outcome not in schema.by_name and re.search(r"\W", outcome):
         raise DeclarationError(
             f"formula {text!r}: the outcome is a field itself, and no function of fields: compute it in the "
-            "table and declare it."
+            "table and declare it. (The effects of family gamma are on the logarithm of a mean.)"
         )
     schema[outcome]
     if trials and not trials.isdigit():

@@ -111,7 +111,7 @@ def _read(text: str) -> tuple[str, Prior]:
     if (stated := _STATED.match(text)) and is_number(stated["number"]) and float(stated["number"]) > 0:
         return stated["name"], Prior("", (float(stated["number"]),))
     match = _PRIOR.match(text)
-    name = "" if match is None else " ".join(match["name"].split())
+    name = "" if match is None else " ".join(re.sub(r"(\|+)", r" \1 ", match["name"]).split())
     law = "" if match is None else match["law"].lower().replace("_", "")
     if match is None or law not in _LAWS:
         raise DeclarationError(

@@ -26,10 +26,10 @@ Chunk: TypeAlias = dict[str, Cells]
 
 _CHUNK = 65_536
 _DELIMITERS = (",", ";", "\t", "|")
-_PARQUET = (".parquet", ".pq")
-_ARROW = (".arrow", ".feather", ".ipc", ".arrows")
+PARQUET = (".parquet", ".pq")
+ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 # By pyreadstat's functions.
-_STATISTICAL = {
+STATISTICAL = {
     ".sav": "read_sav",
     ".zsav": "read_sav",
     ".por": "read_por",
@@ -67,14 +67,14 @@ def source_of(table: Any, encoding: str = "") -> Source:
     if path.is_dir() or not path.is_file():
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
     with _in_words(path):
-        if ending in _PARQUET:
+        if ending in PARQUET:
             return _of_table(path, parquet_table)
-        if ending in _ARROW:
+        if ending in ARROW:
             return _of_table(path, arrow_table)
         if ending == ".dta":
             return _of_stata(path)
-        if ending in _STATISTICAL:
-            return _of_statistical(path, _STATISTICAL[ending])
+        if ending in STATISTICAL:
+            return _of_statistical(path, STATISTICAL[ending])
     return _of_csv(path, encoding)
 
 

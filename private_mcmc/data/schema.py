@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _STANDARD = "https://datapackage.org/profiles/2.0/tableschema.json"
 
 
+_DECLARE = " To use it declare its type and its range (constraints) or its levels, and leave the role out."
+
+
 @dataclass(frozen=True)
 class Schema:
     """A Table Schema with public bounds: ``Schema.load("schema.yaml").rows()``.
@@ -57,7 +60,14 @@ class Schema:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DeclarationError(f"schema: names {twice} are given twice (or are equal as Python names).")
         if self.person and self.person not in self.by_name:
-            raise DeclarationError(f"schema: person {self.person!r} is not among the fields.")
+            both = " One whose numbers begin anew in every place: make a column of both in the table."
+            raise DeclarationError(
+                f"schema: person {self.person!r} is not among the fields.{both * self.person.startswith('[')}"
+            )
+        if self.person and self.by_name[self.person].role != "person":
+            raise DeclarationError(
+                f"schema: {self.person!r} tells persons apart: it has role: person, and is no part of models."
+            )
         if self.encoding:
             try:
                 codecs.lookup(self.encoding)
@@ -94,11 +104,12 @@ class Schema:
         person = ours.get("person", {})
         if not isinstance(person, Mapping) or set(ours) - {"person", "encoding"}:
             raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}, and encoding.")
-        read = tuple(field_from_dict(field, marks) for field in fields)
+        who = str(person.get("field", ""))
+        read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)
         count = str(person.get("at_most", "1"))
         if not count.isdigit():
             raise DeclarationError("schema: person.at_most must be a whole number.")
-        return cls(read, str(person.get("field", "")), int(count), str(ours.get("encoding", "")))
+        return cls(read, who, int(count), str(ours.get("encoding", "")))
 
     def to_dict(self) -> Record:
         """The descriptor; ``from_dict`` reads it again."""
@@ -143,8 +154,9 @@ class Schema:
     def __getitem__(self, name: str) -> Field:
         field = self.by_name.get(name)
         if field is None:
-            near = difflib.get_close_matches(name, self.by_name, n=1, cutoff=0.6)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            lower = {each.lower(): each for each in self.by_name}
+            near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+            hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
             raise DeclarationError(
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )
@@ -152,7 +164,7 @@ class Schema:
             latent = " (An effect of each person is a NumPyro model for PrivateMCMC: docs/persons.md.)"
             raise DeclarationError(
                 f"field {name!r} has role {field.role!r}: it is not part of any model."
-                f"{latent * (field.role == 'person')}"
+                f"{latent if field.role == 'person' else _DECLARE}"
             )
         return field
 
@@ -182,6 +194,14 @@ class Schema:
         if self.at_most > 1:
             columns[identifier(self.person)] = Person(self.at_most)
         return Rows(**columns)
+
+
+def _told_apart(record: Any, person: str) -> Any:
+    """A descriptor; of what tells persons apart as an identifier, whatever else is declared of it."""
+    if not (person and isinstance(record, Mapping) and record.get("name") == person):
+        return record
+    ours = record.get(KEY, {})
+    return {**record, KEY: {**ours, "role": "person"}} if isinstance(ours, Mapping) else record
 
 
 def domain(field: Field) -> Domain:

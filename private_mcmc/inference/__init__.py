@@ -4,6 +4,6 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.checkpoint import Checkpoint
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.fit import fit
+from private_mcmc.inference.fitting import fit
 
 __all__ = ["Bookkeeping", "Checkpoint", "Execution", "PrivateMCMC", "fit"]

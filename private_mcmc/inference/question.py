@@ -226,7 +226,7 @@ def plan_bounds(
     fields = tuple(schema[name] for name in names if schema[name].bounds == "private")
     if not fields:
         return None
-    if schema.person:
+    if schema.at_most > 1:
         names = [field.name for field in fields]
         raise NotYetSupported(
             f"fields {names}: bounds: private is priced for one row of each person, but {schema.person!r} "

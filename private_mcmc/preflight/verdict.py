@@ -11,8 +11,8 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import posterior_advice
 from private_mcmc.preflight.certify.certificates import Constants, certificates, constants, meets
 from private_mcmc.preflight.page import PreflightReport
-from private_mcmc.preflight.records import Advice, Refutation, VerdictWord
-from private_mcmc.preflight.refute.refutation import refute
+from private_mcmc.preflight.records import Advice, VerdictWord
+from private_mcmc.preflight.refute.refutation import Search, refute
 from private_mcmc.preflight.run_statement import run_advice, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import number
@@ -144,12 +144,13 @@ def examine(
 
     proved = certificates(row_model, known, n=n, temper=temper, target=target)
     private = bool(proved) and meets(proved[0], target)
-    refutation = None
+    searched = Search(None)
     if not private and known.subject != "no posterior":
         binding = clip if known.subject == "Huberised posterior" else None
         # Persons with one row each are persons: what refutes the posterior of rows refutes theirs.
         single = row_model if row_model.each is None else row_model.each
-        refutation = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
+        searched = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
+    refutation = searched.refutation
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
     unclipped = None
     if verdict == "unknown" and known.subject == "Huberised posterior":
@@ -166,7 +167,7 @@ def examine(
     return PreflightReport(
         model_name=model_name,
         verdict=verdict,
-        reasons=_reasons(row_model, known, proved, refutation, target),
+        reasons=_reasons(row_model, known, proved, searched, target),
         unclipped=unclipped,
         target=target,
         n=n,
@@ -233,7 +234,7 @@ def _reasons(
     row_model: RowModel,
     known: Constants,
     proved: tuple[Statement, ...],
-    refutation: Refutation | None,
+    searched: Search,
     target: Target,
 ) -> tuple[str, ...]:
     reasons = []
@@ -241,10 +242,10 @@ def _reasons(
         reasons.append(_strength(proved[0], known, target))
     else:
         reasons.append(f"no certificate: {_missing(row_model, known)}")
-    if refutation is not None:
-        reasons.append(refutation.reason)
-    elif known.subject != "no posterior" and not (proved and meets(proved[0], target)):
-        reasons.append("undecided: no pair of data sets was found that violates the target")
+    if searched.refutation is not None:
+        reasons.append(searched.refutation.reason)
+    elif searched.words:
+        reasons.append(f"undecided: {searched.words}")
     if known.subject == "Huberised posterior":
         reasons.append("clipping binds: all this concerns the posterior of the Huberised likelihood")
     return tuple(reasons)

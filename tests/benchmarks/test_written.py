@@ -7,17 +7,25 @@ from benchmarks import boxes, large, written
 
 def test_the_page_shows_the_errors_that_are_kept():
     page = (written.ROOT / "docs/choosing.md").read_text(encoding="utf-8")
-    for name, errors in written.kept("boxes.json")["errors"].items():
+    kept = written.kept("boxes.json")
+    for name, errors in kept["errors"].items():
         assert f"| {name} | {' | '.join(f'{one:.2f}' for one in errors)} |" in page
+    assert "\n".join(boxes.said(kept["norm over box, drawn"])) in page
 
 
 def test_a_box_and_a_diagonal_metric_of_one_coordinate_are_one_clip():
     g = np.random.default_rng(0).normal(size=(400, 1)) * 3
-    information = np.array([[400.0]])
-    box, norm = boxes.of_box(g, information), boxes.of_diagonal(g, information)
+    box, norm = boxes.of_box(g), boxes.of_diagonal(g)
     assert abs(box / norm - 1) < 0.02  # searches that end within a tenth of a bound
     # Where nothing is clipped the noise alone is left: 2C/m in units of H^{-1/2}.
-    assert box <= 2 * np.abs(g).max() / boxes.GDP / 20 + 1e-9
+    assert box <= 2 * np.abs(g).max() / boxes.GDP / np.sqrt(np.sum(g**2)) + 1e-9
+
+
+def test_a_clip_that_leaves_nothing_of_the_slope_errs_without_bound():
+    """Released at the truth a score of zeros would look right: its root is anywhere."""
+    g = np.random.default_rng(1).normal(size=(400, 2))
+    errors = [boxes.error(g, np.clip(g, -c, c), np.eye(2)) for c in (10.0, 0.1, 1e-4)]
+    assert errors[0] < errors[1] < errors[2] and errors[2] > 100 * errors[0]
 
 
 def test_the_page_says_of_ten_million_rows_what_was_measured():

@@ -19,7 +19,7 @@ from private_mcmc.cli.study import confirm
 from private_mcmc.data.source import compile_model
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
-from private_mcmc.inference.fit import plan_fit
+from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
@@ -189,7 +189,7 @@ def call(monkeypatch, folder, *arguments):
     [
         (("--adjacency", "replace-one"), "choose one of replace_one"),
         (("--adjacency", "add_remove"), "hides the number of rows"),
-        (("--family", "logistic"), "Did you mean 'bernoulli'"),
+        (("--family", "binomial"), "Did you mean 'bernoulli'"),
         (("--formula", "income ~ occupation"), "'occupation'"),
         (("--formula", "income ~ native_country"), "is no field|role 'ignored'|not a field"),
         (("--prior", "age ~ flat"), "TERM ~ normal"),

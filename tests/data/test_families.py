@@ -253,8 +253,9 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nb", "Did you mean 'negativebinomial'"),
-        ("binomial(link='logit')", "Did you mean 'binomial'"),
+        ("quasipoisson", "Did you mean 'negativebinomial'"),
+        ("binomial(link='probit')", "the link of binomial is logit.*--show-model"),
+        ("gaussian('log')", "the link of gaussian is identity"),
         ("weibull", r"offset\(log\(time\)\)"),
         ("probit", "--show-model"),
     ],
@@ -262,6 +263,12 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
 def test_a_familys_name_elsewhere_is_answered_with_its_name_here(name, message):
     with pytest.raises(pmc.DeclarationError, match=message):
         family(name)
+
+
+def test_a_familys_name_may_be_another_programs_word_for_it_with_its_own_link():
+    assert family("nb") is family("negbinomial") is family('negativebinomial(link = "log")')
+    assert family("poisson()") is family("poisson(log)") is family(" Poisson ")
+    assert family("student").name == "t" and family("cumulative('logit')").name == "cumulative"
 
 
 def test_an_offset_moves_the_usual_prior_of_the_intercept_out_of_its_way():

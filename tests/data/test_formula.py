@@ -265,7 +265,8 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ cut(age, 3)", "make one in the table"),
         ("died ~ age + I(age > 50)", "make one in the table"),
         ("died ~ age/10", r"I\(age / 10\)"),
-        ("Surv(dose, died) ~ age", r"offset\(log\(time\)\)"),
+        ("Surv(dose, died) ~ age", r"died ~ … \+ offset\(log\(dose\)\)"),
+        ("Surv(dose, age, died) ~ sex", r"offset\(log\(time\)\)"),
         ("died ~ died", "also a term"),
         ("age + sex", "OUTCOME ~ TERMS"),
         ("died ~ age + (", "cannot be read"),
@@ -273,6 +274,10 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ I(age.real)", "not taken"),
         ("died ~ I(age ** dose)", "powers"),
         ("died ~ log(sex)", "'sex'"),
+        ("died ~ (1 | region/sex)", r"make a column of both names"),
+        ("died ~ C(region, Treatment('s'))", "the first of a field's levels"),
+        ("died ~ AGE", "Did you mean 'age'"),
+        ("died ~ os.log(age)", "functions are"),
     ],
 )
 def test_what_is_not_declared_or_would_be_learnt_from_rows_is_refused(formula, message):
@@ -310,3 +315,8 @@ def test_an_outcome_that_does_not_fit_its_family_is_refused_with_what_would(form
 def test_a_prior_that_is_not_stated_for_a_term_is_refused(prior):
     with pytest.raises(pmc.DeclarationError, match="prior"):
         made("died ~ age", "bernoulli", [prior])
+
+
+def test_a_prior_finds_a_groups_term_however_its_bar_is_spaced():
+    shown = made("died ~ age + (1 | region)", "bernoulli", ["1|region ~ normal(0, 0.3)"])
+    assert shown.effects[-1].prior.numbers[1] == 0.3

@@ -8,9 +8,10 @@ import pyreadstat
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.codebook import ends_alone, read_codebook, suggestion
+from private_mcmc.data.codebook import ends_alone, read_codebook
+from private_mcmc.data.suggestions import suggestion
 from private_mcmc.data.table import read_identifiers
-from private_mcmc.inference.fit import _columns, _count
+from private_mcmc.inference.fitting import _columns, _count
 from private_mcmc.inference.question import question
 from private_mcmc.target import Unit
 
@@ -100,7 +101,9 @@ DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr>
 <var name="sex"><labl>Sex</labl><catgry><catValu>1</catValu><labl>male</labl></catgry>
  <catgry><catValu>2</catValu><labl>female</labl></catgry>
  <catgry missing="Y"><catValu>9</catValu><labl>unknown</labl></catgry></var>
-<var name="note"/></dataDscr></codeBook>"""
+<var name="children"><valrng><range min="0" max="20" UNITS="INT"/></valrng></var>
+<var name="income"><varFormat type="numeric"/></var>
+<var name="note"><varFormat type="character"/></var></dataDscr></codeBook>"""
 
 
 def test_a_ddi_codebook_gives_ranges_labels_and_missing_codes(tmp_path):
@@ -111,6 +114,14 @@ def test_a_ddi_codebook_gives_ranges_labels_and_missing_codes(tmp_path):
     assert [level.label for level in fields["sex"].levels] == ["male", "female"]
     assert fields["sex"].missing_values == ("", "9")
     assert fields["note"].role == "ignored"
+    assert (fields["children"].type, fields["children"].unit) == ("integer", "")
+    assert (fields["income"].type, fields["income"].maximum) == ("number", None)
+
+
+def test_a_file_that_is_no_codebook_is_refused_with_what_is(tmp_path):
+    (tmp_path / "c.csv").write_text("name,label\nage,Age\n")
+    with pytest.raises(pmc.DeclarationError, match=r"Table Schema \(JSON, YAML\).*--ask"):
+        read_codebook(tmp_path / "c.csv")
 
 
 def test_a_codebook_with_entities_is_refused(tmp_path):
@@ -234,6 +245,23 @@ def test_where_a_person_has_one_row_that_is_enforced():
     assert sorted_rows(found) == sorted_rows(back)
 
 
+def test_a_persons_field_is_an_identifier_whatever_else_was_declared_of_it():
+    number = {"name": "id", "type": "integer", "constraints": {"minimum": "1", "maximum": "60"}}
+    record = {
+        "fields": [number, {"name": "x", "type": "boolean"}],
+        "private_mcmc": {"person": {"field": "id"}},
+    }
+    schema = pmc.Schema.from_dict(record)
+    assert list(schema.rows().columns) == ["x"] and pmc.Schema.from_dict(schema.to_dict()) == schema
+    with pytest.raises(pmc.DeclarationError, match="role 'person'"):
+        schema.rows(["id"])
+    with pytest.raises(pmc.DeclarationError, match="tells persons apart"):
+        pmc.Schema((pmc.Field("id", "integer", minimum=1.0, maximum=60.0),), "id")
+    record["private_mcmc"]["person"]["field"] = ["place", "id"]
+    with pytest.raises(pmc.DeclarationError, match="make a column of both"):
+        pmc.Schema.from_dict(record)
+
+
 def test_identifiers_that_were_only_suggested_are_not_used():
     fields = [
         {"name": "id", "private_mcmc": {"role": "person", "suggested": "true"}},
@@ -246,3 +274,40 @@ def test_identifiers_that_were_only_suggested_are_not_used():
         schema.rows()
     with pytest.raises(pmc.DeclarationError, match="person's field"):
         pmc.Schema(schema.fields, at_most=4)
+
+
+def test_what_a_file_says_of_its_columns_is_suggested_by_title_and_type(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    days = pandas.to_datetime(["2001-01-01", "2002-01-01"])
+    table = pandas.DataFrame({"q1": [30, 40], "who": ["x", "y"], "seen": days, "score": [3.5, 4]})
+    table.to_stata(
+        tmp_path / "t.dta", convert_dates={"seen": "td"}, variable_labels={"q1": "Age of respondent"}
+    )
+    kinds = {field.name: field.type for field in read_codebook(tmp_path / "t.dta").fields}
+    assert kinds == {"index": "number", "q1": "number", "who": "string", "seen": "date", "score": "number"}
+    titled = suggestion("q1", "Age of respondent", "number")
+    assert (titled.minimum, titled.maximum, titled.suggested) == (0, 120, True)
+    # A number that nothing is known of has no range yet, and text is no age.
+    assert suggestion("score", "", "number").type == "number" and suggestion("score", "", "number").suggested
+    assert suggestion("age", "", "string").role == suggestion("score").role == "ignored"
+
+
+def test_types_of_a_parquet_file_are_read_and_no_row(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"n": [1, 2], "x": [0.5, 1.0], "smoked": [True, False], "word": ["a", "b"]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
+    fields = read_codebook(tmp_path / "t.parquet").fields
+    assert [field.type for field in fields] == ["integer", "number", "boolean", "string"]
+    assert all(field.minimum is None for field in fields) and not fields[3].is_used
+
+
+def test_ends_that_are_excluded_and_types_of_ignored_fields_are_table_schemas():
+    record = {"fields": [
+        {"name": "n", "type": "integer", "constraints": {"exclusiveMinimum": "0", "exclusiveMaximum": "10"}},
+        {"name": "x", "type": "number", "constraints": {"minimum": "0", "exclusiveMaximum": "1"}},
+        {"name": "place", "type": "geopoint", "private_mcmc": {"role": "ignored"}},
+    ]}  # fmt: skip
+    n, x, place = pmc.Schema.from_dict(record).fields
+    assert (n.minimum, n.maximum, x.minimum, x.maximum) == (1, 9, 0, 1) and not place.is_used
+    with pytest.raises(pmc.DeclarationError, match="type 'geopoint'"):
+        pmc.Schema.from_dict({"fields": [{"name": "place", "type": "geopoint"}]})

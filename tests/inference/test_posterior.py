@@ -4,8 +4,11 @@ import functools
 from dataclasses import replace
 from functools import partial
 
+import arviz
 import jax
 import jax.numpy as jnp
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -148,7 +151,23 @@ def test_without_a_path_nothing_is_claimed():
         posterior_draws(reading(), [()], N)
 
 
+def not_a_number(posterior):
+    """Names of ArviZ's plots and columns of its summary in which a number is missing."""
+    matplotlib.use("Agg")
+    table = arviz.summary(posterior)
+    found = [name for name in table if table[name].isna().any()]
+    for name in ("trace", "posterior", "forest", "rank", "ess", "mcse", "autocorr", "pair", "density"):
+        axes = np.ravel(getattr(arviz, f"plot_{name}")(posterior))
+        drawn = [line.get_ydata() for one in axes for line in one.get_lines()]
+        heights = [bar.get_height() for one in axes for bar in one.patches if hasattr(bar, "get_height")]
+        finite = all(np.isfinite(np.asarray(ys, dtype=float)).all() for ys in (*drawn, heights))
+        found += [] if finite else [f"plot_{name}"]
+        plt.close("all")
+    return found
+
+
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::matplotlib.MatplotlibDeprecationWarning")  # of ArviZ's own calls
 def test_the_posterior_is_a_function_of_what_was_released():
     """Two drivers with other rows and one history say the same; a driver says it again and again."""
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
@@ -168,6 +187,7 @@ def test_the_posterior_is_a_function_of_what_was_released():
     assert not np.array_equal(one.posterior(rng_key=jax.random.key(5)).samples["w"], mine)
     posterior = one.to_arviz()
     assert "posterior given what was released" in posterior.attrs["randomness"]
+    assert not_a_number(posterior) == []
     assert np.all(gelman_rubin(mine) < 1.1)
     both = one.posterior(also=[drivers[1]])
     assert both.statement.gdp == pytest.approx(np.sqrt(2) * plan.budget)

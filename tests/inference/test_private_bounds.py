@@ -10,6 +10,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.checkpoint import Saver
+from private_mcmc.inference.fitting import _columns
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean
@@ -119,9 +120,19 @@ def test_private_bounds_need_an_outer_range_and_a_number():
 
 
 def test_persons_with_several_rows_would_fall_into_several_cells_and_are_refused():
-    persons = pmc.Schema((*SCHEMA.fields, pmc.Field("id", "string", role="person")), person="id")
+    fields = (*SCHEMA.fields, pmc.Field("id", "string", role="person"))
     with pytest.raises(pmc.NotYetSupported, match="one row of each person"):
-        plan_bounds(persons, NAMES, pmc.Target(1.0, 1e-6), 20_000)
+        plan_bounds(pmc.Schema(fields, "id", 2), NAMES, pmc.Target(1.0, 1e-6), 20_000)
+
+
+def test_of_persons_who_enter_with_one_row_one_falls_into_a_cell():
+    wage = schema_of(private("wage", 0, 1000), {"name": "id", "private_mcmc": {"role": "person"}})
+    schema = pmc.Schema(wage.fields, "id", 1)
+    bounds = plan_bounds(schema, ["wage"], pmc.Target(1.0, 1e-6), 50)
+    # One person has as many rows as all others, at the other end of the range.
+    table = {"wage": [1.0] * 49 + [999.0] * 49, "id": [*map(str, range(49)), *["x"] * 49]}
+    columns = _columns(table, bounds.marked(schema), question(schema, "wage ~ 1", family="gaussian"))
+    assert np.sort(columns["wage"]).tolist() == [*[1.0] * 49, 999.0]
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from private_mcmc.kernels import AnisotropicLangevin, langevin_program
 from private_mcmc.kernels.gradient.clipped import boxed_gradient, clipped_share
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
-from private_mcmc.schedule import Average, Batch
+from private_mcmc.schedule import Average, Batch, norm_of_clips
 
 CLIPS, METRIC, NOISE = (2.0, 0.3), (1.0, 4.0), (2.0, 0.6)
 ROWS = Rows(X=Box(np.full(2, -10.0), np.full(2, 10.0)), y=Box(-50.0, 50.0))
@@ -75,6 +75,19 @@ def test_the_optimal_noise_costs_less_than_any_other_of_its_trace_and_less_than_
     assert square(best, clip=10.0) == pytest.approx(11.0, rel=1e-7)
     for share in (0.5, 0.8, 0.95):
         assert square((trace * share, trace * (1 - share)), clips=bounds) >= 1.21
+
+
+@pytest.mark.parametrize("dim", [2, 5])
+def test_a_clip_of_the_norm_in_the_metric_of_the_noise_has_the_price_of_the_box_that_it_holds(dim, rng):
+    """Why plans clip no box: the ellipsoid through its farthest corner costs the same and clips less."""
+    clips = tuple(rng.uniform(0.1, 3.0, dim).tolist())
+    metric = tuple(rng.uniform(0.1, 3.0, dim).tolist())
+    bound = norm_of_clips(clips, metric)
+    fields = dict(dim=dim, preconditioner=metric, noise=None, clip=bound)
+    box, norm = (accounting.langevin_statement(schedule(clips=c, **fields)) for c in (clips, None))
+    assert norm.gdp == pytest.approx(box.gdp, rel=1e-8)
+    inside = rng.uniform(-1, 1, (1000, dim)) * clips
+    assert np.all(np.sqrt((inside**2) @ metric) <= bound)
 
 
 def test_hidden_states_gain_nothing_whatever_is_proved_of_the_curvature():

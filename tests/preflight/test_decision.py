@@ -171,7 +171,10 @@ def test_rows_that_meet_an_intercept_are_refuted_along_it() -> None:
 def test_what_is_certified_is_never_refuted() -> None:
     model = read(small.logistic, small.LOGISTIC_ROWS, n=50)
     for temper in (0.05, 0.1, 0.16):
-        assert refute(model, n=50, temper=temper, target=TARGET) is None
+        found = refute(model, n=50, temper=temper, target=TARGET)
+        assert found.refutation is None
+        assert "was found" in found.words
+        assert "w[0]" in found.words
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_patches_keep_to_coordinates_that_the_prior_separates() -> None:
 
 @pytest.mark.slow
 def test_refutations_on_patches_are_of_adjacent_data_sets() -> None:
-    found = refute(read(softmax, CLASSES, n=50), n=50, temper=1.0, target=Target(1.0, 1e-6))
+    found = refute(read(softmax, CLASSES, n=50), n=50, temper=1.0, target=Target(1.0, 1e-6)).refutation
     assert found.first.size == found.second.size == 50
     assert found.coordinates == ("w[0,0]", "w[0,1]", "w[0,2]")
     assert found.p_low > np.exp(1.0) * found.q_high + 1e-6
@@ -135,3 +135,6 @@ def test_no_grid_is_made_of_losses_that_are_integrals():
     persons = read(intercepts, Rows(**rows, person=Person(2)), n=9, model_args={"persons": 9})
     assert not list(patches(persons.each))
     assert list(patches(read(latent_scale, Rows(X=Ball(1.0, dim=2), y=Box(-1, 1)), n=9)))
+    said = refute(persons.each, n=9, temper=1.0, target=Target(1.0, 1e-6))
+    assert said.refutation is None
+    assert "looked for: a row's loss takes too long" in said.words

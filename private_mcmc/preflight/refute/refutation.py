@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -158,6 +159,13 @@ def _terms(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicR
     return terms
 
 
+class Search(NamedTuple):
+    """What came of a search: a refutation, or in words where it was looked for."""
+
+    refutation: Refutation | None
+    words: str = ""
+
+
 def refute(
     row_model: RowModel,
     *,
@@ -166,28 +174,47 @@ def refute(
     target: Target,
     clip: float | None = None,
     preconditioner: Matrix | None = None,
-) -> Refutation | None:
-    """A refutation of the target for the (Huberised) posterior, or ``None`` if none is found.
+) -> Search:
+    """A refutation of the target for the (Huberised) posterior, if one is found.
 
     Data sets whose rows depend on one direction, or on two or three coordinates, reduce the posterior to
     few dimensions, where probabilities are integrals with an error estimate that counts against the
     refutation. Rows are those at the extremes of the domain. Nothing here is sampled or private.
     """
     settings: Record = {"n": n, "temper": temper, "target": target}
+    looked: list[tuple[str, bool]] = []
     for line in lines(row_model, clip, preconditioner):
         missing = _no_posterior(row_model, line, n)
         if missing is not None:
-            return missing
-        found = search(line, **settings)
+            return Search(missing)
+        found, compared = search(line, **settings)
         if found is not None:
-            return _refutation(found)
-    if clip is not None or row_model.dim == 1:
-        return None
-    for patch in patches(row_model):
-        found = search(patch, **settings)
+            return Search(_refutation(found))
+        looked.append((line.coordinates[0], compared))
+    planes = clip is None and row_model.dim > 1
+    for patch in patches(row_model) if planes else ():
+        found, compared = search(patch, **settings)
         if found is not None:
-            return _refutation(found)
-    return None
+            return Search(_refutation(found))
+        looked.append((f"({', '.join(patch.coordinates)})", compared))
+    return Search(None, _looked_for(row_model, looked, planes))
+
+
+def _looked_for(row_model: RowModel, looked: list[tuple[str, bool]], planes: bool) -> str:
+    """Where no pair was found, or why none was looked for: what is not found may still be there."""
+    places = dict.fromkeys(place for place, compared in looked if compared)
+    if places:
+        words = (
+            "no pair of data sets was found that violates the target, among some of extreme rows that tell"
+        )
+        return f"{words} of {' and '.join(places)} alone"
+    if looked:
+        why = "no grid holds the mass of the posteriors that were tried"
+    elif planes and _operations(row_model) > _MOST_OPERATIONS:
+        why = "a row's loss takes too long to compute (an integral over a latent, a wide network)"
+    else:
+        why = "the posterior of no data sets that are known is one of few coordinates, to be integrated"
+    return f"no pair of data sets that violates the target was looked for: {why}"
 
 
 def _refutation(found: Found) -> Refutation:

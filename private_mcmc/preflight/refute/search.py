@@ -159,8 +159,11 @@ class Found:
     density: Density
 
 
-def search(reduction: Reduction, *, n: int, temper: float, target: Target) -> Found | None:
-    """A violating pair around the first group of equal other rows that has one."""
+def search(reduction: Reduction, *, n: int, temper: float, target: Target) -> tuple[Found | None, bool]:
+    """A violating pair around the first group of equal other rows that has one; whether pairs were compared.
+
+    None are in two or three dimensions where no grid holds the mass of these posteriors.
+    """
     met, most = False, _MOST_TRIED[reduction.dim]
     groups = by_common_rows(reduction, n=n, temper=temper, target=target)
     for candidates in islice(groups, _MOST_GROUPS[reduction.dim]):
@@ -168,11 +171,11 @@ def search(reduction: Reduction, *, n: int, temper: float, target: Target) -> Fo
         worse = [(one, other) for one, other, delta in candidates[:most] if delta > target.delta]
         found = certify(reduction, worse, temper, target)
         if found is not None:
-            return found
+            return found, True
     if met or reduction.dim > 1:
-        return None
-    blind = islice(adjacent_pairs(len(reduction.rows), n, target.adjacency), _MOST_BLIND)
-    return certify(reduction, list(blind), temper, target)
+        return None, met
+    blind = list(islice(adjacent_pairs(len(reduction.rows), n, target.adjacency), _MOST_BLIND))
+    return certify(reduction, blind, temper, target), bool(blind)
 
 
 def certify(

@@ -62,12 +62,32 @@ def from_posterior() -> Section:
     )
     words = "δ of the run against its number of steps: the bound from convergence, the exact value."
     return Section(
-        (claim,),
+        (claim, _long_run(posterior_m)),
         (
             Heading("Proposition 3.2: from the posterior to the run"),
             Text("Twenty rows `y ~ N(θ, 1)` in [−1, 1], prior `N(0, 1)`, step 0.01: every law is normal."),
             Plot("A run of a private posterior", "steps", "δ at ε = 1", drawn, words, x_log=True, y_log=True),
         ),
+    )
+
+
+def _long_run(posterior_m: float) -> Claim:
+    """Corollary 3.3: a chain that comes as near to its posterior as its step allows, and what it leaks."""
+    step = 1e-5
+    spread = math.sqrt(2 * step / (1 - (1 - step * _PRECISION) ** 2))
+    bias = normals.total_variation((0.0, spread), (0.0, _PRECISION**-0.5))
+    least = gdp.delta(posterior_m, EPSILON) - (1 + math.exp(EPSILON)) * bias
+    return Claim(
+        "Corollary 3.3",
+        "a run that comes near a posterior is in the end no more private than it: δ − (1 + e^ε)ζr",
+        f"δ at ε = {EPSILON:g} that a long run reaches, step {step:g}",
+        "at least",
+        least,
+        gdp.delta(2 / _PRECISION / spread, EPSILON),
+        "exact",
+        "the distance of the chain's own law to the posterior is charged to both data sets",
+        f"{_TRANSFER} `delta_of_run`",
+        "tests/accounting/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
     )
 
 
