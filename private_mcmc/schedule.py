@@ -58,26 +58,26 @@ def box_diameter(box: tuple[float, ...], preconditioner: Matrix | None) -> float
     scales: Matrix = (1.0,) * len(box) if preconditioner is None else preconditioner
     if len(scales) != len(box):
         raise DeclarationError(f"preconditioner has {len(scales)} rows for a box of {len(box)} half-widths.")
-    total = 0.0
+    lengths = []
     for half, scale in zip(box, scales, strict=True):
         if not isinstance(scale, (int, float)):
             raise DeclarationError(
                 "box: clipping coordinates may increase distances in the norm of a full preconditioner; "
                 "use a ball, or a diagonal preconditioner."
             )
-        total += half * half / float(scale)
-    return 2 * math.sqrt(total) * (1 + 2.0**-45)
+        lengths.append(half / math.sqrt(scale))
+    return 2 * math.hypot(*lengths) * (1 + 2.0**-45)
 
 
 def norm_of_clips(clips: tuple[float, ...], preconditioner: Matrix | None) -> float:
     """``‖M^{1/2}(C_1, …, C_p)‖``, rounded up: the dual norm of the corner of a box, ``M`` diagonal."""
     scales: Matrix = (1.0,) * len(clips) if preconditioner is None else preconditioner
-    total = 0.0
+    lengths = []
     for clip, scale in zip(clips, scales, strict=True):
         if not isinstance(scale, (int, float)):
             raise DeclarationError("clips: bounds for each coordinate need a diagonal preconditioner.")
-        total += float(scale) * clip * clip
-    return math.sqrt(total) * (1 + 2.0**-45)
+        lengths.append(math.sqrt(scale) * clip)
+    return math.hypot(*lengths) * (1 + 2.0**-45)
 
 
 @dataclass(frozen=True, kw_only=True)

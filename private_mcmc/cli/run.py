@@ -187,7 +187,8 @@ def fit(
     delta: OptionalDelta = None,
     adjacency: AdjacencyOption = "replace_one",
     n: Annotated[
-        int | None, typer.Option("--n", help="public bound on the number of rows (add_remove, zero_out)")
+        int | None,
+        typer.Option("--n", help="public: bound on the number of rows (add_remove), of persons"),
     ] = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,

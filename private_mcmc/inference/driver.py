@@ -128,7 +128,7 @@ class PrivateMCMC(LastRun):
         self._outcome = None
         self._charge = None
         self._n = 0
-        self._posterior = None
+        self._known = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -217,7 +217,7 @@ class PrivateMCMC(LastRun):
                     "make a driver for each thread. Nothing was run or charged."
                 )
             self._thread = threading.current_thread()
-        self._outcome = self._posterior = None
+        self._outcome = self._known = None
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
         check_arithmetic()

@@ -15,10 +15,10 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.dossier import Study
 from private_mcmc.errors import NotYetSupported, ReleaseError
-from private_mcmc.inference.posterior import posterior_draws
+from private_mcmc.inference.posterior import GivenReleases, posterior_given
 from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
-from private_mcmc.inference.runs import Outcome, Runnable, constrainer
+from private_mcmc.inference.runs import Array, Outcome, Runnable, constrainer
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.planning.saved import mark_of
 from private_mcmc.records import Fields
@@ -36,7 +36,7 @@ class LastRun:
     _outcome: Outcome | None
     _charge: Fields | None
     _n: int
-    _posterior: ReleasedStates | None
+    _known: GivenReleases | None
 
     @property
     def statement(self) -> Statement:
@@ -60,8 +60,15 @@ class LastRun:
 
     @property
     def conclusion(self) -> Conclusion | None:
-        """What a plan's policy made of its releases: draws and the error to expect of them."""
-        return None if self._outcome is None else self._outcome.conclusion
+        """What a plan's policy made of its releases: draws of its own, and the error to expect of the mean.
+
+        Once ``get_samples()``, ``posterior()`` or ``save()`` have drawn the posterior given the releases, the
+        error is that of its mean, as its width tells; its parts are in the policy's proportions.
+        """
+        found = None if self._outcome is None else self._outcome.conclusion
+        if found is None or self._known is None:
+            return found
+        return replace(found, prediction=found.prediction.scaled_to(self._known.error))
 
     @property
     def curator(self) -> Curator:
@@ -98,7 +105,8 @@ class LastRun:
             raise ReleaseError("nothing was released yet: run first.")
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
         samples = {} if noised else self.get_samples(group_by_chain=True)
-        return study_of(self._run, self._n, self._outcome, samples, self._charge, about or About())
+        outcome = replace(self._outcome, conclusion=self.conclusion)
+        return study_of(self._run, self._n, outcome, samples, self._charge, about or About())
 
     def report(self) -> Report:
         """The dossier of the last run as a page; of a plan that was not run yet, the plan."""
@@ -143,11 +151,12 @@ class LastRun:
             raise ReleaseError("posterior: only of plans that were run to their end.")
         if also:
             _check_of_one(runs)
-        if not also and rng_key is None:
-            if self._posterior is None:
-                self._posterior = _given_releases(plan, known)
-            return self._posterior
-        return _given_releases(plan, known, rng_key)
+        histories = [one.history for one in known]
+        if also or rng_key is not None:
+            found = posterior_given(plan.reading, histories, plan.n, rng_key)
+        else:
+            found = self._known = self._known or posterior_given(plan.reading, histories, plan.n)
+        return _released(plan, known, found.draws)
 
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
@@ -163,9 +172,8 @@ class LastRun:
         return self.released
 
 
-def _given_releases(plan: Plan, outcomes: Sequence[Outcome], key: jax.Array | None = None) -> ReleasedStates:
+def _released(plan: Plan, outcomes: Sequence[Outcome], found: Array) -> ReleasedStates:
     """Draws of the posterior given what runs on one data set released, with the statement of all of them."""
-    found = posterior_draws(plan.reading, [one.history for one in outcomes], plan.n, key)
     first = outcomes[0].draws
     if first is None:
         raise ReleaseError("the plan broke off before it released draws.")

@@ -33,6 +33,8 @@ _SHRINK = 1.0 - 2.0**-23
 _SMALLEST_NORMAL = 2.0**-126
 # Caps of slopes are clips over norms of at least 1e-140; sums are of at most 2^31 rows of a clip each.
 _LEAST, _MOST = 1e-100, 1e100
+# Uniform numbers of 52 bits draw rows that are rarer than this with another probability.
+_RAREST = 2.0**-30
 
 
 def narrowed(values: jax.Array) -> jax.Array:
@@ -160,12 +162,15 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
 
 
 def _check_magnitudes(schedule: Schedule) -> None:
-    """Refuse numbers with which a row's cap, or a sum of clipped rows, may leave float64."""
+    """Refuse numbers that floats do not serve: of a row's cap, of a sum of clipped rows, of rare draws."""
     clips = (schedule.clip,) if schedule.clips is None else schedule.clips
     if not all(_LEAST <= value <= _MOST for value in (*clips, schedule.temper, *schedule.step_sizes)):
         raise DeclarationError(
             f"clip, temper and step_size must lie in [{_LEAST:g}, {_MOST:g}]: choose other units."
         )
+    rate = 1.0 if schedule.batch is None or schedule.batch.rate is None else schedule.batch.rate
+    if not rate >= _RAREST:
+        raise DeclarationError(f"rate={rate}: at least 2^-30, below which rows would be drawn more often.")
 
 
 def step_program(
@@ -178,7 +183,7 @@ def step_program(
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
-    colour, project = noise_colour(schedule, change), projection(schedule)
+    colour, project = noise_colour(schedule), projection(schedule)
     noise = _noise(schedule.num_chains, schedule.dim)
 
     def data(

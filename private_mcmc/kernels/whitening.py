@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
+from private_mcmc.accounting.langevin.sensitivity import whitened_noise
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Matrix, Schedule
 
@@ -58,41 +59,33 @@ class Whitening:
         return gradient * root if root.ndim == 1 else gradient @ root
 
 
-def whitening(preconditioner: Matrix | None, dim: int, name: str = "preconditioner") -> Whitening:
-    """Factor the schedule's ``M``: ``None``, diagonal or full, positive definite; ``name`` is for errors."""
+def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
+    """Factor the schedule's ``M``: ``None``, diagonal or full, positive definite."""
     if preconditioner is None:
         return Whitening(None)
     matrix = np.asarray(preconditioner, dtype=np.float64)
     if matrix.shape not in ((dim,), (dim, dim)):
-        raise DeclarationError(f"{name} has shape {matrix.shape}: use ({dim},) or ({dim}, {dim}).")
+        raise DeclarationError(f"preconditioner has shape {matrix.shape}: use ({dim},) or ({dim}, {dim}).")
     if matrix.ndim == 1:
         if not (np.all(matrix > 0) and np.all(np.isfinite(matrix))):
-            raise DeclarationError(f"{name}: every diagonal entry must be positive and finite.")
+            raise DeclarationError("preconditioner: every diagonal entry must be positive and finite.")
         return Whitening(np.sqrt(matrix))
     if not np.array_equal(matrix, matrix.T):
-        raise DeclarationError(f"{name}: the matrix must be exactly symmetric.")
+        raise DeclarationError("preconditioner: the matrix must be exactly symmetric.")
     try:
         return Whitening(np.asarray(np.linalg.cholesky(matrix), dtype=np.float64))
     except np.linalg.LinAlgError as error:
-        raise DeclarationError(f"{name}: the matrix must be positive definite.") from error
+        raise DeclarationError("preconditioner: the matrix must be positive definite.") from error
 
 
-def noise_colour(schedule: Schedule, change: Whitening) -> Callable[[jax.Array], jax.Array]:
+def noise_colour(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
     """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals to the noise of a whitened step."""
-    factor = whitening(schedule.noise, schedule.dim, "noise").root
-    root = np.ones(schedule.dim) if change.root is None else change.root
-    if factor is None:
+    mixed = whitened_noise(schedule)
+    if mixed is None:
         return lambda standard: standard
-    if factor.ndim == 1 and root.ndim == 1:
-        ratio = factor / root
-        return lambda standard: standard * ratio
-    mixed = np.linalg.solve(_dense(root), _dense(factor))
+    if mixed.ndim == 1:
+        return lambda standard: standard * mixed
     return lambda standard: standard @ mixed.T
-
-
-def _dense(factor: npt.NDArray[np.float64] | jax.Array) -> npt.NDArray[np.float64]:
-    dense = np.asarray(factor, dtype=np.float64)
-    return np.diag(dense) if dense.ndim == 1 else dense
 
 
 # Projected states stay this much inside the set, so that rounding cannot move them out.

@@ -7,6 +7,7 @@ earlier stages released.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,6 +137,12 @@ class Prediction(NamedTuple):
     low: float = 0.0
     high: float = 0.0
     coefficients: tuple[Expected, ...] = ()
+
+    def scaled_to(self, rms: float) -> Prediction:
+        """Of another error of parameters, its two parts in proportion."""
+        share = rms / max(math.hypot(self.bias, self.monte_carlo), 1e-300)
+        bias, monte_carlo = share * self.bias, share * self.monte_carlo
+        return Prediction(rms, bias, monte_carlo, self.discretisation, coefficients=self.coefficients)
 
     def to_record(self) -> Record:
         """Plain JSON types."""

@@ -22,6 +22,19 @@ def test_every_notebook_is_listed():
     assert {path.stem for path in gallery.NOTEBOOKS.glob("*.py")} == {*gallery.ORDER, "study"}
 
 
+def test_the_kept_results_are_of_all_notebooks_and_within_their_limits():
+    kept = gallery.earlier()
+    assert tuple(kept) == gallery.ORDER
+    assert {name: gallery.over(found) for name, found in kept.items() if gallery.over(found)} == {}
+
+
+def test_a_result_over_a_limit_is_said():
+    found = next(iter(gallery.earlier().values()))
+    seconds = found["seconds"] | {"Plan": 1e3}
+    broken = gallery.over(found | {"error": 5 * found["expected"], "seconds": seconds})
+    assert len(broken) == 2 and broken[1] == "Plan 1000 s > 300 s"
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", gallery.ORDER)
@@ -29,5 +42,6 @@ def test_a_notebook_runs_and_its_private_means_are_near_the_exact_ones(name):
     matplotlib.use("Agg")
     names, _, said = gallery.executed(name)
     plt.close("all")
-    assert gallery.error(*names["study"].both) <= gallery.MOST_ERROR
+    study = names["study"]
+    assert gallery.error(*study.both) <= gallery.MOST_ERROR * study.plan.prediction.rms
     assert "ε = " in said

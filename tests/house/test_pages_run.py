@@ -29,8 +29,6 @@ PARTS = re.compile(
 )
 # Seconds each, in the default tier; the others are run with the long ones.
 QUICK = {"models.md", "hierarchies.md", "glossary.md"}
-# Its ten lines are those of docs/index.md.
-COMPILED = {"README.md"}
 
 
 def parts(page):
@@ -103,11 +101,7 @@ def test_code_compiles_options_exist_and_yaml_reads(page):
             assert [unknown_options(words) for words in commands(code) if unknown_options(words)] == []
 
 
-WITH_CODE = [
-    page
-    for page in PAGES
-    if page.name not in COMPILED and any(kind in ("python", "bash") for kind, _ in parts(page))
-]
+WITH_CODE = [page for page in PAGES if any(kind in ("python", "bash") for kind, _ in parts(page))]
 
 
 @pytest.mark.filterwarnings("default")

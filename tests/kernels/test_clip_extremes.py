@@ -18,7 +18,7 @@ from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.step import langevin_program
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read, reading
-from private_mcmc.schedule import Schedule
+from private_mcmc.schedule import Batch, Schedule
 
 P = 400
 
@@ -88,6 +88,9 @@ def test_numbers_beside_which_caps_and_sums_overflow_are_refused():
         for value in (1e170, 1e-170):
             with pytest.raises(DeclarationError, match="clip, temper and step_size must lie"):
                 langevin_program(model, Schedule(**NUMBERS | {name: value}))
+    # A row of rate 1e-17 was drawn with probability 2^-52, 22 times as often as was charged.
+    with pytest.raises(DeclarationError, match="rows would be drawn more often"):
+        langevin_program(model, Schedule(**NUMBERS, batch=Batch(scheme="poisson", rate=1e-17)))
 
 
 @pytest.mark.slow

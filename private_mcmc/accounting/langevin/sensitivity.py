@@ -42,29 +42,49 @@ def condition_number(schedule: Schedule) -> float:
     return float(values[-1] / values[0])
 
 
-def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
-    """Least eigenvalue of ``M^{-1/2} (S/2γ) M^{-1/2}``, and whether ``S`` is proportional to ``M``.
+def whitened_noise(schedule: Schedule) -> FloatArray | None:
+    """``A^{-1}B`` with ``M = AAᵀ`` and ``S/2γ = BBᵀ``, as the kernel multiplies standard normals by it.
 
-    In the norm ``‖M^{-1/2}·‖`` every direction has noise variance at least ``2γ`` times the ratio.
+    ``None`` for the identity, where the noise is ``2γM``; a vector where both matrices are diagonal.
     """
     if schedule.noise is None:
-        return 1.0, True
+        return None
     noise = dense(schedule.noise, schedule.dim, "noise")
     scale = dense(schedule.preconditioner, schedule.dim, "preconditioner")
-    if (
-        np.count_nonzero(noise - np.diag(np.diag(noise))) + np.count_nonzero(scale - np.diag(np.diag(scale)))
-        == 0
-    ):
-        with np.errstate(over="ignore"):
-            ratios = np.asarray(np.sort(np.diag(noise) / np.diag(scale)), dtype=np.float64)
+    if not any(np.count_nonzero(matrix - np.diag(np.diag(matrix))) for matrix in (noise, scale)):
+        return np.asarray(np.sqrt(np.diag(noise)) / np.sqrt(np.diag(scale)))
+    try:
+        mixed: FloatArray = np.linalg.solve(np.linalg.cholesky(scale), np.linalg.cholesky(noise))
+    except np.linalg.LinAlgError:
+        raise DeclarationError("noise, preconditioner: must be positive definite in float64.") from None
+    return mixed
+
+
+def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
+    """Least eigenvalue of ``M^{-1/2} (S/2γ) M^{-1/2}``, rounded down, and whether ``S ∝ M``.
+
+    In the norm ``‖M^{-1/2}·‖`` every direction has noise variance at least ``2γ`` times the ratio. It is
+    that of the very matrix that the kernel uses: factors of matrices that are nearly singular are far from
+    those of real arithmetic. Singular values are found up to a modest multiple of ``u`` times the largest.
+
+    Raises:
+        DeclarationError: where float64 does not tell the least one from zero.
+    """
+    mixed = whitened_noise(schedule)
+    if mixed is None:
+        return 1.0, True
+    if mixed.ndim == 1:
+        least, most = float(mixed.min()), float(mixed.max())
     else:
-        root = np.linalg.cholesky(scale)
-        half = np.linalg.solve(root, noise)
-        ratios = np.asarray(np.linalg.eigvalsh(np.linalg.solve(root, half.T)), dtype=np.float64)
-    least, most = float(ratios[0]), float(ratios[-1])
-    if not (least > 0 and math.isfinite(most)):
-        raise DeclarationError("noise: must be positive definite.")
-    return least * (1 - 1e-12 * schedule.dim), most - least <= 1e-12 * most
+        values = np.linalg.svd(mixed, compute_uv=False)
+        least, most = float(values[-1]), float(values[0])
+        least -= most * schedule.dim * 2.0**-46
+    if not (least > 0 and least * least > 0 and math.isfinite(most * most)):
+        raise DeclarationError(
+            "noise: in the metric of the preconditioner, float64 does not tell its smallest direction from "
+            "none; scale the parameters alike, or take matrices that are better conditioned."
+        )
+    return least * least * (1 - 1e-12 * schedule.dim), most - least <= 5e-13 * most
 
 
 UNIT_ROUNDOFF = 2.0**-53

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import block_diag
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Released, fitted
@@ -35,9 +36,33 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _WIDEST = 1e3
 _MOST_PARAMETERS = 60
 _ROUNDS, _ROUNDS_OF_DRAWS = 2, 3
+# So many pairs of parameters, so many sds out, are ones that outcomes are summed for.
+_DIRECTIONS, _REACH = 8, 2.0
 # What summing over outcomes may move the answer by, in posterior sds.
 _OFF_CENTRE = 0.2
 CHAINS = Chains()
+
+
+class GivenReleases(NamedTuple):
+    """What releases say of the unconstrained parameter.
+
+    Attributes:
+        draws: ``(chains, draws, p)``.
+        sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
+    """
+
+    draws: Array
+    sds: Array
+
+    @property
+    def error(self) -> float:
+        """How far the mean is expected from that of the posterior without privacy, in the latter's sds.
+
+        The parameter is as far from our mean as draws say; it is an sd without privacy from the other mean,
+        whatever that is. The rest is between the two means.
+        """
+        variances = self.draws.reshape(-1, len(self.sds)).var(axis=0)
+        return float(np.sqrt(max(np.mean(variances / self.sds**2) - 1, 0.0)))
 
 
 def posterior_draws(
@@ -47,7 +72,18 @@ def posterior_draws(
     key: jax.Array | None = None,
     asked: Chains = CHAINS,
 ) -> Array:
-    """Draws of the unconstrained parameter given all releases, ``(chains, draws, p)``.
+    """The draws of :func:`posterior_given`."""
+    return posterior_given(reading, histories, n, key, asked).draws
+
+
+def posterior_given(
+    reading: RowModel,
+    histories: Sequence[History],
+    n: int,
+    key: jax.Array | None = None,
+    asked: Chains = CHAINS,
+) -> GivenReleases:
+    """Draws of the unconstrained parameter given all releases.
 
     A function of what was released and of public facts alone: post-processing, free.
 
@@ -75,12 +111,14 @@ def posterior_draws(
             raise NotYetSupported(
                 f"the likelihood of what was released has no usable maximum ({type(error).__name__})"
             ) from error
-    if not np.all(np.isfinite(found)):
+    if not np.all(np.isfinite(found.draws)):
         raise NotYetSupported("the likelihood of what was released has no usable maximum.")
     return found
 
 
-def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Array, asked: Chains) -> Array:
+def _draws(
+    reading: RowModel, histories: Sequence[History], n: int, key: jax.Array, asked: Chains
+) -> GivenReleases:
     done = [completed for history in histories for completed in history]
     released = [
         Released(one.stage, one.value)
@@ -113,9 +151,13 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
     covariates = fitted(reading, released, n, at)
     prior_root = _prior_root(reading, at)
     density, likelihood_of_draws = _density(reading), likelihood_to_draw(reading)
+    # Normal draws, far out: what the law of outcomes has to be summed for.
+    around = _REACH * np.random.default_rng(0).standard_normal((_DIRECTIONS, reading.dim + 2))
+    around = np.concatenate([np.zeros_like(around[:1]), around, -around])
+    scale = block_diag(root, np.eye(2))
     for _ in range(_ROUNDS if likelihood_of_draws is None else _ROUNDS_OF_DRAWS):
         if likelihood_of_draws is None:
-            persons = with_outcomes(reading, covariates, at)
+            persons = with_outcomes(reading, covariates, at + around @ scale[: len(at)].T)
         else:
             persons = with_drawn(reading, likelihood_of_draws, covariates, at)
         tensor = [
@@ -128,11 +170,12 @@ def _draws(reading: RowModel, histories: Sequence[History], n: int, key: jax.Arr
         near[: len(at), : len(at)] = root
         wide[: len(at), : len(at)] = prior_root
         best = mode(density, terms, start, near)
-        at = best[: reading.dim]
+        at, scale = best[: reading.dim], whitened(density, terms, best, wide)
     if not persons.off_centre(reading, at) <= _OFF_CENTRE:
         raise NotYetSupported("the law of the outcome cannot be summed finely enough.")
-    found = draws(density, terms, best, whitened(density, terms, best, wide), key, asked)
-    return found[..., : reading.dim]
+    found = draws(density, terms, best, scale, key, asked)
+    precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
+    return GivenReleases(found[..., : reading.dim], np.sqrt(np.diag(np.linalg.inv(precision))))
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -9,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+import numpyro.distributions as dist
+from scipy.special import expit, logit
 
 from private_mcmc.model import RowModel
 from private_mcmc.planning.synthetic import outcome_columns
@@ -16,10 +20,110 @@ from private_mcmc.planning.synthetic import outcome_columns
 Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
 
-ON_THE_LINE = {"Normal", "StudentT", "Laplace", "Logistic", "Cauchy", "Gumbel", "AsymmetricLaplace"}
-COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", "GammaPoisson"}
-# Counts up to the first are gone through; then so many nodes, ever further apart.
+_ON_THE_LINE = {"Normal", "StudentT", "Laplace", "Logistic", "Cauchy", "Gumbel", "AsymmetricLaplace"}
+_COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", "GammaPoisson"}
+# For what reads outcomes: counts up to the first are gone through; then so many nodes, ever further apart.
 _EVERY, _SPARSE, _NODES = 5, 7, 65
+# In widths of the declared range; and the least share of it that a logarithm is taken of.
+_WIDEST, _SMALLEST = 12.0, 1e-6
+
+
+class Scale(NamedTuple):
+    """Where a law on the line, the half-line or the unit interval is smooth enough for evenly spaced nodes.
+
+    Attributes:
+        to: from outcomes.
+        back: to outcomes.
+        log_slope: logarithm of the derivative of ``back``, at an outcome.
+    """
+
+    to: Callable[[Array], Array]
+    back: Callable[[Array], Array]
+    log_slope: Callable[[Array], Array]
+
+
+LINE = Scale(np.asarray, np.asarray, np.zeros_like)
+POSITIVE = Scale(np.log, np.exp, np.log)
+UNIT = Scale(logit, expit, lambda y: np.log(y) + np.log1p(-y))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The one scalar column that a model observes.
+
+    Attributes:
+        name: of the column.
+        low, high: of its declared range.
+        families: of the distributions that it is observed under.
+        integer: whether its values are whole numbers.
+    """
+
+    name: str
+    low: float
+    high: float
+    families: frozenset[str]
+    integer: bool
+
+    @property
+    def counted(self) -> bool:
+        """Whether the law itself is one of whole numbers."""
+        return self.integer and not self.families <= _ON_THE_LINE
+
+    @property
+    def scale(self) -> Scale:
+        """By the support that all families have."""
+        supports = [getattr(getattr(dist, family, None), "support", None) for family in self.families]
+        if all(support is dist.constraints.positive for support in supports):
+            return POSITIVE
+        return UNIT if all(support is dist.constraints.unit_interval for support in supports) else LINE
+
+    def evenly(self, count: int) -> Array:
+        """Values evenly on the scale; beyond the declared range where the law is on the line or of counts."""
+        low, high = self.low, self.high
+        if self.counted:
+            high = 2 * high + 8 if self.families <= _COUNTS else high
+            return np.unique(np.linspace(low, high, min(int(high - low) + 1, count)).round())
+        if self.scale is LINE:
+            beyond = high - low if self.families <= _ON_THE_LINE else 0.0
+            values = np.linspace(low - beyond, high + beyond, count)
+            return np.unique(values.round()) if self.integer else values
+        smallest = _SMALLEST * high
+        inside = np.clip([low, high], smallest, high if self.scale is POSITIVE else 1 - smallest)
+        first, last = self.scale.to(inside)
+        return self.scale.back(np.linspace(first, last, count))
+
+    def all(self, count: int) -> Array:
+        """As :meth:`evenly`, and far beyond where a law that is cut off has another mean."""
+        inner = self.evenly(count)
+        if self.scale is POSITIVE and not self.counted:
+            low, high = self.scale.to(inner[[0, -1]])
+            return self.scale.back(np.linspace(2 * low - high, 2 * high - low, count))
+        if self.families != {"Normal"}:
+            return inner
+        beyond = (self.high - self.low) * np.linspace(1.0, _WIDEST, count // 8)[1:]
+        values = np.concatenate([(self.low - beyond)[::-1], inner, self.high + beyond])
+        return np.unique(values.round()) if self.integer else values
+
+    def few(self) -> Array:
+        """Nodes for all rows alike, and few: counts ever further apart."""
+        if not self.counted:
+            return self.evenly(_NODES)
+        every = self.evenly(1 << 30)
+        if len(every) <= _EVERY + _SPARSE + 1:
+            return every
+        far = np.geomspace(_EVERY, len(every) - 1, _SPARSE).round()
+        return self.low + np.unique(np.concatenate([np.arange(_EVERY), far]))
+
+
+def outcome_of(reading: RowModel) -> Outcome | None:
+    """The outcome; ``None`` where it is not one scalar column."""
+    names = outcome_columns(reading)
+    if len(names) != 1 or reading.rows.columns[names[0]].event_shape != ():
+        return None
+    domain = reading.rows.columns[names[0]]
+    low, high = (float(bound) for bound in domain.interval())
+    families = frozenset(site.family for site in reading.observations)
+    return Outcome(names[0], low, high, families, bool(np.issubdtype(domain.dtype, np.integer)))
 
 
 class Law(NamedTuple):
@@ -47,38 +151,15 @@ class Law(NamedTuple):
 
 def law(reading: RowModel, theta: Array) -> Law | None:
     """The law at ``θ``; ``None`` where the outcome is not one bounded scalar column."""
-    names = outcome_columns(reading)
-    if len(names) != 1 or reading.rows.columns[names[0]].event_shape != ():
+    outcome = outcome_of(reading)
+    if outcome is None or not np.isfinite(outcome.high - outcome.low):
         return None
-    domain = reading.rows.columns[names[0]]
-    low, high = (float(bound) for bound in domain.interval())
-    if not np.isfinite(high - low):
-        return None
-    whole = np.issubdtype(domain.dtype, np.integer)
-    nodes = _whole(reading, low, high) if whole else _real(reading, low, high)
+    nodes = outcome.few()
     middles = (nodes[1:] + nodes[:-1]) / 2
-    ends = [nodes[0] - 0.5, nodes[-1] + 0.5] if whole else [nodes[0], nodes[-1]]
+    ends = [nodes[0] - 0.5, nodes[-1] + 0.5] if outcome.integer else [nodes[0], nodes[-1]]
     widths = np.diff([ends[0], *middles, ends[1]])
-    given = {names[0]: jnp.asarray(nodes, dtype=domain.dtype)}
+    given = {outcome.name: jnp.asarray(nodes, dtype=reading.rows.columns[outcome.name].dtype)}
     return Law(jnp.asarray(theta), given, jnp.log(jnp.asarray(widths)))
-
-
-def _whole(reading: RowModel, low: float, high: float) -> Array:
-    if {site.family for site in reading.observations} <= COUNTS:
-        high = 2 * high + 8
-    if high - low <= _EVERY + _SPARSE:
-        return np.arange(low, high + 1)
-    far = np.geomspace(_EVERY, high - low, _SPARSE).round()
-    return low + np.unique(np.concatenate([np.arange(_EVERY), far]))
-
-
-def _real(reading: RowModel, low: float, high: float) -> Array:
-    if {site.family for site in reading.observations} <= ON_THE_LINE:
-        return np.linspace(2 * low - high, 2 * high - low, _NODES)
-    if low >= 0 and high > 1:
-        return np.geomspace(max(low, 1e-4 * high), high, _NODES)
-    inside = (np.arange(_NODES) + 0.5) / _NODES
-    return low + (high - low) * inside
 
 
 class Listed(NamedTuple):

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-import numpyro.distributions as dist
-from scipy.special import expit, logit
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Fitted
-from private_mcmc.inference.posterior.outcomes import COUNTS, ON_THE_LINE, Columns, Listed, Tilt, shares
+from private_mcmc.inference.posterior.outcomes import (
+    LINE,
+    Columns,
+    Listed,
+    Outcome,
+    Tilt,
+    outcome_of,
+    shares,
+)
 from private_mcmc.model import RowModel
-from private_mcmc.planning.synthetic import outcome_columns
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-_FEW, _NODES, _NODES_OF_SCALES, _NODES_OF_COUNTS, _GRID = 16, 17, 49, 65, 1025
+_FEW, _NODES, _NODES_OF_SCALES, _NODES_OF_COUNTS, _MOST_NODES, _GRID = 16, 17, 49, 65, 97, 1025
 # Outcomes less likely than exp(−this) times the most likely one are left out.
 _NEGLIGIBLE = 28.0
 
@@ -75,11 +79,19 @@ class People:
 
         Under the model's own law the score has mean 0 at its parameter, whatever the covariates.
         """
+        mean, information = self._score(reading, theta)
+        return math.sqrt(max(float(mean @ np.linalg.pinv(information, hermitian=True) @ mean), 0.0))
+
+    def information(self, reading: RowModel, theta: Array) -> Array:
+        """What all people say of the parameter without privacy, Fisher's information at ``θ``, ``(p, p)``."""
+        return self._score(reading, theta)[1]
+
+    def _score(self, reading: RowModel, theta: Array) -> tuple[Array, Array]:
+        """Mean of the score of all people together, and its covariance."""
         shares = (self.shares(reading, theta) * self.weights[:, None]).ravel()
         scores = np.asarray(_scores(reading, self.columns, jnp.asarray(theta)))
         scores = np.where(shares[:, None] > 0, scores, 0.0)
-        mean, spread = shares @ scores, (scores * shares[:, None]).T @ scores
-        return float(np.sqrt(max(mean @ np.linalg.pinv(spread, hermitian=True) @ mean, 0.0)))
+        return shares @ scores, (scores * shares[:, None]).T @ scores
 
 
 @partial(jax.jit, static_argnums=0)
@@ -87,105 +99,52 @@ def _scores(reading: RowModel, columns: Columns, theta: jax.Array) -> jax.Array:
     return jnp.asarray(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, columns))
 
 
-def with_outcomes(reading: RowModel, covariates: Fitted, theta: Array) -> People:
-    """Every outcome of few, or nodes of a rule of integration that reach as far as outcomes do at ``theta``.
+def with_outcomes(reading: RowModel, covariates: Fitted, thetas: Array) -> People:
+    """Every outcome of few, or nodes of a rule of integration that reach as far as outcomes do at ``thetas``.
+
+    ``(p,)`` or ``(k, p)``, a likely one first and then others that are not much less likely: where nodes end,
+    so does the law.
 
     Raises:
         NotYetSupported: for outcomes of several columns, or of vectors.
     """
-    names = outcome_columns(reading)
-    if len(names) != 1 or reading.rows.columns[names[0]].event_shape != ():
+    outcome, rows = outcome_of(reading), covariates.rows
+    if outcome is None:
         raise NotYetSupported("the posterior given releases needs an outcome of one scalar column.")
-    name, rows = names[0], covariates.rows
-    grid = _grid(reading, name)
+    name = outcome.name
+    if not math.isfinite(outcome.high - outcome.low):
+        raise NotYetSupported(f"column {name!r} is unbounded: no outcomes to go through.")
+    grid = outcome.all(_GRID)
     count = len(next(iter(rows.values())))
     if len(grid) <= _FEW:
         nodes = np.broadcast_to(grid, (count, len(grid)))
         log_base = np.zeros(nodes.shape)
     else:
-        nodes, log_base = _nodes(reading, rows, name, grid, theta)
+        nodes, log_base = _nodes(reading, rows, outcome, grid, thetas)
     repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
     repeated[name] = jnp.asarray(nodes.ravel(), dtype=rows[name].dtype)
     known = covariates.weights, covariates.functions, covariates.deviations
     return People(rows, repeated, *known, nodes, Listed(repeated, jnp.asarray(log_base)))
 
 
-def _grid(reading: RowModel, name: str) -> Array:
-    """Possible outcomes: beyond the declared bounds too, where the support is the line or all counts."""
-    domain = reading.rows.columns[name]
-    low, high = (float(bound) for bound in domain.interval())
-    if not math.isfinite(high - low):
-        raise NotYetSupported(f"column {name!r} is unbounded: no outcomes to go through.")
-    families = {site.family for site in reading.observations}
-    if np.issubdtype(domain.dtype, np.integer):
-        if families <= COUNTS:
-            high = 2 * high + 8
-        return np.unique(np.linspace(low, high, min(int(high - low) + 1, _GRID)).round())
-    scale = _scale(reading)
-    if scale is not LINE:
-        smallest = _SMALLEST * high
-        ends = scale.to(np.clip([low, high], smallest, high if scale is POSITIVE else 1 - smallest))
-        beyond = ends[1] - ends[0] if scale is POSITIVE else 0.0
-        return scale.back(np.linspace(ends[0] - beyond, ends[1] + beyond, _GRID))
-    if not families <= ON_THE_LINE:
-        return np.linspace(low, high, _GRID)
-    width = high - low
-    inner = np.linspace(low - width, high + width, _GRID)
-    if families != {"Normal"}:
-        return inner
-    # A law that is cut off has another mean, and of many rows little of that is too much.
-    beyond = width * np.linspace(1.0, _WIDEST, _GRID // 8)[1:]
-    return np.concatenate([(low - beyond)[::-1], inner, high + beyond])
-
-
-# In widths of the declared range; and the least share of it that a logarithm is taken of.
-_WIDEST, _SMALLEST = 12.0, 1e-6
-
-
-class Scale(NamedTuple):
-    """Where a law on the line, the half-line or the unit interval is smooth enough for evenly spaced nodes.
-
-    Attributes:
-        to: from outcomes.
-        back: to outcomes.
-        log_slope: logarithm of the derivative of ``back``, at an outcome.
-    """
-
-    to: Callable[[Array], Array]
-    back: Callable[[Array], Array]
-    log_slope: Callable[[Array], Array]
-
-
-LINE = Scale(np.asarray, np.asarray, np.zeros_like)
-POSITIVE = Scale(np.log, np.exp, np.log)
-UNIT = Scale(logit, expit, lambda y: np.log(y) + np.log1p(-y))
-
-
-def _scale(reading: RowModel) -> Scale:
-    """By the support that all families of the outcome have."""
-    supports = [getattr(getattr(dist, site.family, None), "support", None) for site in reading.observations]
-    if all(support is dist.constraints.positive for support in supports):
-        return POSITIVE
-    return UNIT if all(support is dist.constraints.unit_interval for support in supports) else LINE
-
-
-def _nodes(reading: RowModel, rows: Columns, name: str, grid: Array, theta: Array) -> tuple[Array, Array]:
-    """Row by row, evenly spaced outcomes where a law about twice as wide as the row's is not negligible."""
-
-    scale = _scale(reading)
+def _nodes(
+    reading: RowModel, rows: Columns, outcome: Outcome, grid: Array, thetas: Array
+) -> tuple[Array, Array]:
+    """Row by row, outcomes evenly spaced on their scale where the row's law is not negligible."""
+    name, scale = outcome.name, outcome.scale
     choices = jnp.asarray(grid, dtype=rows[name].dtype)
-    found = np.asarray(_log_densities(reading, name, jnp.asarray(theta), rows, choices))
-    found = np.where(np.isfinite(found), found, -np.inf) + scale.log_slope(grid)
-    best = found.max(axis=1, keepdims=True)
-    kept = found - best > -_NEGLIGIBLE
-    first = kept.argmax(axis=1)
-    last = len(grid) - 1 - kept[:, ::-1].argmax(axis=1)
-    whole = np.issubdtype(reading.rows.columns[name].dtype, np.integer)
-    most = _NODES_OF_COUNTS if whole else _NODES if scale is LINE else _NODES_OF_SCALES
-    share, ends = np.linspace(0.0, 1.0, most), scale.to(grid)
-    nodes = scale.back(ends[first][:, None] + share * (ends[last] - ends[first])[:, None])
-    if not whole:
-        return nodes, scale.log_slope(nodes)
+    slopes = jnp.asarray(scale.log_slope(grid))
+    found = _reaches(reading, name, jnp.asarray(np.atleast_2d(thetas)), rows, choices, slopes)
+    firsts, lasts = (np.asarray(each) for each in found)
+    ends, first, last = scale.to(grid), firsts.min(axis=0), lasts.max(axis=0)
+    spans = np.stack([ends[lasts[0]] - ends[firsts[0]], ends[last] - ends[first]])
+    most = _how_many(outcome, spans)
+    nodes = scale.back(
+        ends[first][:, None] + np.linspace(0.0, 1.0, most) * (ends[last] - ends[first])[:, None]
+    )
+    if not outcome.integer:
+        slopes_there: Array = scale.log_slope(nodes)
+        return nodes, slopes_there
     nodes = nodes.round()
     # Counts next to each other are gone through; further apart each stands for its neighbourhood.
     short = grid[last] - grid[first] < most
@@ -196,12 +155,34 @@ def _nodes(reading: RowModel, rows: Columns, name: str, grid: Array, theta: Arra
     return nodes, np.log(np.maximum(widths, 1e-12))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _log_densities(
-    reading: RowModel, name: str, theta: jax.Array, rows: Columns, choices: jax.Array
-) -> jax.Array:
-    def of_row(row: Columns) -> jax.Array:
-        return -jax.vmap(lambda y: reading.row_loss(theta, {**row, name: y}))(choices)
+def _how_many(outcome: Outcome, spans: Array) -> int:
+    """So many that they lie as closely as for the law of one parameter; ``spans`` are its reach and all."""
+    most = _NODES_OF_COUNTS if outcome.counted else _NODES if outcome.scale is LINE else _NODES_OF_SCALES
+    wider = float((spans[1] / np.maximum(spans[0], 1e-12)).max())
+    # Few sizes: what is compiled is kept.
+    return min(1 + (most - 1) * max(math.ceil(wider - 0.1), 1), max(most, _MOST_NODES))
 
-    found: jax.Array = jax.lax.map(of_row, rows)
-    return found
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _reaches(
+    reading: RowModel,
+    name: str,
+    thetas: jax.Array,
+    rows: Columns,
+    choices: jax.Array,
+    log_slope: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Of every parameter and row the first and the last choice that is not negligible, ``(k, rows)``."""
+
+    def of_row(theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
+        found = -jax.vmap(lambda y: reading.row_loss(theta, {**row, name: y}))(choices)
+        found = jnp.where(jnp.isfinite(found), found, -jnp.inf) + log_slope
+        kept = found - found.max() > -_NEGLIGIBLE
+        return jnp.argmax(kept), len(choices) - 1 - jnp.argmax(kept[::-1])
+
+    def of_all(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first, last = jax.lax.map(partial(of_row, theta), rows)
+        return first, last
+
+    first, last = jax.lax.map(of_all, thetas)
+    return first, last

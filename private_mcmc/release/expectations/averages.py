@@ -22,6 +22,8 @@ from private_mcmc.release.noise import FloatArray
 from private_mcmc.schedule import Average, Matrix, Schedule
 
 _UP = 1 + 1e-9
+# The share of a slope that rounding may take: well inside ``_UP``.
+_LOST = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,8 @@ class Movement:
 def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, ranges: FloatArray) -> Movement:
     """Sensitivities of one declared item; ``ranges`` holds each value's ``b − a`` (``inf`` if none)."""
     if isinstance(part, Slopes):
-        gram = _gram(part.matrix, schedule.preconditioner)
+        inner = _in_metric(part.matrix, schedule.preconditioner)
+        gram = inner @ inner.T
         slopes = np.sqrt(np.diag(gram)) * _UP
     else:
         gram = None
@@ -95,14 +98,24 @@ def _coordinatewise(correlation: FloatArray) -> tuple[float, float]:
     return math.sqrt(total), math.sqrt(min(total, largest * _UP))
 
 
-def _gram(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
-    """``A M Aᵀ``."""
+def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
+    """``A·M^{1/2}``, with the very factor of ``M`` that the chain uses.
+
+    Not ``A M Aᵀ``, in which what ``A`` meets of a small direction is lost beside the large ones.
+    """
     if metric is None:
-        product: FloatArray = matrix @ matrix.T
-        return product
+        return matrix
     array = np.asarray(metric, dtype=np.float64)
-    scaled = matrix * array if array.ndim == 1 else matrix @ array
-    product = scaled @ matrix.T
+    if array.ndim == 1:
+        return np.asarray(matrix * np.sqrt(array))
+    root = np.linalg.cholesky(array)
+    product: FloatArray = matrix @ root
+    lost = np.linalg.norm(np.abs(matrix) @ np.abs(root), axis=1) * len(array) * 2.0**-52
+    if not np.all(lost <= _LOST * np.linalg.norm(product, axis=1)):
+        raise DeclarationError(
+            "expectations: in the metric of the preconditioner float64 does not tell how far these values "
+            "move; take a preconditioner that is better conditioned."
+        )
     return product
 
 

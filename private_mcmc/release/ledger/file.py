@@ -162,10 +162,14 @@ class LedgerFile:
     def _connect(self, path: Path) -> sqlite3.Connection:
         address = f"file:{quote(str(path.absolute()))}?mode=rw"
         connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-        # One file and a rollback journal: a killed writer is undone by the next reader. EXTRA makes a
-        # commit survive a power cut too.
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA trusted_schema = OFF")
+        try:
+            # One file and a rollback journal: a killed writer is undone by the next reader. EXTRA makes a
+            # commit survive a power cut too.
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("PRAGMA trusted_schema = OFF")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _key(self, connection: sqlite3.Connection) -> bytes:

@@ -195,6 +195,7 @@ def _attacked() -> Iterator[Claim]:
                 f"{4 * record['experiment']['models']} networks prove at most "
                 f"{number(last['largest_provable'], 3)}{_claimed(last)}; {_smaller(record)}; "
                 f"accuracy {last['accuracy']:.2f} where the paper has {accuracy:g}"
+                f"{': who has learned little shows little' if last['accuracy'] < accuracy / 2 else ''}"
             )
         yield Claim(
             name,

@@ -1,0 +1,77 @@
+"""Metrics and noises that are nearly singular: what is charged is what the kernel's own factors do."""
+
+from __future__ import annotations
+
+import jax
+import mpmath
+import numpy as np
+import pytest
+
+from private_mcmc.accounting.langevin.sensitivity import noise_ratio, whitened_noise
+from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.whitening import noise_colour
+from private_mcmc.release.expectations.averages import movement
+from private_mcmc.release.expectations.functions import Slopes
+from private_mcmc.schedule import Average, Matrix, Schedule, box_diameter, norm_of_clips
+
+
+def rotated(random: np.random.Generator, dim: int, condition: float) -> tuple[np.ndarray, Matrix]:
+    """An orthogonal matrix, and one with these directions and eigenvalues from 1 to ``condition``."""
+    turned, _ = np.linalg.qr(random.normal(size=(dim, dim)))
+    matrix = (turned * np.geomspace(1, condition, dim)) @ turned.T
+    return turned, tuple(map(tuple, ((matrix + matrix.T) / 2).tolist()))
+
+
+def schedule(dim: int, **fields: object) -> Schedule:
+    return Schedule(
+        adjacency="replace_one", num_rows=10, dim=dim, step_size=0.01, num_steps=3, clip=1.0, **fields
+    )
+
+
+def exact_ratio(mixed: np.ndarray) -> mpmath.mpf:
+    with mpmath.workdps(60):
+        exact = mpmath.matrix(mixed.tolist())
+        return min(mpmath.eigsy(exact * exact.T, eigvals_only=True))
+
+
+def test_the_quietest_direction_is_never_louder_than_what_runs() -> None:
+    """Eigenvalues of ``M^{-1/2} S M^{-1/2}`` by a solver were up to a hundred thousand times too large."""
+    random = np.random.default_rng(0)
+    for condition in (1e2, 1e6, 1e10, 1e13):
+        for other in (1e2, 1e10, 1e13):
+            for dim in (2, 5):
+                metric, noise = (rotated(random, dim, size)[1] for size in (condition, other))
+                run = schedule(dim, preconditioner=metric, noise=noise)
+                (ratio, proportional), mixed = noise_ratio(run), whitened_noise(run)
+                exact = exact_ratio(mixed)
+                assert not proportional
+                assert 0 < ratio <= exact
+                if condition * other <= 1e12:
+                    assert ratio >= 0.99 * exact
+                with jax.enable_x64(True):
+                    np.testing.assert_array_equal(noise_colour(run)(np.eye(dim)), mixed.T)
+
+
+@pytest.mark.parametrize("condition", [1e3, 1e8, 1e12, 1e14])
+def test_a_value_along_a_small_direction_moves_no_further_than_charged(condition: float) -> None:
+    """``aᵀMa`` loses what is beside the largest eigenvalue of ``M``; a slope may be missed by all of it."""
+    random = np.random.default_rng(1)
+    for _ in range(8):
+        turned, metric = rotated(random, 4, condition)
+        run = schedule(4, preconditioner=metric, release=Average(1))
+        try:
+            moved = movement(run, 1.0, Slopes(turned[:, :1].T), np.array([np.inf]))
+        except DeclarationError:
+            assert condition >= 1e8
+            continue
+        with mpmath.workdps(60):
+            root = mpmath.matrix(np.linalg.cholesky(np.array(metric)).tolist())
+            slope = mpmath.norm(mpmath.matrix(turned[:, :1].T.tolist()) * root)
+        assert moved.slopes[0] >= slope
+        assert moved.units[0] >= slope
+        assert moved.l1 * moved.units[0] >= slope
+
+
+def test_squares_that_underflow_are_not_lost() -> None:
+    assert box_diameter((2.7e-162, 2.7e-170), None) >= 5.4e-162
+    assert norm_of_clips((1e-170, 0.0), None) >= 1e-170
