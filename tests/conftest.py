@@ -24,8 +24,8 @@ STARTED = time.monotonic()
 
 # Tests compile the same programs again and again, from functions of their own: from the second time on they
 # are read from a folder of this process, which ends with it.
-COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
 if jax.config.jax_compilation_cache_dir is None:
+    COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
     jax.config.update("jax_compilation_cache_dir", COMPILED.name)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
