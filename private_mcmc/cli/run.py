@@ -177,7 +177,7 @@ def run(
 
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file")],
-    schema: Annotated[Path, typer.Option(help="what its cells may be: see private-mcmc init")],
+    schema: Annotated[Path | None, typer.Option(help="what its cells may be: see private-mcmc init")] = None,
     epsilon: OptionalEpsilon = None,
     out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None,
     formula: FormulaOption = None,
@@ -218,12 +218,19 @@ def fit(
     from private_mcmc.inference.fitting import plan_fit, with_plan
     from private_mcmc.inference.question import SHARE
 
+    if schema is None:
+        raise DeclarationError(
+            f"--schema: what cells may be is declared first: private-mcmc init {table} --output schema.yaml "
+            "writes what a person then checks, and --schema schema.yaml names it."
+        )
     asked = read_question(schema, formula, model, family, prior or [])
     if show_model:
         typer.echo(asked.source, nl=False)
         return
     if out is None or (epsilon is None) == (saved is None):
-        raise DeclarationError("give --out and one of --epsilon and --plan, or --show-model.")
+        lacks = ["--out FOLDER, where the dossier is written"] * (out is None)
+        lacks += ["one of --epsilon and --plan"] * ((epsilon is None) == (saved is None))
+        raise DeclarationError(f"give {', and '.join(lacks)} (or --show-model).")
     relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
     profiles = [read_profile(text) for text in profile or []]
     _check_profiles(asked.schema, asked.fields, profiles)

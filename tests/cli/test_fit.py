@@ -227,6 +227,19 @@ def test_a_natural_mistake_gets_a_sentence_and_costs_nothing(
     assert not (folder / "bad").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--epsilon", "1", "--out", "o"), "private-mcmc init few.csv"),
+        (("--schema", "schema.yaml", "--epsilon", "1"), "give --out FOLDER"),
+        (("--schema", "schema.yaml", "--out", "o"), "give one of --epsilon and --plan"),
+    ],
+)
+def test_what_a_fit_lacks_is_named(folder, schema, monkeypatch, capsys, words, message):
+    assert call(monkeypatch, folder, "fit", "few.csv", "--formula", "income ~ age", *words) == 3
+    assert message in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def planned(folder, schema):
     asked = question(schema, "income ~ 1")
