@@ -42,6 +42,7 @@ from private_mcmc.cli.study import (
     read_max_error,
     read_profile,
     read_question,
+    saved_plan,
     show,
 )
 from private_mcmc.errors import DeclarationError
@@ -49,6 +50,7 @@ from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.data import Schema
+    from private_mcmc.planning import Plan
 
 
 def run(
@@ -104,7 +106,7 @@ def run(
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.record import About
-    from private_mcmc.planning import Plan, plan
+    from private_mcmc.planning import plan
 
     relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
     program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
@@ -119,7 +121,7 @@ def run(
             max_error=max_error,
             public_rows=public_rows,
         )
-        made = Plan.load(saved, program)
+        made = saved_plan(saved, program, relation, wanted)
         declared, relation = made.rows, made.target.adjacency
     elif rows is None or epsilon is None:
         raise DeclarationError("give --rows and --epsilon, or --plan.")
@@ -215,7 +217,6 @@ def fit(
     from private_mcmc.dossier import new_dossier
     from private_mcmc.inference.fitting import plan_fit, with_plan
     from private_mcmc.inference.question import SHARE
-    from private_mcmc.planning import Plan
 
     if schema is None:
         raise DeclarationError(
@@ -238,7 +239,7 @@ def fit(
         planned_elsewhere(
             delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
         )
-        made = Plan.load(saved, asked.model)
+        made = saved_plan(saved, asked.model, relation, wanted)
     books, bar = opened(ledger, dataset), not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():

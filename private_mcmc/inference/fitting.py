@@ -29,6 +29,8 @@ from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.target import Adjacency, Target, check_count
 
+_OUTER = "That is with the outer ranges; those that are bought are narrower, and usually leave a smaller one."
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Planned:
@@ -49,7 +51,7 @@ class Planned:
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
         bought = () if self.bounds is None else self.bounds.notes
-        doubted = doubts(self.plan.n, self.plan.prediction)
+        doubted = doubts(self.plan.n, self.plan.prediction, "" if self.bounds is None else _OUTER)
         return (*self.asked.notes, *bought, *doubted, *warnings_of(self.plan.target, self.plan.n, ledger))
 
     def run(

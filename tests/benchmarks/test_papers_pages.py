@@ -26,6 +26,7 @@ pytestmark = pytest.mark.long
 
 # What the papers' numbers are, what ours are, and what follows; the settings are those of the fast pages.
 KEY = [
+    ("000", "Corollary 3.3", "loose", 0.002556, 0.00265),
     ("000", "after Assumption 3.6", "false", 0.09521, 0.01813),
     ("000", "Proposition 3.7", "holds", 1.0, 1.0),
     ("000", "Proposition 4.6", "loose", 12.43, 4.377),
@@ -41,6 +42,8 @@ KEY = [
     ("001", "Section IV, by preflight", "holds", 7.1168, 699.96),
     ("001", "Claim IV.9", "holds", 5.0, 24.25),
     ("001", "Section V-B, largest ε", "false", 4.89, 4.418),
+    ("001", "Figure 2", "holds", 0.0, 3.0),
+    ("001", "Figure 3, lower curve", "holds", 0.0, 0.0),
     ("002", "Table 1, nonconvex", "holds", 5.179, 5.179),
     ("002", "Table 1, dissipative", "loose", 1.397, 1.296),
     ("002", "Figure 1, p = 0.7", "false", 1.0, 1.278),
@@ -211,7 +214,10 @@ def test_every_kept_record_is_of_the_figure_as_it_is_declared():
         record = measured(name)
         if record is not None:
             assert record["size"] == "here" and record["seconds"] > 0
-            assert record["experiment"] == json.loads(json.dumps(asdict(figure.experiment("here"))))
+            declared = json.loads(json.dumps(asdict(figure.experiment("here"))))
+            # Of a record of fewer steps the page says how many, and claims nothing.
+            asked = record["experiment"]
+            assert asked.pop("steps", 0) <= declared.pop("steps", 0) and asked == declared
 
 
 def test_theorem_iv_1_grows_with_what_is_asked_for():

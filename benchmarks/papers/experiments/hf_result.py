@@ -65,7 +65,7 @@ class HFResult:
                 {
                     "epoch": at.epoch,
                     "epsilon_lower": at.epsilon_lower,
-                    "epsilon_upper": self.upper(at),
+                    "epsilon_upper": None if at.statement is None else self.upper(at),
                     "largest_provable": at.largest,
                     "accuracy": at.accuracy,
                     "probability_without_row": at.without,

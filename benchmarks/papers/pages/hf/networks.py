@@ -215,7 +215,7 @@ def _attacked() -> Iterator[Claim]:
 def _claimed(last: dict[str, Any]) -> str:
     """The accountant's ε of the same run, where rows are clipped."""
     upper = last["epsilon_upper"]
-    return "" if upper is None or math.isinf(upper) else f", the accountant claims {number(upper, 3)}"
+    return "" if upper is None else f", the accountant claims {number(upper, 3)}"
 
 
 def _smaller(record: dict[str, Any]) -> str:
