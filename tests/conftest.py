@@ -1,5 +1,6 @@
 """Shared test settings; the tiers ``slow``, ``long`` and ``some`` (see pyproject.toml) and slices of them."""
 
+import gc
 import signal
 import tempfile
 import time
@@ -16,7 +17,7 @@ from jaxtyping import install_import_hook
 # Array shapes in the kernels' types are checked in every call; before anything imports them.
 install_import_hook([f"private_mcmc.kernels.{name}" for name in ("step", "whitening")], "beartype.beartype")
 
-settings.register_profile("default", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("default", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("default")
 
 STARTED = time.monotonic()
@@ -26,7 +27,7 @@ STARTED = time.monotonic()
 COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
 if jax.config.jax_compilation_cache_dir is None:
     jax.config.update("jax_compilation_cache_dir", COMPILED.name)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 @pytest.fixture
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(config, items):
         kept = part(items, *map(int, chosen.split("/")))
         config.hook.pytest_deselected(items=list(set(items) - set(kept)))
         items[:] = kept
+
+
+def pytest_collection_finish():
+    """What was imported stays: the collector of garbage need not look through it at every turn."""
+    gc.collect()
+    gc.freeze()
 
 
 def mark_cases(items):

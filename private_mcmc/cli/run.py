@@ -42,6 +42,7 @@ from private_mcmc.cli.study import (
     read_max_error,
     read_profile,
     read_question,
+    saved_plan,
     show,
 )
 from private_mcmc.errors import DeclarationError
@@ -49,6 +50,7 @@ from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.data import Schema
+    from private_mcmc.planning import Plan
 
 
 def run(
@@ -104,7 +106,7 @@ def run(
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.record import About
-    from private_mcmc.planning import Plan, plan
+    from private_mcmc.planning import plan
 
     relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
     program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
@@ -119,7 +121,7 @@ def run(
             max_error=max_error,
             public_rows=public_rows,
         )
-        made = Plan.load(saved, program)
+        made = saved_plan(saved, program, relation, wanted)
         declared, relation = made.rows, made.target.adjacency
     elif rows is None or epsilon is None:
         raise DeclarationError("give --rows and --epsilon, or --plan.")
@@ -175,7 +177,7 @@ def run(
 
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file")],
-    schema: Annotated[Path, typer.Option(help="what its cells may be: see private-mcmc init")],
+    schema: Annotated[Path | None, typer.Option(help="what its cells may be: see private-mcmc init")] = None,
     epsilon: OptionalEpsilon = None,
     out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None,
     formula: FormulaOption = None,
@@ -187,7 +189,8 @@ def fit(
     delta: OptionalDelta = None,
     adjacency: AdjacencyOption = "replace_one",
     n: Annotated[
-        int | None, typer.Option("--n", help="public bound on the number of rows (add_remove, zero_out)")
+        int | None,
+        typer.Option("--n", help="public: bound on the number of rows (add_remove), of persons"),
     ] = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,
@@ -214,14 +217,20 @@ def fit(
     from private_mcmc.dossier import new_dossier
     from private_mcmc.inference.fitting import plan_fit, with_plan
     from private_mcmc.inference.question import SHARE
-    from private_mcmc.planning import Plan
 
+    if schema is None:
+        raise DeclarationError(
+            f"--schema: what cells may be is declared first: private-mcmc init {table} --output schema.yaml "
+            "writes what a person then checks, and --schema schema.yaml names it."
+        )
     asked = read_question(schema, formula, model, family, prior or [])
     if show_model:
         typer.echo(asked.source, nl=False)
         return
     if out is None or (epsilon is None) == (saved is None):
-        raise DeclarationError("give --out and one of --epsilon and --plan, or --show-model.")
+        lacks = ["--out FOLDER, where the dossier is written"] * (out is None)
+        lacks += ["one of --epsilon and --plan"] * ((epsilon is None) == (saved is None))
+        raise DeclarationError(f"give {', and '.join(lacks)} (or --show-model).")
     relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
     profiles = [read_profile(text) for text in profile or []]
     _check_profiles(asked.schema, asked.fields, profiles)
@@ -230,7 +239,7 @@ def fit(
         planned_elsewhere(
             delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
         )
-        made = Plan.load(saved, asked.model)
+        made = saved_plan(saved, asked.model, relation, wanted)
     books, bar = opened(ledger, dataset), not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():

@@ -13,7 +13,7 @@ import typer
 
 from private_mcmc.cli.common import JsonOption, ask
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Record
+from private_mcmc.records import Model, Record
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
@@ -113,6 +113,20 @@ def planned_elsewhere(**options: object) -> None:
     """Raise ``DeclarationError`` for an option that a saved plan has decided already."""
     if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
         raise DeclarationError(f"--plan: the plan has decided {', '.join(given)}; leave it out.")
+
+
+def saved_plan(path: Path, model: Model, adjacency: str, guarantee: str) -> Plan:
+    """The plan in a file; raises for an adjacency or a guarantee that is asked for and is not the plan's."""
+    from private_mcmc.planning import Plan
+
+    made = Plan.load(path, model)
+    for asked, usual, decided in (
+        (adjacency, "replace_one", made.target.adjacency),
+        (guarantee, "run", made.guarantee),
+    ):
+        if asked not in (usual, decided):
+            raise DeclarationError(f"--plan: the plan was made for {decided!r}, not for {asked!r}.")
+    return made
 
 
 def confirm(

@@ -41,8 +41,14 @@ def read_codebook(path: str | Path) -> Schema:
         records = _statistical(path, STATISTICAL[ending])
     elif ending in (*PARQUET, *ARROW):
         records = _typed(Path(path))
-    else:
+    elif ending in (".json", ".yaml", ".yml"):
         return _table_schema(read_declaration(path))
+    else:
+        raise DeclarationError(
+            f"{path}: a codebook is a Table Schema (JSON, YAML), a DDI codebook (XML), or a file with a "
+            "dictionary of its own (Stata, SPSS, SAS, Parquet, Arrow). Of another one: private-mcmc init "
+            "TABLE --ask asks what fields may be, column by column."
+        )
     origin = f"codebook {Path(path).name}"
     return Schema(tuple(_field(record, origin) for record in records))
 
@@ -106,12 +112,15 @@ def _ddi_variable(variable: Xml.Element) -> Record:
         else:
             categories.append({"value": value, "label": _text(each, "labl") or value})
     ends = [each for part in variable if _tag(part) == "valrng" for each in part if _tag(each) == "range"]
-    numeric = variable.get("intrvl") == "contin" or bool(ends and not categories)
-    record["type"] = "number" if numeric else "string"
+    forms = [each.get("type") for each in variable if _tag(each) == "varFormat"]
+    numeric = variable.get("intrvl") == "contin" or bool((ends or "numeric" in forms) and not categories)
+    # In DDI, UNITS may be the type of numbers.
+    unit = ends[0].get("UNITS", "") if ends else ""
+    record["type"] = ("integer" if unit == "INT" else "number") if numeric else "string"
     if ends and numeric:
         limits = {"minimum": ends[0].get("min"), "maximum": ends[0].get("max")}
         record["constraints"] = {word: value for word, value in limits.items() if value is not None}
-        record["unit"] = ends[0].get("UNITS", "")
+        record["unit"] = "" if unit in ("INT", "REAL") else unit
     elif not numeric:
         record["categories"] = categories
     marks += [item.get("VALUE", "") for part in variable if _tag(part) == "invalrng" for item in part]

@@ -69,7 +69,7 @@ def profile_value(field: Field, text: str) -> float:
     value = float(next(iter(columns.values()))[0])
     low, high = (-math.inf, math.inf) if field.is_category else field.range
     if not whole or not low <= value <= high:
-        allowed = f"{[level.value for level in field.levels]}"
+        allowed = f"{[level.label for level in field.all_levels]}"
         if not field.is_category:
             allowed = f"{field.shown(low)} to {field.shown(high)}"
         raise DeclarationError(f"profile: {field.name!r}={text!r} is not declared; the schema has {allowed}.")

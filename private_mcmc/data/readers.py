@@ -78,8 +78,16 @@ def source_of(table: Any, encoding: str = "") -> Source:
     return _of_csv(path, encoding)
 
 
-def as_text(value: Any) -> str:
-    """A value of a typed column as the text of a cell; an absent one is empty."""
+def as_text(value: Any) -> str | None:
+    """A value of a typed column as the text of a cell; an absent one is empty, ``None`` if it has no text."""
+    try:
+        return _text(value)
+    except Exception:
+        # What it is made of decides that: such a cell has the fate that is declared for every other.
+        return None
+
+
+def _text(value: Any) -> str:
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return ""
     if isinstance(value, bool | np.bool_):
@@ -120,7 +128,7 @@ def _in_memory(table: Any) -> Source:
     return Source("", tuple(str(name) for name in names), chunks)
 
 
-def _texts(column: Any) -> list[str]:
+def _texts(column: Any) -> list[str | None]:
     if hasattr(column, "to_pylist"):
         return [as_text(value) for value in column.to_pylist()]
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,8 @@ from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.target import Adjacency, Target, check_count
 
+_OUTER = "That is with the outer ranges; those that are bought are narrower, and usually leave a smaller one."
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Planned:
@@ -49,7 +51,7 @@ class Planned:
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
         bought = () if self.bounds is None else self.bounds.notes
-        doubted = doubts(self.plan.n, self.plan.prediction)
+        doubted = doubts(self.plan.n, self.plan.prediction, "" if self.bounds is None else _OUTER)
         return (*self.asked.notes, *bought, *doubted, *warnings_of(self.plan.target, self.plan.n, ledger))
 
     def run(
@@ -130,6 +132,16 @@ def plan_fit(
         raise DeclarationError(
             "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
         )
+    if asked.rows.unit is not None and n is None:
+        raise DeclarationError(
+            f"persons by {asked.schema.person!r}: give their number, n=… or --n. It is public, and the table "
+            "does not tell it: whoever takes a person's place may have no rows in it."
+        )
+    if target.adjacency == "zero_out" and asked.schema.person and asked.rows.unit is None:
+        raise NotYetSupported(
+            f"adjacency='zero_out' with one row of each {asked.schema.person!r}: the table does not tell "
+            "which slot is empty. Take replace_one, or add_remove with a public bound n=…."
+        )
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
     if dropped and asked.schema.person:
         raise NotYetSupported(
@@ -144,7 +156,7 @@ def plan_fit(
             "or a value."
         )
     columns = _columns(table, asked.schema, asked)
-    rows = _count(columns, asked) if n is None else n
+    rows = len(next(iter(columns.values()))) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
@@ -192,14 +204,6 @@ def _columns(table: object, schema: Schema, asked: Question) -> dict[str, np.nda
     # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
     order = np.random.default_rng().permutation(len(persons[OWN_ROWS]))
     return {name: persons[name][order, 0] for name in columns}
-
-
-def _count(columns: Mapping[str, np.ndarray], asked: Question) -> int:
-    """Of rows, or of persons: public where a row or a person is replaced by another."""
-    unit = asked.rows.unit
-    if unit is None:
-        return len(next(iter(columns.values())))
-    return int(identified(unit.name, columns[unit.name]).max(initial=-1)) + 1
 
 
 def _ready(table: object, asked: Question, made: Plan, columns: Fields, bounds: BoundsPlan | None) -> Planned:
@@ -253,7 +257,8 @@ def fit(
         max_error: refuse a larger predicted error of posterior means, in posterior sds; or of coefficients
             by name in their own units, as ``{"age": 0.01}``.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
-        n: public bound on the number of rows, where the adjacency hides it.
+        n: public bound on the number of rows, where the adjacency hides it; the number of persons who may
+            have several rows, some of them perhaps none.
         public_rows: a table like ``table`` that is public and shapes the plan: see :func:`plan`.
         ledger: charged before the run.
         dataset: the ledger's name for the table.

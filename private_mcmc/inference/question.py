@@ -280,8 +280,11 @@ _FEW_ROWS = 30
 _LARGE_BIAS = 0.5
 
 
-def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
-    """Why what comes out may say little that the prior does not; from public facts only."""
+def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
+    """Why what comes out may say little that the prior does not; from public facts only.
+
+    ``ranges`` is said of a prediction for other ranges than those of the run.
+    """
     found = []
     if n < _FEW_ROWS:
         found.append(
@@ -291,9 +294,10 @@ def doubts(n: int, prediction: Prediction) -> tuple[str, ...]:
     if not prediction.rms <= _LARGE_ERROR:
         found.append(
             f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. More rows, a larger ε, fewer terms or narrower ranges help."
+            "little that the prior does not. "
+            + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
         )
-    if prediction.bias >= _LARGE_BIAS:
+    if prediction.bias >= _LARGE_BIAS and not ranges:
         found.append(
             f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
             f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "

@@ -87,7 +87,9 @@ UNBOUNDED = WarmUp(paths=3, steps=16, step=0.25)
 
 @dataclass(frozen=True, eq=False)
 class AffinePolicy(Releases):
-    """A policy for one affine predictor: the stages to buy, and what they amount to."""
+    """A policy for one affine predictor; ``said`` is the error that its plan predicts: draws say no less."""
+
+    said: float = 0.0
 
     def next(self, history: History) -> Stage | None:
         """The next stage, from what was released so far."""
@@ -180,9 +182,13 @@ class AffinePolicy(Releases):
         covariance = inverse_of(precision) + bias**2 * root @ root.T
         spread = inside @ (covariance - root @ root.T) @ inside.T
         monte_carlo = math.sqrt(max(float(np.trace(spread)) / self.dim - bias**2, 0.0))
-        step = max(schedule.step_sizes)
+        rms, step = math.hypot(bias, monte_carlo), max(schedule.step_sizes)
+        if self.said > rms:
+            # Of few rows the releases tell too little of their own error. No prior leaves a larger one.
+            unseen = (hessian + self.precision) / (self.said**2 - rms**2)
+            covariance = covariance + inverse_of(unseen + self.precision)
         draws = calibrated_draws(states[1:], mean, covariance, share * schedule.total_time)
-        return Conclusion(draws, Prediction(math.hypot(bias, monte_carlo), bias, monte_carlo, step / 4))
+        return Conclusion(draws, Prediction(rms, bias, monte_carlo, step / 4))
 
     @property
     def _plan(self) -> WarmUp:

@@ -94,11 +94,13 @@ class Influence:
     @cached_property
     def symmetric(self) -> bool:
         """Whether ``ψ'(η, η + d) = −ψ'(η, η − d)``, as for a location: what clips take then cancels."""
-        if not np.issubdtype(self._values.dtype, np.floating):
+        if len(self._values) <= _FEW:
             return False
         span = float(np.ptp(self._values)) or 1.0
         shift = np.linspace(0.01, 0.5, 16) * span
         eta = np.linspace(-0.5, 0.5, 5)[:, None] * span + float(np.mean(self._values))
+        if not np.issubdtype(self._values.dtype, np.floating):
+            shift, eta = np.ceil(shift), eta.round()
         up, down = (self._slopes(eta, eta + sign * shift) for sign in (1.0, -1.0))
         return bool(np.allclose(up, -down, rtol=1e-6, atol=1e-9 * max(1.0, float(np.abs(up).max()))))
 

@@ -80,7 +80,7 @@ class AffinePlanner:
 
     def policy(self, budget: float, n: int, temper: float, choices: Choices, said: Prediction) -> Policy:
         """The policy with these choices."""
-        return self._policy(budget, n, temper)
+        return replace(self._policy(budget, n, temper), said=min(said.rms, 1e6))
 
     def _policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
         return replace(self._base, budget=budget, num_rows=n, temper=temper, public=self.public)

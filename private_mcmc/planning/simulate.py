@@ -37,13 +37,14 @@ from private_mcmc.report.document import say
 
 SYNTHETIC_ROWS, DATA_SETS = 1024, 12
 _DRAWS = 500
-_LOW, _CAREFUL = 0.1, 1.2
+_LOW, CAREFUL = 0.1, 1.2
 # Of the range of outcomes: a common one, and one of three people in a hundred; counts are mostly small.
 _MEAN_OUTCOMES, _MEAN_COUNTS = (0.3, 0.12, 0.5, 0.03), (0.3, 0.12, 0.05, 0.03)
 # Predictors vary by this over the root of the curvature, which counts as no less than the other.
 _EFFECT, _FLATTEST = 0.6, 0.1
-# People's outcomes scatter more than models say, where they have the room, and heap at the ends.
-_FLATTER = 0.4
+# People's outcomes scatter more than models say, where they have the room, and heap at the ends; less so
+# where an sd was declared, and the range is whatever is possible at all.
+_FLATTER, _FLATTER_AROUND = 0.4, 0.7
 _HEAP = 0.3
 _NEWTON_STEPS = 60
 
@@ -135,13 +136,14 @@ def predict(
         parts.append(conclusion.prediction)
         compared += [read.compared(conclusion.draws, data.draws)] if read.names else []
     low, high = (float(each) for each in np.quantile(errors, [_LOW, 1 - _LOW]))
-    rms, (*known, step) = _CAREFUL * float(_typical(errors)), _typical([part[1:4] for part in parts])
+    rms, (*known, step) = CAREFUL * float(typical(errors)), typical([part[1:4] for part in parts])
     bias, monte_carlo = (float(part) * rms / max(math.hypot(*known), 1e-300) for part in known)
     of_each = read.expected(compared, errors, rms)
     return Prediction(rms, bias, monte_carlo, float(step), low=low, high=high, coefficients=of_each)
 
 
-def _typical(values: Any) -> Array:
+def typical(values: Any) -> Array:
+    """The geometric mean over the first axis."""
     return np.asarray(np.exp(np.mean(np.log(np.maximum(values, 1e-300)), axis=0)))
 
 
@@ -186,7 +188,9 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
         gram = design.T @ design + 1e-6 * policy.precision
         theta = np.linalg.solve(gram, design.T @ target)
         logits = -np.asarray(_losses(predictor, choices, rows, design @ theta + offset))
-        if many:
+        if many and policy.influence.symmetric:
+            logits = logits * _FLATTER_AROUND
+        elif many:
             logits = _scattered(logits * _FLATTER)
         each = policy.num_rows / SYNTHETIC_ROWS
         rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(seed))

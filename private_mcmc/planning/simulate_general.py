@@ -30,7 +30,8 @@ from private_mcmc.planning.general import (
     widened,
 )
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.simulate import second_moments, simulate
+from private_mcmc.planning.people import people
+from private_mcmc.planning.simulate import CAREFUL, second_moments, simulate, typical
 from private_mcmc.planning.stages import (
     OF_LOSSES,
     OF_PARAMETERS,
@@ -128,7 +129,9 @@ class Simulator:
         truth = facts.prior.shrunk(index + 7, distance)
         outcomes = jax.random.key(100 + index)
         count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
-        rows = facts.reading.rows.project(facts.reading.rows.synthetic(100 + index, count))
+        if not facts.likelihood.few and facts.reading.unit is None:
+            count //= 2  # several outcomes of each
+        rows = facts.reading.rows.project(people(facts.reading.rows, count, index))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)
@@ -253,9 +256,9 @@ def general_policy(
             GeneralPolicy(facts, multiple, step, _UNKNOWN)
             for multiple, step in itertools.product(CLIP_MULTIPLES, STEPS)
         ]
-        draft = min(drafts, key=lambda draft: _root_mean_square(tried(draft, 0)[0]))
+        draft = min(drafts, key=lambda draft: _typical_error(tried(draft, 0)[0]))
         errors, time, runs = tried(draft, count)
-        rms = _root_mean_square(errors)
+        rms = CAREFUL * _typical_error(errors)
         of_each: tuple[Expected, ...] = ()
         if unit == OF_PARAMETERS and read is not None and read.names and math.isfinite(rms):
             compared = [
@@ -266,13 +269,19 @@ def general_policy(
     monte_carlo = min(math.sqrt(2.0 / time), rms)
     reference = min(_root_mean_square([data.standard_error for data in sets[count:]]), rms)
     bias = math.sqrt(max(rms**2 - monte_carlo**2 - reference**2, 0.0))
-    found = Prediction(rms, bias, monte_carlo, draft.step / 4, unit, reference, coefficients=of_each)
+    low, high = (min(errors), max(errors)) if max(errors) < math.inf else (0.0, 0.0)
+    found = Prediction(rms, bias, monte_carlo, draft.step / 4, unit, reference, low, high, of_each)
     return replace(draft, prediction=found)
 
 
 def _coarse(facts: Facts) -> Facts:
     reading = coarse(facts.reading)
     return replace(facts, reading=reading, likelihood=likelihood_of(reading, facts.temper))
+
+
+def _typical_error(errors: list[float]) -> float:
+    """Truths at the far end of a prior make the largest errors, and few data sets are like them."""
+    return float(typical([min(error, 1e9) for error in errors]))
 
 
 def _root_mean_square(values: list[float]) -> float:

@@ -37,6 +37,8 @@ PRIOR_DRAWS = 400
 _HESSIANS = 60
 _MOST_VALUES, _MOST_OUTCOMES = 257, 129
 _FEW_OUTCOMES = 8
+# So many outcomes of a synthetic row stand for those of its copies.
+_STRATA = 4
 # Times to an event that are drawn for each row.
 _TIMES = 4
 # Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
@@ -189,13 +191,19 @@ class SyntheticData:
 
 
 def with_outcomes(
-    rows: Columns, outcomes: Mapping[str, ArrayLike], logits: ArrayLike, each: float, key: jax.Array
+    rows: Columns,
+    outcomes: Mapping[str, ArrayLike],
+    logits: ArrayLike,
+    each: float,
+    key: jax.Array,
+    strata: int = 1,
 ) -> tuple[Columns, Array]:
     """``each`` times every row, with outcomes of probabilities ``softmax(logits)``, and the rows' weights.
 
     Where outcomes take a few values there is a row for each, weighted by how often it was drawn: a single
-    draw for all copies of a row would be as noisy as if rows were few. Else all copies share one outcome.
-    ``logits`` is ``(rows, values)``; the weights are ``(rows,)``.
+    draw for all copies of a row would be as noisy as if rows were few. Else copies share ``strata`` outcomes,
+    one from each stratum of their law, so that the mean of several is nearly the law's. ``logits`` is
+    ``(rows, values)``; the weights are ``(rows',)``.
     """
     scores = np.asarray(logits, dtype=np.float64)
     count, values = scores.shape
@@ -203,14 +211,18 @@ def with_outcomes(
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     options = {name: np.asarray(each) for name, each in outcomes.items()}
     if values > _FEW_OUTCOMES:
-        uniform = random.random((count, 1))
-        chosen = np.minimum((np.cumsum(shares, axis=1) < uniform).sum(axis=1), values - 1)
-        return dict(rows) | {name: every[chosen] for name, every in options.items()}, np.full(count, each)
-    drawn = max(1, round(each))
-    times = random.multinomial(drawn, shares / shares.sum(axis=1, keepdims=True))
+        strata = min(strata, max(1, round(each)))
+        uniform = (np.arange(strata) + random.random((count, strata))) / strata
+        below = np.cumsum(shares, axis=1)[:, None, :] < uniform[:, :, None]
+        chosen = np.minimum(below.sum(axis=2), values - 1).ravel()
+        repeated = {name: np.repeat(np.asarray(column), strata, axis=0) for name, column in rows.items()}
+        drawn = {name: every[chosen] for name, every in options.items()}
+        return repeated | drawn, np.full(count * strata, each / strata)
+    copies = max(1, round(each))
+    times = random.multinomial(copies, shares / shares.sum(axis=1, keepdims=True))
     repeated = {name: np.repeat(np.asarray(column), values, axis=0) for name, column in rows.items()}
     tiled = {name: np.concatenate([every] * count) for name, every in options.items()}
-    weights = times.ravel().astype(np.float64) * (each / drawn)
+    weights = times.ravel().astype(np.float64) * (each / copies)
     return repeated | tiled, weights
 
 
@@ -255,7 +267,7 @@ class Likelihood:
             drawn = jax.vmap(self.drawn, in_axes=(None, 0, 0))(theta, rows, jax.random.split(key, count))
             return rows | drawn, np.full(count, each / _TIMES)
         logits = jax.vmap(self._logits, in_axes=(None, 0))(theta, rows)
-        return with_outcomes(rows, self.outcomes, logits, each, key)
+        return with_outcomes(rows, self.outcomes, logits, each, key, _STRATA)
 
     def drawn(self, theta: jax.Array, row: Columns, key: jax.Array) -> Columns:
         """One outcome of a row: columns in the place of its own."""

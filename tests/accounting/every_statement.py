@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 from private_mcmc import accounting as acc
@@ -197,7 +198,9 @@ def averages() -> dict[str, acc.Statement]:
     }
 
 
+@functools.cache
 def statements() -> dict[str, acc.Statement]:
+    """Made once in a process: some of them take seconds. Nobody changes it."""
     found = {name: acc.langevin_statement(item, CONVEX) for name, item in SCHEDULES.items()}
     found["minimum of moduli"] = acc.langevin_statement(schedule(release="last", num_steps=900), BOUNDED)
     found["minimum of moduli, states"] = acc.langevin_statement(

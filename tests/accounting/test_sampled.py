@@ -31,13 +31,13 @@ CHAIN = {
 @pytest.mark.parametrize(
     "change",
     [
+        {"steps": 3},
         {},
         {"pair": "replace_one"},
         {"modulus": Affine(0.0, 0.0)},
         {"modulus": Affine(0.0, 0.0), "diameter": 0.5},
         {"modulus": Root(1.0, 1e-4), "diameter": 1.0},
         {"modulus": Affine(-0.01, 0.0)},
-        {"steps": 3},
     ],
 )
 def test_never_above_plain_composition_and_every_proposal_is_valid(change):

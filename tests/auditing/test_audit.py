@@ -67,7 +67,7 @@ def test_a_claim_that_is_too_small_by_a_fifth_is_refuted_in_every_currency():
     assert {c.quantity for c in found.violations} == {"epsilon", "delta", "gdp"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_chain_with_an_exactly_known_law_is_measured_within_five_per_cent():
     """One clipped row at the edge of its domain: a quadratic potential and a linear difference, for which
     the claimed m of the last state is exact. 40,000 chains in all; standard error below 1.3 %."""

@@ -24,17 +24,20 @@ def refuted(scenario: Scenario) -> bool:
     return any(not one.sound for one in found)
 
 
-# A thousand runs of the driver; for every day there are the coupled chains of
-# test_coupled_chains_on_adjacent_data_stay_within_the_charge.
-MANY_RUNS = "sensitivity of an average halved"
+LONG = {
+    # A thousand runs of the driver; for every day there are the coupled chains of
+    # test_coupled_chains_on_adjacent_data_stay_within_the_charge.
+    "sensitivity of an average halved",
+    # Mechanisms of benchmarks/papers, which nobody releases with.
+    "test on the count itself",
+    "threshold of a test not shifted",
+    "sample drawn from any number of rows",
+}
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.long if name == MANY_RUNS else pytest.mark.slow)
-        for name in SCENARIOS
-    ],
+    [pytest.param(name, marks=pytest.mark.long if name in LONG else pytest.mark.slow) for name in SCENARIOS],
 )
 def test_the_mutant_is_caught(name, monkeypatch):
     for swap in SCENARIOS[name].swaps:

@@ -9,13 +9,14 @@ import sys
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.cli.main import main
-from private_mcmc.cli.study import confirm
+from private_mcmc.cli.study import confirm, saved_plan
 from private_mcmc.data.source import compile_model
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
@@ -155,13 +156,29 @@ def test_a_plan_is_made_without_the_table_saved_and_run(folder, schema):
     asked = ("few.csv", *about, "--plan", "plan.json", "--out", "planned")
     assert "not confirmed" in command(folder, "fit", *asked, code=3).stderr
     assert not (folder / "planned").exists()
-    for wrong in (("--epsilon", "3"), ("--delta", "1e-5")):
-        command(folder, "fit", *asked, *wrong, "--yes", code=3)
+    for option, value in (
+        ("epsilon", "3"),
+        ("delta", "1e-5"),
+        ("adjacency", "zero_out"),
+        ("guarantee", "posterior"),
+    ):
+        command(folder, "fit", *asked, f"--{option}", value, "--yes", code=3)
     other = ("few.csv", *about[:3], "income ~ age + sex", "--plan", "plan.json", "--out", "planned", "--yes")
     command(folder, "fit", *other, code=3)
     found = json.loads(command(folder, "fit", *asked, "--yes", "--json").stdout)
     assert found["predicted"] == made["prediction"] and found["epsilon"] == 2.0
     assert Study.load(folder / "planned").statement["curves"] == made["statement"]["curves"]
+
+
+def test_a_saved_plan_is_not_run_for_another_adjacency_or_guarantee(monkeypatch):
+    """The option was taken and did nothing: what was stated and run was the plan's."""
+    made = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "zero_out"), guarantee="run")
+    monkeypatch.setattr(pmc.Plan, "load", lambda path, model: made)
+    for adjacency, guarantee in (("zero_out", "run"), ("replace_one", "run")):
+        assert saved_plan("plan.json", None, adjacency, guarantee) is made
+    for adjacency, guarantee in (("add_remove", "run"), ("zero_out", "posterior")):
+        with pytest.raises(pmc.DeclarationError, match="the plan was made for"):
+            saved_plan("plan.json", None, adjacency, guarantee)
 
 
 @pytest.mark.long
@@ -208,6 +225,19 @@ def test_a_natural_mistake_gets_a_sentence_and_costs_nothing(
     assert len(said.strip().splitlines()) == 1
     assert re.search(message, said), said
     assert not (folder / "bad").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--epsilon", "1", "--out", "o"), "private-mcmc init few.csv"),
+        (("--schema", "schema.yaml", "--epsilon", "1"), "give --out FOLDER"),
+        (("--schema", "schema.yaml", "--out", "o"), "give one of --epsilon and --plan"),
+    ],
+)
+def test_what_a_fit_lacks_is_named(folder, schema, monkeypatch, capsys, words, message):
+    assert call(monkeypatch, folder, "fit", "few.csv", "--formula", "income ~ age", *words) == 3
+    assert message in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def columns_of(shown):
         return np.asarray(jax.jacfwd(mean)(start)), np.asarray(mean(start)), sites
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("text", CASES)
 def test_without_noise_the_users_coefficients_are_those_of_statsmodels_on_the_users_columns(text):
     shown, wanted = made(text), {name: np.asarray(v, float) for name, v in CASES[text].items()}

@@ -101,7 +101,9 @@ DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr>
 <var name="sex"><labl>Sex</labl><catgry><catValu>1</catValu><labl>male</labl></catgry>
  <catgry><catValu>2</catValu><labl>female</labl></catgry>
  <catgry missing="Y"><catValu>9</catValu><labl>unknown</labl></catgry></var>
-<var name="note"/></dataDscr></codeBook>"""
+<var name="children"><valrng><range min="0" max="20" UNITS="INT"/></valrng></var>
+<var name="income"><varFormat type="numeric"/></var>
+<var name="note"><varFormat type="character"/></var></dataDscr></codeBook>"""
 
 
 def test_a_ddi_codebook_gives_ranges_labels_and_missing_codes(tmp_path):
@@ -112,6 +114,14 @@ def test_a_ddi_codebook_gives_ranges_labels_and_missing_codes(tmp_path):
     assert [level.label for level in fields["sex"].levels] == ["male", "female"]
     assert fields["sex"].missing_values == ("", "9")
     assert fields["note"].role == "ignored"
+    assert (fields["children"].type, fields["children"].unit) == ("integer", "")
+    assert (fields["income"].type, fields["income"].maximum) == ("number", None)
+
+
+def test_a_file_that_is_no_codebook_is_refused_with_what_is(tmp_path):
+    (tmp_path / "c.csv").write_text("name,label\nage,Age\n")
+    with pytest.raises(pmc.DeclarationError, match=r"Table Schema \(JSON, YAML\).*--ask"):
+        read_codebook(tmp_path / "c.csv")
 
 
 def test_a_codebook_with_entities_is_refused(tmp_path):

@@ -326,3 +326,15 @@ def test_truth_values_in_memory_are_cells():
     schema = pmc.Schema.from_dict({"fields": [{"name": "died", "type": "boolean"}]})
     for column in ([False, True], np.array([False, True])):
         np.testing.assert_array_equal(read_table({"died": column}, schema, ["died"])["died"], [0, 1])
+
+
+def test_an_object_without_a_text_has_the_fate_of_any_other_cell():
+    """Where every cell has a fate no table is refused for one of them."""
+    field = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}}
+    fate = field | {"private_mcmc": {"missing": "indicator", "otherwise": "missing"}}
+    odd = [Broken(), 10**5000, np.array([1, 2]), 30.0]
+    table = {"age": np.fromiter(odd, object, len(odd))}
+    read = read_table(table, pmc.Schema.from_dict({"fields": [fate]}), ["age"])
+    np.testing.assert_array_equal(read["age_missing"], [1, 1, 1, 0])
+    with pytest.raises(pmc.DataSchemaError, match="without a fate"):
+        read_table(table, pmc.Schema.from_dict({"fields": [field]}), ["age"])

@@ -339,7 +339,7 @@ def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
     assert own.to_arviz().posterior["w"].shape == (2, 10, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_names_with_a_slash_are_saved_with_a_division_slash(tmp_path):
     draws = study_of().draws
     of_decades = study_of(formula="died ~ I(age / 10) + sex", draws=draws | {"I(age / 10)": draws["age"]})

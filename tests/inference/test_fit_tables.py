@@ -46,3 +46,20 @@ def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
         assert sorted(columns["age"]) == list(range(60)) and list(columns["age"]) != list(range(60))
         np.testing.assert_array_equal(columns["died"], columns["age"] % 2 == 0)
     assert list(first["age"]) != list(second["age"])
+
+
+def test_the_number_of_persons_is_not_counted_in_the_table():
+    """Whoever takes a person's place may have no rows: identifiers would be one fewer, and ``n`` is shown."""
+    fields = [
+        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
+        {"name": "died", "type": "boolean"},
+    ]
+    several, one = (
+        pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who", "at_most": k}}})
+        for k in (2, 1)
+    )
+    table = {"who": [f"p{index // 2}" for index in range(40)], "died": np.arange(40) % 2 == 0}
+    with pytest.raises(pmc.DeclarationError, match="give their number"):
+        pmc.fit(table, several, "died ~ 1", epsilon=1.0, progress_bar=False)
+    with pytest.raises(pmc.NotYetSupported, match="which slot is empty"):
+        pmc.fit(table, one, "died ~ 1", epsilon=1.0, adjacency="zero_out", progress_bar=False)

@@ -103,6 +103,7 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
     assert draws.std() == pytest.approx(sd, rel=5 * np.sqrt(1 / size))
 
 
+@pytest.mark.long
 def test_persons_are_told_from_a_path_that_never_left_its_start():
     """It began 20 sds away, and ended after half a unit of Langevin time."""
     persons, rows, mean = 300, 4, 1.5

@@ -103,7 +103,7 @@ def test_no_other_row_is_moved_by_a_hole_in_any_slot(scheme, block):
             np.testing.assert_array_equal(path(mcmc, hole(i))[:, i], empty[:, i])
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", ["cyclic", "cyclic, general", "poisson, large", "fixed, large"])
 def test_slots_that_are_packed_before_the_run_would_be_seen(scheme, monkeypatch):
     load = execute.on_device
@@ -190,7 +190,7 @@ def moved(release, first, second):
     return math.sqrt(np.sum(steps**2) / (2 * STEP))
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("release", "tightness", "rows", "packed"),
     [

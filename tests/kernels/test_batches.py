@@ -9,8 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from private_mcmc.domains import Ball, Binary, Box, Rows
@@ -192,7 +190,7 @@ def sgld(scheme, **options):
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", sorted(SCHEMES, key="masked".__ne__))
 def test_one_row_moves_a_step_by_at_most_its_share(scheme):
     """With the same keys a present row's term is at most γ·f·w·C, at any state, in the metric of M."""
     n, matrix = 40, ((2.0, 0.3), (0.3, 1.0))
@@ -210,24 +208,23 @@ def test_one_row_moves_a_step_by_at_most_its_share(scheme):
         keys = StepKeys(jax.random.key(2), jax.random.key(3))
 
         @jax.jit
-        def steps(u, present):
+        def stepped(u, present, keys):
             prepared = program.prepare(columns, present)
-            drawn = program.ahead(keys, 0, 100)
-            return jax.vmap(lambda k: program.step(u, k, drawn, prepared)[0])(jnp.arange(100))
+            drawn = program.ahead(keys, 0, 60)
+            return jax.lax.map(lambda k: program.step(u, k, drawn, prepared)[0], jnp.arange(60))
+
+        def steps(u, present):
+            # Keys that the compiler knows it would draw with itself, slowly.
+            return np.asarray(stepped(u, present, keys))
 
         # One present row against none: the batches are drawn with the same keys.
         nobody, one = jnp.zeros(n, bool), jnp.arange(n) == 3
-
-        @given(scale=st.floats(-1e6, 1e6))
-        @settings(max_examples=10)
-        def bounded(scale):
+        for scale in (0.0, -1e-3, 2.0, -40.0, 1e6):
             u = jnp.asarray([[scale, -0.5 * scale]])
-            moved = np.linalg.norm(np.asarray(steps(u, one) - steps(u, nobody)), axis=1)
+            moved = np.linalg.norm(steps(u, one) - steps(u, nobody), axis=1)
             assert moved.max() <= share * (1 + 1e-6) + 1e-9 * abs(scale)
-
-        bounded()
         u = jnp.full((1, 2), 3.0)
-        moved = np.linalg.norm(np.asarray(steps(u, one) - steps(u, nobody)), axis=1)
+        moved = np.linalg.norm(steps(u, one) - steps(u, nobody), axis=1)
     assert (moved > 0.01 * share).any() and (moved < 1e-12).any()
 
 

@@ -265,3 +265,14 @@ def test_complements_of_integers_and_division_by_zero_stay_inside_their_bounds(f
     with jax.enable_x64(True):
         values = [int(function(jnp.asarray(k))) for k in range(4)]
     assert found.lowest <= min(values) and max(values) <= found.highest
+
+
+def test_keys_of_random_numbers_are_no_integers():
+    def drawn(x):
+        key = jax.random.split(jax.random.fold_in(jax.random.key(0), x.astype(int)))[0]
+        return {"y": jax.random.normal(key)}
+
+    with jax.enable_x64(True):
+        program = trace(drawn, x=abstract((), np.float64))
+        (found,) = bounds(program, {program.inputs["x"]: constant(np.ones(()))}, [program.outputs["y"]])
+    assert not found.largest < np.inf

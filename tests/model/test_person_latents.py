@@ -156,7 +156,7 @@ def test_abilities_leave_the_parameters_of_items():
     assert {site.name for site in found.sites} == {"easy", "slope"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_person_without_rows_adds_nothing():
     person = {"X": np.ones((3, 2)), "y": np.ones(3, int), "rows of the person": np.zeros(3, int)}
     slope = jax.jit(jax.grad(reading(centred).row_loss))(jnp.ones(3), person)

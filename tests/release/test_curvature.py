@@ -226,7 +226,7 @@ def _price(temper, floor, public) -> float:
     return found.gdp
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_exact_divergence_of_test_and_run_stays_below_the_statement(record_property):
     joints, statement, runs = laws_of_test_and_run(margin=0.5 * 1.6448537, failure=0.05)
     assert len(set(runs.values())) > 5  # the test decides how the run is tempered

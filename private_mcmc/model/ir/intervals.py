@@ -109,7 +109,7 @@ def _apply(equation: Equation, operands: list[Interval], program: Program) -> li
 
 def _of_constants(equation: Equation, program: Program) -> list[Interval | None]:
     """Results that no input enters are computed, and widened by more than another compilation rounds."""
-    if program.reads(equation.outputs) or not all(_kind(program, output) for output in equation.outputs):
+    if program.reads(equation.outputs) or any(_kind(program, one) == "key" for one in equation.outputs):
         return [None] * len(equation.outputs)
     with jax.enable_x64(True):
         results = [np.asarray(value, np.float64) for value in values(program, equation.outputs, {})]
@@ -186,13 +186,13 @@ def _nothing(program: Program, variable: Variable) -> Interval:
 
 
 def _literal(program: Program, variable: Variable) -> Interval:
-    if not _kind(program, variable):
+    if _kind(program, variable) == "key":
         return anything(program.shape(variable))
     return constant(np.asarray(program.constants[variable]))
 
 
 def _kind(program: Program, variable: Variable) -> str:
-    """``f``, ``i``, ``u``, ``b``, or nothing for keys and other opaque types."""
+    """``f``, ``i``, ``u``, ``b``, or ``key`` for keys and other opaque types."""
     dtype = program.avals[variable].dtype
     known = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
-    return np.dtype(dtype).kind if known else ""
+    return np.dtype(dtype).kind if known else "key"

@@ -143,4 +143,4 @@ def stages_have_noise_of_their_own() -> Attempt:
     mechanism = Mechanism("plan", plan.statement, plan_runs(plan), scores)
     # The budget is far from spent: what is claimed is what the two stages cost.
     cost = accounting.compose(*(stage.statement.of(str(j)) for j, stage in enumerate(plan.policy.stages)))
-    return audited(replace(mechanism, statement=cost), far_apart(0, 2), num_runs=80)
+    return audited(replace(mechanism, statement=cost), far_apart(0, 2), num_runs=60)
