@@ -76,7 +76,6 @@ MISTAKES = {
     "an unknown column": (asked("died ~ agee"), r"Did you mean 'age'\?"),
     "a column that is ignored": (asked("died ~ note"), "role 'ignored'"),
     "three levels for bernoulli": (asked("region ~ age"), "categorical"),
-    "poisson()": (asked("died ~ age", family="poisson()"), r"Did you mean 'poisson'\?"),
     "binomial for yes or no": (asked("died ~ age", family="binomial"), r"Did you mean 'bernoulli'\?"),
     "a prior that is a dict": (asked("died ~ age", priors={"age": "normal(0, 1)"}), "a list of texts"),
     "a prior with sd 0": (asked("died ~ age", priors=["age ~ normal(0, 0)"]), "positive"),
@@ -135,3 +134,7 @@ def test_few_rows_and_large_predicted_errors_are_said_in_plain_words():
     assert doubts(1000, usual) == ()
     assert "12 rows are few" in doubts(12, usual)[0]
     assert "little that the prior does not" in doubts(1000, usual._replace(rms=9.0))[0]
+    assert "move effects by 0.7" in doubts(1000, usual._replace(bias=0.7))[0]
+    # A prediction for ranges that will not be the run's says so, and blames no bound that will not be.
+    (of_outer,) = doubts(1000, usual._replace(rms=9.0, bias=8.0), "That is with other ranges.")
+    assert of_outer.endswith("That is with other ranges.") and "narrower" not in of_outer

@@ -18,7 +18,7 @@ from numpyro.diagnostics import effective_sample_size, gelman_rubin
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.inference.posterior.covariates import Fitted, Released, fitted
-from private_mcmc.inference.posterior.given_releases import posterior_draws
+from private_mcmc.inference.posterior.given_releases import GivenReleases, posterior_draws
 from private_mcmc.inference.posterior.outcomes import law
 from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains
@@ -145,6 +145,12 @@ def test_a_weight_of_the_likelihood_changes_what_is_known_and_not_what_is_asked(
     mean, sd = exact([history])
     assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)
     assert draws.std() == pytest.approx(sd, rel=0.15)
+
+
+def test_the_error_to_expect_is_what_the_width_has_beyond_that_without_privacy():
+    normal = np.random.default_rng(0).standard_normal((2, 4000, 2))
+    assert GivenReleases(normal * [3.0, 0.5], np.array([1.0, 0.5])).error == pytest.approx(2.0, rel=0.05)
+    assert GivenReleases(normal / 2, np.ones(2)).error == 0.0
 
 
 def test_without_a_path_nothing_is_claimed():

@@ -52,6 +52,11 @@ def test_how_influence_is_bounded_follows_from_the_outcome(name):
     assert influence_of(outcome, domain).bounds == bounds
 
 
+def test_whole_numbers_are_symmetric_where_their_law_is():
+    assert influence_of(lambda eta: dist.Normal(eta, 4.0), pmc.Counts(60)).symmetric
+    assert not influence_of(lambda eta: dist.Poisson(jnp.exp(eta)), pmc.Counts(60)).symmetric
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("eta", [-2.0, 0.3, 2.5])
 def test_weights_of_counts_ask_for_the_worst_declared_count(eta):

@@ -68,7 +68,10 @@ def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
     assert accounting.adaptive(budget, adjacency, parts).gdp == budget
     assert math.fsum(part.gdp**2 for part in parts) >= 0.98 * budget**2
     assert all(part.verify() for part in parts[-1:])
-    assert np.all(np.isfinite(chosen.conclude(history).draws))
+    careful, plain = replace(chosen, said=9.0).conclude(history), chosen.conclude(history)
+    assert np.all(np.isfinite(plain.draws)) and np.all(np.isfinite(careful.draws))
+    assert careful.prediction == plain.prediction
+    assert np.all(careful.draws.std(axis=0) >= (1 - 1e-6) * plain.draws.std(axis=0))
 
 
 @pytest.mark.parametrize("weight", [0.05, 1.0, 7.0])
