@@ -229,7 +229,7 @@ def test_numbers_of_the_page_are_compared_with_the_record(folder):
 def test_only_places_in_a_drawing_may_differ_a_little(written):
     drawing = re.search(r"<svg.*?</svg>", (written / "dossier.html").read_text(), re.DOTALL)[0]
     change = {
-        "label": (r"(>)(1\.25)(</text>)", "1.30"),
+        "label": (r"(>)(\d[\d.]*)(</text>)", "9.87"),
         "colour": (r"(fill: )(#\w+|var\(--ink\))", "#ffffff"),
         "opacity": (r"(opacity: )(0\.\d+)", "0.0"),
         "place": (r'( transform="[a-z]+\()(-?\d+)', "9"),
