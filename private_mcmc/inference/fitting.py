@@ -147,13 +147,13 @@ def plan_fit(
             "which slot is empty. Take replace_one, or add_remove with a public bound n=…."
         )
     dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
-    if dropped and asked.schema.person:
+    if dropped and asked.schema.person and asked.rows.unit is None:
         raise NotYetSupported(
-            f"fields {dropped}: missing: drop is for tables without a person field. If every row is another "
-            f"person's, give {asked.schema.person!r} role: ignored and leave person out; otherwise take "
-            "missing: indicator, middle or a value."
+            f"fields {dropped}: missing: drop is not for one row of each person. If every row is another "
+            f"person's, give {asked.schema.person!r} role: ignored and leave person out; if persons may have "
+            "several, say how many (at_most)."
         )
-    if dropped and target.adjacency != "zero_out":
+    if dropped and asked.rows.unit is None and target.adjacency != "zero_out":
         raise DeclarationError(
             f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
@@ -202,7 +202,9 @@ def _columns(table: object, schema: Schema, asked: Question) -> dict[str, np.nda
         return columns
     who = read_identifiers(table, schema)
     if asked.rows.unit is not None:
-        return columns | {asked.rows.unit.name: who}
+        # How many rows a person has is private in any case: those that drop out are none of them.
+        there = np.asarray(columns.pop(PRESENT, np.ones(len(who)))) > 0
+        return {name: values[there] for name, values in (columns | {asked.rows.unit.name: who}).items()}
     codes = identified(schema.person, who)
     persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
     # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.

@@ -5,6 +5,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.data.table import check_apart
+from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference.fitting import _columns
 from private_mcmc.inference.question import question
 
@@ -63,3 +65,23 @@ def test_the_number_of_persons_is_not_counted_in_the_table():
         pmc.fit(table, several, "died ~ 1", epsilon=1.0, progress_bar=False)
     with pytest.raises(pmc.NotYetSupported, match="which slot is empty"):
         pmc.fit(table, one, "died ~ 1", epsilon=1.0, adjacency="zero_out", progress_bar=False)
+
+
+def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
+    fields = [
+        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
+        {"name": "died", "type": "boolean", "private_mcmc": {"missing": "drop"}},
+    ]
+    person = {"field": "who", "at_most": "2"}
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+    asked = question(schema, "died ~ 1")
+    # The rows that are kept of more than at_most are chosen among those that do not drop out.
+    table = {"who": ["a", "a", "a", "b", "c"], "died": ["", "1", "0", "", "1"]}
+    found = asked.rows.grouped(_columns(table, schema, asked), 3, public=True)
+    assert [sorted(rows) for rows in found["died"].tolist()] == [[0, 1], [0, 1], [0, 0]]
+    assert found[PRESENT].tolist() == [True, True, False] and found[OWN_ROWS].sum() == 3
+    nobody = _columns({"who": ["a", "b"], "died": ["", ""]}, schema, asked)
+    assert not asked.rows.grouped(nobody, 3, public=True)[PRESENT].any()
+    one = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
+    with pytest.raises(pmc.NotYetSupported, match="at_most"):
+        pmc.fit(table, one, "died ~ 1", epsilon=1.0)
