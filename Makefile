@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# Two processes, a file in one of them: what its tests share is made and compiled once. In the order of folders:
+# Two processes, a file in one of them: what its tests share is made and compiled once. In the order of tests/conftest.py:
 # files of few long tests would come last, when the other process has nothing left.
 TWO    := -n 2 --dist loadfile --no-loadscope-reorder
 

@@ -24,8 +24,8 @@ STARTED = time.monotonic()
 
 # Tests compile the same programs again and again, from functions of their own: from the second time on they
 # are read from a folder of this process, which ends with it.
-COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
 if jax.config.jax_compilation_cache_dir is None:
+    COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
     jax.config.update("jax_compilation_cache_dir", COMPILED.name)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
@@ -52,10 +52,15 @@ def pytest_addoption(parser):
     tiers.addoption("--each", type=int, metavar="SECONDS", default=0, help="fail a test that takes longer")
 
 
+# Files of few and long tests: two processes that came to them last would not end together.
+LONG_FILES = ("tests/soundness/", "tests/auditing/", "tests/golden/")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     # Before pytest's own hook chooses by marker.
     mark_cases(items)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FILES))
     chosen = config.getoption("--slice")
     if chosen:
         kept = part(items, *map(int, chosen.split("/")))

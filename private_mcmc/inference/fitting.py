@@ -12,12 +12,14 @@ import numpy as np
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import check_apart, data_marks, read_identifiers, read_present, read_table
+from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.columns import checked, in_memory
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
@@ -68,6 +70,8 @@ class Planned:
             return self._run(books, progress_bar)
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
+        given = {name: column for name, column in self.columns.items() if name != PRESENT}
+        checked(self.plan, (), given, self.columns.get(PRESENT), in_memory)
         charge: AbstractContextManager[Reservation | None] = nullcontext()
         if ledger is not None and dataset is not None:
             words = self.asked.formula or "a model of one's own"

@@ -68,6 +68,7 @@ def test_what_cannot_run_is_named_on_the_page(measured: Store) -> None:
     assert "replace_one" in text
 
 
+@pytest.mark.long
 def test_scores_are_those_of_the_reference(measured: Store) -> None:
     result: Result = measured.results["made_up", "mode", 1.0]
     assert len(result.scores) == 2

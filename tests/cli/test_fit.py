@@ -333,7 +333,7 @@ def test_persons_of_a_codebook_stay_persons(tmp_path, monkeypatch, capsys):
         assert words in "".join(question(found, "visits ~ 1").notes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_init_without_a_person_to_ask_marks_what_it_suggests(tmp_path):
     (tmp_path / "t.csv").write_text("age,wealth\n1,2\n")
     done = command(tmp_path, "init", "t.csv")

@@ -318,7 +318,7 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
             assert np.trapezoid(density, grid) <= decision.statement.delta(epsilon)
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("adjacency", "kernel"),
     [

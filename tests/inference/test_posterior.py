@@ -278,6 +278,7 @@ SKEWED = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("family", SKEWED)
 @pytest.mark.parametrize("at", [0.0, 1.0])
 def test_outcomes_of_the_half_line_and_the_interval_are_summed_finely(family, at):

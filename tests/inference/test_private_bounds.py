@@ -2,6 +2,7 @@
 
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.checkpoint import Saver
-from private_mcmc.inference.fitting import _columns
+from private_mcmc.inference.fitting import Planned, _columns
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean
@@ -162,6 +163,19 @@ def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_pat
     with pytest.warns(UserWarning), pytest.raises(pmc.BudgetExceeded):
         pmc.fit(table, SCHEMA, "wage ~ 1", **told, **books)
     assert len(ledger.history("people")) == 1
+
+
+def test_a_wrong_number_of_rows_is_refused_before_bounds_are_charged(tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "l.db")
+    ledger.declare("people", pmc.Target(1.2, 1e-6))
+    schema, target = schema_of(WAGE), pmc.Target(1.0, 1e-6)
+    asked = question(schema, "wage ~ 1", family="gaussian")
+    plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=7)
+    bounds = plan_bounds(schema, ["wage"], target, 7)
+    planned = Planned(asked, plan, "a table", {"wage": np.ones(5)}, {}, bounds, stop)
+    with pytest.raises(pmc.DataSchemaError, match="declared n=7"):
+        planned.run(ledger=ledger, dataset="people", progress_bar=False)
+    assert ledger.history("people") == ()
 
 
 class Stopped(Exception):

@@ -69,7 +69,7 @@ def test_a_row_of_weight_w_moves_the_chain_as_w_rows_do(example, changes):
     np.testing.assert_allclose(found, path_of_a_run(reading, repeated, chosen, key), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 def test_other_numbers_need_no_other_program(example):
     reading, columns, simulated = example
     states, programs = [], []

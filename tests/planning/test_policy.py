@@ -152,7 +152,7 @@ def test_a_second_round_sees_directions_that_the_first_one_loses():
     assert two < 0.6 * one
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("eta", [-4.0, -0.5, 0.0, 2.0])
 def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
     loss = policy().influence.weighted.predictor.loss

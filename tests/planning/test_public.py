@@ -39,7 +39,7 @@ def error(policy, table, runs=6):
     return float(np.sqrt(np.mean(np.square((np.array(found) - mode) / sd))))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_public_rows_begin_at_their_mode_and_save_stages(policy):
     taught = replace(policy, public=learnt(policy, public_columns(policy.reading, people(3000, 1))))
     first = taught.next(())

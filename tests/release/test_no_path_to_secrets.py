@@ -94,7 +94,7 @@ RELEASES = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
 def test_no_released_object_leads_to_a_row_or_a_key(release, keys):
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())

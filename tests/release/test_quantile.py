@@ -51,7 +51,7 @@ def averages_of(plan, draws):
         return np.asarray(jax.vmap(plan.observable)(draws)).mean(axis=0)
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 def test_with_little_noise_the_choice_is_the_quantile_of_the_draws(probability):
     plan, _ = planned(Quantile("t", probability, (-4.0, 4.0), candidates=401, width=0.1, epsilon=1e5))

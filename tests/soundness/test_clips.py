@@ -85,7 +85,7 @@ def check(seeds: range) -> int:
 
 @pytest.mark.slow
 def test_a_row_of_odd_cells_adds_at_most_its_clip():
-    assert check(range(3)) >= 1
+    assert check(range(2)) >= 1
 
 
 @pytest.mark.long
@@ -96,7 +96,7 @@ def test_a_clip_that_lets_by_what_is_not_finite_is_found_out(monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(3, 303, 20))
+@pytest.mark.parametrize("start", range(2, 302, 20))
 def test_a_row_of_odd_cells_adds_at_most_its_clip_in_many_models(start):
     assert check(range(start, start + 20)) >= 8
     jax.clear_caches()

@@ -80,7 +80,7 @@ def called_proper(row_model):
         ("HalfCauchy", {"neg_log_prior": without_jacobian}),
         ("dist.Bernoulli", {"row_loss": lambda m: lambda theta, row: 2 * m.row_loss(theta, row)}),
         ("ImproperUniform", {"prior": called_proper}),
-        ("WishartCholesky(1.5, jnp.eye(3)", {"prior": called_proper}),
+        pytest.param("WishartCholesky(1.5, jnp.eye(3)", {"prior": called_proper}, marks=pytest.mark.long),
     ],
     ids=["Jacobian dropped", "rows counted twice", "flat called proper", "Wishart called proper"],
 )
