@@ -87,7 +87,10 @@ def tables() -> Section:
                 "of most libraries do, and whose “highest loss” is that of a single row. So read, "
                 "setting 1 has the printed δ and Figure 4 the printed losses of both noises, and these "
                 "differ no more than those of two runs do: the advantage of anisotropic noise is within that "
-                "error. With Σ a covariance, as the paper writes it, noise per layer hardly learns, and "
+                "error. In setting 2 both noises again have one δ, about half the printed one, which is the "
+                "largest over ten times as many D′; the highest loss of one of its 10,000 rows is many times "
+                "the printed one and the mean loss a third of it: which loss is printed there is not known. "
+                "With Σ a covariance, as the paper writes it, noise per layer hardly learns, and "
                 "both δ are some hundred times the printed ones.",
                 "unsure",
             ),
