@@ -12,7 +12,7 @@ CATCHES = {
     test_release_mutants.test_the_mutant_is_caught: set(release_mutants.SCENARIOS),
     test_planted_faults.test_a_model_that_is_read_as_another_is_found: set(test_planted_faults.MISREAD),
 }
-# Those that the long tier and `make faults` catch, each with its reason where it is named.
+# Those that the long tier catches (some by `make faults` too), each with its reason where it is named.
 LONG = test_release_mutants.LONG | test_mutants.LONG | test_faults.LONG
 
 
