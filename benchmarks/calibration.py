@@ -36,11 +36,12 @@ from benchmarks.datasets import LOADERS
 from benchmarks.datasets.tables import TABLES
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.report.blocks import Line, Plot, Rule
-from private_mcmc.report.drawing import svg
+from private_mcmc.report.drawing import png
 
 Array = npt.NDArray[np.float64]
 LEVELS = (0.5, 0.9)
-_PICTURE = "pictures/calibration.svg"
+_PICTURE = "pictures/calibration.png"
+_BESIDE, _COLORS = 1.06, 5
 _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -116,10 +117,18 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> Plot:
         if made:
             label = f"{name}, real" if kind == "real" else name
             drawn[label][float(epsilon)] = coverage(np.concatenate(made), LEVELS[1])
+    many = [(name, sorted(cells.items())) for name, cells in drawn.items() if len(cells) > 1]
+    # Beside one another, as most shares are 1.
     lines = tuple(
-        Line(tuple(sorted(cells)), tuple(cells[each] for each in sorted(cells)), name, color, marker=True)
-        for color, (name, cells) in enumerate(drawn.items())
-        if len(cells) > 1
+        Line(
+            tuple(epsilon * _BESIDE ** (color - len(many) / 2) for epsilon, _ in cells),
+            tuple(share for _, share in cells),
+            name,
+            color,
+            style="dashed" if color >= _COLORS else "solid",
+            marker=True,
+        )
+        for color, (name, cells) in enumerate(many)
     )
     return Plot(
         "How often 90 % intervals hold",
@@ -184,7 +193,7 @@ def main() -> None:
         after = rest.split(_END)[1]
         drawn = picture(kept)
         if len(drawn.drawn) > 1:
-            (options.page.parent / _PICTURE).write_text(svg(drawn))
+            png(drawn, options.page.parent / _PICTURE)
         shown = f"![{drawn.title}, by problem and ε]({_PICTURE})\n" if len(drawn.drawn) > 1 else ""
         options.page.write_text(f"{before}{_BEGIN}\n{page(kept)}\n{shown}{_END}{after}")
 
