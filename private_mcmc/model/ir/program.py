@@ -8,7 +8,7 @@ happens inside them is not looked into.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -35,7 +35,9 @@ def unrolled(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
     opaque = any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in types)
     if opaque or not 1 <= length <= _MOST_STEPS or length * len(body.eqns) > _MOST_EQUATIONS:
         return None
-    consts, carried = equation.params["num_consts"], equation.params["num_carry"]
+    # What is gone through or stacked has one axis more outside. JAX renames its own counts.
+    carried = _as_inside(equation.outvars, body.jaxpr.outvars)
+    consts = _as_inside(equation.invars, body.jaxpr.invars) - carried
     step = jex.jaxpr_as_fun(body)
 
     def straight(*operands: jax.Array) -> list[jax.Array]:
@@ -54,6 +56,11 @@ def unrolled(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
 
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]  # type: ignore
     return jax.make_jaxpr(straight)(*shapes)
+
+
+def _as_inside(outside: Sequence[jex.Var | jex.Literal], inside: Sequence[jex.Var | jex.Literal]) -> int:
+    """How many variables of a loop have as many axes as in its body."""
+    return sum(len(x.aval.shape) == len(y.aval.shape) for x, y in zip(outside, inside, strict=True))  # type: ignore
 
 
 Variable: TypeAlias = int
