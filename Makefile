@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # files of few long tests would come last, when the other process has nothing left.
 TWO    := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-long test-slice test-leaks audit faults lint bench bench-utility peers papers docs gallery clean
+.PHONY: demo test test-fast test-long test-slice test-pages test-leaks audit faults lint bench bench-utility peers papers docs gallery clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,10 @@ SLICE ?= $(shell expr $$(date +%s) / 3600)/17
 test-slice: $(VENV)/.installed
 	@echo "make test-slice SLICE=$(SLICE)"
 	$(BIN)/pytest $(TWO) -m long --slice $(SLICE) --budget 1200 --each 900
+
+# All code of README and docs, as shown.
+test-pages: $(VENV)/.installed
+	$(BIN)/pytest -n 2 tests/house/test_pages_run.py
 
 # No tracer outlives its trace, where a kernel runs and where a model is read.
 test-leaks: $(VENV)/.installed

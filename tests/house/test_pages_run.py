@@ -27,7 +27,7 @@ PARTS = re.compile(
     r"|^```(?P<kind>\w*)[^\n]*\n(?P<code>.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-# Seconds each, in the default tier; the others are run with the long ones.
+# Seconds each, in the default tier; the others are run by `make test-pages`, and with the long ones.
 QUICK = {"models.md", "hierarchies.md", "glossary.md"}
 
 
@@ -101,7 +101,11 @@ def test_code_compiles_options_exist_and_yaml_reads(page):
             assert [unknown_options(words) for words in commands(code) if unknown_options(words)] == []
 
 
-WITH_CODE = [page for page in PAGES if any(kind in ("python", "bash") for kind, _ in parts(page))]
+WITH_CODE = [
+    page
+    for page in PAGES
+    if any(kind == "python" or (kind == "bash" and any(commands(code))) for kind, code in parts(page))
+]
 
 
 @pytest.mark.filterwarnings("default")
