@@ -30,7 +30,7 @@ def labels(design: Design, name: str) -> tuple[str, ...]:
 
 def units(design: Design) -> dict[str, str]:
     """What each coefficient is per, or against."""
-    names = [INTERCEPT, *(effect.name for effect in design.effects), *design.correlations]
+    names = [INTERCEPT, *(effect.name for effect in design.shared), *design.correlations]
     names += [*design.parameters, *([THRESHOLDS] if design.thresholds else [])]
     names += [effect.spread_name for effect in design.effects if effect.spread]
     return {label: unit(design, name) for name in names for label in labels(design, name)}

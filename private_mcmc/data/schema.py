@@ -161,7 +161,10 @@ class Schema:
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )
         if not field.is_used:
-            latent = " (An effect of each person is a NumPyro model for PrivateMCMC: docs/persons.md.)"
+            latent = (
+                f" An effect of each is (1 | {name}), where the schema says how many rows a person may have: "
+                f"person: {{field: {name}, at_most: …}}."
+            )
             raise DeclarationError(
                 f"field {name!r} has role {field.role!r}: it is not part of any model."
                 f"{latent if field.role == 'person' else _DECLARE}"

@@ -159,7 +159,7 @@ def plan_fit(
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
             "or a value."
         )
-    columns = _columns(table, asked.schema, asked)
+    columns = read_columns(table, asked.schema, asked)
     rows = len(next(iter(columns.values()))) if n is None else n
     if delta is None:
         target = replace(target, delta=small_delta(rows))
@@ -174,6 +174,7 @@ def plan_fit(
         own,
         n=rows,
         guarantee=guarantee,
+        model_args=asked.public(rows),
         max_error=max_error,
         public_rows=public,
         coefficients=asked.coefficients,
@@ -189,10 +190,10 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    return _ready(table, asked, made, _columns(table, asked.schema, asked), None)
+    return _ready(table, asked, made, read_columns(table, asked.schema, asked), None)
 
 
-def _columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
+def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
     """What the model reads, and who each row is about where that is declared.
 
     Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
@@ -216,7 +217,7 @@ def _ready(table: object, asked: Question, made: Plan, columns: Fields, bounds: 
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
     def read(schema: Schema) -> Fields:
-        return _columns(table, schema, asked)
+        return read_columns(table, schema, asked)
 
     return Planned(asked, made, name, columns, data_marks(table), bounds, read)
 

@@ -19,7 +19,7 @@ from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.labels import units
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.source import compile_model, model_source
+from private_mcmc.data.source import compile_model, count_of, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
@@ -64,6 +64,11 @@ class Question:
         """From draws of the model's sites to draws of coefficients in the user's units, by name."""
         found = self.design
         return None if found is None else lambda draws: Answers(found, draws).by_name
+
+    def public(self, n: int) -> dict[str, int]:
+        """Public arguments besides the columns: the number of persons, where they have effects."""
+        count = "" if self.rows.unit is None else count_of(self.rows.unit.name)
+        return {count: n} if count in inspect.signature(self.model).parameters else {}
 
     def on(self, schema: Schema) -> Question:
         """The same question of a table with other bounds."""
@@ -110,20 +115,22 @@ def question(
         raise DeclarationError("priors are those of the model: change them in its source.")
     names = {identifier(field.name): field.name for field in schema.fields if field.is_used}
     extra = {identifier(field.indicator): field.name for field in schema.fields if field.indicator}
-    wanted = list(inspect.signature(model).parameters)
+    every = list(inspect.signature(model).parameters)
+    who = identifier(schema.person) if schema.at_most > 1 else ""
+    wanted = [name for name in every if not who or name not in (who, count_of(who))]
     if unknown := [name for name in wanted if name not in names and name not in extra]:
         raise DeclarationError(
             f"model: arguments {unknown} are no fields of the schema; it has {sorted(names)}."
         )
     fields = tuple(dict.fromkeys(names.get(name) or extra[name] for name in wanted))
-    every = schema.rows(fields)
-    if ignored := sorted(set(every.columns) - set(wanted)):
+    rows = schema.rows(fields)
+    if ignored := sorted(set(rows.columns) - set(wanted)):
         raise DeclarationError(f"model: take {ignored} as arguments too: they say which numbers are missing.")
     try:
         source = inspect.getsource(inspect.unwrap(model))
     except (OSError, TypeError):
         source = ""
-    return Question(schema, fields, every, model, source, notes=schema.notes)
+    return Question(schema, fields, rows, model, source, notes=schema.notes)
 
 
 def _notes(made: Design) -> tuple[str, ...]:
