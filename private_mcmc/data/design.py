@@ -225,7 +225,7 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     effects: list[Effect] = []
     for term in formula.terms:
         unit = half / quarter_of(term, schema)
-        usual = normal(0.0, (family.group_sd if term.group else family.effect_sd) * unit)
+        usual = normal(0.0, (family.sds.group if term.group else family.sds.effect) * unit)
         if shared is not None and not term.group:
             usual = shared
         levels = tuple(
@@ -234,7 +234,7 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         )
         spread = given.pop(f"sd({term.name})", None) if term.group else None
         if term.own and spread is None and term.name not in given:
-            spread = Prior("halfnormal", (family.effect_sd * unit,))
+            spread = Prior("halfnormal", (family.sds.effect * unit,))
         prior = stated_prior(term.name, given, used, usual) if spread is None else spread
         check_sign(term.name, prior, real=spread is None)
         effects.append(Effect(term, levels, term.numbers, (), 1.0, prior, classes, spread is not None))
@@ -284,7 +284,7 @@ def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:
         low, high = (math.log(end) for end in outcome.range)
         return normal((low + high) / 2 - offset, (high - low) / 2)
     middle, half = family.outcome_scale(outcome)
-    return normal(middle - offset, family.intercept_sd * half)
+    return normal(middle - offset, family.sds.intercept * half)
 
 
 def _middle(formula: Formula, schema: Schema) -> float:

@@ -42,7 +42,7 @@ def unit(design: Design, name: str) -> str:
     if name == INTERCEPT:
         return "at 0 and first levels"
     if effect is None:
-        return schema[design.formula.outcome].unit if name == "sigma" else ""
+        return schema[design.formula.outcome].unit if name == "sigma" and design.family.is_linear else ""
     parts = []
     for each in effect.term.numbers:
         field = schema[next(iter(each.fields.values()))]
