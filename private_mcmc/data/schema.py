@@ -6,6 +6,7 @@ import codecs
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -156,7 +157,9 @@ class Schema:
         if field is None:
             lower = {each.lower(): each for each in self.by_name}
             near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
-            hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
+            meant = lower[near[0]] if near else ""
+            shown = f"{meant!r}" if re.fullmatch(r"[\w.]*", meant) else f"`{meant}`, in backticks"
+            hint = f" Did you mean {shown}?" if near else ""
             raise DeclarationError(
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )

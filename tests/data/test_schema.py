@@ -290,6 +290,8 @@ def test_what_a_file_says_of_its_columns_is_suggested_by_title_and_type(tmp_path
     # A number that nothing is known of has no range yet, and text is no age.
     assert suggestion("score", "", "number").type == "number" and suggestion("score", "", "number").suggested
     assert suggestion("age", "", "string").role == suggestion("score").role == "ignored"
+    dates = ("accept.dt", "date of birth", "visit_date")
+    assert {suggestion(name).type for name in dates} == {"date"} and suggestion("update").role == "ignored"
 
 
 def test_types_of_a_parquet_file_are_read_and_no_row(tmp_path):
