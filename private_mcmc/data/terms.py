@@ -14,6 +14,8 @@ from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
+_MOST_OWN = 2
+
 
 @dataclass(frozen=True)
 class Term:
@@ -121,6 +123,11 @@ def group_terms(text: str, effects: str, correlated: bool, field: str, schema: S
                     f"effect of levels; declare {term.name!r} as a number (0 and 1), or leave it out."
                 )
             found.append(Term(f"{term.name} | {field}", (*term.categories, *level), term.numbers, field, own))
+    if own and len(found) > _MOST_OWN:
+        raise DeclarationError(
+            f"formula {text!r}: at most {_MOST_OWN} effects of each {field!r} are integrated out, as in "
+            f"(1 + x | {field})."
+        )
     if not correlated or len(found) == 1:
         return found
     names = tuple(term.name for term in found)

@@ -161,6 +161,9 @@ def plan_fit(
         )
     columns = read_columns(table, asked.schema, asked)
     rows = len(next(iter(columns.values()))) if n is None else n
+    if asked.rows.unit is not None:
+        # As the run would, before minutes of planning for too few persons.
+        asked.rows.grouped(columns, rows, public=target.adjacency == "replace_one")
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)

@@ -13,6 +13,7 @@ import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.source import compile_model
 from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
 
@@ -75,6 +76,7 @@ def test_answers_have_the_sds_of_effects_that_nobody_is_told():
     [
         (1, "ill ~ age + (1 | `kid no`)", "how many rows a person may have"),
         (4, "ill ~ age + (smoke | `kid no`)", "no effect of levels"),
+        (4, "ill ~ age + (1 + age + I(age ** 2) | `kid no`)", "at most 2 effects"),
         (4, "ill ~ age + `kid no`", r"\(1 \| kid no\)"),
     ],
 )
@@ -86,6 +88,12 @@ def test_what_is_no_effect_of_a_person_is_said(at_most, formula, words):
 def test_a_slope_without_an_intercept_is_not_centred():
     # Centred, it would be another model: its effects would vanish in the middle of the range, not at zero.
     assert "b1[kid_no] * (age) / 13.0" in question(of(4), "ill ~ age + (0 + age | `kid no`)").source
+
+
+def test_more_persons_than_were_declared_are_refused_before_anything_is_planned():
+    table = {"kid no": np.arange(40) // 2, "ill": np.zeros(40, bool), "age": np.full(40, 7)}
+    with pytest.raises(pmc.DataSchemaError, match="identifiers"):
+        plan_fit(table, question(of(4), "ill ~ age"), epsilon=1.0, n=19)
 
 
 @pytest.mark.long
