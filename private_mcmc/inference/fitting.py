@@ -21,8 +21,9 @@ from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import checked, in_memory
 from private_mcmc.inference.decision import Guarantee
+from private_mcmc.inference.doubts import doubts
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
 from private_mcmc.inference.record import About
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan, plan

@@ -23,11 +23,10 @@ from private_mcmc.data.source import compile_model, count_of, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
-from private_mcmc.planning import Plan, Prediction
+from private_mcmc.planning import Plan
 from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
-from private_mcmc.report import number
 from private_mcmc.target import Target
 
 
@@ -134,7 +133,14 @@ def question(
 
 
 def _notes(made: Design) -> tuple[str, ...]:
-    return tuple(
+    schema = made.schema
+    apart = schema.at_most > 1 and not any(term.own for term in made.formula.terms)
+    alike = (
+        f"Rows of one {schema.person!r} count as independent of each other, given what the formula has. If "
+        "they are more alike than that, intervals are too narrow and errors larger than predicted: add an "
+        f"effect of each, (1 | {schema.person}).",
+    )
+    return alike * apart + tuple(
         f"{name} is taken to be {made.parameters[name]}, nothing was said of it. State what is known, as "
         f"the prior {name} = {made.parameters[name]}, or have it estimated, as {name} ~ halfnormal(…)."
         for name in made.unsaid
@@ -278,36 +284,3 @@ def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> F
 
 def _first(flags: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(flags)) if flags.any() else 0
-
-
-# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
-_LARGE_ERROR = 3.0
-_FEW_ROWS = 30
-# What bounding rows' influence may cost, in the same unit, before a person is told.
-_LARGE_BIAS = 0.5
-
-
-def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
-    """Why what comes out may say little that the prior does not; from public facts only.
-
-    ``ranges`` is said of a prediction for other ranges than those of the run.
-    """
-    found = []
-    if n < _FEW_ROWS:
-        found.append(
-            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
-            "answer is nearly the prior's."
-        )
-    if not prediction.rms <= _LARGE_ERROR:
-        found.append(
-            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. "
-            + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
-        )
-    if prediction.bias >= _LARGE_BIAS and not ranges:
-        found.append(
-            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
-            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
-            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
-        )
-    return tuple(found)

@@ -42,7 +42,9 @@ def test_an_intercept_of_each_person_is_a_latent_in_a_plate_of_persons():
     # What is shown may be edited, and takes the formula's place.
     again = question(of(4), model=compile_model(asked.source))
     assert again.rows == asked.rows and again.public(500) == asked.public(500)
-    assert question(of(4), "ill ~ age").public(500) == {}
+    # Without one, rows count as independent, which is said.
+    without = question(of(4), "ill ~ age")
+    assert without.public(500) == {} and "(1 | kid no)" in without.notes[0] and not asked.notes
 
 
 def test_answers_have_the_sds_of_effects_that_nobody_is_told():
