@@ -30,6 +30,8 @@ from private_mcmc.planning.stages import (
     PathStage,
     Policy,
     Prediction,
+    of_rows,
+    taken_apart,
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
 from private_mcmc.release import Counts, SecondMoments
@@ -68,12 +70,12 @@ def simulate(
             if isinstance(stage, MomentsStage):
                 value = _moments(stage, rows, weights, random)
             elif isinstance(stage, CountsStage):
-                cells = np.asarray(_of_rows(stage.cell, rows))
+                cells = np.asarray(of_rows(stage.cell, rows))
                 exact = np.bincount(cells, weights, minlength=stage.mechanism.cells)
                 sd = stage.mechanism.noise.sd
                 value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
             else:
-                given = rows if stage.derived is None else {**rows, **_of_rows(stage.derived, rows)}
+                given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)
                 value = chain(stage).path(stage.schedule, stage.start, given, weights, key)
             history = (*history, CompletedStage(stage, value))
@@ -83,28 +85,12 @@ def simulate(
 def _moments(
     stage: MomentsStage, rows: Columns, weights: Array, random: np.random.Generator
 ) -> SecondMoments:
-    function, given = _taken_apart(stage.vectors)
+    function, given = taken_apart(stage.vectors)
     exact = np.asarray(second_moments(function, given, stage.mechanism.radius, rows, weights))
     sd = stage.mechanism.noise.sd
     noise = np.tril(random.standard_normal(exact.shape)) * sd
     lower = np.tril(noise, -1) / np.sqrt(2.0)
     return SecondMoments(exact + lower + lower.T + np.diag(np.diag(noise)), sd, stage.statement)
-
-
-def _of_rows(function: Callable[..., object], rows: Columns) -> Any:
-    return _mapped(*_taken_apart(function), rows)
-
-
-def _taken_apart(function: Callable[..., object]) -> tuple[Callable[..., object], tuple[Any, ...]]:
-    """A partial function's parts: what was released is an argument, so that all stages share one program."""
-    if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
-        return function.func, function.args
-    return function, ()
-
-
-@partial(jax.jit, static_argnums=0)
-def _mapped(function: Callable[..., object], given: tuple[Any, ...], rows: Columns) -> Any:
-    return jax.vmap(partial(function, *given))(rows)
 
 
 @partial(jax.jit, static_argnums=0)

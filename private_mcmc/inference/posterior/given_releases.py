@@ -192,6 +192,6 @@ def _root(metric: Array) -> Array:
 
 def _prior_root(reading: RowModel, at: Array) -> Array:
     """A root of about the prior's covariance, from its curvature."""
-    hessian = np.asarray(jax.hessian(reading.neg_log_prior)(jnp.asarray(at)))
+    hessian = np.asarray(jax.jit(jax.hessian(reading.neg_log_prior))(jnp.asarray(at)))
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
     return np.asarray(vectors / np.sqrt(np.maximum(values, _WIDEST**-2)))
