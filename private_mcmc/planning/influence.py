@@ -256,6 +256,16 @@ class InfluenceCounts:
         return min(int(known[-1]) + 2, CELLS) if len(known) else CELLS
 
     @property
+    def hidden(self) -> bool:
+        """Whether noise hides where most rows are."""
+        return float(self._significant.sum()) < self.num_rows / 2
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether these are synthetic people, without noise."""
+        return self.counts.noise_sd == 0
+
+    @property
     def mean_square(self) -> float:
         """Of the influence: 1 where it is that of slopes, and the model right."""
         return float((self._significant * _MIDDLES**2).sum()) / max(float(self._significant.sum()), 1.0)
