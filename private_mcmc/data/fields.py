@@ -26,7 +26,9 @@ Bounds: TypeAlias = Literal["", "private"]
 KEY = "private_mcmc"
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 # Table Schema's own spellings.
-TRUE, FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
+# Table Schema's own words, and those of most questionnaires.
+TRUE = ("true", "True", "TRUE", "1", "yes", "Yes", "YES")
+FALSE = ("false", "False", "FALSE", "0", "no", "No", "NO")
 _FATES = ("refuse", "indicator", "marginal", "middle", "drop")
 _MOST_LEVELS = 10_000
 # Names that a model's source or a driver's `run` has for something else.

@@ -269,10 +269,15 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
         read = "all its levels, as they are written in the table (constraints.enum)"
     elif first.type == "date":
         read = "the form of its dates (format)"
+    # What was declared is public.
+    counts = (
+        "what missing values, empty cells too, count as (private_mcmc: {missing: indicator}), their codes"
+    )
+    codes = counts if first.missing == "refuse" else "all codes of missing values"
     return (
         f"{where}: fields {names} have cells that the schema leaves without a fate. No row was used. Of "
-        f"{first.name!r} declare what missing values, empty cells too, count as (private_mcmc: {{missing: "
-        f"indicator}}), their codes (missingValues), {read}, and what any other cell counts as ({remedy})."
+        f"{first.name!r} declare {codes} (missingValues), {read}, and what any other cell counts as "
+        f"({remedy})."
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +48,7 @@ from private_mcmc.inference.runs import (
     trial_streams,
     try_constraining,
 )
+from private_mcmc.kernels import Generator, public_key
 from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.model.mark import model_marks, program_mark
@@ -223,7 +225,17 @@ def identity(decision: Decision, start: Array, rows_on_device: int | None) -> di
         # Another version may draw the noise of a step from a key that this one used for another step.
         "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, numpy {np.__version__}, "
         f"{jax.default_backend()}",
+        "the random numbers": _hash(repr(_drawn())),
     }
+
+
+def _drawn() -> list[list[float]]:
+    """Numbers from public keys: settings of JAX say which ones a key of threefry gives.
+
+    With others from the same key, two copies of one checkpoint would release twice for one charge.
+    """
+    keys = (public_key(generator) for generator in get_args(Generator))
+    return [np.asarray(jax.random.uniform(key, (3, 5), jnp.float32)).ravel().tolist() for key in keys]
 
 
 def _hash(text: str) -> str:

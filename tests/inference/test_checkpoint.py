@@ -83,6 +83,18 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(data, monkeypatch, t
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_other_random_numbers_from_the_same_keys_are_another_run(data, monkeypatch, tmp_path):
+    """Two copies of a file released two paths, apart from the saved step on, for one charge."""
+    path = tmp_path / "run"
+    interrupted(driver(path), monkeypatch, 2, rng_key=3, **data)
+    other = not jax.config.jax_threefry_partitionable
+    with (
+        jax.threefry_partitionable(other),
+        pytest.raises(pmc.ReleaseError, match="the random numbers differ"),
+    ):
+        driver(path).resume(**data)
+
+
 @pytest.mark.slow
 def test_a_released_run_leaves_no_secret_and_is_never_released_again(data, tmp_path):
     path = tmp_path / "run"

@@ -122,9 +122,11 @@ def with_outcomes(reading: RowModel, covariates: Fitted, thetas: Array) -> Peopl
     else:
         nodes, log_base = _nodes(reading, rows, outcome, grid, thetas)
     repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
-    repeated[name] = jnp.asarray(nodes.ravel(), dtype=rows[name].dtype)
+    values = jnp.asarray(nodes, dtype=rows[name].dtype)
+    repeated[name] = values.ravel()
     known = covariates.weights, covariates.functions, covariates.deviations
-    return People(rows, repeated, *known, nodes, Listed(repeated, jnp.asarray(log_base)))
+    told = Listed(rows, {name: values}, jnp.asarray(log_base))
+    return People(rows, repeated, *known, nodes, told)
 
 
 def _nodes(
