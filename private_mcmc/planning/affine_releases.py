@@ -215,7 +215,7 @@ class Releases:
         if not (isinstance(counts, Counts) and isinstance(stage, CountsStage)):
             raise TypeError("the rows are counted by their influence")
         released = InfluenceCounts(counts, self.num_rows, 0.0)
-        if not released.hidden:
+        if not released.hidden or not self.influence.believed(bound):
             return released
         # Noise would be read as if no row had any influence.
         expected = expected_counts(self.influence, stage, self.num_rows)

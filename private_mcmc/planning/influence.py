@@ -104,6 +104,10 @@ class Influence:
         up, down = (self._slopes(eta, eta + sign * shift) for sign in (1.0, -1.0))
         return bool(np.allclose(up, -down, rtol=1e-6, atol=1e-9 * max(1.0, float(np.abs(up).max()))))
 
+    def believed(self, bound: Bound) -> bool:
+        """Whether the model's own slopes say enough of rows': of skewed outcomes people's are longer."""
+        return bound == "weights" or self.symmetric
+
     @property
     def _name(self) -> str:
         return next(iter(self.outcomes))
