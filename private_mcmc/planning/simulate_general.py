@@ -59,6 +59,7 @@ _ROWS_OF_LOSSES, _STATES_OF_LOSSES = 64, 200
 _CHAINS = 4
 # Chains whose means are spread by less than this many posterior sds are of one posterior.
 _SAME = 0.5
+_ATTEMPTS = 2
 _UNKNOWN = Prediction(math.inf, math.inf, math.inf, math.inf)
 
 
@@ -110,14 +111,18 @@ class Simulator:
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)
         metric = next_metric(facts.prior, facts.metric.root, np.asarray(information))
         starts = [truth, *(facts.prior.shrunk(index + 23 * chain, 1.0) for chain in range(1, _CHAINS))]
-        keys = jax.random.split(jax.random.key(200 + index), _CHAINS)
-        chains = arrived(
-            [
+        for attempt in range(_ATTEMPTS):
+            keys = jax.random.split(jax.random.key(200 + index + 1000 * attempt), _CHAINS)
+            found = [
                 self.posterior(metric.root, start, rows, weights, key)
                 for start, key in zip(starts, keys, strict=True)
             ]
-        )
-        pool = pooled(chains)
+            chains = arrived(found)
+            pool = pooled(chains)
+            if pool.between < _SAME:
+                break
+            # From a start in the prior's tail the way there is long: once more, from where they are.
+            starts = [draws[-1] for draws, _ in found]
         data = SyntheticPosterior(rows, weights, pool.mean, pool.sd, chains, pool.standard_error, True)
         return data if pool.between < _SAME else self.by_losses(data)
 
