@@ -19,6 +19,7 @@ from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.expected import losses
 from private_mcmc.planning.people import people
 from private_mcmc.planning.stages import (
     Array,
@@ -161,9 +162,9 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
     levels = np.concatenate([np.linspace(-8.0, 8.0, 65), np.linspace(values[0], values[-1], 33)])
     with jax.enable_x64(True):
         drawn = people(reading.rows, SYNTHETIC_ROWS, seed)
-        rows, design, offset, losses, curvature = _laid_out(predictor, reading, choices, drawn, levels)
+        rows, design, offset, at_levels, curvature = _laid_out(predictor, reading, choices, drawn, levels)
         design, offset = np.asarray(design), np.asarray(offset)
-        shares = softmax(-np.nan_to_num(np.asarray(losses), nan=1e30, posinf=1e30), axis=1)
+        shares = softmax(-np.nan_to_num(np.asarray(at_levels), nan=1e30, posinf=1e30), axis=1)
         many = len(values) > 2
         means = _MEAN_COUNTS if many and np.issubdtype(values.dtype, np.integer) else _MEAN_OUTCOMES
         wanted = values[0] + means[seed % len(means)] * (values[-1] - values[0])
@@ -174,7 +175,7 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
         target = levels[level] + effect * (scores - scores.mean()) / spread - offset
         gram = design.T @ design + 1e-6 * policy.precision
         theta = np.linalg.solve(gram, design.T @ target)
-        logits = -np.asarray(_losses(predictor, choices, rows, design @ theta + offset))
+        logits = -np.asarray(losses(predictor, choices, rows, design @ theta + offset))
         if many and policy.influence.symmetric:
             logits = logits * _FLATTER_AROUND
         elif many:
@@ -202,21 +203,11 @@ def _laid_out(
     rows = reading.rows.project(drawn)
     one = {name: column[0] for name, column in rows.items()}
 
-    def losses(eta: jax.Array) -> jax.Array:
+    def of_one(eta: jax.Array) -> jax.Array:
         return jax.vmap(lambda choice: predictor.loss(eta, {**one, **choice}))(choices)
 
     second = jax.vmap(jax.grad(jax.grad(lambda eta: predictor.loss(eta, one))))
-    return rows, *_designs(predictor, rows), jax.vmap(losses)(levels), second(levels)
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def _losses(predictor: Predictor, choices: Columns, rows: Columns, eta: jax.Array) -> jax.Array:
-    """Of every row with every outcome: ``(rows, values)``."""
-
-    def of_row(eta: jax.Array, row: Columns) -> jax.Array:
-        return jax.vmap(lambda choice: predictor.loss(eta, {**row, **choice}))(choices)
-
-    return jax.vmap(of_row)(eta, rows)
+    return rows, *_designs(predictor, rows), jax.vmap(of_one)(levels), second(levels)
 
 
 def with_posterior(policy: AffinePolicy, rows: Columns, weights: Array) -> SyntheticData:

@@ -179,10 +179,12 @@ class Conclusion:
     Attributes:
         draws: of the flat unconstrained parameter, shape ``(draws, p)``.
         prediction: the error to expect of them, from releases and public facts.
+        few: whether rows are so few that noise hides how they are distributed.
     """
 
     draws: Array
     prediction: Prediction
+    few: bool = False
 
 
 class Policy(Protocol):
