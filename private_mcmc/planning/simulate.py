@@ -35,6 +35,7 @@ from private_mcmc.planning.stages import (
     taken_apart,
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Counts, SecondMoments
 from private_mcmc.report.document import say
 
@@ -194,7 +195,7 @@ def _scattered(logits: Array) -> Array:
     return np.asarray(np.log(np.maximum(shares, 1e-300)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _laid_out(
     predictor: Predictor, reading: RowModel, choices: Columns, drawn: Columns, levels: jax.Array
 ) -> tuple[Columns, jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -230,7 +231,7 @@ def _designs(predictor: Predictor, rows: Columns) -> tuple[jax.Array, jax.Array]
     return jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _mode(
     predictor: Predictor, reading: RowModel, rows: Columns, precision: Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

@@ -26,7 +26,6 @@ from private_mcmc.planning.general import (
     Facts,
     GeneralPolicy,
     burn_in,
-    facts_of,
     next_metric,
     widened,
 )
@@ -44,9 +43,8 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE
 from private_mcmc.report.document import say
-from private_mcmc.target import Adjacency
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
 CLIP_MULTIPLES = (0.7, 1.5, 3.2, 7.0)
@@ -83,11 +81,13 @@ class Simulator:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         reading, likelihood = facts.reading, facts.likelihood
-        self._exact = jax.jit(functools.partial(mala, reading))
+        self._projected = jax.jit(reading.rows.project, compiler_options=RUN_ONCE)
+        self._exact = jax.jit(functools.partial(mala, reading), compiler_options=ON_FEW_ROWS)
         self._losses = jax.jit(
             lambda states, rows: jax.lax.map(
                 lambda theta: jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, rows), states
-            )
+            ),
+            compiler_options=ON_FEW_ROWS,
         )
 
         def followed(root: jax.Array, clip: jax.Array) -> RowModel:
@@ -105,7 +105,7 @@ class Simulator:
         count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
         if not facts.likelihood.few and facts.reading.unit is None:
             count //= 2  # several outcomes of each
-        rows = facts.reading.rows.project(people(facts.reading.rows, count, index))
+        rows = self._projected(people(facts.reading.rows, count, index))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)
@@ -168,24 +168,11 @@ class Simulator:
         return (rms if math.isfinite(rms) else math.inf), time, run
 
 
-def general_policy(
-    model: Model,
-    reading: RowModel,
-    n: int,
-    adjacency: Adjacency,
-    budget: float,
-    model_args: PublicArguments,
-    temper: float = 1.0,
-    read: Coefficients | None = None,
-) -> GeneralPolicy:
+def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPolicy:
     """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
 
     Errors are those of losses on all of them where ``θ`` is not identified on one: they have one unit.
-
-    Raises:
-        NotYetSupported: for a prior that cannot be drawn from.
     """
-    facts = facts_of(model, reading, n, adjacency, budget, model_args, temper)
     with jax.enable_x64(True):
         simulator = Simulator(_coarse(facts))
         sets = [simulator.synthetic(*each) for each in enumerate(_DISTANCES * 2)]

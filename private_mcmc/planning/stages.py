@@ -20,7 +20,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.records import Fields, Record
+from private_mcmc.records import ON_FEW_ROWS, Fields, Record
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
@@ -106,7 +106,7 @@ def taken_apart(function: Callable[..., Any]) -> tuple[Callable[..., Any], tuple
     return function, ()
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Row) -> Any:
     return jax.vmap(partial(function, *given))(rows)
 

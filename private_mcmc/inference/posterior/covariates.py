@@ -29,6 +29,7 @@ from private_mcmc.inference.posterior.unknown import conditioned
 from private_mcmc.model import RowModel
 from private_mcmc.planning import MomentsStage, of_rows, taken_apart
 from private_mcmc.planning.simulate import second_moments
+from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE
 from private_mcmc.release import SecondMoments
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -156,7 +157,7 @@ def _of_rows(
     return np.asarray(jax.vmap(partial(_upper, dim=matrices.shape[-1]))(matrices))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _one_by_one(
     function: Callable[..., jax.Array],
     given: tuple[Any, ...],
@@ -178,7 +179,7 @@ def _linearised(
     return np.asarray(values), np.asarray(jacobian)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _residuals_and_jacobian(
     reading: RowModel, functions: Functions, data: Target, parameters: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

@@ -26,6 +26,7 @@ from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, PathStage, of_rows
+from private_mcmc.records import ON_FEW_ROWS
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
@@ -174,7 +175,7 @@ def gradients(path: Path, reading: RowModel, rows: Columns, made: Sequence[Block
     )
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _gradients(
     followed: RowModel, root: jax.Array, clip: jax.Array, states: jax.Array, shares: jax.Array, rows: Columns
 ) -> jax.Array:
