@@ -382,3 +382,14 @@ def test_a_value_counts_as_often_as_its_distribution_repeats_it():
     with jax.enable_x64(True):
         at_zero, at_one = (float(model.row_loss(jnp.array([u]), {"y": jnp.asarray(1)})) for u in (0.0, 1.0))
     assert at_zero - at_one == pytest.approx(9 * (np.log(2) - np.log1p(np.exp(-1.0))))
+
+
+def test_of_a_scale_whose_square_no_float_holds_nothing_is_proved():
+    """It ended in an ``OverflowError``."""
+
+    def model(X, y=None):
+        mean = X @ weights(3)
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Gumbel(mean, 1e200), obs=y)
+
+    assert read(model, REAL, n=10).predictor.family.curvature_bound == np.inf

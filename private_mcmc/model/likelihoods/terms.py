@@ -122,7 +122,10 @@ def _recognise(
         if not multiplier.lowest > 0:
             return None
         others["multiplier"] = multiplier
-    return entry.rule(link.name, observed, others)
+    try:
+        return entry.rule(link.name, observed, others)
+    except ArithmeticError:  # Of a scale whose square no float holds, nothing is proved.
+        return None
 
 
 def _capped(program: Program, site: Observation) -> bool:
