@@ -42,7 +42,10 @@ def unit(design: Design, name: str) -> str:
     if name == INTERCEPT:
         return "at 0 and first levels"
     if effect is None:
-        return schema[design.formula.outcome].unit if name == "sigma" and design.family.is_linear else ""
+        of_group = next((one for one in design.effects if one.spread_name == name), None)
+        own = unit(design, of_group.name) if of_group is not None else ""
+        whole = design.family.is_linear and (name == "sigma" or of_group is not None)
+        return own or schema[design.formula.outcome].unit * whole
     parts = []
     for each in effect.term.numbers:
         field = schema[next(iter(each.fields.values()))]
