@@ -33,6 +33,7 @@ from benchmarks.datasets import LOADERS, Dataset
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
+from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.public import learnt, public_columns, resampled
 from private_mcmc.planning.simulate import mode_and_sd, predict, simulate_affine
 
@@ -59,11 +60,12 @@ def split(data: Dataset, share: float) -> tuple[Columns, Columns, Columns]:
 
 def taught(policy: AffinePolicy, rows: Columns | None) -> tuple[AffinePolicy, float]:
     """The policy that learnt from public rows, and the error that it predicts."""
+    read = Coefficients(policy.reading, None)
     if rows is None:
-        return policy, predict(policy).rms
+        return policy, predict(policy, read).rms
     known = public_columns(policy.reading, rows)
     made = replace(policy, public=learnt(policy, known))
-    return made, predict(made, partial(resampled, made, known)).rms
+    return made, predict(made, read, partial(resampled, made, known)).rms
 
 
 def measured(policy: AffinePolicy, private: Columns, runs: int) -> float:

@@ -16,7 +16,10 @@ _ABBREVIATIONS = (
     ("KL", "Kullback–Leibler divergence, relative entropy"),
 )
 _STATUSES = (
-    ("holds", "the number is the true value, or within one percent of it on the right side"),
+    (
+        "holds",
+        "true, or within one percent on the right side; of trained networks: within three standard errors",
+    ),
     ("loose by k×", "true, and k times as far as our exact value or proved bound at these settings"),
     ("false", "contradicted by an exact value or a counter-example, computed in the page"),
     ("not reproduced", "trained networks of ours, whose standard error is given, are elsewhere"),

@@ -226,38 +226,38 @@ def without_privacy(study: Study, table: Path) -> Answers:
     """The same model's Normal approximation at its mode, found on the rows themselves by a trust region."""
     import jax
     import numpy as np
-    from jax.flatten_util import ravel_pytree
-    from numpyro.infer.util import initialize_model
     from scipy.optimize import minimize
 
     from private_mcmc.data.schema import Schema
-    from private_mcmc.data.source import compile_model
-    from private_mcmc.data.table import read_present
-    from private_mcmc.domains import Rows
+    from private_mcmc.domains.numeric import PRESENT
+    from private_mcmc.domains.persons import grouped, identified
     from private_mcmc.dossier.record import texts
+    from private_mcmc.inference.fitting import read_columns
+    from private_mcmc.inference.question import question
+    from private_mcmc.model import read
 
     schema = Schema.from_dict(texts(study.schema))
-    model = compile_model(study.model)
+    asked = question(schema, study.formula, family=study.family, priors=study.priors)
+    reading = read(asked.model, asked.rows, n=study.n, model_args=asked.public(study.n))
+    found, unit = read_columns(table, asked.schema, asked), asked.rows.unit
+    if unit is not None:
+        codes = identified(unit.name, found.pop(unit.name))
+        found = grouped(found, codes, study.n, unit.rows)
+    there = np.asarray(found.pop(PRESENT, np.ones(len(next(iter(found.values())))))) > 0
+    kinds = {name: domain.dtype for name, domain in reading.rows.items}
     with jax.enable_x64(True):
-        found = read_present(table, schema, study.design.formula.fields)
-        domains = Rows.from_dict(study.rows).columns
-        columns = {name: jax.numpy.asarray(each, domains[name].dtype) for name, each in found.items()}
+        columns = {name: jax.numpy.asarray(each[there], kinds.get(name)) for name, each in found.items()}
+
         # Rows are arguments, so that they are no constants of compiled programs.
-        start = initialize_model(jax.random.key(0), model, model_kwargs=columns, dynamic_args=True)
-        flat, unravel = ravel_pytree(start.param_info.z)
-
         def potential(theta: jax.Array, columns: dict[str, jax.Array]) -> jax.Array:
-            energy: jax.Array = start.potential_fn(**columns)(unravel(theta))
-            return energy
-
-        def sites(theta: jax.Array, columns: dict[str, jax.Array]) -> dict[str, jax.Array]:
-            named: dict[str, jax.Array] = start.postprocess_fn(**columns)(unravel(theta))
-            return named
+            losses = jax.vmap(reading.row_loss, (None, 0))(theta, columns)
+            return reading.neg_log_prior(theta) + losses.sum()
 
         slope, hessian = jax.jit(jax.value_and_grad(potential)), jax.jit(jax.hessian(potential))
-        mode = minimize(slope, flat, (columns,), "trust-exact", jac=True, hess=hessian).x
+        start = np.zeros(reading.dim)
+        mode = minimize(slope, start, (columns,), "trust-exact", jac=True, hess=hessian).x
         covariance = np.linalg.inv(np.asarray(hessian(mode, columns)))
         normal = np.random.default_rng(0).multivariate_normal(mode, covariance, size=_DRAWS)
-        named = jax.jit(jax.vmap(sites, (0, None)))(normal, columns)
+        named = jax.jit(jax.vmap(reading.constrain))(normal)
     draws: dict[str, Array] = {name: np.asarray(values) for name, values in named.items()}
     return replace(study.answers(), draws=draws)

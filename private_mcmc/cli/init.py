@@ -76,11 +76,14 @@ def init(
         _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
     questions = sys.stdin.isatty() if asking is None else asking
     fields = [_field(name, declared.get(name), questions) for name in header]
-    if open_ones := [field.name for field in fields if field.suggested]:
+    open_ones = [field.name for field in fields if field.suggested]
+    if guessed := [field.name for field in fields if field.suggested and field.role != "ignored"]:
         _say(
-            f"To be confirmed before use: {open_ones}. They are guessed from English names and titles, and "
+            f"To be confirmed before use: {guessed}. They are guessed from English names and titles, and "
             "from types and labels that the file states: check each and remove `suggested: true`."
         )
+    if unknown := [name for name in open_ones if name not in guessed]:
+        _say(f"Ignored until they are declared, as the schema's first lines show: {unknown}.")
     person, at_most = _person(book, fields, questions)
     schema = Schema(tuple(fields), person, at_most, encoding)
     for words in (*schema.notes, *filter(None, map(ends_alone, fields))):
@@ -160,7 +163,7 @@ def _asked(suggested: Field) -> Field:
 
 
 def _answers(suggested: Field) -> Record:
-    from private_mcmc.data.fields import FALSE, TRUE
+    from private_mcmc.data.cells import FALSE, TRUE
 
     name = suggested.name
     usual: str = "category" if suggested.type == "string" else suggested.type

@@ -125,12 +125,12 @@ def plan(
         asked = read_question(schema, formula, model, family, prior or [])
         program, declared = asked.model, asked.rows
         public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
-        named, units = asked.coefficients, asked.units
+        named, units, public_args = asked.coefficients, asked.units, asked.public(n)
     elif model is None or rows is None or formula is not None:
         raise DeclarationError("give MODEL.py:model with --rows, or --schema with --formula or a model.")
     else:
         program, declared = load_model(model), read_rows(rows)
-        public, named, units = None, None, {}
+        public, named, units, public_args = None, None, {}, read_arguments(args)
         if public_rows is not None:
             raise DeclarationError("--public-rows goes with --schema here; run takes it with --rows too.")
     made = make(
@@ -139,7 +139,7 @@ def plan(
         Target(epsilon, small_delta(n) if delta is None else delta, relation),
         n=n,
         guarantee=wanted,
-        model_args=read_arguments(args),
+        model_args=public_args,
         max_error=read_max_error(max_error),
         public_rows=public,
         coefficients=named,

@@ -61,7 +61,7 @@ class Answers:
     def summary(self) -> tuple[Coefficient, ...]:
         """Every coefficient with its interval, and its odds or rate ratio."""
         per = units(self.design)
-        effects = {label for effect in self.design.effects for label in effect.coordinates()}
+        effects = {label for effect in self.design.shared for label in effect.coordinates()}
         return tuple(
             self._coefficient(label, per[label], column, label in effects)
             for label, column in self.by_name.items()
@@ -126,7 +126,7 @@ class Answers:
             )
             for level, one in made
         )
-        title = "Predictions for stated profiles"
+        title = "Predictions for stated profiles" + self.of_whom
         if any(one.assumed for _, one in made):
             title += ASSUMED
         return Table(columns, rows, title=title)
@@ -174,7 +174,7 @@ class Answers:
 
         coords: dict[str, list[str]] = {}
         dims: dict[str, list[str]] = {}
-        for effect in self.design.effects:
+        for effect in self.design.shared:
             names = []
             for (field, reduced), named in zip(effect.term.categories, effect.levels, strict=True):
                 # Whether a dimension has the first level depends on the term.
@@ -193,6 +193,12 @@ class Answers:
         return arviz.from_dict(posterior=draws, coords=coords, dims=dims)
 
     @property
+    def of_whom(self) -> str:
+        """What to add to a title: whom predictions are of, where each person has effects."""
+        own = any(effect.term.own for effect in self.design.effects)
+        return f", of a {self.design.schema.person} whose own effects are zero" * own
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """What the outcome depends on, in the order of the formula."""
         return tuple(name for name in self.design.formula.fields[:-1] if name != self.design.formula.trials)
@@ -200,7 +206,7 @@ class Answers:
     def forest(self) -> Plot:
         """Intervals of all effects, on the scale of ratios where there is one."""
         family = self.design.family
-        effects = {name for effect in self.design.effects for name in effect.coordinates()}
+        effects = {name for effect in self.design.shared for name in effect.coordinates()}
         shown = [one for one in self.summary() if one.name in effects]
         label = f"{family.ratio} of {self.outcome}" if family.ratio else f"difference in {self.outcome}"
         label += f", {self.prob:.0%} interval"

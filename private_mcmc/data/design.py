@@ -13,12 +13,12 @@ Thresholds of an ordinal outcome, which are what the predictor is compared with,
 
 Where a group's sd ``τ`` has a prior, its effects are ``τ·z`` with ``z`` standard Normal. A slope that is
 correlated with the group's intercept is ``τ·(ρz_0 + √(1 − ρ²)·z)``, with ``(ρ + 1)/2 ~ Beta(η, η)``: the law
-``LKJ(η)`` of two effects (Lewandowski, Kurowicka, Joe 2009).
+``LKJ(η)`` of two effects (Lewandowski, Kurowicka, Joe 2009). Effects of each person are integrated out: what
+is released of them is their sds and correlation, which are those in the middle of a slope's range.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ from private_mcmc.data.expressions import Expression
 from private_mcmc.data.families import Family
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.formula import Formula
-from private_mcmc.data.priors import Prior, normal, read_priors
+from private_mcmc.data.priors import Prior, check_sign, normal, read_priors, unknown_priors
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
@@ -78,7 +78,12 @@ class Design:
     @property
     def norm(self) -> float:
         """Bound of the Euclidean norm of a row's design, from public declarations."""
-        return math.sqrt(len(self.effects) + (self.intercept is not None))
+        return math.sqrt(len(self.shared) + (self.intercept is not None))
+
+    @property
+    def shared(self) -> tuple[Effect, ...]:
+        """The effects that are no person's own."""
+        return tuple(effect for effect in self.effects if not effect.term.own)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -111,11 +116,12 @@ class Design:
         if self.thresholds:
             found[THRESHOLDS] = draws[THRESHOLDS]
         for effect in self.effects:
-            found[effect.name] = effect.of(draws) * (half / effect.scale)
+            if not effect.term.own:
+                found[effect.name] = effect.of(draws) * (half / effect.scale)
             if effect.spread:
                 found[effect.spread_name] = draws[effect.spread_name] * (half / effect.scale)
         shift = np.full(1, middle)
-        for effect in self.effects:
+        for effect in self.shared:
             for left_out in left_out_of(effect):
                 share = math.prod(-centre for centre in left_out.values()) * half / effect.scale
                 target = target_of(self.effects, effect, left_out)
@@ -205,6 +211,8 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     family.check(outcome)
     based = formula.intercept or bool(base_of(formula.terms))
     _, half = family.outcome_scale(outcome, based)
+    if family.kind == "levels" and any(term.own for term in formula.terms):
+        raise DeclarationError("family 'categorical': an effect of each person is for other families.")
     if family.kind == "ordered" and not formula.intercept:
         raise DeclarationError(
             "family 'cumulative' has thresholds in place of an intercept: leave out the 0."
@@ -216,9 +224,8 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     classes = tuple(labels[1:]) if family.kind == "levels" else ()
     effects: list[Effect] = []
     for term in formula.terms:
-        usual = normal(
-            0.0, (family.group_sd if term.group else family.effect_sd) * half / quarter_of(term, schema)
-        )
+        unit = half / quarter_of(term, schema)
+        usual = normal(0.0, (family.sds.group if term.group else family.sds.effect) * unit)
         if shared is not None and not term.group:
             usual = shared
         levels = tuple(
@@ -226,8 +233,10 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
             for name, reduced in term.categories
         )
         spread = given.pop(f"sd({term.name})", None) if term.group else None
+        if term.own and spread is None and term.name not in given:
+            spread = Prior("halfnormal", (family.sds.effect * unit,))
         prior = stated_prior(term.name, given, used, usual) if spread is None else spread
-        _check_sign(term.name, prior, real=spread is None)
+        check_sign(term.name, prior, real=spread is None)
         effects.append(Effect(term, levels, term.numbers, (), 1.0, prior, classes, spread is not None))
     for name in used:
         given.pop(name, None)
@@ -242,13 +251,13 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     intercept = None
     if formula.intercept and family.kind != "ordered":
         intercept = given.pop(INTERCEPT, _usual_intercept(family, outcome, _middle(formula, schema)))
-        _check_sign(INTERCEPT, intercept, real=True)
+        check_sign(INTERCEPT, intercept, real=True)
     parameters, unsaid = {}, []
     for each in family.parameters:
         said = [given.pop(word) for word in (each.name, *each.aliases) if word in given]
         unsaid += [] if said else [each.name]
         parameters[each.name] = said[0] if said else Prior("", (each.usual * (half if each.scaled else 1.0),))
-        _check_sign(each.name, parameters[each.name], real=False)
+        check_sign(each.name, parameters[each.name], real=False)
     if given:
         names = [
             *(effect.name for effect in effects),
@@ -258,12 +267,7 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         ]
         groups = [effect.spread_name for effect in effects if effect.term.group]
         every = [*names, *groups, *correlations]
-        word = min(given)
-        near = difflib.get_close_matches(word.partition("[")[0], every, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]!r}? A prior is of a term, with all its levels." if near else ""
-        raise DeclarationError(
-            f"prior of {sorted(given)}: there is no such term; priors are for {every}.{hint}"
-        )
+        raise unknown_priors(given, every)
     if not all(schema[name].is_used for name in formula.fields):
         raise DeclarationError("formula: a field that has no part in models is used.")
     taken = {INTERCEPT, THRESHOLDS, formula.outcome, *parameters} & {effect.name for effect in effects}
@@ -280,7 +284,7 @@ def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:
         low, high = (math.log(end) for end in outcome.range)
         return normal((low + high) / 2 - offset, (high - low) / 2)
     middle, half = family.outcome_scale(outcome)
-    return normal(middle - offset, family.intercept_sd * half)
+    return normal(middle - offset, family.sds.intercept * half)
 
 
 def _middle(formula: Formula, schema: Schema) -> float:
@@ -292,11 +296,3 @@ def _middle(formula: Formula, schema: Schema) -> float:
         return 0.0
     ends = {word: schema[name].range for word, name in formula.offset.fields.items()}
     return float(formula.offset.value({word: np.asarray(sum(each) / 2) for word, each in ends.items()}))
-
-
-def _check_sign(name: str, prior: Prior, *, real: bool) -> None:
-    if prior.is_stated and not real:
-        return
-    if prior.is_real != real:
-        kinds = "normal, student_t, cauchy, laplace" if real else "halfnormal, halfcauchy, exponential, gamma"
-        raise DeclarationError(f"prior of {name!r}: {prior} does not fit it; take one of {kinds}.")

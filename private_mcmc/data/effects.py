@@ -110,7 +110,7 @@ def left_out_of(effect: Effect) -> Iterator[dict[int, float]]:
 def target_of(effects: Sequence[Effect], effect: Effect, left_out: Collection[int]) -> Effect | None:
     """The effect of the same product with fewer numbers; ``None`` for what all rows have."""
     kept = [number.text for place, number in enumerate(effect.numbers) if place not in left_out]
-    if not kept and not effect.term.categories:
+    if not kept and not effect.term.categories and not effect.term.group:
         return None
     coding = dict(effect.term.categories)
     for other in effects:
@@ -155,7 +155,13 @@ def scaled(effect: Effect, effects: Sequence[Effect], schema: Schema, based: boo
         product = term.number
         bounds = [] if product is None else [product.bounds(ranges(schema, product))]
         numbers = () if product is None else (product,)
-        alone = based and not term.categories and product is not None and not is_indicator(product)
+        alone = (
+            based
+            and not term.categories
+            and not term.group
+            and product is not None
+            and not is_indicator(product)
+        )
         centres = tuple((low + high) / 2 if alone else 0.0 for low, high in bounds)
     sizes = [max(b - c, c - a) or 1.0 for (a, b), c in zip(bounds, centres, strict=True)]
     scale = math.prod(sizes)

@@ -22,7 +22,8 @@ _WANTED: Mapping[Kind, str] = {
     "categorical, or cumulative where they have an order",
     "count": "type integer with a minimum of 0 and a maximum",
     "number": "type number with a minimum and a maximum",
-    "positive": "type number with a minimum above 0 and a maximum",
+    "positive": "type number with a minimum above 0 and a maximum (of times that may be censored the outcome "
+    "is the event: event ~ … + offset(log(time)), family poisson)",
     "share": "type number with a minimum above 0 and a maximum below 1",
     "levels": "three levels or more (constraints.enum); for two take bernoulli",
     "ordered": "three levels or more in order (constraints.enum); for two take bernoulli",
@@ -44,6 +45,17 @@ class Parameter(NamedTuple):
     scaled: bool = False
 
 
+class Scales(NamedTuple):
+    """Sds of default priors in units of the predictor.
+
+    Of the intercept; of an effect: of a level, or of a quarter of a number's range; of a group's levels.
+    """
+
+    intercept: float
+    effect: float
+    group: float
+
+
 @dataclass(frozen=True)
 class Family:
     """A distribution of outcomes.
@@ -55,9 +67,7 @@ class Family:
         inverse_link: from the predictor to the outcome's mean (of one trial).
         ratio: what ``exp`` of a coefficient is, or empty.
         mean: what a prediction is.
-        intercept_sd: of the intercept's default prior, in units of the predictor.
-        effect_sd: of an effect's default prior: of a level, or of a quarter of a number's range.
-        group_sd: of the levels of a group.
+        sds: of default priors.
         parameters: beside the mean.
     """
 
@@ -67,9 +77,7 @@ class Family:
     inverse_link: Callable[[Array], Array]
     ratio: str
     mean: str
-    intercept_sd: float
-    effect_sd: float
-    group_sd: float
+    sds: Scales
     parameters: tuple[Parameter, ...] = ()
 
     @property
@@ -139,91 +147,49 @@ def _softmax(eta: Array) -> Array:
     return shares
 
 
-_ODDS, _RATES, _MEANS = "odds ratio", "rate ratio", "ratio of means"
-_SIGMA = Parameter("sigma", (), 0.5, scaled=True)
-_SHAPE = Parameter("alpha", ("shape",), 1.0)
+_ODDS, _RATES, _MEANS, _MEDIANS = "odds ratio", "rate ratio", "ratio of means", "ratio of medians"
+_OF_ODDS, _OF_LOGS = Scales(5.0, 2.5, 1.0), Scales(3.0, 1.0, 0.5)
+_OF_HALVES, _OF_LEVELS = Scales(1.0, 1.0, 0.5), Scales(3.0, 1.5, 1.0)
+_SIGMA, _OF_THE_LOG = Parameter("sigma", (), 0.5, scaled=True), Parameter("sigma", (), 1.0)
+_NU, _SHAPE = Parameter("nu", (), 4.0), Parameter("alpha", ("shape",), 1.0)
+_KAPPA = Parameter("kappa", ("phi",), 10.0)
+_COUNTS = "dist.NegativeBinomial2(jnp.exp(eta), alpha)"
+_GAMMA = "dist.Gamma(alpha, alpha * jnp.exp(-eta))"
+# Of the mean e^eta: the scale is the mean divided by Γ(1 + 1/alpha).
+_WEIBULL = "dist.Weibull(jnp.exp(eta - jax.scipy.special.gammaln(1 + 1 / alpha)), alpha)"
+_SHARES = "dist.BetaProportion(jax.nn.sigmoid(eta), kappa)"
+# The first level's logit is 0.
+_LEVELS = "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))"
+_ORDERED = "dist.OrderedLogistic(eta, thresholds)"
 FAMILIES: Mapping[str, Family] = {
     one.name: one
     for one in (
-        Family("bernoulli", "two", "dist.Bernoulli(logits=eta)", expit, _ODDS, "probability", 5.0, 2.5, 1.0),
+        Family("bernoulli", "two", "dist.Bernoulli(logits=eta)", expit, _ODDS, "probability", _OF_ODDS),
+        Family("binomial", "count", "dist.Binomial(trials, logits=eta)", expit, _ODDS, "share", _OF_ODDS),
+        Family("poisson", "count", "dist.Poisson(jnp.exp(eta))", np.exp, _RATES, "mean count", _OF_LOGS),
+        Family("negativebinomial", "count", _COUNTS, np.exp, _RATES, "mean count", _OF_LOGS, (_SHAPE,)),
+        Family("gaussian", "number", "dist.Normal(mu, sigma)", np.asarray, "", "mean", _OF_HALVES, (_SIGMA,)),
         Family(
-            "binomial", "count", "dist.Binomial(trials, logits=eta)", expit, _ODDS, "share", 5.0, 2.5, 1.0
+            "t", "number", "dist.StudentT(nu, mu, sigma)", np.asarray, "", "mean", _OF_HALVES, (_SIGMA, _NU)
         ),
-        Family("poisson", "count", "dist.Poisson(jnp.exp(eta))", np.exp, _RATES, "mean count", 3.0, 1.0, 0.5),
+        Family("gamma", "positive", _GAMMA, np.exp, _MEANS, "mean", _OF_LOGS, (_SHAPE,)),
         Family(
-            "negativebinomial",
-            "count",
-            "dist.NegativeBinomial2(jnp.exp(eta), alpha)",
-            np.exp,
-            _RATES,
-            "mean count",
-            3.0,
-            1.0,
-            0.5,
-            (_SHAPE,),
+            "exponential", "positive", "dist.Exponential(jnp.exp(-eta))", np.exp, _MEANS, "mean", _OF_LOGS
         ),
+        Family("weibull", "positive", _WEIBULL, np.exp, _MEANS, "mean", _OF_LOGS, (_SHAPE,)),
         Family(
-            "gaussian", "number", "dist.Normal(mu, sigma)", np.asarray, "", "mean", 1.0, 1.0, 0.5, (_SIGMA,)
-        ),
-        Family(
-            "t",
-            "number",
-            "dist.StudentT(nu, mu, sigma)",
-            np.asarray,
-            "",
-            "mean",
-            1.0,
-            1.0,
-            0.5,
-            (_SIGMA, Parameter("nu", (), 4.0)),
-        ),
-        Family(
-            "gamma",
+            "lognormal",
             "positive",
-            "dist.Gamma(alpha, alpha * jnp.exp(-eta))",
+            "dist.LogNormal(eta, sigma)",
             np.exp,
-            _MEANS,
-            "mean",
-            3.0,
-            1.0,
-            0.5,
-            (_SHAPE,),
+            _MEDIANS,
+            "median",
+            _OF_LOGS,
+            (_OF_THE_LOG,),
         ),
-        Family(
-            "beta",
-            "share",
-            "dist.BetaProportion(jax.nn.sigmoid(eta), kappa)",
-            expit,
-            _ODDS,
-            "mean",
-            3.0,
-            1.0,
-            0.5,
-            (Parameter("kappa", ("phi",), 10.0),),
-        ),
-        Family(
-            "categorical",
-            "levels",
-            # The first level's logit is 0.
-            "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))",
-            _softmax,
-            _ODDS,
-            "probability",
-            3.0,
-            1.5,
-            1.0,
-        ),
-        Family(
-            "cumulative",
-            "ordered",
-            "dist.OrderedLogistic(eta, thresholds)",
-            np.asarray,
-            _ODDS,
-            "probability",
-            3.0,
-            1.5,
-            1.0,
-        ),
+        Family("beta", "share", _SHARES, expit, _ODDS, "mean", _OF_LOGS, (_KAPPA,)),
+        Family("categorical", "levels", _LEVELS, _softmax, _ODDS, "probability", _OF_LEVELS),
+        Family("cumulative", "ordered", _ORDERED, np.asarray, _ODDS, "probability", _OF_LEVELS),
     )
 }
 # Words of other programs that say the same.
@@ -248,6 +214,7 @@ _SAME = {
     "ordinal": "cumulative",
     "ordered": "cumulative",
     "polr": "cumulative",
+    "log_normal": "lognormal",
 }
 _NEAR = {"quasipoisson": "negativebinomial", "quasibinomial": "binomial"}
 _OWN_LINK: Mapping[Kind, str] = {
@@ -256,9 +223,9 @@ _OWN_LINK: Mapping[Kind, str] = {
     "number": "identity",
 }
 _ELSEWHERE = {
-    "probit|cloglog|lognormal|inverse.?gaussian|skew.*|hurdle.*|zero.?inflated.*|zi.*": "Others are "
+    "probit|cloglog|inverse.?gaussian|skew.*|hurdle.*|zero.?inflated.*|zi.*": "Others are "
     "models of your own: --show-model prints one to edit, and --model runs it.",
-    "weibull|exponential|cox.*|surv.*": "Times until an event: event ~ … + offset(log(time)) with family "
+    "cox.*|surv.*": "Times until an event: event ~ … + offset(log(time)) with family "
     "poisson is the exponential model with censoring; others are models of your own (--model).",
 }
 
@@ -273,7 +240,7 @@ def family(name: str) -> Family:
         hint = f" Did you mean {near!r}?" if near else ""
         hint += "".join(f" {words}" for names, words in _ELSEWHERE.items() if re.fullmatch(names, word))
         raise DeclarationError(f"family {name!r}: one of {', '.join(FAMILIES)}.{hint}")
-    own = "logit" if found.name == "binomial" else _OWN_LINK[found.kind]
+    own = {"binomial": "logit", "lognormal": "identity"}.get(found.name, _OWN_LINK[found.kind])
     if link not in ("", own):
         raise DeclarationError(
             f"family {name!r}: the link of {found.name} is {own}. Others are models of your own: "

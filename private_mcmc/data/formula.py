@@ -57,6 +57,10 @@ _HABITS = (
         "model of survival with censoring",
     ),
     (
+        r"(?:^|[~+])\s*([\w.]+)\s*(?:\*\*|\^)\s*(\d)",
+        r"a power is I(\1 ** \2): between terms the sign would mean interactions, and of one alone nothing",
+    ),
+    (
         r"\b(cut|ifelse|case_when|relevel|strata|where|get_dummies)\(|[<>]|==",
         "conditions are columns of their own: make one in the table and declare it; the first of its levels "
         "is the reference",
@@ -113,7 +117,8 @@ def read_formula(text: str, schema: Schema) -> Formula:
     if outcome not in schema.by_name and re.search(r"\W", outcome):
         raise DeclarationError(
             f"formula {text!r}: the outcome is a field itself, and no function of fields: compute it in the "
-            "table and declare it. (The effects of family gamma are on the logarithm of a mean.)"
+            "table and declare it. (Family lognormal is of the logarithm of a number above 0, gamma of the "
+            "logarithm of its mean.)"
         )
     schema[outcome]
     if trials and not trials.isdigit():

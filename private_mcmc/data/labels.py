@@ -30,7 +30,7 @@ def labels(design: Design, name: str) -> tuple[str, ...]:
 
 def units(design: Design) -> dict[str, str]:
     """What each coefficient is per, or against."""
-    names = [INTERCEPT, *(effect.name for effect in design.effects), *design.correlations]
+    names = [INTERCEPT, *(effect.name for effect in design.shared), *design.correlations]
     names += [*design.parameters, *([THRESHOLDS] if design.thresholds else [])]
     names += [effect.spread_name for effect in design.effects if effect.spread]
     return {label: unit(design, name) for name in names for label in labels(design, name)}
@@ -42,7 +42,7 @@ def unit(design: Design, name: str) -> str:
     if name == INTERCEPT:
         return "at 0 and first levels"
     if effect is None:
-        return schema[design.formula.outcome].unit if name == "sigma" else ""
+        return schema[design.formula.outcome].unit if name == "sigma" and design.family.is_linear else ""
     parts = []
     for each in effect.term.numbers:
         field = schema[next(iter(each.fields.values()))]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from private_mcmc.data.fields import is_number
+from private_mcmc.data.cells import is_number
 from private_mcmc.errors import DeclarationError
 
 _PRIOR = re.compile(r"^(?P<name>.+?)\s*~\s*(?P<law>[A-Za-z_]+)\s*\((?P<numbers>[^()]*)\)\s*$")
@@ -105,6 +106,22 @@ def read_priors(texts: Sequence[str]) -> Mapping[str, Prior]:
             raise DeclarationError(f"prior {text!r}: {name!r} has one already.")
         found[name] = prior
     return found
+
+
+def check_sign(name: str, prior: Prior, *, real: bool) -> None:
+    """Refuse a law of positive numbers for an effect, and one of all numbers for an sd."""
+    if prior.is_stated and not real:
+        return
+    if prior.is_real != real:
+        kinds = "normal, student_t, cauchy, laplace" if real else "halfnormal, halfcauchy, exponential, gamma"
+        raise DeclarationError(f"prior of {name!r}: {prior} does not fit it; take one of {kinds}.")
+
+
+def unknown_priors(given: Collection[str], every: Sequence[str]) -> DeclarationError:
+    """For priors of terms that there are not; ``every`` are those that priors are for."""
+    near = difflib.get_close_matches(min(given).partition("[")[0], every, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}? A prior is of a term, with all its levels." if near else ""
+    return DeclarationError(f"prior of {sorted(given)}: there is no such term; priors are for {every}.{hint}")
 
 
 def _read(text: str) -> tuple[str, Prior]:

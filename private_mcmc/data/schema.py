@@ -6,6 +6,7 @@ import codecs
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from private_mcmc.data.descriptors import field_from_dict, field_to_dict
-from private_mcmc.data.fields import KEY, Field, identifier
+from private_mcmc.data.fields import KEY, Field, count_of, identifier
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -57,6 +58,8 @@ class Schema:
 
     def __post_init__(self) -> None:
         names = [identifier(name) for field in self.fields for name in (field.name, field.indicator) if name]
+        # Models of persons' effects have an argument of that name.
+        names += [count_of(identifier(self.person))] if self.at_most > 1 else []
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DeclarationError(f"schema: names {twice} are given twice (or are equal as Python names).")
         if self.person and self.person not in self.by_name:
@@ -156,12 +159,17 @@ class Schema:
         if field is None:
             lower = {each.lower(): each for each in self.by_name}
             near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
-            hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
+            meant = lower[near[0]] if near else ""
+            shown = f"{meant!r}" if re.fullmatch(r"[\w.]*", meant) else f"`{meant}`, in backticks"
+            hint = f" Did you mean {shown}?" if near else ""
             raise DeclarationError(
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )
         if not field.is_used:
-            latent = " (An effect of each person is a NumPyro model for PrivateMCMC: docs/persons.md.)"
+            latent = (
+                f" An effect of each is (1 | {name}), where the schema says how many rows a person may have: "
+                f"person: {{field: {name}, at_most: …}}."
+            )
             raise DeclarationError(
                 f"field {name!r} has role {field.role!r}: it is not part of any model."
                 f"{latent if field.role == 'person' else _DECLARE}"

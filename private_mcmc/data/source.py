@@ -9,8 +9,8 @@ from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
 from private_mcmc.data.expressions import PIECEWISE
 from private_mcmc.data.families import ordered_start
-from private_mcmc.data.fields import Field, identifier
-from private_mcmc.data.priors import marginal
+from private_mcmc.data.fields import Field, count_of, identifier
+from private_mcmc.data.priors import Prior, marginal
 from private_mcmc.data.terms import Term
 from private_mcmc.records import Record
 
@@ -38,6 +38,7 @@ def model_source(design: Design) -> str:
     columns += [] if offset is None else [word for word in offset.fields if word not in columns]
     trials = formula.trials and (formula.trials if formula.trials.isdigit() else identifier(formula.trials))
     columns += [trials] if trials and not trials.isdigit() and trials not in columns else []
+    who = identifier(design.schema.person) if any(term.own for term in formula.terms) else ""
     unknown = [name for name in formula.fields if design.schema[name].missing == "marginal"]
     columns += [identifier(f"{name}_missing") for name in unknown]
     middle, half = design.outcome_scale
@@ -78,7 +79,7 @@ def model_source(design: Design) -> str:
     lines = [line for name in unknown for line in _unknown(design.schema[name])] + lines
     head = _HEAD.format(
         formula=formula.text.replace("\\", "").replace('"', "'"),
-        arguments=", ".join([*columns, f"{outcome}=None"]),
+        arguments=", ".join([*columns, *([who, count_of(who)] if who else []), f"{outcome}=None"]),
     )
     body = "".join(f"    {line}\n" for line in lines)
     if "piecewise(" in body:
@@ -149,7 +150,6 @@ def _columns(term: Term) -> list[str]:
 def _effect(effect: Effect, index: str, half: float, design: Design, first: bool) -> list[str]:
     term, variable = effect.term, f"b{index}"
     prior = effect.prior.in_units(effect.scale / half)
-    size, classes = math.prod(effect.shape), effect.classes
     words = (
         f"{effect.name}: prior of {'the sd of its effects' if effect.spread else 'an effect'} {effect.prior}"
     )
@@ -157,40 +157,64 @@ def _effect(effect: Effect, index: str, half: float, design: Design, first: bool
     lines = [_comment(words + ".")]
     if term.categories:
         lines += [_comment(f"Levels of {_levels(term, design)}.")]
-    sample = f"numpyro.sample({effect.name!r}, {prior.source()}{_expand(effect.shape)})"
-    if effect.is_standard:
-        sample = f"numpyro.sample({effect.name!r}, dist.Normal(0.0, 1.0){_expand([size])})"
-        spread = repr(effect.unit)
-        if effect.spread:
-            spread = f"sd{index}"
-            lines += [f"{spread} = numpyro.sample({effect.spread_name!r}, {prior.source()})"]
-        lines += [f"raw{index} = {sample}"]
-        sample = f"{spread} * raw{index}"
-        if effect.leader:
-            leader = next(place for place, other in enumerate(design.effects) if other.name == effect.leader)
-            site = correlation(term)
-            lines += [
-                "# The correlation, from -1 to 1.",
-                f"cor{index} = 2 * numpyro.sample({site!r}, {design.correlations[site].source()}) - 1",
-            ]
-            both = f"cor{index} * raw{leader} + jnp.sqrt(1 - cor{index} ** 2) * raw{index}"
-            sample = f"{spread} * ({both})"
-    lines += [f"{variable} = {sample}"]
-    value = variable
-    if term.categories:
-        if len(effect.shape) > 1:
-            value = f"{value}.reshape({effect.shape})"
-        if any(reduced for _, reduced in term.categories):
-            pads = [(int(reduced), 0) for _, reduced in term.categories] + [(0, 0)] * bool(classes)
-            value = f"jnp.pad({value}, {pads[0] if len(pads) == 1 else tuple(pads)})"
-        if len(term.categories) > 1:
-            value += f".reshape(-1, {len(classes)})" if classes else ".ravel()"
-        value += f"[{_index(term, design)}]"
+    lines += _standard(effect, index, prior, design) if effect.is_standard else _draw(effect, variable, prior)
+    value = _of_row(variable, effect, design)
     for number, centre in zip(effect.numbers, effect.centres, strict=True):
         column = f"({number.source()}{f' - {centre!r}' if centre else ''})"
-        value = f"{value} * {column}{'[:, None]' * bool(classes)}"
+        value = f"{value} * {column}{'[:, None]' * bool(effect.classes)}"
     value += f" / {effect.scale!r}" * bool(effect.numbers and effect.scale != 1)
     return [*lines, f"eta = {'' if first else 'eta + '}{value}"]
+
+
+def _draw(effect: Effect, variable: str, prior: Prior | None) -> list[str]:
+    """The effects under their prior, or as standard Normals; of persons in the plate of persons."""
+    who, size = identifier(effect.term.group), [math.prod(effect.shape)]
+    law = "dist.Normal(0.0, 1.0)" if prior is None else prior.source()
+    many = "" if effect.term.own else _expand(size if prior is None else effect.shape)
+    line = f"{variable} = numpyro.sample({effect.name!r}, {law}{many})"
+    if not effect.term.own:
+        return [line]
+    return [
+        _comment(f"One for each {effect.term.group}, integrated out."),
+        f'with numpyro.plate("{who}", {count_of(who)}):',
+        f"    {line}",
+    ]
+
+
+def _standard(effect: Effect, index: str, prior: Prior, design: Design) -> list[str]:
+    """The effects as standard Normals times their sd, which is estimated or stated."""
+    spread, lines = repr(effect.unit), []
+    if effect.spread:
+        spread = f"sd{index}"
+        lines += [f"{spread} = numpyro.sample({effect.spread_name!r}, {prior.source()})"]
+    lines += _draw(effect, f"raw{index}", None)
+    made = f"raw{index}"
+    if effect.leader:
+        leader = next(place for place, other in enumerate(design.effects) if other.name == effect.leader)
+        site = correlation(effect.term)
+        lines += [
+            "# The correlation, from -1 to 1.",
+            f"cor{index} = 2 * numpyro.sample({site!r}, {design.correlations[site].source()}) - 1",
+        ]
+        made = f"(cor{index} * raw{leader} + jnp.sqrt(1 - cor{index} ** 2) * raw{index})"
+    return [*lines, f"b{index} = {spread} * {made}"]
+
+
+def _of_row(value: str, effect: Effect, design: Design) -> str:
+    """What picks a row's effect out of those of all levels, or of all persons."""
+    term, classes = effect.term, effect.classes
+    if term.own:
+        return f"{value}[{identifier(term.group)}]"
+    if not term.categories:
+        return value
+    if len(effect.shape) > 1:
+        value = f"{value}.reshape({effect.shape})"
+    if any(reduced for _, reduced in term.categories):
+        pads = [(int(reduced), 0) for _, reduced in term.categories] + [(0, 0)] * bool(classes)
+        value = f"jnp.pad({value}, {pads[0] if len(pads) == 1 else tuple(pads)})"
+    if len(term.categories) > 1:
+        value += f".reshape(-1, {len(classes)})" if classes else ".ravel()"
+    return f"{value}[{_index(term, design)}]"
 
 
 def _expand(shape: Sequence[int]) -> str:

@@ -35,6 +35,7 @@ _USUAL = (
     _Usual(r"(education|school)_?(years|num)|yrs_?school", "number", 0, 30, "years"),
 )
 _PERSON = r"id|\w+_id|pid|person|patient|subject|ssn|insurance_?number"
+_DATE = r"(\w+_)?(date|dt|dob)|date_\w+"
 _WORDS = r"name|\w+_name|address|street|email|phone|notes?|comment\w*|text"
 _YES_NO = r"is_\w+|has_\w+|dead|death|died|alive|female|male|smok\w*|diabet\w*|married"
 
@@ -57,6 +58,8 @@ def suggestion(name: str, title: str = "", kind: Type | None = None) -> Field:
                 bounds_from=f"suggested by the column's {origin}",
                 suggested=True,
             )
+        if re.fullmatch(_DATE, word) and kind in (None, "date"):
+            return Field(name, "date", title=title, suggested=True)
         if re.fullmatch(_PERSON, word):
             return Field(name, "string", title=title, role="person", suggested=True)
         if re.fullmatch(_WORDS, word):

@@ -14,6 +14,8 @@ from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
+_MOST_OWN = 2
+
 
 @dataclass(frozen=True)
 class Term:
@@ -24,6 +26,7 @@ class Term:
         categories: fields with levels, and whether their first level is the reference, with effect zero.
         numbers: what the levels' effects are multiplied by.
         group: the field of a group-level term, or empty.
+        own: whether the group is the person who is protected, whose effects are integrated out.
         together: names of the group's terms whose effects are correlated with these, these among them.
     """
 
@@ -31,6 +34,7 @@ class Term:
     categories: tuple[tuple[str, bool], ...]
     numbers: tuple[Expression, ...]
     group: str = ""
+    own: bool = False
     together: tuple[str, ...] = ()
 
     @property
@@ -101,18 +105,30 @@ def _alone(words: list[str], schema: Schema) -> bool:
 
 def group_terms(text: str, effects: str, correlated: bool, field: str, schema: Schema) -> list[Term]:
     """The terms of ``(effects | field)``, or with two bars where they are not ``correlated``."""
-    if not schema[field].is_category:
+    own = field == schema.person and schema.at_most > 1
+    if not own and not schema[field].is_category:
         raise DeclarationError(
-            f"formula {text!r}: {field!r} is no category; groups need declared levels (constraints.enum)."
+            f"formula {text!r}: {field!r} is no category; groups need declared levels (constraints.enum). If "
+            f"it tells persons apart: role: person, and person: {{field: {field}, at_most: …}}."
         )
+    level = () if own else ((field, False),)
     found = []
     for words in expand(text, effects):
         if not words:
-            found.append(Term(f"1 | {field}", ((field, False),), (), field))
+            found.append(Term(f"1 | {field}", level, (), field, own))
             continue
         for term in terms_of(words, [words], schema):
-            categories = (*term.categories, (field, False))
-            found.append(Term(f"{term.name} | {field}", categories, term.numbers, field))
+            if own and term.categories:
+                raise DeclarationError(
+                    f"formula {text!r}: an effect of each {field!r} is an intercept or a number's slope, no "
+                    f"effect of levels; declare {term.name!r} as a number (0 and 1), or leave it out."
+                )
+            found.append(Term(f"{term.name} | {field}", (*term.categories, *level), term.numbers, field, own))
+    if own and len(found) > _MOST_OWN:
+        raise DeclarationError(
+            f"formula {text!r}: at most {_MOST_OWN} effects of each {field!r} are integrated out, as in "
+            f"(1 + x | {field})."
+        )
     if not correlated or len(found) == 1:
         return found
     names = tuple(term.name for term in found)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting import verify as verify_statement
 from private_mcmc.accounting.assumptions import no_more_rows
+from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import model_source
 from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts, warnings_of
@@ -73,15 +74,21 @@ def _statement(study: StudyRecord) -> str:
     need(bool(found), found.reason)
     need(study.price.adjacency == study.adjacency, "the statement speaks of another adjacency.")
     need(not study.seeded, "the caller chose the randomness: not private.")
-    counts = set(_counts(study.price))
-    need(counts <= {study.n}, f"the statement is for {sorted(counts)} rows, not for {study.n}.")
-    if study.adjacency == "add_remove":
-        capped = no_more_rows(study.n) in _sentences(study.price)
-        need(capped, f"the statement is not for at most {study.n} rows.")
+    _is_for(study, study.price, "the statement")
     price = study.price
     meets = price.delta(study.epsilon) <= study.delta or price.epsilon(study.delta) <= study.epsilon
     need(meets, f"the statement does not meet ε = {study.epsilon:g} at δ = {study.delta:g}.")
     return found.reason
+
+
+def _is_for(study: StudyRecord, made: Statement, what: str) -> None:
+    """Raise ``DeclarationError`` unless a statement is for the record's number of rows."""
+    counts = set(_counts(made))
+    need(counts <= {study.n}, f"{what} is for {sorted(counts)} rows, not for {study.n}.")
+    # A bounded log-likelihood alone needs no number of rows.
+    if study.adjacency == "add_remove" and made.argument.rule != "posterior.bounded":
+        capped = no_more_rows(study.n) in _sentences(made)
+        need(capped, f"{what} is not for at most {study.n} rows.")
 
 
 def _sentences(statement: Statement) -> Iterator[str]:
@@ -92,9 +99,8 @@ def _sentences(statement: Statement) -> Iterator[str]:
 
 def _counts(statement: Statement) -> Iterator[int]:
     """The numbers of rows that its runs were for."""
-    rows = statement.argument.constants.get("num_rows")
-    if rows is not None:
-        yield rows
+    known = statement.argument.constants
+    yield from (known[name] for name in ("num_rows", "n") if name in known)
     for part in statement.parts:
         yield from _counts(part)
 
@@ -141,6 +147,10 @@ def _certificate(study: StudyRecord) -> str:
     need(bool(found), found.reason)
     made = Statement.from_dict(study.certificate or {})
     need(made.adjacency == study.adjacency, "the certificate speaks of another adjacency.")
+    need(made.unit == study.price.unit, "the certificate protects another unit than the statement.")
+    _is_for(study, made, "the certificate")
+    weight = made.argument.constants.get("temper", study.temper)
+    need(close(weight, study.temper), f"the certificate is for temper {weight}, not {study.temper}.")
     need(made.delta(study.epsilon) <= study.delta, "the certificate does not meet the target.")
     return found.reason
 
@@ -151,6 +161,9 @@ def _question(study: StudyRecord) -> str:
     same_library(study)
     schema, made = Schema.from_dict(texts(study.schema)), study.design
     need(model_source(made) == study.model, "the model is not the one that formula and schema give.")
+    own = any(effect.term.own for effect in made.effects)
+    given = {count_of(identifier(schema.person)): study.n} if own else {}
+    need(study.arguments == given, f"public arguments {study.arguments} are not the formula's, {given}.")
     rows = json.loads(json.dumps(schema.rows(made.formula.fields).to_dict()))
     need(rows == study.rows, "the row bounds are not those of the schema.")
     need(close(study.norm, made.norm), f"norm {study.norm} is not {made.norm}.")

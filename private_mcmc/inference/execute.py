@@ -47,6 +47,7 @@ from private_mcmc.inference.runs import (
     trial_streams,
     try_constraining,
 )
+from private_mcmc.kernels import public_key
 from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.model.mark import model_marks, program_mark
@@ -223,7 +224,17 @@ def identity(decision: Decision, start: Array, rows_on_device: int | None) -> di
         # Another version may draw the noise of a step from a key that this one used for another step.
         "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, numpy {np.__version__}, "
         f"{jax.default_backend()}",
+        "the random numbers": _hash(repr(_drawn())),
     }
+
+
+def _drawn() -> list[int]:
+    """Bits from a public key: settings of JAX say which ones a key of threefry gives.
+
+    With others from the same key, two copies of one checkpoint would release twice for one charge.
+    """
+    bits: list[int] = np.asarray(jax.random.bits(public_key("threefry2x32"), (3, 5))).ravel().tolist()
+    return bits
 
 
 def _hash(text: str) -> str:

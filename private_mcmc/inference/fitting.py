@@ -16,13 +16,14 @@ from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
-from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
+from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported, arguments_checked
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import checked, in_memory
 from private_mcmc.inference.decision import Guarantee
+from private_mcmc.inference.doubts import doubts
 from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
 from private_mcmc.inference.record import About
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan, plan
@@ -159,8 +160,9 @@ def plan_fit(
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
             "or a value."
         )
-    columns = _columns(table, asked.schema, asked)
+    columns = read_columns(table, asked.schema, asked)
     rows = len(next(iter(columns.values()))) if n is None else n
+    _check_persons(table, asked, rows, target.adjacency)
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
@@ -174,6 +176,7 @@ def plan_fit(
         own,
         n=rows,
         guarantee=guarantee,
+        model_args=asked.public(rows),
         max_error=max_error,
         public_rows=public,
         coefficients=asked.coefficients,
@@ -189,10 +192,20 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    return _ready(table, asked, made, _columns(table, asked.schema, asked), None)
+    _check_persons(table, asked, made.n, made.target.adjacency)
+    return _ready(table, asked, made, read_columns(table, asked.schema, asked), None)
 
 
-def _columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
+def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
+    """Refuse more persons than are declared, whether or not rows of theirs are left: that is private."""
+    unit = asked.rows.unit
+    if unit is None or adjacency != "replace_one":
+        return
+    if identified(unit.name, read_identifiers(table, asked.schema)).max(initial=-1) >= n:
+        raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
+
+
+def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
     """What the model reads, and who each row is about where that is declared.
 
     Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
@@ -216,7 +229,7 @@ def _ready(table: object, asked: Question, made: Plan, columns: Fields, bounds: 
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
     def read(schema: Schema) -> Fields:
-        return _columns(table, schema, asked)
+        return read_columns(table, schema, asked)
 
     return Planned(asked, made, name, columns, data_marks(table), bounds, read)
 

@@ -28,6 +28,9 @@ from private_mcmc.report import Report
 if TYPE_CHECKING:
     import arviz
 
+# Times the error that the plan expects.
+_WIDE = 1.5
+
 
 class LastRun:
     """The last run of a driver; everything here was released or is public, but for ``curator``."""
@@ -66,7 +69,7 @@ class LastRun:
         error is that of its mean, as its width tells; its parts are in the policy's proportions.
         """
         found = None if self._outcome is None else self._outcome.conclusion
-        if found is None or self._known is None:
+        if found is None or self._known is None or self._path_says_more:
             return found
         return replace(found, prediction=found.prediction.scaled_to(self._known.error))
 
@@ -158,10 +161,19 @@ class LastRun:
             found = self._known = self._known or posterior_given(plan.reading, histories, plan.n)
         return _released(plan, known, found.draws)
 
+    @property
+    def _path_says_more(self) -> bool:
+        """Of few people, whether what is not known of their covariates leaves a posterior far too wide."""
+        own, known = None if self._outcome is None else self._outcome.conclusion, self._known
+        return own is not None and known is not None and own.few and known.error > _WIDE * own.prediction.rms
+
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
             try:
-                return self.posterior()
+                found = self.posterior()
+                if self._path_says_more:
+                    return _of_the_path(self._outcome.draws, "the posterior given the releases is wider")
+                return found
             except NotYetSupported as reason:
                 return _of_the_path(self._outcome.draws, str(reason))
         if not isinstance(self.released, ReleasedStates):

@@ -15,7 +15,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
-from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.labels import units
 from private_mcmc.data.schema import Schema
@@ -23,11 +23,10 @@ from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
-from private_mcmc.planning import Plan, Prediction
+from private_mcmc.planning import Plan
 from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
-from private_mcmc.report import number
 from private_mcmc.target import Target
 
 
@@ -64,6 +63,11 @@ class Question:
         """From draws of the model's sites to draws of coefficients in the user's units, by name."""
         found = self.design
         return None if found is None else lambda draws: Answers(found, draws).by_name
+
+    def public(self, n: int) -> dict[str, int]:
+        """Public arguments besides the columns: the number of persons, where they have effects."""
+        count = "" if self.rows.unit is None else count_of(self.rows.unit.name)
+        return {count: n} if count in inspect.signature(self.model).parameters else {}
 
     def on(self, schema: Schema) -> Question:
         """The same question of a table with other bounds."""
@@ -110,24 +114,33 @@ def question(
         raise DeclarationError("priors are those of the model: change them in its source.")
     names = {identifier(field.name): field.name for field in schema.fields if field.is_used}
     extra = {identifier(field.indicator): field.name for field in schema.fields if field.indicator}
-    wanted = list(inspect.signature(model).parameters)
+    every = list(inspect.signature(model).parameters)
+    who = identifier(schema.person) if schema.at_most > 1 else ""
+    wanted = [name for name in every if not who or name not in (who, count_of(who))]
     if unknown := [name for name in wanted if name not in names and name not in extra]:
         raise DeclarationError(
             f"model: arguments {unknown} are no fields of the schema; it has {sorted(names)}."
         )
     fields = tuple(dict.fromkeys(names.get(name) or extra[name] for name in wanted))
-    every = schema.rows(fields)
-    if ignored := sorted(set(every.columns) - set(wanted)):
+    rows = schema.rows(fields)
+    if ignored := sorted(set(rows.columns) - set(wanted)):
         raise DeclarationError(f"model: take {ignored} as arguments too: they say which numbers are missing.")
     try:
         source = inspect.getsource(inspect.unwrap(model))
     except (OSError, TypeError):
         source = ""
-    return Question(schema, fields, every, model, source, notes=schema.notes)
+    return Question(schema, fields, rows, model, source, notes=schema.notes)
 
 
 def _notes(made: Design) -> tuple[str, ...]:
-    return tuple(
+    schema = made.schema
+    apart = schema.at_most > 1 and not any(term.own for term in made.formula.terms)
+    alike = (
+        f"Rows of one {schema.person!r} count as independent of each other, given what the formula has. If "
+        "they are more alike than that, intervals are too narrow and errors larger than predicted: add an "
+        f"effect of each, (1 | {schema.person}).",
+    )
+    return alike * apart + tuple(
         f"{name} is taken to be {made.parameters[name]}, nothing was said of it. State what is known, as "
         f"the prior {name} = {made.parameters[name]}, or have it estimated, as {name} ~ halfnormal(…)."
         for name in made.unsaid
@@ -271,36 +284,3 @@ def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> F
 
 def _first(flags: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(flags)) if flags.any() else 0
-
-
-# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
-_LARGE_ERROR = 3.0
-_FEW_ROWS = 30
-# What bounding rows' influence may cost, in the same unit, before a person is told.
-_LARGE_BIAS = 0.5
-
-
-def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
-    """Why what comes out may say little that the prior does not; from public facts only.
-
-    ``ranges`` is said of a prediction for other ranges than those of the run.
-    """
-    found = []
-    if n < _FEW_ROWS:
-        found.append(
-            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
-            "answer is nearly the prior's."
-        )
-    if not prediction.rms <= _LARGE_ERROR:
-        found.append(
-            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. "
-            + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
-        )
-    if prediction.bias >= _LARGE_BIAS and not ranges:
-        found.append(
-            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
-            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
-            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
-        )
-    return tuple(found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -45,27 +45,31 @@ def broken_claim(
     values: np.ndarray,
     usable: np.ndarray,
     speed: float,
+    blur: np.ndarray | float = 0.0,
 ) -> str | None:
-    """The claim that the values deny, in words; ``speed`` is the length of the line per unit of ``steps``."""
+    """The claim that the values, known up to ``blur``, deny, in words.
+
+    ``speed`` is the length of the line per unit of ``steps``.
+    """
     at, found = np.asarray(steps)[usable], values[usable]
     if len(found) < 2:
         return None
-    errors = _NOISE * (1 + np.abs(found))
+    errors = _NOISE * (1 + np.abs(found)) + np.broadcast_to(blur, values.shape)[usable]
     noise = errors[1:] + errors[:-1]
     lengths = np.diff(at)
-    slopes, blur = np.diff(found) / lengths, noise / lengths
+    slopes, spread = np.diff(found) / lengths, noise / lengths
     name = claim.name
-    if np.any(np.abs(slopes) > _product(claim.slope, speed) + blur):
+    if np.any(np.abs(slopes) > _product(claim.slope, speed) + spread):
         return f"|{name}'| ≤ {claim.slope:.6g}"
     if np.ptp(found) > claim.range + 2 * np.max(noise):
         return f"sup {name} − inf {name} ≤ {claim.range:.6g}"
     bends = 2 * np.diff(slopes) / (lengths[1:] + lengths[:-1])
-    blur = 2 * (blur[1:] + blur[:-1]) / (lengths[1:] + lengths[:-1])
+    spread = 2 * (spread[1:] + spread[:-1]) / (lengths[1:] + lengths[:-1])
     lowest, highest = (_product(end, speed * speed) for end in (claim.lower, claim.upper))
     slack = _NOISE * np.array([abs(end) if math.isfinite(end) else 0.0 for end in (lowest, highest)])
-    if np.any(bends < lowest - blur - slack[0]):
+    if np.any(bends < lowest - spread - slack[0]):
         return f"{name}'' ≥ {claim.lower:.6g}"
-    if np.any(bends > highest + blur + slack[1]):
+    if np.any(bends > highest + spread + slack[1]):
         return f"{name}'' ≤ {claim.upper:.6g}"
     return None
 
@@ -79,6 +83,7 @@ _STEPS = (-30.0, -8.0, -3.0, -1.0, -0.1, 0.1, 1.0, 3.0, 8.0, 30.0)
 _TOLERANCE = 1e-6
 # Where NumPyro's own values differ by more than this between float32 and float64, it clamps or cancels.
 _ILL_CONDITIONED = 1e-2
+_FLOAT32_IS_WORSE = 4.0
 _FEWEST = 3
 
 Potentials = Callable[[jax.Array, Row], tuple[jax.Array, jax.Array]]
@@ -99,7 +104,8 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """By row, line and step: NumPyro's loss and prior, those that were read, ``θ`` and the predictors."""
+    """By row, line and step: NumPyro's loss and prior, those that were read, ``θ``, the predictors, and how
+    far NumPyro's own may be off."""
 
     own_loss: np.ndarray
     own_prior: np.ndarray
@@ -107,6 +113,8 @@ class _Values:
     prior: np.ndarray
     theta: np.ndarray
     eta: np.ndarray
+    loss_blur: np.ndarray
+    prior_blur: np.ndarray
 
 
 def refuse_misread(reading: Reading, own: Potentials) -> None:
@@ -119,6 +127,8 @@ def refuse_misread(reading: Reading, own: Potentials) -> None:
         return
     # Only now, since it traces the model once more.
     rough_loss, rough_prior = _rough(own, rows, values.theta)
+    loss_blur, prior_blur = _blur(values.own_loss, rough_loss), _blur(values.own_prior, rough_prior)
+    values = replace(values, loss_blur=loss_blur, prior_blur=prior_blur)
     usable = _stable(values.own_loss, rough_loss), _stable(values.own_prior, rough_prior)
     mistake = _mistake(reading, values, *usable)
     if mistake is not None:
@@ -146,7 +156,8 @@ def _evaluate(reading: Reading, own: Potentials, rows: Row) -> _Values:
     eta = theta[..., :0]
     if several is not None:
         eta = np.einsum("rkp,rlsp->rlsk", designs, theta) + offsets[:, None, None]
-    return _Values(own_loss, own_prior, loss, prior, theta, eta)
+    exact = np.zeros_like(own_loss)
+    return _Values(own_loss, own_prior, loss, prior, theta, eta, exact, exact)
 
 
 def _rough(own: Potentials, rows: Row, theta: np.ndarray) -> list[np.ndarray]:
@@ -194,34 +205,47 @@ def _stable(values: np.ndarray, rough: np.ndarray) -> np.ndarray:
     return np.asarray(np.isfinite(values) & close)
 
 
+def _blur(values: np.ndarray, rough: np.ndarray) -> np.ndarray:
+    """How far NumPyro's own value may be off: a clamp in one term is hidden by the size of a sum.
+
+    ``LKJCholesky`` clamps where a correlation is 1 up to rounding, in float32 long before float64.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.asarray(_FLOAT32_IS_WORSE * np.abs(values - rough))
+
+
 def _mistake(reading: Reading, values: _Values, of_loss: np.ndarray, of_prior: np.ndarray) -> str | None:
     """What differs, in words, judged by the points that are usable."""
     sites = ", ".join(f"{site.name!r} ({site.family})" for site in reading.model_sites.observations)
     latents = ", ".join(f"{site.name!r} ({site.family})" for site in reading.model_sites.latents)
-    if not _same(values.own_prior[None], values.prior[None], of_prior[None]):
+    if not _same(values.own_prior[None], values.prior[None], of_prior[None], values.prior_blur[None]):
         return f"the prior of site {latents} differs from NumPyro's own log density"
-    if not _same(values.own_loss, values.loss, of_loss):
+    if not _same(values.own_loss, values.loss, of_loss, values.loss_blur):
         return f"the likelihood of site {sites} differs from NumPyro's own log density"
     if reading.predictors is not None and np.max(np.sum(of_loss, axis=(1, 2)), initial=0) < _FEWEST:
         return f"the log density of site {sites} is not a number, so that it could not be compared"
     for index in np.ndindex(values.own_loss.shape[:2]):
         for speed, claim in _row_claims(reading, values, index):
-            broken = broken_claim(claim, _STEPS, values.own_loss[index], of_loss[index], speed)
+            broken = broken_claim(
+                claim, _STEPS, values.own_loss[index], of_loss[index], speed, values.loss_blur[index]
+            )
             if broken:
                 return f"NumPyro's own log density of site {sites} breaks the claim that {broken}"
     for row in range(values.own_prior.shape[0]):
         claim = _prior_claim(reading.prior, values.theta[row, 0])
-        broken = broken_claim(claim, _STEPS, values.own_prior[row, 0], of_prior[row, 0], 1.0)
+        broken = broken_claim(
+            claim, _STEPS, values.own_prior[row, 0], of_prior[row, 0], 1.0, values.prior_blur[row, 0]
+        )
         if broken:
             return f"NumPyro's own log density of site {latents} breaks the claim that {broken}"
     return None
 
 
-def _same(own: np.ndarray, read: np.ndarray, usable: np.ndarray) -> bool:
-    """For every index of the first axis: ``own − read`` is one number."""
+def _same(own: np.ndarray, read: np.ndarray, usable: np.ndarray, blur: np.ndarray) -> bool:
+    """For every index of the first axis: ``own − read`` is one number, up to rounding and ``blur``."""
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = (own - read).reshape(len(own), -1)
-        sizes = (1 + np.abs(own) + np.abs(read)) * _TOLERANCE
+        sizes = (1 + np.abs(own) + np.abs(read)) * _TOLERANCE + blur
     sizes, usable = sizes.reshape(len(own), -1), usable.reshape(len(own), -1)
     for gap, size, counts in zip(gaps, sizes, usable, strict=True):
         if not np.any(counts):

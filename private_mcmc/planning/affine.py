@@ -69,6 +69,7 @@ _RUN_STEP = 0.5
 _SKEWED = 0.13
 # Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
 _CAUTION = 2.0
+_FEW_PEOPLE = 1.5  # where counts of rows are hidden: of the predicted error
 
 
 @dataclass(frozen=True)
@@ -183,12 +184,15 @@ class AffinePolicy(Releases):
         spread = inside @ (covariance - root @ root.T) @ inside.T
         monte_carlo = math.sqrt(max(float(np.trace(spread)) / self.dim - bias**2, 0.0))
         rms, step = math.hypot(bias, monte_carlo), max(schedule.step_sizes)
-        if self.said > rms:
+        said = self.said * (_FEW_PEOPLE if counts.synthetic else 1.0)
+        if said > rms:
             # Of few rows the releases tell too little of their own error. No prior leaves a larger one.
-            unseen = (hessian + self.precision) / (self.said**2 - rms**2)
+            unseen = (self.level(history) * hessian + self.precision) / (said**2 - rms**2)
             covariance = covariance + inverse_of(unseen + self.precision)
         draws = calibrated_draws(states[1:], mean, covariance, share * schedule.total_time)
-        return Conclusion(draws, Prediction(rms, bias, monte_carlo, step / 4))
+        found = Prediction(rms, bias, monte_carlo, step / 4)
+        found = found.scaled_to(max(rms, said)) if counts.synthetic else found
+        return Conclusion(draws, found, few=counts.synthetic)
 
     @property
     def _plan(self) -> WarmUp:

@@ -20,9 +20,10 @@ from private_mcmc.planning.estimates import (
     root_of,
     score_average,
 )
+from private_mcmc.planning.expected import expected_counts
 from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts
-from private_mcmc.planning.stages import Array, CompletedStage, History, PathStage
-from private_mcmc.release import Counts, SecondMoments
+from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, History, PathStage
+from private_mcmc.release import Counts, SecondMoments, floored
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
@@ -149,9 +150,17 @@ class Releases:
         for completed in rounds:
             released = _moments_of(completed)
             root = root_of(self.even(moments, hessian) + self.precision)
-            level = max(float(np.trace(released.matrix)) / self.dim, released.noise_sd)
-            hessian = next_estimate(released, root, _LEAST_CURVATURE * level).matrix
+            hessian = next_estimate(released, root, _floor(released)).matrix
         return hessian
+
+    def level(self, history: History) -> float:
+        """Trace of the last curvature over that of the floored one: less than 1 where noise hides it.
+
+        How large a matrix is in all is known better than its directions.
+        """
+        released = _moments_of(named(history, CURVATURE)[-1])
+        trace, sd = float(np.trace(released.matrix)), released.noise_sd * math.sqrt(self.dim)
+        return min(max(trace, sd) / float(np.trace(floored(released.matrix, _floor(released)))), 1.0)
 
     def even(self, moments: Estimate, hessian: Array) -> Array:
         """The mean of ``H`` and of the multiple of ``XᵀX`` that is as large.
@@ -202,15 +211,26 @@ class Releases:
         return replace(counted["clip"], skew=skew, cells=counted["weights"].occupied)
 
     def _counted(self, history: History, bound: Bound) -> InfluenceCounts:
-        counts = named(history, COUNTS[bound])[0].value
-        if not isinstance(counts, Counts):
+        stage, counts = (done := named(history, COUNTS[bound])[0]).stage, done.value
+        if not (isinstance(counts, Counts) and isinstance(stage, CountsStage)):
             raise TypeError("the rows are counted by their influence")
-        return InfluenceCounts(counts, self.num_rows, 0.0)
+        released = InfluenceCounts(counts, self.num_rows, 0.0)
+        if not released.hidden or not self.influence.believed(bound):
+            return released
+        # Noise would be read as if no row had any influence.
+        expected = expected_counts(self.influence, stage, self.num_rows)
+        return replace(released, counts=replace(counts, values=expected, noise_sd=0.0))
 
 
 def named(history: History, name: str) -> History:
     """The completed stages of that name."""
     return tuple(completed for completed in history if completed.stage.name == name)
+
+
+def _floor(released: SecondMoments) -> float:
+    """Directions have at least so much of the released curvature."""
+    level = max(float(np.trace(released.matrix)) / len(released.matrix), released.noise_sd)
+    return _LEAST_CURVATURE * level
 
 
 def _moments_of(completed: CompletedStage) -> SecondMoments:

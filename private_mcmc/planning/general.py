@@ -37,7 +37,7 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
 from private_mcmc.planning.synthetic_persons import likelihood_of
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -131,9 +131,10 @@ def facts_of(
     references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = reading.rows.project(reading.rows.synthetic(3, _SYNTHETIC_ROWS))
+        drawn = functools.partial(reading.rows.synthetic, 3, _SYNTHETIC_ROWS)
+        rows = jax.jit(drawn, compiler_options=RUN_ONCE)()
         one = functools.partial(likelihood.information, references, root)
-        vectors = jax.jit(jax.vmap(one))(rows)
+        vectors = jax.jit(jax.vmap(one), compiler_options=RUN_ONCE)(rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
     metric = next_metric(prior, root, information)
     return Facts(reading, n, adjacency, budget, prior, likelihood, references, metric, temper)

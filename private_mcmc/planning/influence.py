@@ -104,6 +104,10 @@ class Influence:
         up, down = (self._slopes(eta, eta + sign * shift) for sign in (1.0, -1.0))
         return bool(np.allclose(up, -down, rtol=1e-6, atol=1e-9 * max(1.0, float(np.abs(up).max()))))
 
+    def believed(self, bound: Bound) -> bool:
+        """Whether the model's own slopes say enough of rows': of skewed outcomes people's are longer."""
+        return bound == "weights" or self.symmetric
+
     @property
     def _name(self) -> str:
         return next(iter(self.outcomes))
@@ -254,6 +258,16 @@ class InfluenceCounts:
         """How many cells there are up to the last one that surely holds rows, and one more."""
         known = np.flatnonzero(self._significant)
         return min(int(known[-1]) + 2, CELLS) if len(known) else CELLS
+
+    @property
+    def hidden(self) -> bool:
+        """Whether noise hides where most rows are."""
+        return float(self._significant.sum()) < self.num_rows / 2
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether these are synthetic people, without noise."""
+        return self.counts.noise_sd == 0
 
     @property
     def mean_square(self) -> float:

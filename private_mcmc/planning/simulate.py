@@ -19,6 +19,7 @@ from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.expected import losses
 from private_mcmc.planning.people import people
 from private_mcmc.planning.stages import (
     Array,
@@ -30,8 +31,11 @@ from private_mcmc.planning.stages import (
     PathStage,
     Policy,
     Prediction,
+    of_rows,
+    taken_apart,
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Counts, SecondMoments
 from private_mcmc.report.document import say
 
@@ -68,12 +72,12 @@ def simulate(
             if isinstance(stage, MomentsStage):
                 value = _moments(stage, rows, weights, random)
             elif isinstance(stage, CountsStage):
-                cells = np.asarray(_of_rows(stage.cell, rows))
+                cells = np.asarray(of_rows(stage.cell, rows))
                 exact = np.bincount(cells, weights, minlength=stage.mechanism.cells)
                 sd = stage.mechanism.noise.sd
                 value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
             else:
-                given = rows if stage.derived is None else {**rows, **_of_rows(stage.derived, rows)}
+                given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)
                 value = chain(stage).path(stage.schedule, stage.start, given, weights, key)
             history = (*history, CompletedStage(stage, value))
@@ -83,28 +87,12 @@ def simulate(
 def _moments(
     stage: MomentsStage, rows: Columns, weights: Array, random: np.random.Generator
 ) -> SecondMoments:
-    function, given = _taken_apart(stage.vectors)
+    function, given = taken_apart(stage.vectors)
     exact = np.asarray(second_moments(function, given, stage.mechanism.radius, rows, weights))
     sd = stage.mechanism.noise.sd
     noise = np.tril(random.standard_normal(exact.shape)) * sd
     lower = np.tril(noise, -1) / np.sqrt(2.0)
     return SecondMoments(exact + lower + lower.T + np.diag(np.diag(noise)), sd, stage.statement)
-
-
-def _of_rows(function: Callable[..., object], rows: Columns) -> Any:
-    return _mapped(*_taken_apart(function), rows)
-
-
-def _taken_apart(function: Callable[..., object]) -> tuple[Callable[..., object], tuple[Any, ...]]:
-    """A partial function's parts: what was released is an argument, so that all stages share one program."""
-    if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
-        return function.func, function.args
-    return function, ()
-
-
-@partial(jax.jit, static_argnums=0)
-def _mapped(function: Callable[..., object], given: tuple[Any, ...], rows: Columns) -> Any:
-    return jax.vmap(partial(function, *given))(rows)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -174,9 +162,9 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
     levels = np.concatenate([np.linspace(-8.0, 8.0, 65), np.linspace(values[0], values[-1], 33)])
     with jax.enable_x64(True):
         drawn = people(reading.rows, SYNTHETIC_ROWS, seed)
-        rows, design, offset, losses, curvature = _laid_out(predictor, reading, choices, drawn, levels)
+        rows, design, offset, at_levels, curvature = _laid_out(predictor, reading, choices, drawn, levels)
         design, offset = np.asarray(design), np.asarray(offset)
-        shares = softmax(-np.nan_to_num(np.asarray(losses), nan=1e30, posinf=1e30), axis=1)
+        shares = softmax(-np.nan_to_num(np.asarray(at_levels), nan=1e30, posinf=1e30), axis=1)
         many = len(values) > 2
         means = _MEAN_COUNTS if many and np.issubdtype(values.dtype, np.integer) else _MEAN_OUTCOMES
         wanted = values[0] + means[seed % len(means)] * (values[-1] - values[0])
@@ -187,7 +175,7 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
         target = levels[level] + effect * (scores - scores.mean()) / spread - offset
         gram = design.T @ design + 1e-6 * policy.precision
         theta = np.linalg.solve(gram, design.T @ target)
-        logits = -np.asarray(_losses(predictor, choices, rows, design @ theta + offset))
+        logits = -np.asarray(losses(predictor, choices, rows, design @ theta + offset))
         if many and policy.influence.symmetric:
             logits = logits * _FLATTER_AROUND
         elif many:
@@ -207,7 +195,7 @@ def _scattered(logits: Array) -> Array:
     return np.asarray(np.log(np.maximum(shares, 1e-300)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _laid_out(
     predictor: Predictor, reading: RowModel, choices: Columns, drawn: Columns, levels: jax.Array
 ) -> tuple[Columns, jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -215,21 +203,11 @@ def _laid_out(
     rows = reading.rows.project(drawn)
     one = {name: column[0] for name, column in rows.items()}
 
-    def losses(eta: jax.Array) -> jax.Array:
+    def of_one(eta: jax.Array) -> jax.Array:
         return jax.vmap(lambda choice: predictor.loss(eta, {**one, **choice}))(choices)
 
     second = jax.vmap(jax.grad(jax.grad(lambda eta: predictor.loss(eta, one))))
-    return rows, *_designs(predictor, rows), jax.vmap(losses)(levels), second(levels)
-
-
-@partial(jax.jit, static_argnums=0)
-def _losses(predictor: Predictor, choices: Columns, rows: Columns, eta: jax.Array) -> jax.Array:
-    """Of every row with every outcome: ``(rows, values)``."""
-
-    def of_row(eta: jax.Array, row: Columns) -> jax.Array:
-        return jax.vmap(lambda choice: predictor.loss(eta, {**row, **choice}))(choices)
-
-    return jax.vmap(of_row)(eta, rows)
+    return rows, *_designs(predictor, rows), jax.vmap(of_one)(levels), second(levels)
 
 
 def with_posterior(policy: AffinePolicy, rows: Columns, weights: Array) -> SyntheticData:
@@ -253,7 +231,7 @@ def _designs(predictor: Predictor, rows: Columns) -> tuple[jax.Array, jax.Array]
     return jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _mode(
     predictor: Predictor, reading: RowModel, rows: Columns, precision: Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy import stats
-from scipy.special import expit, softmax
+from scipy.special import expit, gamma, softmax
 
 import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
@@ -124,6 +124,23 @@ CASES = {
         ["shape = 2"],
         lambda u, y: stats.gamma.logpdf(y, 2, scale=np.exp(linear(u)) / 2),
     ),
+    "exponential": (
+        "cost ~ age + sex",
+        [],
+        lambda u, y: stats.expon.logpdf(y, scale=np.exp(linear(u))),
+    ),
+    "weibull": (
+        "cost ~ age + sex",
+        ["shape ~ gamma(4, 2)"],
+        lambda u, y: stats.weibull_min.logpdf(
+            y, u["alpha"], scale=np.exp(linear(u)) / gamma(1 + 1 / u["alpha"])
+        ),
+    ),
+    "lognormal": (
+        "cost ~ age + sex",
+        ["sigma = 1.3"],
+        lambda u, y: stats.lognorm.logpdf(y, 1.3, scale=np.exp(linear(u))),
+    ),
     "beta": ("share ~ age + sex", [], beta),
     "categorical": ("vote ~ age + sex", [], categorical),
     "cumulative": ("vote ~ age + sex", [], cumulative),
@@ -173,7 +190,7 @@ def test_the_model_that_is_shown_has_the_familys_density_in_the_users_units(name
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("name", ["binomial", "gamma", "categorical", "cumulative"])
+@pytest.mark.parametrize("name", ["binomial", "gamma", "weibull", "categorical", "cumulative"])
 def test_a_prediction_is_the_mean_of_the_density_that_is_shown(name):
     shown = made(name)
     sites, trace = traced(shown)
@@ -256,7 +273,7 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
         ("quasipoisson", "Did you mean 'negativebinomial'"),
         ("binomial(link='probit')", "the link of binomial is logit.*--show-model"),
         ("gaussian('log')", "the link of gaussian is identity"),
-        ("weibull", r"offset\(log\(time\)\)"),
+        ("coxph", r"offset\(log\(time\)\)"),
         ("probit", "--show-model"),
     ],
 )

@@ -277,6 +277,8 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ (1 | region/sex)", r"make a column of both names"),
         ("died ~ C(region, Treatment('s'))", "the first of a field's levels"),
         ("died ~ AGE", "Did you mean 'age'"),
+        ("died ~ age + age ** 2", r"I\(age \*\* 2\)"),
+        ("died ~ age^2 + sex", r"I\(age \*\* 2\)"),
         ("died ~ os.log(age)", "functions are"),
     ],
 )

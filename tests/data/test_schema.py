@@ -10,8 +10,8 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.data.codebook import ends_alone, read_codebook
 from private_mcmc.data.suggestions import suggestion
-from private_mcmc.data.table import read_identifiers
-from private_mcmc.inference.fitting import _columns
+from private_mcmc.data.table import read_identifiers, read_table
+from private_mcmc.inference.fitting import read_columns
 from private_mcmc.inference.question import question
 from private_mcmc.target import Unit
 
@@ -136,6 +136,10 @@ def test_labels_of_a_stata_file_are_read(tmp_path):
     fields = read_codebook(tmp_path / "c.dta").by_name
     assert {level.label for level in fields["sex"].levels} == {"male", "female"}
     assert fields["age"].title == "Age in years" and fields["age"].maximum is None
+    # Stata shows the words; its cells are codes.
+    words = pmc.Schema.from_dict({"fields": [{"name": "sex", "constraints": {"enum": ["male", "female"]}}]})
+    with pytest.raises(pmc.DataSchemaError, match="the codes, where the file has labels"):
+        read_table(tmp_path / "c.dta", words, ["sex"])
 
 
 def test_labels_of_an_spss_file_are_read_and_codes_for_no_answer_are_missing(tmp_path):
@@ -211,7 +215,7 @@ def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
     assert read_identifiers(table, schema).tolist() == ["b", "a", "", "b"]
     asked = question(schema, "seen ~ age")
     assert asked.rows.unit == Unit("patient_no", 3)
-    columns = _columns(table, schema, asked)
+    columns = read_columns(table, schema, asked)
     grouped = asked.rows.grouped(columns, 2, public=True)
     assert grouped["age"].shape == (2, 3)
 
@@ -238,8 +242,8 @@ def test_where_a_person_has_one_row_that_is_enforced():
         "age": [5.0, 1.0, 2.0, 7.0, 3.0],
         "sick": [True, False, True] + [True] * 2,
     }
-    found = _columns(table, schema, asked)
-    back = _columns({name: column[::-1] for name, column in table.items()}, schema, asked)
+    found = read_columns(table, schema, asked)
+    back = read_columns({name: column[::-1] for name, column in table.items()}, schema, asked)
     young, old = np.sort(found["age"])
     assert len(found["age"]) == 2 and old == 5.0 and young in (1.0, 2.0, 3.0)
     assert sorted_rows(found) == sorted_rows(back)
@@ -290,6 +294,8 @@ def test_what_a_file_says_of_its_columns_is_suggested_by_title_and_type(tmp_path
     # A number that nothing is known of has no range yet, and text is no age.
     assert suggestion("score", "", "number").type == "number" and suggestion("score", "", "number").suggested
     assert suggestion("age", "", "string").role == suggestion("score").role == "ignored"
+    dates = ("accept.dt", "date of birth", "visit_date")
+    assert {suggestion(name).type for name in dates} == {"date"} and suggestion("update").role == "ignored"
 
 
 def test_types_of_a_parquet_file_are_read_and_no_row(tmp_path):

@@ -163,6 +163,8 @@ def test_dates_in_a_form_of_their_own_are_read_in_that_form_alone():
     field["constraints"] = {"minimum": "01/01/1970", "maximum": "31/12/1970"}
     assert of(["02/03/1970", "1970-03-02"], **field) == [60.0, 60.0]
     assert of(["3/31/1970"], **field) is None
+    with pytest.raises(pmc.DeclarationError, match="strptime"):
+        of(["02/03/1970"], **{**DATE, "format": "dd/mm/yyyy"})
 
 
 def test_a_missing_date_is_missing():
@@ -326,6 +328,8 @@ def test_truth_values_in_memory_are_cells():
     schema = pmc.Schema.from_dict({"fields": [{"name": "died", "type": "boolean"}]})
     for column in ([False, True], np.array([False, True])):
         np.testing.assert_array_equal(read_table({"died": column}, schema, ["died"])["died"], [0, 1])
+    words = {"died": ["no", "Yes", "NO", "yes", "1", "FALSE"]}
+    np.testing.assert_array_equal(read_table(words, schema, ["died"])["died"], [0, 1, 0, 1, 1, 0])
 
 
 def test_an_object_without_a_text_has_the_fate_of_any_other_cell():
@@ -336,5 +340,9 @@ def test_an_object_without_a_text_has_the_fate_of_any_other_cell():
     table = {"age": np.fromiter(odd, object, len(odd))}
     read = read_table(table, pmc.Schema.from_dict({"fields": [fate]}), ["age"])
     np.testing.assert_array_equal(read["age_missing"], [1, 1, 1, 0])
-    with pytest.raises(pmc.DataSchemaError, match="without a fate"):
+    with pytest.raises(pmc.DataSchemaError, match=r"without a fate.*missing: indicator"):
         read_table(table, pmc.Schema.from_dict({"fields": [field]}), ["age"])
+    # What was declared already is not asked for again.
+    known = pmc.Schema.from_dict({"fields": [field | {"private_mcmc": {"missing": "indicator"}}]})
+    with pytest.raises(pmc.DataSchemaError, match="declare all codes of missing values"):
+        read_table(table, known, ["age"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, accounting
+from private_mcmc.accounting.posterior.certificates import posterior_dirichlet_categorical
 from private_mcmc.cli.report import report
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import recomputed
@@ -16,6 +17,7 @@ from private_mcmc.dossier.folder import contents, digest, finish, is_complete
 from private_mcmc.dossier.record import passes, privacy_numbers
 from private_mcmc.dossier.verify import _alike
 from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.target import Unit
 from tests.dossier.studies import books_in, statement_of, study_of
 
 
@@ -160,6 +162,7 @@ def seeded(record):
         (lambda s: {"model": s.model + "\n"}, "formula, schema, model and row bounds"),
         (lambda s: {"rows": {**s.rows, "sex": s.rows["age"]}}, "formula, schema, model and row bounds"),
         (lambda s: {"norm": s.norm / 2}, "formula, schema, model and row bounds"),
+        (lambda s: {"arguments": {"number_of_id": 9}}, "formula, schema, model and row bounds"),
         (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
         (lambda s: {"statement": seeded(s.statement)}, "the privacy statement"),
         (lambda s: {"warnings": ()}, "ε, δ and the risk at the target"),
@@ -170,6 +173,36 @@ def test_a_claim_is_recomputed_and_not_believed(change, seen):
     assert {check.result for check in recomputed(study)} == {"agrees", "not checked"}
     found = recomputed(replace(study, **change(study)))
     assert seen in {check.what for check in found if check.result == "differs"}
+
+
+CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 1000)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "why"),
+    [
+        (CERTIFICATE, None),
+        (accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 999), "for [999] rows"),
+        (accounting.posterior_strongly_log_concave(1e-3, 1.0, "replace_one", 2000), "for [2000] rows"),
+        (posterior_dirichlet_categorical((900.0, 900.0), n=50, temper=1.0, epsilons=(1.0,)), "50"),
+        (
+            posterior_dirichlet_categorical((9e3, 9e3), n=1000, temper=0.5, epsilons=(1.0,)),
+            "temper",
+        ),
+        (accounting.of_unit(CERTIFICATE, Unit("patient", 3)), "another unit"),
+        (
+            accounting.capped(accounting.posterior_bounded_gradient(1e-3, 1.0, "add_remove"), 999),
+            "at most 1000",
+        ),
+        (accounting.posterior_bounded(1e-3, "add_remove"), None),
+    ],
+)
+def test_a_certificate_is_for_the_rows_of_the_record(certificate, why):
+    """One of fewer rows, or of another temper, was believed: its own numbers followed from its constants."""
+    study = study_of(target=Target(1.0, 1e-6, certificate.adjacency))
+    made = replace(study, guarantee="posterior", certificate=certificate.to_dict())
+    (found,) = (one for one in recomputed(made) if one.what == "the posterior's certificate")
+    assert found.result == ("agrees" if why is None else "differs") and (why or "") in found.why
 
 
 @pytest.mark.long

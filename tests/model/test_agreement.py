@@ -341,6 +341,20 @@ def test_claims_along_a_line():
         assert broken_claim(claim, steps, square, ~every, 1.0) is None
 
 
+def test_a_clamp_of_numpyro_s_own_is_no_mistake_beside_many_latents():
+    """Far out, its ``LKJCholesky`` is off by 48; beside the squares of twelve others that was not seen."""
+
+    def model(group, y=None):
+        factor = numpyro.sample("factor", dist.LKJCholesky(2, 2.0))
+        z = numpyro.sample("z", dist.Normal(0, 1).expand([6, 2]).to_event(2))
+        with numpyro.plate("rows", group.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=(z @ factor.T)[group, 0]), obs=y)
+
+    rows = Rows(group=Categories(6), y=Binary())
+    assert read(model, rows, n=10).dim == 13
+    assert differs(read(model, rows, n=10), model, rows) < 1e-8
+
+
 @pytest.mark.slow
 def test_synthetic_rows_lie_in_their_domains_and_reach_the_ends():
     rows = Rows(

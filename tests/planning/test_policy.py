@@ -28,7 +28,7 @@ from private_mcmc.planning.estimates import (
     settled_average,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
-from private_mcmc.planning.simulate import mode_and_sd, simulate_affine, synthetic_data
+from private_mcmc.planning.simulate import _chain, mode_and_sd, simulate, simulate_affine, synthetic_data
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
 
@@ -70,7 +70,8 @@ def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
     assert all(part.verify() for part in parts[-1:])
     careful, plain = replace(chosen, said=9.0).conclude(history), chosen.conclude(history)
     assert np.all(np.isfinite(plain.draws)) and np.all(np.isfinite(careful.draws))
-    assert careful.prediction == plain.prediction
+    assert plain.few or careful.prediction == plain.prediction
+    assert careful.prediction.rms >= plain.prediction.rms
     assert np.all(careful.draws.std(axis=0) >= (1 - 1e-6) * plain.draws.std(axis=0))
 
 
@@ -229,3 +230,24 @@ def test_a_posterior_without_information_is_the_prior():
     mode, sd = mode_and_sd(chosen, rows, np.ones(2))
     np.testing.assert_allclose(mode, 3.0, rtol=1e-9)
     np.testing.assert_allclose(sd, 0.5, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_noise_that_hides_counts_is_not_read_as_rows_without_influence():
+    """Of two hundred people a run that weights rows by the worst declared outcome errs far more."""
+
+    def marks(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ w, 0.08), obs=y)
+
+    reading = read(marks, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(0.0, 1.0)), n=200)
+    few = affine_policy(reading, 200, "replace_one", 0.65)
+    data = synthetic_data(few, 0)
+    history = simulate(few, lambda stage: _chain(stage.reading or reading), data.rows, data.weights, 0)
+    counts = few.influence_on(history, "clip")
+    assert counts.synthetic and counts.counts.values.sum() == pytest.approx(200)
+    assert few.influence_on(history, "weights").mean_square > 3 * counts.mean_square
+    assert history[-1].stage.reading is None
+    assert few.conclude(history).few
+    assert 0.05 < few.level(history) <= 1.0

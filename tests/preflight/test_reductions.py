@@ -137,4 +137,4 @@ def test_no_grid_is_made_of_losses_that_are_integrals():
     assert list(patches(read(latent_scale, Rows(X=Ball(1.0, dim=2), y=Box(-1, 1)), n=9)))
     said = refute(persons.each, n=9, temper=1.0, target=Target(1.0, 1e-6))
     assert said.refutation is None
-    assert "looked for: a row's loss takes too long" in said.words
+    assert "tried: a row's loss takes too long" in said.words

@@ -1,5 +1,6 @@
 """A ledger that knows persons by cohorts: a person is charged for all that she can have been in."""
 
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ from private_mcmc.cli.main import app
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError
 from private_mcmc.release import Ledger
 from private_mcmc.release.ledger import state as ledger_state
+from private_mcmc.release.ledger.export import standing
 from private_mcmc.target import Target, Unit
 
 
@@ -70,6 +72,56 @@ def test_of_several_cohorts_the_dearest_set_counts(tmp_path):
         charge(ledger, wave, m)
     # Nobody pays twice for the wave that holds two of her cohorts.
     assert float(ledger.balance("registry").spent) == pytest.approx(0.09 + 0.09 + 0.04)
+
+
+def test_a_run_on_a_wave_is_shown_what_its_persons_paid_before(tmp_path):
+    """Its page said that nothing had been spent: cohorts were left out of the ledger at the run's time."""
+    ledger = registry(tmp_path)
+    charge(ledger, "2020", 0.3)
+    charge(ledger, "2021", 0.4)
+    first, second = (standing(ledger.state(), one.identity) for one in ledger.history())
+    assert (first["before"], first["after"]) == ("0-GDP", "0.3-GDP")
+    assert (second["before"], second["after"]) == ("0.3-GDP", "0.5-GDP")
+
+
+@pytest.mark.parametrize(
+    ("names", "add_up"),
+    [
+        (("r/sex=f", "r/sex=m"), False),
+        (("r/sex=f/of=x", "r/sex=m"), False),
+        (("r/2020", "r/2022"), False),
+        (("r/2020", "r/2021"), True),
+        (("r/sex=f", "r/region=north"), True),
+        (("r/sex=f", "r/sex=f/of=x"), True),
+        (("r/sex=f", "r/2020"), True),
+        (("r", "r/2020"), True),
+        (("r", "r/sex=m"), True),
+    ],
+)
+def test_the_same_rows_are_not_charged_where_nobody_can_be_in_both(tmp_path, names, add_up):
+    """Disjoint parts share one budget, each having all of it: the same rows in two would spend it twice."""
+    ledger = Ledger.create(tmp_path / "books")
+    ledger.declare("r", Target(3.0, 1e-6), unit="patient")
+    ledger.partition("r", "sex", ("f", "m"))
+    ledger.partition("r", "region", ("north", "south"))
+    ledger.partition("r/sex=f", "of", ("x", "y"))
+    ledger.cohorts("r", ("a", "b", "c"), membership="public")
+    for wave, cohorts in (("2020", ("a",)), ("2021", ("a", "b")), ("2022", ("c",))):
+        ledger.wave("r", wave, cohorts)
+    rows = {"y": np.arange(5.0)}
+    ledger.reserve(names[0], normal(0.3), purpose="", data=rows)
+    with nullcontext() if add_up else pytest.raises(LedgerError, match="second budget"):
+        ledger.reserve(names[1], normal(0.3), purpose="", data=rows)
+    assert float(ledger.balance("r").spent) == pytest.approx(0.18 if add_up else 0.09)
+
+
+def test_names_of_parts_that_spell_the_same_leave_the_ledger_as_it_was(tmp_path):
+    ledger = registry(tmp_path)
+    ledger.partition("registry", "a", ("b=c",))
+    before = ledger.verify()
+    with pytest.raises(LedgerError, match="already"):
+        ledger.partition("registry", "a=b", ("c",))
+    assert ledger.verify() == before
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])

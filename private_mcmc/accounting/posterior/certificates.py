@@ -142,10 +142,16 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
     return Statement(adjacency, curves, argument)
 
 
+def _for_rows(num_rows: int | None) -> Constants:
+    return {} if num_rows is None else {"num_rows": num_rows}
+
+
 def posterior_strongly_log_concave(
-    sensitivity: float, strong_convexity: float, adjacency: Adjacency
+    sensitivity: float, strong_convexity: float, adjacency: Adjacency, num_rows: int | None = None
 ) -> Statement:
     """One exact posterior draw is ``Δ/√μ``-GDP when every ``U_D`` is ``μ``-strongly convex.
+
+    ``num_rows``: the number of rows that ``μ`` was proved for, where it depends on that.
 
     Source: Gopi, Lee, Liu 2022.
     """
@@ -156,7 +162,11 @@ def posterior_strongly_log_concave(
     argument = Argument(
         "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
         (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
-        {"sensitivity": float(sensitivity), "strong_convexity": float(strong_convexity)},
+        {
+            "sensitivity": float(sensitivity),
+            "strong_convexity": float(strong_convexity),
+            **_for_rows(num_rows),
+        },
         "posterior.strongly_log_concave",
     )
     return Statement(
@@ -167,9 +177,11 @@ def posterior_strongly_log_concave(
 
 
 def posterior_bounded_gradient(
-    gradient_bound: float, prior_strong_convexity: float, adjacency: Adjacency
+    gradient_bound: float, prior_strong_convexity: float, adjacency: Adjacency, num_rows: int | None = None
 ) -> Statement:
     """One exact posterior draw is ``2B/√μ_K``-GDP when only ``|wΣ∇v|_* ≤ B`` and ``K`` is ``μ_K``-convex.
+
+    ``num_rows``: the number of rows that ``B`` is for.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1, by the Langevin limit.
     """
@@ -181,7 +193,11 @@ def posterior_bounded_gradient(
     argument = Argument(
         "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
         (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
-        {"gradient_bound": float(gradient_bound), "prior_strong_convexity": float(prior_strong_convexity)},
+        {
+            "gradient_bound": float(gradient_bound),
+            "prior_strong_convexity": float(prior_strong_convexity),
+            **_for_rows(num_rows),
+        },
         "posterior.bounded_gradient",
     )
     m = product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))

@@ -230,13 +230,14 @@ _PAIRS = _of_rows(quoted.BOUNDED_PAIRS, quoted.EXACT_DRAW)
 _RATIO = _of_rows(quoted.RATIO_PAIRS, quoted.EXACT_DRAW)
 _STAGES = _related(quoted.BUDGET_FIRST, quoted.STAGES_HOLD)
 _TESTED = _plainly(quoted.TESTED_SET, quoted.TESTED_MOVES, quoted.TEST_AND_RUN)
+_ROWS = {"num_rows": fields.is_count}
 _CONCAVE = {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive}
 _GRADIENT = {"gradient_bound": fields.is_bound, "prior_strong_convexity": fields.is_positive}
 
 RULES: Mapping[str, Rule] = {
     "posterior.bounded": Rule(_posterior_bounded, {"range_b": fields.is_bound}, _POSTERIOR),
-    "posterior.strongly_log_concave": Rule(_posterior_concave, _CONCAVE, _POSTERIOR),
-    "posterior.bounded_gradient": Rule(_posterior_gradient, _GRADIENT, _POSTERIOR),
+    "posterior.strongly_log_concave": Rule(_posterior_concave, _CONCAVE, _POSTERIOR, later=_ROWS),
+    "posterior.bounded_gradient": Rule(_posterior_gradient, _GRADIENT, _POSTERIOR, later=_ROWS),
     "posterior.beta_binomial": Rule(rules_conjugate.beta_binomial, fields.BETA_BINOMIAL, _CONJUGATE),
     "posterior.dirichlet_categorical": Rule(
         rules_conjugate.dirichlet_categorical, fields.DIRICHLET_CATEGORICAL, _CONJUGATE

@@ -32,6 +32,7 @@ from private_mcmc.inference.posterior.observations import Block
 from private_mcmc.inference.posterior.outcomes import Columns, Listed, Tilt, shares
 from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
+from private_mcmc.records import RUN_ONCE
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -41,6 +42,8 @@ _HYPERPRIOR = np.array([[math.log(0.05), 1.0], [math.log(0.2), 1.5]])
 _LARGEST = np.array([0.2, 3.0])
 # So many directions of ``e`` that matter most are kept; the others' are lost in the noise.
 _DIRECTIONS = 48
+# Of a row's largest gradient: what is not kept of the others.
+_ROUNDING = 1e-11
 
 
 HYPERPARAMETERS = _HYPERPRIOR[:, 0]
@@ -51,7 +54,9 @@ class Terms(NamedTuple):
 
     Attributes:
         told: what probabilities of outcomes are computed from.
-        tensor: gradients times the number of people, ``(rows·outcomes, blocks·p)``.
+        slopes: gradients times the number of people, in coordinates of each row of their own, which are few
+            where rows have few predictors: ``(rows, outcomes, blocks·k)``.
+        directions: of those coordinates, ``(rows, k, p)``.
         score: what was observed, ``(blocks, p)``.
         fixed: covariance of the noise and of the sample's score, ``(blocks·p, blocks·p)``.
         misfits: covariances of what a wrong mean and a wrong spread add, ``(2, blocks·p, blocks·p)``.
@@ -59,7 +64,8 @@ class Terms(NamedTuple):
     """
 
     told: Listed | Tilt
-    tensor: jax.Array
+    slopes: jax.Array
+    directions: jax.Array
     score: jax.Array
     fixed: jax.Array
     misfits: jax.Array
@@ -82,8 +88,24 @@ def log_density(reading: RowModel, terms: Terms, parameters: jax.Array) -> jax.A
 @partial(jax.jit, static_argnums=0)
 def _means(reading: RowModel, terms: Terms, theta: jax.Array) -> jax.Array:
     """Expected gradients at ``θ*`` of the people of every row, ``(rows, blocks·p)``."""
-    found = shares(reading, terms.told, theta)
-    return jnp.einsum("rq,rqi->ri", found, terms.tensor.reshape(*found.shape, -1))
+    slopes = jnp.einsum("rq,rqi->ri", shares(reading, terms.told, theta), terms.slopes)
+    count, k, _ = terms.directions.shape
+    return jnp.einsum("rbk,rkp->rbp", slopes.reshape(count, -1, k), terms.directions).reshape(count, -1)
+
+
+def _in_few(tensor: Array) -> tuple[Array, Array]:
+    """``S`` and ``V`` with ``tensor[r, q, b] = S[r, q, b] V[r]``, of shapes ``(r, q, b, k)``, ``(r, k, p)``.
+
+    ``k`` is the smallest that leaves out less than rounding does: one where a row's gradients are multiples
+    of one vector.
+    """
+    rows, dim = len(tensor), tensor.shape[-1]
+    flat = tensor.reshape(rows, -1, dim)
+    basis = np.linalg.eigh(flat.transpose(0, 2, 1) @ flat)[1][:, :, ::-1]
+    turned = flat @ basis
+    sizes = np.linalg.norm(turned, axis=1)
+    kept = max(int((sizes > _ROUNDING * sizes.max(axis=1, keepdims=True)).sum(axis=1).max()), 1)
+    return turned[:, :, :kept].reshape(*tensor.shape[:-1], kept), basis[:, :, :kept].transpose(0, 2, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +130,16 @@ class Likelihood:
         """The terms, with the covariances of scores taken at ``θ* = theta``."""
         root, dim, count = self.root, self.reading.dim, len(self.blocks)
         tensor = (self.gradients @ root).reshape(len(self.gradients), count * dim)
-        weights = np.repeat(self.rows.weights, len(tensor) // len(self.rows.weights))[:, None]
         noise = block_diag(*(root.T @ block.noise @ root for block in self.blocks))
         likely = self.rows.shares(self.reading, theta)
         full = np.asarray(_full_scores(self.reading, jnp.asarray(theta), self.rows.columns)) @ root
         scores = self._conditional(tensor, likely)
+        slopes, directions = _in_few(tensor.reshape(*likely.shape, count, dim))
+        slopes = slopes * self.rows.weights[:, None, None, None]
         terms = Terms(
             told=self.rows.told,
-            tensor=jnp.asarray(tensor * weights),
+            slopes=jnp.asarray(slopes.reshape(*likely.shape, -1)),
+            directions=jnp.asarray(directions),
             score=jnp.asarray(np.stack([block.score @ root for block in self.blocks])),
             fixed=jnp.asarray(noise + scores.T @ scores),
             misfits=jnp.asarray(self._misfits(likely, full)),
@@ -163,7 +187,7 @@ class Likelihood:
         return np.stack(made)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _full_scores(reading: RowModel, theta: jax.Array, rows: Columns) -> jax.Array:
     """Gradients of all rows and outcomes at ``θ``, neither clipped nor weighted, ``(rows·outcomes, p)``."""
     return jnp.nan_to_num(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, rows))

@@ -145,7 +145,8 @@ class Law(NamedTuple):
         columns = {name: jnp.repeat(column, k, axis=0) for name, column in rows.items()}
         columns |= {name: jnp.tile(values, count) for name, values in self.values.items()}
         base = jnp.broadcast_to(self.log_base, (count, k))
-        shares = jnp.exp(log_shares(reading, columns, base, self.theta))
+        every = {name: jnp.broadcast_to(values, (count, k)) for name, values in self.values.items()}
+        shares = jnp.exp(log_shares(reading, Listed(rows, every, base), self.theta))
         return columns, (weights[:, None] * shares).ravel()
 
 
@@ -163,12 +164,16 @@ def law(reading: RowModel, theta: Array) -> Law | None:
 
 
 class Listed(NamedTuple):
-    """Rows with outcomes that are gone through, ``(rows·outcomes, …)``; ``log_base`` weights them.
+    """Rows with outcomes that are gone through.
 
-    The latter is a rule of integration, ``(rows, outcomes)``.
+    Attributes:
+        rows: columns ``(rows, …)``; the outcome in them is not read.
+        values: of the outcome, ``(rows, outcomes)`` by the name of its column.
+        log_base: their weights as a rule of integration, ``(rows, outcomes)``.
     """
 
-    columns: Columns
+    rows: Columns
+    values: Columns
     log_base: jax.Array
 
 
@@ -191,11 +196,16 @@ def shares(reading: RowModel, told: Listed | Tilt, theta: jax.Array) -> jax.Arra
     if isinstance(told, Tilt):
         more = told.scores @ (theta - told.at)
         return told.shares * (1 + more.reshape(told.shares.shape))
-    return jnp.exp(log_shares(reading, told.columns, told.log_base, theta))
+    return jnp.exp(log_shares(reading, told, theta))
 
 
 @partial(jax.jit, static_argnums=0)
-def log_shares(reading: RowModel, columns: Columns, log_base: jax.Array, theta: jax.Array) -> jax.Array:
+def log_shares(reading: RowModel, told: Listed, theta: jax.Array) -> jax.Array:
     """Logarithms of the outcomes' probabilities under ``θ`` in every row, ``(rows, outcomes)``."""
-    losses = jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, columns).reshape(log_base.shape)
-    return jax.nn.log_softmax(jnp.where(jnp.isfinite(losses), log_base - losses, -1e30), axis=1)
+
+    def of_row(row: Columns, values: Columns) -> jax.Array:
+        # Mapped apart from rows: predictors, which read no outcome, are computed once for a row.
+        return jax.vmap(lambda value: reading.row_loss(theta, {**row, **value}))(values)
+
+    losses = jax.vmap(of_row)(told.rows, told.values)
+    return jax.nn.log_softmax(jnp.where(jnp.isfinite(losses), told.log_base - losses, -1e30), axis=1)

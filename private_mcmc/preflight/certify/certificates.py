@@ -214,9 +214,9 @@ def certificates(
         mu = known.convexity(temper * n)
         if mu > 0:
             sensitivity = _product(temper, row_sensitivity(known.gradient, 1.0, target.adjacency))
-            found.append(capped(posterior_strongly_log_concave(sensitivity, mu, target.adjacency), n))
+            found.append(capped(posterior_strongly_log_concave(sensitivity, mu, target.adjacency, n), n))
         bound = _product(temper, n * known.gradient * (1 + 1e-12))
-        gradient = posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency)
+        gradient = posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency, n)
         found.append(capped(gradient, n))
     if known.subject == "posterior" and row_model.unit is None:
         # Of persons they would have to be maximised again, over every number of rows on each side.

@@ -151,7 +151,7 @@ def _normal_mean(facts: NormalFacts, slope: float, asked: Asked) -> Statement | 
     if asked.adjacency == "replace_one":
         steep = asked.temper * abs(slope) * facts.noise * (facts.high - facts.low) * (1 + 1e-12)
         curvature = (facts.precision + asked.n * gain) * (1 - 1e-12)
-        return posterior_strongly_log_concave(steep, curvature, "replace_one")
+        return posterior_strongly_log_concave(steep, curvature, "replace_one", asked.n)
     if not facts.precision > 0:
         return None
     return posterior_normal_mean(

@@ -147,9 +147,15 @@ def coordinate_name(row_model: RowModel, index: int) -> str:
 
 def _name(row_model: RowModel, direction: np.ndarray) -> str:
     names = {int(i): coordinate_name(row_model, int(i)) for i in np.flatnonzero(direction)}
-    parts = [name if direction[i] == 1 else f"{direction[i]:.4g}·{name}" for i, name in names.items()]
-    shown = parts if len(parts) <= 4 else [*parts[:3], f"… ({len(parts)} terms)"]
-    return " + ".join(shown)
+    parts = [
+        ("−" if direction[i] < 0 else "+", _multiple(abs(direction[i]), name)) for i, name in names.items()
+    ]
+    shown = parts if len(parts) <= 4 else [*parts[:3], ("+", f"… ({len(parts)} terms)")]
+    return " ".join(f"{sign} {part}" for sign, part in shown).removeprefix("+ ")
+
+
+def _multiple(factor: float, name: str) -> str:
+    return name if factor == 1 else f"{factor:.4g}·{name}"
 
 
 def _marginal(row_model: RowModel, direction: np.ndarray) -> Marginal | None:

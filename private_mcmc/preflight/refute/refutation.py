@@ -209,12 +209,12 @@ def _looked_for(row_model: RowModel, looked: list[tuple[str, bool]], planes: boo
         )
         return f"{words} of {' and '.join(places)} alone"
     if looked:
-        why = "no grid holds the mass of the posteriors that were tried"
+        why = "no grid holds the mass of the posteriors on which it was begun"
     elif planes and _operations(row_model) > _MOST_OPERATIONS:
         why = "a row's loss takes too long to compute (an integral over a latent, a wide network)"
     else:
-        why = "the posterior of no data sets that are known is one of few coordinates, to be integrated"
-    return f"no pair of data sets that violates the target was looked for: {why}"
+        why = "its parameters do not fall into blocks of one to three that could be integrated on a grid"
+    return f"no refutation was tried: {why}"
 
 
 def _refutation(found: Found) -> Refutation:

@@ -77,7 +77,10 @@ class Declarations:
             whole = state.dataset(name)
             if whole.cohorts:
                 raise DeclarationError(f"{name!r} is a wave: parts are declared of the whole data set.")
-            if any(d.whole == whole.name and d.by == by for d in state.datasets.values()):
+            # Words with '=' may spell the name of another partition's part.
+            if any(
+                d.whole == whole.name and (d.by == by or d.name in names) for d in state.datasets.values()
+            ):
                 raise LedgerError(f"{self._file.path}: {name!r} is partitioned by {by!r} already.")
             for part in names:
                 transaction.append(
@@ -150,7 +153,7 @@ class Declarations:
 
 
 def refuse_second_name(known: str | None) -> None:
-    """Refuse rows that the ledger knows as ``known``: two budgets would add up for every person."""
+    """Refuse rows that the ledger knows as ``known``: what both are charged would not add up for anybody."""
     if known is not None:
         raise LedgerError(
             f"these are the data that this ledger knows as {known!r}: under a second name a second budget "

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def standing(state: LedgerState, identity: str) -> Record:
 
     def at(count: int) -> Balance:
         earlier = {name: state.reservations[name] for name in names[:count]}
-        return LedgerState(state.datasets, earlier).balance(dataset)
+        return replace(state, reservations=earlier).balance(dataset)
 
     before, after, kept = at(first), at(first + 1), dataset.filter
     return {

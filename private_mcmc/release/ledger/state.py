@@ -125,14 +125,33 @@ class LedgerState:
         return self.datasets[name]
 
     def other_name(self, mark: str, dataset: DataSet | None = None) -> str | None:
-        """A data set with this fingerprint whose budget is not the one of ``dataset``."""
-        whole = None if dataset is None else self.whole_of(dataset)
+        """A data set with this fingerprint whose charges do not add up with those of ``dataset``."""
         known = (one for one in self.datasets.values() if one.fingerprint == mark)
-        return next((one.name for one in known if self.whole_of(one) != whole), None)
+        return next((one.name for one in known if dataset is None or not self._add_up(one, dataset)), None)
+
+    def _add_up(self, one: DataSet, other: DataSet) -> bool:
+        """Whether a person can be in both, who is charged in both then: not in disjoint parts or waves."""
+        if self.whole_of(one) != self.whole_of(other):
+            return False
+        apart = [
+            a.by == b.by if a.by is not None else self._disjoint_waves(a, b)
+            for a in self._within(one)
+            for b in self._within(other)
+            if a.whole == b.whole and a != b
+        ]
+        return not any(apart)
+
+    def _disjoint_waves(self, one: DataSet, other: DataSet) -> bool:
+        both = one.whole is not None and one.cohorts and other.cohorts
+        return bool(both) and not one.cohorts & other.cohorts and self.cohorts[str(one.whole)].at_most == 1
+
+    def _within(self, dataset: DataSet) -> tuple[DataSet, ...]:
+        """A data set and those that it is a part of, the owner of the budget last."""
+        return (dataset,) if dataset.whole is None else (dataset, *self._within(self.dataset(dataset.whole)))
 
     def whole_of(self, dataset: DataSet) -> DataSet:
         """The data set that owns the budget."""
-        return dataset if dataset.whole is None else self.whole_of(self.dataset(dataset.whole))
+        return self._within(dataset)[-1]
 
     def spent(self, dataset: DataSet) -> Fraction:
         """What any one row of a data set may have been charged, itself, its parts and its waves.
