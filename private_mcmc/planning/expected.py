@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +13,9 @@ from private_mcmc.domains import Rows
 from private_mcmc.model import Predictor
 from private_mcmc.planning.influence import CELLS, Influence
 from private_mcmc.planning.people import people
-from private_mcmc.planning.stages import Array, CountsStage
+from private_mcmc.planning.stages import Array, CountsStage, of_rows
 from private_mcmc.planning.synthetic import Columns, with_outcomes
+from private_mcmc.records import RUN_ONCE
 
 _KINDS, _EACH = 4, 128
 
@@ -33,23 +33,25 @@ def expected_counts(influence: Influence, stage: CountsStage, num_rows: int) -> 
         logits = -np.asarray(losses(influence.predictor, choices, rows, design @ theta + offset))
         each = num_rows / len(logits)
         rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(0))
-        cells = _cells(stage.cell.func, stage.cell.args, rows)
+        cells = of_rows(stage.cell, rows)
     return np.asarray(np.bincount(np.asarray(cells), weights, minlength=CELLS), dtype=np.float64)
 
 
 @lru_cache(maxsize=8)
 def _people(predictor: Predictor, domains: Rows) -> tuple[Columns, jax.Array, jax.Array]:
     kinds = [people(domains, _EACH, seed) for seed in range(_KINDS)]
-    rows = domains.project({name: np.concatenate([kind[name] for kind in kinds]) for name in kinds[0]})
+    drawn = {name: np.concatenate([kind[name] for kind in kinds]) for name in kinds[0]}
+    made: tuple[Columns, jax.Array, jax.Array] = _laid_out(predictor, domains, drawn)
+    return made
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
+def _laid_out(predictor: Predictor, domains: Rows, drawn: Columns) -> tuple[Columns, jax.Array, jax.Array]:
+    rows = domains.project(drawn)
     return rows, jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
 
 
-@partial(jax.jit, static_argnums=0)
-def _cells(cell: Any, given: tuple[Any, ...], rows: Columns) -> jax.Array:
-    return jnp.asarray(jax.vmap(partial(cell, *given))(rows))
-
-
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def losses(
     predictor: Predictor, choices: Mapping[str, np.ndarray], rows: Columns, eta: jax.Array
 ) -> jax.Array:

@@ -6,9 +6,11 @@ Every stage is computed with its own noise on rows that each stand for many; pat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +41,9 @@ from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Counts, SecondMoments
 from private_mcmc.report.document import say
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 SYNTHETIC_ROWS, DATA_SETS = 1024, 12
 _DRAWS = 500
 _LOW, CAREFUL = 0.1, 1.2
@@ -51,6 +56,20 @@ _EFFECT, _FLATTEST = 0.6, 0.1
 _FLATTER, _FLATTER_AROUND = 0.4, 0.7
 _HEAP = 0.3
 _NEWTON_STEPS = 60
+
+
+def at_once(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
+    """``function`` of every item, on all processors; the first one alone, which compiles what they share."""
+
+    def one(item: T) -> U:
+        with jax.enable_x64(True):
+            return function(item)
+
+    first = one(items[0])
+    # What is said goes to the line of whoever asked.
+    with ThreadPoolExecutor() as pool:
+        others = [pool.submit(copy_context().run, one, item) for item in items[1:]]
+    return [first, *(other.result() for other in others)]
 
 
 def simulate(

@@ -31,7 +31,7 @@ from private_mcmc.planning.general import (
 )
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.people import people
-from private_mcmc.planning.simulate import CAREFUL, second_moments, simulate, typical
+from private_mcmc.planning.simulate import CAREFUL, at_once, second_moments, simulate, typical
 from private_mcmc.planning.stages import (
     OF_LOSSES,
     OF_PARAMETERS,
@@ -175,7 +175,7 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
     """
     with jax.enable_x64(True):
         simulator = Simulator(_coarse(facts))
-        sets = [simulator.synthetic(*each) for each in enumerate(_DISTANCES * 2)]
+        sets = at_once(lambda each: simulator.synthetic(*each), [*enumerate(_DISTANCES * 2)])
         unit = OF_PARAMETERS
         if not all(data.identified for data in sets):
             sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES
@@ -183,7 +183,7 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
 
         def tried(draft: GeneralPolicy, first: int) -> tuple[list[float], float, list[CompletedStage]]:
             say(f"planning: clip {draft.multiple:g}, step {draft.step:g} on {count} synthetic tables")
-            outcomes = [simulator.error(draft, sets[k], k) for k in range(first, first + count)]
+            outcomes = at_once(lambda k: simulator.error(draft, sets[k], k), range(first, first + count))
             errors, times, runs = (list(each) for each in zip(*outcomes, strict=True))
             return errors, min(times), runs
 
@@ -191,7 +191,8 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
             GeneralPolicy(facts, multiple, step, _UNKNOWN)
             for multiple, step in itertools.product(CLIP_MULTIPLES, STEPS)
         ]
-        draft = min(drafts, key=lambda draft: _typical_error(tried(draft, 0)[0]))
+        of_drafts = at_once(lambda draft: _typical_error(tried(draft, 0)[0]), drafts)
+        draft = drafts[int(np.argmin(of_drafts))]
         errors, time, runs = tried(draft, count)
         rms = CAREFUL * _typical_error(errors)
         of_each: tuple[Expected, ...] = ()
