@@ -69,9 +69,11 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What was imported stays: the collector of garbage need not look through it at every turn."""
+    """What was imported stays, and traces are many small objects: the collector of garbage need not look at
+    them at every turn."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 def mark_cases(items):

@@ -132,10 +132,10 @@ def _parameters(design: Design) -> list[str]:
     return lines
 
 
-def compile_model(source: str, name: str = "model.py") -> Callable[..., object]:
+def compile_model(source: str) -> Callable[..., object]:
     """The function ``model`` of the source."""
     space: Record = {"__name__": "private_mcmc_model"}
-    exec(compile(source, name, "exec"), space)
+    exec(compile(source, "model.py", "exec"), space)
     found: Callable[..., object] = space["model"]
     return found
 

@@ -26,7 +26,8 @@ from private_mcmc.model.integrated import (
     shared_sites,
     shared_values,
 )
-from private_mcmc.model.ir.program import Output, Program, abstract, trace
+from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.predictor import (
     MultiPredictor,
     Predictor,

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.model.ir.dependence import Level, Shape, affinity, smoothness
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import anything, pinned
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Output, Program, abstract, trace
+from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.likelihoods.family import UNKNOWN, times
 from private_mcmc.model.likelihoods.terms import FAMILIES, find_term, row_values
 from private_mcmc.model.predictor import MultiPredictor

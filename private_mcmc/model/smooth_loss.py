@@ -18,9 +18,9 @@ from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.model.ir.dependence import Shape, smoothness
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval, anything, between, of_domain, pinned
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily
 from private_mcmc.records import Fields
 

@@ -274,9 +274,7 @@ class AffinePolicy(Releases):
         )
 
 
-def affine_policy(
-    reading: RowModel, n: int, adjacency: Adjacency, budget: float, temper: float = 1.0
-) -> AffinePolicy:
+def affine_policy(reading: RowModel, n: int, adjacency: Adjacency, budget: float) -> AffinePolicy:
     """The policy for a model that has one.
 
     Raises:
@@ -296,7 +294,7 @@ def affine_policy(
     precision = np.asarray(hessian, dtype=np.float64)
     precision = np.diag(precision) if precision.ndim == 1 else precision
     influence = Influence(reading, predictor, possible_outcomes(reading))
-    return AffinePolicy(reading, predictor, influence, precision, n, adjacency, budget, temper)
+    return AffinePolicy(reading, predictor, influence, precision, n, adjacency, budget, 1.0)
 
 
 def _price(schedule: Schedule) -> float:

@@ -12,9 +12,10 @@ from private_mcmc.accounting import Statement, row_sensitivity
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Ball, Box, Domain, Real
 from private_mcmc.model import RowModel
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import of_domain
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.model.ir.program import Program
 from private_mcmc.preflight.certify.certificates import Constants, meets, times
 from private_mcmc.preflight.records import Advice
 from private_mcmc.report import number

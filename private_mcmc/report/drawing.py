@@ -119,7 +119,7 @@ def svg(plot: Plot, size: tuple[float, float] = (6.4, 3.7)) -> str:
     return text
 
 
-def png(plot: Plot, path: str | Path | None = None, dpi: int = 150) -> bytes:
+def png(plot: Plot, path: str | Path | None = None) -> bytes:
     """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given (or ``OutputError``)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -129,7 +129,7 @@ def png(plot: Plot, path: str | Path | None = None, dpi: int = 150) -> bytes:
     )
     FigureCanvasAgg(drawing)
     buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png", dpi=dpi, facecolor=LIGHT.ground)
+    drawing.savefig(buffer, format="png", dpi=150, facecolor=LIGHT.ground)
     content = buffer.getvalue()
     if path is not None:
         write_whole(path, content)

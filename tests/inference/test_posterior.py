@@ -131,7 +131,7 @@ def test_persons_are_told_from_a_path_that_never_left_its_start():
 def test_runs_on_one_data_set_are_one_likelihood():
     """Each alone is twice as uncertain of the sample's mean; they share the sample's deviation."""
     histories = [released(0.5, 1.2, seed) for seed in (1, 2)]
-    draws = posterior_draws(reading(), histories, N)
+    draws = posterior_draws(reading(), histories, N, asked=Chains(2, 60, 200))
     mean, sd = exact(histories)
     assert sd < 0.9 * exact(histories[:1])[1]
     assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)

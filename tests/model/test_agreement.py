@@ -15,7 +15,7 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.model.agreement import Claim, broken_claim
 from private_mcmc.model.ir.dependence import affinity
-from private_mcmc.model.ir.program import abstract, trace
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.likelihoods.family import Entry
 from private_mcmc.model.likelihoods.links import find_link

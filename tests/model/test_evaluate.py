@@ -8,7 +8,7 @@ from jax.scipy.special import gammaln, logsumexp, xlogy
 
 from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.evaluate_each import evaluate_each
-from private_mcmc.model.ir.program import trace
+from private_mcmc.model.ir.flatten import trace
 
 A = np.random.default_rng(0).normal(size=(5, 3))
 I = np.array([4, 0, 2, 9, -1])  # noqa: E741

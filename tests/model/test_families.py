@@ -9,7 +9,7 @@ import pytest
 
 from private_mcmc.model import read
 from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.program import abstract, trace
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.tracing import discover, terms
 from tests.model.zoo import CASES, DIM
 

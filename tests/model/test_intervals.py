@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from private_mcmc.domains.domain import Categories
 from private_mcmc.domains.real import Ball, Box
 from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import between, constant, of_domain
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import abstract, trace
 
 MATRIX = np.array([[1.0, 2.0, 0.0], [0.0, -1.0, 0.5], [3.0, 0.0, 1.0]])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.program import abstract, trace
+from private_mcmc.model.ir.flatten import abstract, trace
 
 
 def vector(size=3):

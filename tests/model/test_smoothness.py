@@ -8,8 +8,8 @@ from jax.scipy.special import xlogy
 
 from private_mcmc.domains import Box, Rows
 from private_mcmc.model.ir.dependence import Shape, smoothness
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import anything, between
-from private_mcmc.model.ir.program import abstract, trace
 from private_mcmc.model.smooth_loss import certified
 
 

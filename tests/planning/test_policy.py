@@ -51,7 +51,7 @@ def synthetic(stage, random, scale):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     seed=st.integers(0, 2**32 - 1),
     scale=st.sampled_from([0.0, 1e-8, 1e-3, 1.0, 1e3, 1e8]),

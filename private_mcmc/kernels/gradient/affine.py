@@ -26,7 +26,7 @@ from private_mcmc.kernels.gradient.clipping import (
 )
 from private_mcmc.kernels.whitening import Whitening
 from private_mcmc.model import Predictor
-from private_mcmc.model.ir.program import abstract, trace
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.schedule import Storage
 
 # A row whose design is longer than proved (by more than rounding) does not enter.

@@ -41,7 +41,8 @@ from private_mcmc.kernels.gradient.clipping import (
 from private_mcmc.kernels.gradient.layered import find_layers, layered
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import Predictor, RowModel
-from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.program import Program
 from private_mcmc.schedule import Schedule, Storage
 
 Route = Literal["layers", "rows"]

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlog1py, xlogy
 
+from private_mcmc.model.ir.flatten import abstract, flatten, trace
 from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, flatten, trace
+from private_mcmc.model.ir.program import Equation, Program, Variable
 
 
 class Level(IntEnum):

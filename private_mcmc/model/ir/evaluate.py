@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from private_mcmc.model.ir.flatten import flatten
 from private_mcmc.model.ir.numpy_functions import FUNCTIONS, Array, elementwise
-from private_mcmc.model.ir.program import Equation, Program, Shape, Variable, flatten
+from private_mcmc.model.ir.program import Equation, Program, Shape, Variable
 
 _CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 

@@ -111,14 +111,12 @@ def _is_finite(operands: Operands, params: Params, shape: Shape) -> Interval:
     return between((np.isfinite(a.lo) & np.isfinite(a.hi)).astype(np.float64), np.ones(shape), whole=True)
 
 
-def _monotone(
-    function: Callable[[np.ndarray], np.ndarray], lowest: float, highest: float, ulps: int = 8
-) -> Rule:
+def _monotone(function: Callable[[np.ndarray], np.ndarray], lowest: float, highest: float) -> Rule:
     """An increasing function with values in [lowest, highest]."""
 
     def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         a = operands[0]
-        wide = widen(function(a.lo), function(a.hi), ulps)
+        wide = widen(function(a.lo), function(a.hi), 8)
         # What decays to its lowest value does not reach it.
         top = np.where((wide.hi == lowest) & (a.hi > -np.inf), lowest + TINY, wide.hi)
         return between(np.maximum(wide.lo, lowest), np.minimum(top, highest), uniform=a.uniform)

@@ -19,7 +19,8 @@ from jax.scipy.special import erf, ndtr
 from jax.scipy.stats import norm
 
 from private_mcmc.model.ir.dependence import Level
-from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
+from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.program import Equation, Program, Variable
 
 _MOST_CANDIDATES = 8
 _TRANSPARENT = frozenset(

@@ -14,9 +14,10 @@ from private_mcmc.accounting.posterior.normal import posterior_normal_mean, post
 from private_mcmc.domains import Ratio
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import Level, affinity
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval, of_domain
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Output, Program, Variable, abstract, trace
+from private_mcmc.model.ir.program import Output, Program, Variable
 from private_mcmc.model.likelihoods.terms import row_values
 from private_mcmc.target import Adjacency
 

@@ -115,7 +115,7 @@ def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tupl
     return share, (float(errors[chosen].sum()) + share * error) / (total - error) + _ROUNDING
 
 
-def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> Density:
+def densities(log_p: LogDensity, log_q: LogDensity) -> Density:
     """Both normalised densities over the range of most of their mass; no points without one."""
     shared = axis((log_p, log_q))
     if shared is None:
@@ -127,7 +127,7 @@ def densities(log_p: LogDensity, log_q: LogDensity, points: int = 241) -> Densit
         below = np.concatenate([[0.0], np.cumsum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))])
         ends.append(np.interp([2e-3, 1 - 2e-3], below / below[-1], t))
     theta = shared.theta(np.array([min(low for low, _ in ends), max(high for _, high in ends)]))
-    x = np.linspace(theta[0], theta[1], points)
+    x = np.linspace(theta[0], theta[1], 241)
     at = shared.t(x)
     curves = []
     for density in (log_p, log_q):

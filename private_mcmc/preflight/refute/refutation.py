@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model import RowModel
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import between
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program, abstract, trace
+from private_mcmc.model.ir.program import Program
 from private_mcmc.preflight.records import Refutation
 from private_mcmc.preflight.refute.pairs import DataSet, PublicRow, data_set, extreme_rows
 from private_mcmc.preflight.refute.peaks import Array

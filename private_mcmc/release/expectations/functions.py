@@ -15,8 +15,9 @@ from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import Level, affinity
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.intervals import bounds as proved_bounds
-from private_mcmc.model.ir.program import Equation, Program, Variable, abstract, trace
+from private_mcmc.model.ir.program import Equation, Program, Variable
 from private_mcmc.release.noise import FloatArray
 
 # Largest slope of a function of one number; of the bounds of its argument where it has none everywhere.

@@ -1,0 +1,191 @@
+"""Tracing a function and flattening its jaxpr into a program.
+
+Jaxprs nest (``jit``, ``remat``) and repeat equal subexpressions; here they are inlined and equal
+equations are merged, so that a variable is one intermediate result of the model. Short loops of fixed
+length are unrolled. Primitives with their own derivative rules, other loops and branches stay whole: what
+happens inside them is not looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from private_mcmc.errors import DoThisInstead
+from private_mcmc.model.ir.program import EXACT, Aval, Equation, Program, Variable, bytes_of, type_text
+
+_MOST_STEPS = 64
+_MOST_EQUATIONS = 4000
+
+
+def unrolled(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
+    """The closed jaxpr of a ``scan`` without the loop, or ``None`` if it is no short loop of numbers."""
+    if equation.primitive.name != "scan":
+        return None
+    body, length = equation.params["jaxpr"], equation.params["length"]
+    types = [variable.aval.dtype for variable in (*equation.invars, *body.jaxpr.outvars)]
+    opaque = any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in types)
+    if opaque or not 1 <= length <= _MOST_STEPS or length * len(body.eqns) > _MOST_EQUATIONS:
+        return None
+    # What is gone through or stacked has one axis more outside. JAX renames its own counts.
+    carried = _as_inside(equation.outvars, body.jaxpr.outvars)
+    consts = _as_inside(equation.invars, body.jaxpr.invars) - carried
+    step = jex.jaxpr_as_fun(body)
+
+    def straight(*operands: jax.Array) -> list[jax.Array]:
+        fixed, state = list(operands[:consts]), list(operands[consts : consts + carried])
+        columns: list[list[jax.Array]] = [[] for _ in body.jaxpr.outvars[carried:]]
+        order = range(length)
+        for index in reversed(order) if equation.params["reverse"] else order:
+            entries = [jax.lax.index_in_dim(x, index, keepdims=False) for x in operands[consts + carried :]]
+            results = step(*fixed, *state, *entries)
+            state = list(results[:carried])
+            for column, value in zip(columns, results[carried:], strict=True):
+                column.append(value)
+        if equation.params["reverse"]:
+            columns = [column[::-1] for column in columns]
+        return [*state, *(jnp.stack(column) for column in columns)]
+
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]  # type: ignore
+    return jax.make_jaxpr(straight)(*shapes)
+
+
+def _as_inside(outside: Sequence[jex.Var | jex.Literal], inside: Sequence[jex.Var | jex.Literal]) -> int:
+    """How many variables of a loop have as many axes as in its body."""
+    return sum(len(x.aval.shape) == len(y.aval.shape) for x, y in zip(outside, inside, strict=True))  # type: ignore
+
+
+_INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+
+
+def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
+    """An argument of ``trace`` of which only shape and dtype are known."""
+    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
+
+
+def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Program:
+    """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
+
+    ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used.
+    """
+    names: list[Hashable] = []
+
+    def listed(given: Mapping[str, jax.Array]) -> list[jax.Array]:
+        outputs = function(**given)
+        names[:] = outputs.keys()
+        return list(outputs.values())
+
+    with jax.default_matmul_precision(EXACT):
+        closed = jax.make_jaxpr(listed)(inputs)
+    _refuse_side_effects(closed)
+    return flatten(closed, sorted(inputs), names)
+
+
+def flatten(closed: jex.ClosedJaxpr, inputs: Iterable[str], outputs: Iterable[Hashable]) -> Program:
+    """The program of a closed jaxpr whose arguments and results have these names."""
+    builder = _Builder()
+    variables = [builder.fresh(variable.aval) for variable in closed.jaxpr.invars]
+    results = builder.inline(closed.jaxpr, closed.consts, variables)
+    return Program(
+        inputs=dict(zip(inputs, variables, strict=True)),
+        outputs=dict(zip(outputs, results, strict=True)),
+        constants=builder.constants,
+        equations=tuple(builder.equations),
+        avals=builder.avals,
+    )
+
+
+class _Builder:
+    """Collects equations, merging equal ones."""
+
+    def __init__(self) -> None:
+        self.avals: dict[Variable, Aval] = {}
+        self.constants: dict[Variable, Any] = {}
+        self.equations: list[Equation] = []
+        self._seen: dict[Hashable, tuple[Variable, ...]] = {}
+
+    def fresh(self, aval: Aval) -> Variable:
+        variable = len(self.avals)
+        self.avals[variable] = aval
+        return variable
+
+    def constant(self, value: Any, aval: Aval) -> Variable:
+        key = ("constant", _constant_key(value, aval))
+        if key not in self._seen:
+            variable = self.fresh(aval)
+            self.constants[variable] = value
+            self._seen[key] = (variable,)
+        return self._seen[key][0]
+
+    def inline(
+        self, jaxpr: jex.Jaxpr, consts: Iterable[Any], arguments: Iterable[Variable]
+    ) -> list[Variable]:
+        scope: dict[jex.Var, Variable] = {}
+        for variable, value in zip(jaxpr.constvars, consts, strict=True):
+            scope[variable] = self.constant(value, variable.aval)
+        scope.update(zip(jaxpr.invars, arguments, strict=True))
+
+        def look_up(atom: jex.Var | jex.Literal) -> Variable:
+            return self.constant(atom.val, atom.aval) if isinstance(atom, jex.Literal) else scope[atom]
+
+        for equation in jaxpr.eqns:
+            operands = tuple(look_up(atom) for atom in equation.invars)
+            inner: Any = equation.params.get(_INLINED.get(equation.primitive.name, "")) or unrolled(equation)
+            if inner is None:
+                results = self._add(equation, operands)
+            else:
+                plain, held = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
+                results = tuple(self.inline(plain, held, operands))
+            scope.update(zip(equation.outvars, results, strict=True))
+        return [look_up(atom) for atom in jaxpr.outvars]
+
+    def _add(self, equation: jex.JaxprEqn, operands: tuple[Variable, ...]) -> tuple[Variable, ...]:
+        key = (equation.primitive.name, operands, tuple(sorted(equation.params.items())))
+        mergeable = _hashable(key) and not list(jex.jaxprs_in_params(equation.params))
+        if mergeable and key in self._seen:
+            return self._seen[key]
+        outputs = tuple(self.fresh(variable.aval) for variable in equation.outvars)
+        self.equations.append(Equation(equation.primitive, equation.params, operands, outputs))
+        if mergeable:
+            self._seen[key] = outputs
+        return outputs
+
+
+def _hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _constant_key(value: Any, aval: Aval) -> tuple[Hashable, ...]:
+    return (type_text(aval), bool(getattr(aval, "weak_type", False)), bytes_of(value))
+
+
+def _refuse_side_effects(closed: jex.ClosedJaxpr) -> None:
+    if closed.effects or _calls_back(closed.jaxpr):
+        raise DoThisInstead(
+            "the model prints or calls back to Python (jax.debug, pure_callback, io_callback), which would "
+            "carry values of private rows out of the compiled program; remove these calls."
+        )
+
+
+def _calls_back(jaxpr: jex.Jaxpr) -> bool:
+    return any(
+        "callback" in equation.primitive.name
+        or "debug" in equation.primitive.name
+        or any(_calls_back(getattr(inner, "jaxpr", inner)) for inner in jex.jaxprs_in_params(equation.params))
+        for equation in jaxpr.eqns
+    )
