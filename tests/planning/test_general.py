@@ -267,7 +267,7 @@ def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
         )  # fmt: skip
         history = (CompletedStage(PathStage(RUN, schedule, np.zeros(2)), states),)
         facts = SimpleNamespace(
-            prior=SimpleNamespace(centre=states.mean(axis=0), scale=spread * states.std(0))
+            prior=SimpleNamespace(centre=states.mean(axis=0), scale=spread * states.std(0)), temper=1.0
         )
         said = Prediction(np.sqrt(3.0), 0.0, 1.0, 0.0, unit)
         draws = GeneralPolicy(facts, 1.0, 0.1, said).conclude(history).draws
