@@ -226,6 +226,7 @@ def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Argumen
         if name not in ("self", "cls") and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
     ]
     takes_any = any(one.kind == one.VAR_KEYWORD for one in signature.parameters.values())
+    called = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -235,7 +236,8 @@ def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Argumen
             unknown = [] if takes_any else sorted(set(kwargs) - set(names))
             if unknown:
                 raise unknown_arguments(unknown, names) from None
-            raise DeclarationError(f"{error}; it takes {', '.join(names)}.") from None
+            known = [*names, *(["name=…"] if takes_any else [])]
+            raise DeclarationError(f"{called}: {error}; it takes {', '.join(known) or 'none'}.") from None
         return function(*args, **kwargs)
 
     return checked

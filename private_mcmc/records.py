@@ -19,6 +19,11 @@ Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[st
 Constants = Fields
 Parts = Sequence[Constants]
 
+# For ``jax.jit(compiler_options=…)``: all that LLVM could do takes longer than it saves, in programs that run
+# a few times and in those that run on few rows.
+RUN_ONCE: Record = {"xla_backend_optimization_level": 0}
+ON_FEW_ROWS: Record = {"xla_backend_optimization_level": 1}
+
 
 def plain(value: object) -> Any:
     """``value`` in JSON types; infinities become the strings ``"inf"`` and ``"-inf"``, NaN is refused."""

@@ -163,7 +163,7 @@ def _asked(suggested: Field) -> Field:
 
 
 def _answers(suggested: Field) -> Record:
-    from private_mcmc.data.fields import FALSE, TRUE
+    from private_mcmc.data.cells import FALSE, TRUE
 
     name = suggested.name
     usual: str = "category" if suggested.type == "string" else suggested.type

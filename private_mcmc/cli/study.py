@@ -95,7 +95,7 @@ def as_guarantee(word: str) -> Literal["run", "posterior"]:
 
 def read_max_error(given: Sequence[str] | None) -> MaxError | None:
     """A number, or ``COEFFICIENT=NUMBER`` for some of them."""
-    from private_mcmc.data.fields import plain_number
+    from private_mcmc.data.cells import plain_number
 
     if not given:
         return None

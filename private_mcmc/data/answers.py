@@ -126,7 +126,7 @@ class Answers:
             )
             for level, one in made
         )
-        title = "Predictions for stated profiles"
+        title = "Predictions for stated profiles" + self.of_whom
         if any(one.assumed for _, one in made):
             title += ASSUMED
         return Table(columns, rows, title=title)
@@ -191,6 +191,12 @@ class Answers:
                 coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in labels(self.design, name)]
         draws = {name: value[None] for name, value in self.coefficients.items()}
         return arviz.from_dict(posterior=draws, coords=coords, dims=dims)
+
+    @property
+    def of_whom(self) -> str:
+        """What to add to a title: whom predictions are of, where each person has effects."""
+        own = any(effect.term.own for effect in self.design.effects)
+        return f", of a {self.design.schema.person} whose own effects are zero" * own
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -6,18 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from private_mcmc.data.fields import (
-    FALSE,
-    KEY,
-    TRUE,
-    Field,
-    Level,
-    boolean_levels,
-    date_of,
-    days,
-    plain_number,
-    truth_of,
-)
+from private_mcmc.data.cells import FALSE, TRUE, date_of, days, plain_number, truth_of
+from private_mcmc.data.fields import KEY, Field, Level, boolean_levels
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 

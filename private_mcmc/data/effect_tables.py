@@ -22,9 +22,9 @@ def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
         _, shown, assumed = read_profile(answers.design, profiles[0])
         stars = {name: "*" * (name in assumed) for name in shown}
         title = "At " + ", ".join(f"{name} {value}{stars[name]}" for name, value in shown.items())
-        title += ASSUMED * bool(assumed)
+        title += answers.of_whom + ASSUMED * bool(assumed)
     else:
-        title = f"Averages over {len(profiles)} stated profiles"
+        title = f"Averages over {len(profiles)} stated profiles" + answers.of_whom
     change = f"change in the {answers.design.family.mean} of {answers.outcome}"
     columns = (
         "field",
@@ -43,4 +43,4 @@ def average_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
         one = answers.average(profiles, weights, level)
         rows.append((level or answers.outcome, one.mean, between(one.low, one.high)))
     columns = ("outcome", f"average {answers.design.family.mean}", f"{answers.prob:.0%} interval")
-    return Table(columns, tuple(rows), title=f"Over {len(profiles)} stated profiles")
+    return Table(columns, tuple(rows), title=f"Over {len(profiles)} stated profiles{answers.of_whom}")

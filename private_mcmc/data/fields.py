@@ -12,9 +12,9 @@ import keyword
 import math
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
 from typing import Literal, TypeAlias, get_args
 
+from private_mcmc.data.cells import FALSE, TRUE, date_of, is_number
 from private_mcmc.errors import DeclarationError, construction_checked
 
 Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
@@ -25,10 +25,6 @@ Bounds: TypeAlias = Literal["", "private"]
 
 KEY = "private_mcmc"
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
-# Table Schema's own spellings.
-# Table Schema's own words, and those of most questionnaires.
-TRUE = ("true", "True", "TRUE", "1", "yes", "Yes", "YES")
-FALSE = ("false", "False", "FALSE", "0", "no", "No", "NO")
 _FATES = ("refuse", "indicator", "marginal", "middle", "drop")
 _MOST_LEVELS = 10_000
 # Names that a model's source or a driver's `run` has for something else.
@@ -235,6 +231,8 @@ class Field:
             )
         if self.decimal == self.thousands:
             raise self._wrong("decimalChar and groupChar must differ")
+        if self.type == "date" and self.format and "%" not in self.format:
+            raise self._wrong(f"format {self.format!r}: as strptime has it, %d/%m/%Y for 31/12/1999")
 
     def _check_category(self) -> None:
         values = [level.value.strip() for level in self.levels]
@@ -261,51 +259,9 @@ class Field:
         return DeclarationError(f"field {self.name!r}: {words}.")
 
 
-def is_number(text: str) -> bool:
-    """Whether ``text`` is a finite number."""
-    return not math.isnan(plain_number(text))
-
-
-def plain_number(text: str) -> float:
-    """A finite number, or NaN. Python's own underscores are no part of a number in a file."""
-    try:
-        # Typesetting has a minus of its own.
-        value = float(text.replace("\u2212", "-"))
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) and "_" not in text else math.nan
-
-
-_EPOCH = date(1970, 1, 1)
-
-
-def days(text: str, form: str) -> float:
-    """Days from 1970-01-01 to a date in the declared form, or ISO 8601 as typed columns have it; or NaN."""
-    if form:
-        try:
-            return float((datetime.strptime(text, form).date() - _EPOCH).days)
-        except ValueError:
-            pass
-    try:
-        day = datetime.fromisoformat(text).date()
-    except ValueError:
-        return math.nan
-    return float((day - _EPOCH).days)
-
-
-def date_of(days_since: float) -> date:
-    """The date of so many days since 1970-01-01."""
-    return date.fromordinal(_EPOCH.toordinal() + int(days_since))
-
-
 def boolean_levels(true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> tuple[Level, ...]:
     """The two values of a boolean, false first; shown by the first of their words in the table."""
     return (Level("false", false[0]), Level("true", true[0]))
-
-
-def truth_of(cell: str, true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> str | None:
-    """``true`` or ``false`` for the spellings of a boolean."""
-    return "true" if cell in true else "false" if cell in false else None
 
 
 def identifier(name: str) -> str:
@@ -314,3 +270,8 @@ def identifier(name: str) -> str:
     if not word or word[0].isdigit():
         word = f"_{word}"
     return f"{word}_" if keyword.iskeyword(word) or _TAKEN.fullmatch(word) else word
+
+
+def count_of(person: str) -> str:
+    """A model's argument for the public number of persons, by the Python name of their identifiers."""
+    return f"number_of_{person}"

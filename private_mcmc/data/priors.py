@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from private_mcmc.data.fields import is_number
+from private_mcmc.data.cells import is_number
 from private_mcmc.errors import DeclarationError
 
 _PRIOR = re.compile(r"^(?P<name>.+?)\s*~\s*(?P<law>[A-Za-z_]+)\s*\((?P<numbers>[^()]*)\)\s*$")

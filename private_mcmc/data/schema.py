@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from private_mcmc.data.descriptors import field_from_dict, field_to_dict
-from private_mcmc.data.fields import KEY, Field, identifier
+from private_mcmc.data.fields import KEY, Field, count_of, identifier
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -58,6 +58,8 @@ class Schema:
 
     def __post_init__(self) -> None:
         names = [identifier(name) for field in self.fields for name in (field.name, field.indicator) if name]
+        # Models of persons' effects have an argument of that name.
+        names += [count_of(identifier(self.person))] if self.at_most > 1 else []
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DeclarationError(f"schema: names {twice} are given twice (or are equal as Python names).")
         if self.person and self.person not in self.by_name:

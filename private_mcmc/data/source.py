@@ -9,7 +9,7 @@ from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
 from private_mcmc.data.expressions import PIECEWISE
 from private_mcmc.data.families import ordered_start
-from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.priors import Prior, marginal
 from private_mcmc.data.terms import Term
 from private_mcmc.records import Record
@@ -215,11 +215,6 @@ def _of_row(value: str, effect: Effect, design: Design) -> str:
     if len(term.categories) > 1:
         value += f".reshape(-1, {len(classes)})" if classes else ".ravel()"
     return f"{value}[{_index(term, design)}]"
-
-
-def count_of(person: str) -> str:
-    """The model's argument for the public number of persons, by the name of their identifiers."""
-    return f"number_of_{person}"
 
 
 def _expand(shape: Sequence[int]) -> str:

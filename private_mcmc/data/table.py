@@ -22,17 +22,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.data.fields import (
-    MISSING_LEVEL,
-    OTHER_LEVEL,
-    Field,
-    days,
-    identifier,
-    is_number,
-    plain_number,
-    truth_of,
-)
-from private_mcmc.data.readers import Source, source_of
+from private_mcmc.data.cells import days, is_number, plain_number, truth_of
+from private_mcmc.data.fields import MISSING_LEVEL, OTHER_LEVEL, Field, identifier
+from private_mcmc.data.readers import STATISTICAL, Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
@@ -267,8 +259,10 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
         read = "its words for true and false (trueValues, falseValues)"
     elif first.is_category:
         read = "all its levels, as they are written in the table (constraints.enum)"
+        if Path(where).suffix.lower() in (".dta", *STATISTICAL):
+            read += " (the codes, where the file has labels for them: private-mcmc init writes both)"
     elif first.type == "date":
-        read = "the form of its dates (format)"
+        read = "the form of its dates (format, as %d/%m/%Y)"
     # What was declared is public.
     counts = (
         "what missing values, empty cells too, count as (private_mcmc: {missing: indicator}), their codes"

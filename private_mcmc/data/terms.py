@@ -108,7 +108,8 @@ def group_terms(text: str, effects: str, correlated: bool, field: str, schema: S
     own = field == schema.person and schema.at_most > 1
     if not own and not schema[field].is_category:
         raise DeclarationError(
-            f"formula {text!r}: {field!r} is no category; groups need declared levels (constraints.enum)."
+            f"formula {text!r}: {field!r} is no category; groups need declared levels (constraints.enum). If "
+            f"it tells persons apart: role: person, and person: {{field: {field}, at_most: …}}."
         )
     level = () if own else ((field, False),)
     found = []

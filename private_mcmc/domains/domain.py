@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 from private_mcmc.records import Record
 
 LARGEST_COUNT = 2**31 - 1
@@ -107,6 +107,7 @@ def _as_whole(column: ArrayLike, largest: int) -> jax.Array:
     return jnp.clip(values.astype(_integer()), 0, largest)
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Binary(Domain):
     """0 or 1, as int64: at least one half is 1, everything else (NaN too) is 0.
@@ -129,6 +130,7 @@ class Binary(Domain):
         return self.project(random.integers(0, 2, n))
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Categories(Domain):
     """One of ``0 … k−1``, as int64; other numbers go to the nearest category, NaN to 0.
@@ -160,6 +162,7 @@ class Categories(Domain):
         return self.project(every_other(n, extreme, random.integers(0, self.k, n)))
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Counts(Domain):
     """A whole number from 0 to ``max``, as int64; other numbers go to the nearest one, NaN to 0.

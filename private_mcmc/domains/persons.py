@@ -18,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.domains.numeric import PRESENT, check_unmasked
-from private_mcmc.errors import DataSchemaError
+from private_mcmc.errors import DataSchemaError, construction_checked
 from private_mcmc.records import Record
 
 Columns = Mapping[str, np.ndarray]
@@ -28,6 +28,7 @@ Numbers = npt.NDArray[np.int64]
 OWN_ROWS = "rows of the person"
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Person:
     """A column of identifiers: rows with equal ones are one person, who is protected as a whole.

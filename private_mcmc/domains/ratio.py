@@ -12,9 +12,10 @@ from jax.typing import ArrayLike, DTypeLike
 
 from private_mcmc.domains.domain import Domain, every_other, number
 from private_mcmc.domains.real import LARGEST, storage_dtype, working_dtype
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Ratio(Domain):
     """Pairs ``(x, y)``, ``x_low ≤ x ≤ x_high``, ``|y/x − center| ≤ width``: a column of shape ``(n, 2)``.

@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from private_mcmc.domains.domain import Domain, every_other, number, whole
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, construction_checked
 
 Bounds: TypeAlias = float | tuple["Bounds", ...]
 
@@ -35,6 +35,7 @@ def storage_dtype(dtype: DTypeLike | None) -> np.dtype:
     return chosen
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Ball(Domain):
     """Vectors of ``dim`` numbers with Euclidean norm at most ``radius``; longer ones are scaled down.
@@ -107,6 +108,7 @@ class Ball(Domain):
         return self.project(vectors * self.radius * every_other(n, np.ones((n, 1)), random.random((n, 1))))
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Box(Domain):
     """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
@@ -175,6 +177,7 @@ class Box(Domain):
         return narrow_lo, narrow_hi
 
 
+@construction_checked
 @dataclass(frozen=True)
 class Real(Domain):
     """Unbounded numbers (``dim=None``) or vectors of ``dim`` numbers; NaN and infinities become 0.

@@ -21,7 +21,7 @@ from private_mcmc.domains.numeric import PRESENT, numeric_column
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
 from private_mcmc.domains.ratio import Ratio
 from private_mcmc.domains.real import Ball, Box, Real
-from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.errors import DataSchemaError, DeclarationError, construction_checked
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
 
@@ -72,6 +72,7 @@ def domain_from_dict(record: Mapping[str, object] | str) -> Domain:
 _RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the randomness"}
 
 
+@construction_checked
 @dataclass(frozen=True, init=False, repr=False)
 class Rows:
     """Public facts about one row: ``Rows(X=Ball(1.0, dim=9), y=Binary())``.

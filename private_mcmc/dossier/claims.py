@@ -13,6 +13,7 @@ from typing import Any, Literal
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting import verify as verify_statement
 from private_mcmc.accounting.assumptions import no_more_rows
+from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import model_source
 from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts, warnings_of
@@ -160,6 +161,9 @@ def _question(study: StudyRecord) -> str:
     same_library(study)
     schema, made = Schema.from_dict(texts(study.schema)), study.design
     need(model_source(made) == study.model, "the model is not the one that formula and schema give.")
+    own = any(effect.term.own for effect in made.effects)
+    given = {count_of(identifier(schema.person)): study.n} if own else {}
+    need(study.arguments == given, f"public arguments {study.arguments} are not the formula's, {given}.")
     rows = json.loads(json.dumps(schema.rows(made.formula.fields).to_dict()))
     need(rows == study.rows, "the row bounds are not those of the schema.")
     need(close(study.norm, made.norm), f"norm {study.norm} is not {made.norm}.")

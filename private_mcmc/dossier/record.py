@@ -51,7 +51,7 @@ class StudyRecord:
         family: of the outcome; empty for a model of the user's own.
         priors: as stated.
         model: source of the NumPyro model that ran, where it is known.
-        arguments: public arguments of a model of the user's own.
+        arguments: public arguments of the model.
         norm: bound of the norm of a row's design, where it is known.
         epsilon: of the target.
         delta: of the target.

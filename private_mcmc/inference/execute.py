@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +47,7 @@ from private_mcmc.inference.runs import (
     trial_streams,
     try_constraining,
 )
-from private_mcmc.kernels import Generator, public_key
+from private_mcmc.kernels import public_key
 from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient.clipping import widened
 from private_mcmc.model.mark import model_marks, program_mark
@@ -229,13 +228,13 @@ def identity(decision: Decision, start: Array, rows_on_device: int | None) -> di
     }
 
 
-def _drawn() -> list[list[float]]:
-    """Numbers from public keys: settings of JAX say which ones a key of threefry gives.
+def _drawn() -> list[int]:
+    """Bits from a public key: settings of JAX say which ones a key of threefry gives.
 
     With others from the same key, two copies of one checkpoint would release twice for one charge.
     """
-    keys = (public_key(generator) for generator in get_args(Generator))
-    return [np.asarray(jax.random.uniform(key, (3, 5), jnp.float32)).ravel().tolist() for key in keys]
+    bits: list[int] = np.asarray(jax.random.bits(public_key("threefry2x32"), (3, 5))).ravel().tolist()
+    return bits
 
 
 def _hash(text: str) -> str:

@@ -44,7 +44,17 @@ from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_pr
 from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.model import RowModel
 from private_mcmc.model.mark import model_marks, program_mark
-from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
+from private_mcmc.planning import (
+    CompletedStage,
+    CountsStage,
+    History,
+    MomentsStage,
+    PathStage,
+    Plan,
+    Stage,
+    of_rows,
+)
+from private_mcmc.records import Fields
 from private_mcmc.release import Curator, ReleasedStates, StateGrid, curator_side, state_grid
 from private_mcmc.release.noise import gaussian_noise
 from private_mcmc.schedule import Schedule
@@ -81,11 +91,11 @@ def query(stage: MomentsStage | CountsStage, held: Held) -> CompletedStage:
     return CompletedStage(stage, stage.mechanism.released(noised))
 
 
-def _of_rows(function: Callable[[Rows], jax.Array], held: Held) -> np.ndarray:
+def _of_rows(function: Callable[[Fields], jax.Array], held: Held) -> np.ndarray:
     """The function of this process's rows."""
     with jax.enable_x64(True):
         here = {name: jnp.asarray(held.local(column)) for name, column in held.rows.items()}
-        return np.asarray(jax.vmap(function)(here))
+        return np.asarray(of_rows(function, here))
 
 
 def stage_mark(stage: Stage, plan: Plan) -> str:
@@ -111,8 +121,7 @@ def with_derived(stage: PathStage, rows: Rows) -> Rows:
     if stage.derived is None:
         return rows
     with jax.enable_x64(True):
-        # Compiled, since rows of several processes are no arrays of one of them.
-        return {**rows, **jax.jit(jax.vmap(stage.derived))(rows)}
+        return {**rows, **of_rows(stage.derived, rows)}
 
 
 @dataclass(frozen=True, eq=False)

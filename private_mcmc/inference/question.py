@@ -15,11 +15,11 @@ from private_mcmc.accounting import Statement
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
-from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.labels import units
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.source import compile_model, count_of, model_source
+from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported

@@ -31,6 +31,7 @@ from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel
+from private_mcmc.model.ir.program import EXACT
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.release import (
     Curator,
@@ -102,8 +103,13 @@ class Runnable(Protocol):
 
 @contextmanager
 def no_value_checks() -> Iterator[None]:
-    """Switch off checks of JAX and NumPy whose errors and warnings would depend on private values."""
-    with jax.debug_nans(False), jax.debug_infs(False), np.errstate(all="ignore"):
+    """Switch off checks of JAX and NumPy whose errors and warnings would depend on private values.
+
+    Products are those of the numbers' own type, whatever precision JAX is set to: bounds of rows, sums and
+    noise are float64.
+    """
+    exact = jax.default_matmul_precision(EXACT)
+    with jax.debug_nans(False), jax.debug_infs(False), np.errstate(all="ignore"), exact:
         yield
 
 

@@ -25,6 +25,7 @@ from private_mcmc.kernels.segments import buffer_size
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
+from private_mcmc.records import ON_FEW_ROWS
 from private_mcmc.schedule import Schedule
 
 # Steps of the schedule that one compiled program is made for: their states come back in several calls.
@@ -117,7 +118,7 @@ def _program(
     return step_program(read, shared, change, every_row, numbers.step)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _prepare(
     model: Callable[[jax.Array, jax.Array], RowModel],
     shared: Schedule,
@@ -128,7 +129,7 @@ def _prepare(
     return _program(model, shared, numbers).prepare(columns, weights)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _advance(
     model: Callable[[jax.Array, jax.Array], RowModel],
     shared: Schedule,

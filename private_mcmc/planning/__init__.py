@@ -11,7 +11,9 @@ from private_mcmc.planning.stages import (
     Policy,
     Prediction,
     Stage,
+    of_rows,
     remaining,
+    taken_apart,
 )
 
 __all__ = [
@@ -25,6 +27,8 @@ __all__ = [
     "Policy",
     "Prediction",
     "Stage",
+    "of_rows",
     "plan",
     "remaining",
+    "taken_apart",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 
 from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array, Expected, Prediction
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.report import Table, number
 
 # From draws of the sites, ``(draws, …)`` by name, to draws of what is read of them, ``(draws,)`` by name.
@@ -44,7 +45,7 @@ class Coefficients:
 
     @cached_property
     def _sites(self) -> Callable[[jax.Array], Mapping[str, jax.Array]]:
-        return jax.jit(jax.vmap(self.reading.constrain))
+        return jax.jit(jax.vmap(self.reading.constrain), compiler_options=RUN_ONCE)
 
     def of(self, draws: Array) -> Mapping[str, Array]:
         """By name, shape ``(draws,)`` each, from ``draws`` of the flat unconstrained ``θ``."""

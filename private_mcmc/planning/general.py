@@ -24,6 +24,7 @@ from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.metric import Metric, flattened, next_metric
 from private_mcmc.planning.plausible import Plausible
 from private_mcmc.planning.stages import (
     Array,
@@ -38,7 +39,7 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
 from private_mcmc.planning.synthetic_persons import likelihood_of
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -64,14 +65,6 @@ _SYNTHETIC_ROWS = 512
 _WIDEST = 200
 # Parameters that the information is averaged over.
 _REFERENCES = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """``M = AAᵀ`` and the sum over all rows of ``w E‖Aᵀ∇v‖²``, about the number of parameters."""
-
-    root: Array
-    trace: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,23 +133,15 @@ def facts_of(
     likelihood = likelihood_of(reading, temper)
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = reading.rows.project(reading.rows.synthetic(3, _SYNTHETIC_ROWS))
+        drawn = functools.partial(reading.rows.synthetic, 3, _SYNTHETIC_ROWS)
+        rows = jax.jit(drawn, compiler_options=RUN_ONCE)()
         plausible = Plausible(prior, likelihood, rows)
         references = np.stack([plausible.drawn(index, 0.5) for index in range(_REFERENCES)])
         one = functools.partial(likelihood.information, references, root)
-        vectors = jax.jit(jax.vmap(one))(rows)
+        vectors = jax.jit(jax.vmap(one), compiler_options=RUN_ONCE)(rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
     metric = next_metric(prior, root, information)
     return Facts(reading, n, adjacency, budget, plausible, likelihood, references, metric, temper)
-
-
-def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
-    """``M = (P + F)^{-1}`` from ``AᵀFA``, the information in the coordinates of ``root``; ``P`` diagonal."""
-    precision = root.T @ (root * prior.precision[:, None])
-    covariance = np.linalg.inv(precision + information)
-    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    trace = float(np.trace(information @ covariance))
-    return Metric(np.asarray(root @ factor, dtype=np.float64), max(trace, 0.05 * len(root)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,15 +241,6 @@ class GeneralPolicy:
             # Gradients are clipped before they are tempered.
             clip=self.multiple * math.sqrt(metric.trace / (temper * facts.num_rows)),
         )
-
-
-def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
-    """Of the likelihood to the power ``weight``."""
-    if weight == 1:
-        return metric
-    information = np.eye(len(metric.root)) - metric.root.T @ (metric.root * prior.precision[:, None])
-    values, vectors = np.linalg.eigh((information + information.T) / 2)
-    return next_metric(prior, metric.root, weight * (vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:

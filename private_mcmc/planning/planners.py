@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Protocol, TypeAlias
 
 from private_mcmc import accounting
@@ -14,7 +14,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.coefficients import Coefficients, Named
-from private_mcmc.planning.general import GeneralPolicy, facts_of
+from private_mcmc.planning.general import Facts, GeneralPolicy, facts_of
 from private_mcmc.planning.public import PublicRows, learnt, public_columns, resampled
 from private_mcmc.planning.simulate import predict
 from private_mcmc.planning.simulate_general import general_policy
@@ -104,15 +104,19 @@ class GeneralPlanner:
 
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """Clip and step with the smallest error."""
-        chosen = general_policy(
-            self.model, self.reading, n, self.target.adjacency, budget, self.model_args, temper, self.read
-        )
+        chosen = general_policy(_facts(self, budget, n, temper), self.read)
         return {"multiple": chosen.multiple, "step": chosen.step}, chosen.prediction
 
     def policy(self, budget: float, n: int, temper: float, choices: Choices, said: Prediction) -> Policy:
         """The policy with this clip and step."""
-        facts = facts_of(self.model, self.reading, n, self.target.adjacency, budget, self.model_args, temper)
+        facts = _facts(self, budget, n, temper)
         return GeneralPolicy(facts, choices["multiple"], choices["step"], said)
+
+
+@lru_cache(maxsize=4)
+def _facts(of: GeneralPlanner, budget: float, n: int, temper: float) -> Facts:
+    # Kept: a policy is made as soon as its choices are.
+    return facts_of(of.model, of.reading, n, of.target.adjacency, budget, of.model_args, temper)
 
 
 def planner(

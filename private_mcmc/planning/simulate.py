@@ -31,8 +31,11 @@ from private_mcmc.planning.stages import (
     PathStage,
     Policy,
     Prediction,
+    of_rows,
+    taken_apart,
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Counts, SecondMoments
 from private_mcmc.report.document import say
 
@@ -69,12 +72,12 @@ def simulate(
             if isinstance(stage, MomentsStage):
                 value = _moments(stage, rows, weights, random)
             elif isinstance(stage, CountsStage):
-                cells = np.asarray(_of_rows(stage.cell, rows))
+                cells = np.asarray(of_rows(stage.cell, rows))
                 exact = np.bincount(cells, weights, minlength=stage.mechanism.cells)
                 sd = stage.mechanism.noise.sd
                 value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
             else:
-                given = rows if stage.derived is None else {**rows, **_of_rows(stage.derived, rows)}
+                given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)
                 value = chain(stage).path(stage.schedule, stage.start, given, weights, key)
             history = (*history, CompletedStage(stage, value))
@@ -84,28 +87,12 @@ def simulate(
 def _moments(
     stage: MomentsStage, rows: Columns, weights: Array, random: np.random.Generator
 ) -> SecondMoments:
-    function, given = _taken_apart(stage.vectors)
+    function, given = taken_apart(stage.vectors)
     exact = np.asarray(second_moments(function, given, stage.mechanism.radius, rows, weights))
     sd = stage.mechanism.noise.sd
     noise = np.tril(random.standard_normal(exact.shape)) * sd
     lower = np.tril(noise, -1) / np.sqrt(2.0)
     return SecondMoments(exact + lower + lower.T + np.diag(np.diag(noise)), sd, stage.statement)
-
-
-def _of_rows(function: Callable[..., object], rows: Columns) -> Any:
-    return _mapped(*_taken_apart(function), rows)
-
-
-def _taken_apart(function: Callable[..., object]) -> tuple[Callable[..., object], tuple[Any, ...]]:
-    """A partial function's parts: what was released is an argument, so that all stages share one program."""
-    if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
-        return function.func, function.args
-    return function, ()
-
-
-@partial(jax.jit, static_argnums=0)
-def _mapped(function: Callable[..., object], given: tuple[Any, ...], rows: Columns) -> Any:
-    return jax.vmap(partial(function, *given))(rows)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -208,7 +195,7 @@ def _scattered(logits: Array) -> Array:
     return np.asarray(np.log(np.maximum(shares, 1e-300)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _laid_out(
     predictor: Predictor, reading: RowModel, choices: Columns, drawn: Columns, levels: jax.Array
 ) -> tuple[Columns, jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -244,7 +231,7 @@ def _designs(predictor: Predictor, rows: Columns) -> tuple[jax.Array, jax.Array]
     return jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _mode(
     predictor: Predictor, reading: RowModel, rows: Columns, precision: Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

@@ -20,16 +20,16 @@ import numpy as np
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.exact_chains import arrived, mala, pooled
 from private_mcmc.planning.general import (
     RUN,
     Facts,
     GeneralPolicy,
     burn_in,
-    facts_of,
-    next_metric,
     widened,
 )
 from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.metric import next_metric
 from private_mcmc.planning.people import people
 from private_mcmc.planning.simulate import CAREFUL, second_moments, simulate, typical
 from private_mcmc.planning.stages import (
@@ -43,9 +43,8 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_persons import coarse, likelihood_of
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE
 from private_mcmc.report.document import say
-from private_mcmc.target import Adjacency
 
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
 CLIP_MULTIPLES = (0.7, 1.5, 3.2, 7.0)
@@ -54,11 +53,11 @@ STEPS = (0.1, 0.02)
 _DISTANCES = (0.25, 0.5, 1.0)
 _ROWS, _ROWS_WITH_LATENTS = 256, 64
 _ROWS_OF_LOSSES, _STATES_OF_LOSSES = 64, 200
-_MALA_STEPS = 2000
 # Exact chains of every data set: the first starts at the truth, the others at draws of the prior.
 _CHAINS = 4
 # Chains whose means are spread by less than this many posterior sds are of one posterior.
 _SAME = 0.5
+_ATTEMPTS = 2
 _UNKNOWN = Prediction(math.inf, math.inf, math.inf, math.inf)
 
 
@@ -76,44 +75,19 @@ class SyntheticPosterior(SyntheticData):
     identified: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Of what several chains say of one posterior, draws of all of them pooled.
-
-    Attributes:
-        mean: shape ``(q,)``.
-        sd: shape ``(q,)``.
-        between: root mean square over coordinates of the sd of chains' means, in pooled sds.
-        standard_error: the same of the standard error of ``mean``.
-    """
-
-    mean: Array
-    sd: Array
-    between: float
-    standard_error: float
-
-
-def pooled(draws: Array) -> Moments:
-    """Pool ``draws`` of shape ``(chains, draws, q)``; what is not finite is infinitely uncertain."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
-        shares = draws.mean(axis=1).std(axis=0, ddof=1) / np.maximum(sd, 1e-300)
-        between = float(np.sqrt(np.mean(shares**2)))
-    between = between if math.isfinite(between) else math.inf
-    return Moments(mean, sd, between, between / math.sqrt(len(draws)))
-
-
 class Simulator:
     """Compiled functions of one model, shared by every simulation."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         reading, likelihood = facts.reading, facts.likelihood
-        self._exact = jax.jit(functools.partial(_mala, reading))
+        self._projected = jax.jit(reading.rows.project, compiler_options=RUN_ONCE)
+        self._exact = jax.jit(functools.partial(mala, reading), compiler_options=ON_FEW_ROWS)
         self._losses = jax.jit(
             lambda states, rows: jax.lax.map(
                 lambda theta: jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, rows), states
-            )
+            ),
+            compiler_options=ON_FEW_ROWS,
         )
 
         def followed(root: jax.Array, clip: jax.Array) -> RowModel:
@@ -131,20 +105,24 @@ class Simulator:
         count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
         if not facts.likelihood.few and facts.reading.unit is None:
             count //= 2  # several outcomes of each
-        rows = facts.reading.rows.project(people(facts.reading.rows, count, index))
+        rows = self._projected(people(facts.reading.rows, count, index))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)
         metric = next_metric(facts.prior, facts.metric.root, np.asarray(information))
         starts = [truth, *(facts.prior.shrunk(index + 23 * chain, 1.0) for chain in range(1, _CHAINS))]
-        keys = jax.random.split(jax.random.key(200 + index), _CHAINS)
-        chains = np.stack(
-            [
+        for attempt in range(_ATTEMPTS):
+            keys = jax.random.split(jax.random.key(200 + index + 1000 * attempt), _CHAINS)
+            found = [
                 self.posterior(metric.root, start, rows, weights, key)
                 for start, key in zip(starts, keys, strict=True)
             ]
-        )
-        pool = pooled(chains)
+            chains = arrived(found)
+            pool = pooled(chains)
+            if pool.between < _SAME:
+                break
+            # From a start in the prior's tail the way there is long: once more, from where they are.
+            starts = [draws[-1] for draws, _ in found]
         data = SyntheticPosterior(rows, weights, pool.mean, pool.sd, chains, pool.standard_error, True)
         return data if pool.between < _SAME else self.by_losses(data)
 
@@ -153,15 +131,21 @@ class Simulator:
         pool = pooled(np.stack([self.losses(chain, data.rows) for chain in data.draws]))
         return replace(data, mean=pool.mean, sd=pool.sd, standard_error=pool.standard_error, identified=False)
 
-    def posterior(self, root: Array, start: Array, rows: Columns, weights: Array, key: jax.Array) -> Array:
-        """Draws of the exact posterior: two rounds of MALA, the second in the metric of the first's draws."""
+    def posterior(
+        self, root: Array, start: Array, rows: Columns, weights: Array, key: jax.Array
+    ) -> tuple[Array, float]:
+        """Draws of the exact posterior and their mean potential.
+
+        Two rounds of MALA, the second in the metric of the first's draws.
+        """
         first, second = jax.random.split(key)
         weights = self.facts.temper * weights
-        draws = np.asarray(self._exact(root, start, rows, weights, first))
+        draws = np.asarray(self._exact(root, start, rows, weights, first)[0])
         covariance = np.cov(draws.T).reshape(len(start), -1) + 1e-3 * root @ root.T
         usable = bool(np.all(np.isfinite(covariance)))
         factor = np.linalg.cholesky((covariance + covariance.T) / 2) if usable else root
-        return np.asarray(self._exact(factor, draws[-1], rows, weights, second))
+        states, values = self._exact(factor, draws[-1], rows, weights, second)
+        return np.asarray(states), float(np.mean(values))
 
     def losses(self, states: Array, rows: Columns) -> Array:
         """Losses of the first rows at some of the states."""
@@ -184,60 +168,11 @@ class Simulator:
         return (rms if math.isfinite(rms) else math.inf), time, run
 
 
-def _mala(
-    reading: RowModel, root: jax.Array, start: jax.Array, rows: Columns, weights: jax.Array, key: jax.Array
-) -> jax.Array:
-    """Second half of a Metropolis-adjusted Langevin chain whose step adapts in the first half."""
-
-    def potential(u: jax.Array) -> jax.Array:
-        losses = jax.vmap(reading.row_loss, in_axes=(None, 0))(root @ u, rows)
-        return jnp.asarray(reading.neg_log_prior(root @ u) + jnp.sum(weights * losses))
-
-    slope = jax.value_and_grad(potential)
-    Carry = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
-
-    def step(carry: Carry, k: jax.Array) -> tuple[Carry, jax.Array]:
-        u, value, gradient, log_step = carry
-        noise_key, accept_key = jax.random.split(jax.random.fold_in(key, k))
-        size = jnp.exp(log_step)
-        noise = jax.random.normal(noise_key, u.shape)
-        proposal = u - size * gradient + jnp.sqrt(2.0 * size) * noise
-        new_value, new_gradient = slope(proposal)
-        back = u - proposal + size * new_gradient
-        log_ratio = value - new_value + jnp.sum(noise**2) / 2 - jnp.sum(back**2) / (4 * size)
-        rate = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
-        accept = jax.random.uniform(accept_key) < rate
-        u, value, gradient = jax.tree.map(
-            functools.partial(jnp.where, accept), (proposal, new_value, new_gradient), (u, value, gradient)
-        )
-        adapting = k < _MALA_STEPS // 2
-        log_step = log_step + jnp.where(adapting, (rate - 0.57) / jnp.sqrt(1.0 + k / 10), 0.0)
-        return (u, value, gradient, log_step), root @ u
-
-    u = jnp.linalg.inv(root) @ start
-    carry = (u, *slope(u), jnp.log(0.1))
-    states = jax.lax.scan(step, carry, jnp.arange(_MALA_STEPS))[1]
-    return states[_MALA_STEPS // 2 :]
-
-
-def general_policy(
-    model: Model,
-    reading: RowModel,
-    n: int,
-    adjacency: Adjacency,
-    budget: float,
-    model_args: PublicArguments,
-    temper: float = 1.0,
-    read: Coefficients | None = None,
-) -> GeneralPolicy:
+def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPolicy:
     """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
 
     Errors are those of losses on all of them where ``θ`` is not identified on one: they have one unit.
-
-    Raises:
-        NotYetSupported: for a prior that cannot be drawn from.
     """
-    facts = facts_of(model, reading, n, adjacency, budget, model_args, temper)
     with jax.enable_x64(True):
         simulator = Simulator(_coarse(facts))
         sets = [simulator.synthetic(*each) for each in enumerate(_DISTANCES * 2)]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, Protocol, TypeAlias
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.records import Fields, Record
+from private_mcmc.records import ON_FEW_ROWS, Fields, Record
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
@@ -92,6 +92,23 @@ class PathStage:
 
 
 Stage: TypeAlias = MomentsStage | CountsStage | PathStage
+
+
+def of_rows(function: Callable[[Row], Any], rows: Row) -> Any:
+    """A stage's function of every row, compiled."""
+    return _mapped(*taken_apart(function), rows)
+
+
+def taken_apart(function: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A partial function's parts: what was released is an argument, so that all stages share one program."""
+    if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
+        return function.func, function.args
+    return function, ()
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
+def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Row) -> Any:
+    return jax.vmap(partial(function, *given))(rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from private_mcmc.model.predictor import cut_off
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic_times import EventTimes
-from private_mcmc.records import Model, PublicArguments, Record
+from private_mcmc.records import RUN_ONCE, Model, PublicArguments, Record
 
 Columns: TypeAlias = Record
 
@@ -89,7 +89,7 @@ def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Pr
         )
     with jax.enable_x64(True):
         rows = (reading.each or reading).rows
-        row = rows.project(rows.synthetic(0, 1))
+        row = jax.jit(functools.partial(rows.synthetic, 0, 1), compiler_options=RUN_ONCE)()
 
         def draw(key: jax.Array) -> jax.Array:
             with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
@@ -102,7 +102,7 @@ def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Pr
             return jnp.concatenate(parts)
 
         keys = jax.random.split(jax.random.key(1), PRIOR_DRAWS)
-        draws = np.asarray(jax.jit(jax.vmap(draw))(keys), dtype=np.float64)
+        draws = np.asarray(jax.jit(jax.vmap(draw), compiler_options=RUN_ONCE)(keys), dtype=np.float64)
     draws = draws[np.all(np.isfinite(draws), axis=1)]
     if len(draws) < PRIOR_DRAWS // 2:
         raise NotYetSupported("plans draw from the prior, and many of its draws are not finite.")
@@ -110,7 +110,7 @@ def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Pr
     scale = (high - low) / 1.349
     scale = np.where(scale > 0, scale, 1.0)
     with jax.enable_x64(True):
-        hessian = jax.jit(jax.vmap(jax.hessian(reading.neg_log_prior)))
+        hessian = jax.jit(jax.vmap(jax.hessian(reading.neg_log_prior)), compiler_options=RUN_ONCE)
         hessians = np.nan_to_num(np.asarray(hessian(draws[:_HESSIANS])))
     curvatures = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
     return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
@@ -266,7 +266,7 @@ class Likelihood:
             count = len(rows[self.times.time])
             drawn = jax.vmap(self.drawn, in_axes=(None, 0, 0))(theta, rows, jax.random.split(key, count))
             return rows | drawn, np.full(count, each / _TIMES)
-        logits = jax.vmap(self._logits, in_axes=(None, 0))(theta, rows)
+        logits = _all_logits(self, theta, dict(rows))
         return with_outcomes(rows, self.outcomes, logits, each, key, _STRATA)
 
     def drawn(self, theta: jax.Array, row: Columns, key: jax.Array) -> Columns:
@@ -299,3 +299,8 @@ class Likelihood:
         score = jax.grad(self.reading.row_loss)
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _all_logits(likelihood: Likelihood, theta: jax.Array, rows: Columns) -> jax.Array:
+    return jax.vmap(likelihood._logits, in_axes=(None, 0))(theta, rows)

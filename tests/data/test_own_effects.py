@@ -70,6 +70,7 @@ def test_answers_have_the_sds_of_effects_that_nobody_is_told():
     )
     # Of somebody whose own effects are zero.
     assert answers.predict({"age": 10}).mean == pytest.approx(expit(2.0))
+    assert "own effects are zero" in answers.predictions([{"age": 10}]).title
     assert set(answers.to_arviz().posterior) == set(found) and len(answers.forest().y_ticks) == 1
 
 
@@ -78,6 +79,7 @@ def test_answers_have_the_sds_of_effects_that_nobody_is_told():
     [
         (1, "ill ~ age + (1 | `kid no`)", "how many rows a person may have"),
         (4, "ill ~ age + (smoke | `kid no`)", "no effect of levels"),
+        (4, "ill ~ age + (1 | age)", "tells persons apart"),
         (4, "ill ~ age + (1 + age + I(age ** 2) | `kid no`)", "at most 2 effects"),
         (4, "ill ~ age + `kid no`", r"\(1 \| kid no\)"),
     ],
@@ -85,6 +87,14 @@ def test_answers_have_the_sds_of_effects_that_nobody_is_told():
 def test_what_is_no_effect_of_a_person_is_said(at_most, formula, words):
     with pytest.raises(pmc.DeclarationError, match=words):
         question(of(at_most), formula)
+
+
+def test_a_field_may_not_have_the_name_of_the_number_of_persons():
+    fields = [*FIELDS, {"name": "number of kid no", "type": "boolean"}]
+    who = {"person": {"field": "kid no", "at_most": "2"}}
+    with pytest.raises(pmc.DeclarationError, match="number_of_kid_no"):
+        pmc.Schema.from_dict({"fields": fields, "private_mcmc": who})
+    assert pmc.Schema.from_dict({"fields": fields})
 
 
 def test_a_slope_without_an_intercept_is_not_centred():

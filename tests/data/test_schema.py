@@ -10,7 +10,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.data.codebook import ends_alone, read_codebook
 from private_mcmc.data.suggestions import suggestion
-from private_mcmc.data.table import read_identifiers
+from private_mcmc.data.table import read_identifiers, read_table
 from private_mcmc.inference.fitting import read_columns
 from private_mcmc.inference.question import question
 from private_mcmc.target import Unit
@@ -136,6 +136,10 @@ def test_labels_of_a_stata_file_are_read(tmp_path):
     fields = read_codebook(tmp_path / "c.dta").by_name
     assert {level.label for level in fields["sex"].levels} == {"male", "female"}
     assert fields["age"].title == "Age in years" and fields["age"].maximum is None
+    # Stata shows the words; its cells are codes.
+    words = pmc.Schema.from_dict({"fields": [{"name": "sex", "constraints": {"enum": ["male", "female"]}}]})
+    with pytest.raises(pmc.DataSchemaError, match="the codes, where the file has labels"):
+        read_table(tmp_path / "c.dta", words, ["sex"])
 
 
 def test_labels_of_an_spss_file_are_read_and_codes_for_no_answer_are_missing(tmp_path):

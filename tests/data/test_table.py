@@ -163,6 +163,8 @@ def test_dates_in_a_form_of_their_own_are_read_in_that_form_alone():
     field["constraints"] = {"minimum": "01/01/1970", "maximum": "31/12/1970"}
     assert of(["02/03/1970", "1970-03-02"], **field) == [60.0, 60.0]
     assert of(["3/31/1970"], **field) is None
+    with pytest.raises(pmc.DeclarationError, match="strptime"):
+        of(["02/03/1970"], **{**DATE, "format": "dd/mm/yyyy"})
 
 
 def test_a_missing_date_is_missing():

@@ -162,6 +162,7 @@ def seeded(record):
         (lambda s: {"model": s.model + "\n"}, "formula, schema, model and row bounds"),
         (lambda s: {"rows": {**s.rows, "sex": s.rows["age"]}}, "formula, schema, model and row bounds"),
         (lambda s: {"norm": s.norm / 2}, "formula, schema, model and row bounds"),
+        (lambda s: {"arguments": {"number_of_id": 9}}, "formula, schema, model and row bounds"),
         (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
         (lambda s: {"statement": seeded(s.statement)}, "the privacy statement"),
         (lambda s: {"warnings": ()}, "ε, δ and the risk at the target"),

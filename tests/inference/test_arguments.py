@@ -32,6 +32,12 @@ def ask(function, *args, drop=(), **changes):
 
 
 MISTAKES = {
+    "domain: bounds of Real": (lambda: pmc.Real(-5, 5), "Real: too many positional arguments; it takes dim"),
+    "domain: no dimension": (lambda: pmc.Ball(1.0), "Ball: missing.*'dim'"),
+    "domain: a near name": (lambda: pmc.Box(low=0, high=1), "did you mean hi="),
+    "domain: of nothing": (lambda: pmc.Counts(), "Counts: missing.*'max'"),
+    "rows: in a list": (lambda: pmc.Rows([1]), "Rows: too many positional arguments; it takes name=…"),
+    "person: no number": (lambda: pmc.Person(), "Person: missing.*'at_most'"),
     "constructor: nothing": (lambda: pmc.PrivateMCMC(), "missing.*'kernel'"),
     "constructor: no rows": (lambda: driver(drop=("rows",)), "missing.*'rows'"),
     "constructor: two positional": (lambda: driver(KERNEL, ROWS, drop=("rows",)), "too many positional"),

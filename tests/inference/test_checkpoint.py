@@ -15,6 +15,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference import checkpoint as checkpoint_module
 from private_mcmc.inference.bookkeeping import RunKeysAndState
+from private_mcmc.inference.execute import _drawn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
@@ -83,6 +84,14 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(data, monkeypatch, t
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_settings_that_change_random_numbers_are_seen():
+    with jax.threefry_partitionable(True):
+        one = _drawn()
+    with jax.threefry_partitionable(False):
+        assert _drawn() != one
+
+
+@pytest.mark.slow
 def test_other_random_numbers_from_the_same_keys_are_another_run(data, monkeypatch, tmp_path):
     """Two copies of a file released two paths, apart from the saved step on, for one charge."""
     path = tmp_path / "run"

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.inference.runs import no_value_checks
 from private_mcmc.kernels import PrivateULA
+from private_mcmc.model.ir.program import abstract, trace
 from tests.examples_of_models import bent, logistic, normal_mean
 
 N = 40
@@ -48,6 +50,34 @@ def test_the_statement_is_the_accountants_for_the_schedule_that_ran(done):
     # Path: m² = chains · T γ Δ²/2 with Δ = 2C.
     assert done.statement.gdp == pytest.approx(np.sqrt(2 * 20 * 0.02 * 4 / 2), rel=1e-6)
     assert done.statement.verify()
+
+
+def test_products_of_a_run_are_float64_whatever_jax_is_set_to():
+    """Sums of rows and coloured noise were float32, and every statement said float64."""
+    left, right = np.random.default_rng(0).normal(size=(2, 50, 50))
+    product = jax.jit(lambda a, b: a @ b)
+    with jax.enable_x64(True), jax.default_matmul_precision("F32_F32_F32"):
+        assert np.max(np.abs(product(left, right) - left @ right)) > 1e-8
+        with no_value_checks():
+            assert np.max(np.abs(product(left, right) - left @ right)) < 1e-12
+        read = trace(
+            lambda a, b: {"product": a @ b}, a=abstract((50, 50), float), b=abstract((50, 50), float)
+        )
+        found = read.run([read.outputs["product"]], {read.inputs["a"]: left, read.inputs["b"]: right})
+        assert np.max(np.abs(found[0] - left @ right)) < 1e-12
+
+
+@pytest.mark.long
+def test_a_run_under_another_precision_of_jax_is_the_same_run(data):
+    def states(precision):
+        seeded = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
+        mcmc = driver(execution=seeded, n=N)
+        mcmc.decide()
+        with jax.default_matmul_precision(precision):
+            mcmc.run(rng_key=1, **data)
+        return mcmc.get_samples()["w"]
+
+    np.testing.assert_array_equal(states("F32_F32_F32"), states(None))
 
 
 @pytest.mark.some(1)

@@ -38,10 +38,32 @@ FUNCTIONS = {
     ),
     "remainders": lambda a, i: (jax.lax.rem(i - 3, jnp.full(5, -2)), jnp.fmod(a, 0.3), i % 4),
     "moves": lambda a, i: (a.T[::-1], jnp.pad(a, 1), a[1:4, ::2], jnp.split(a, [1, 3])[1]),
-    "sums": lambda a, i: (jnp.cumsum(a, 0), a.prod(1), a.max(0), (a > 0).all(1), (a > 0).any(1)),
+    "sums": lambda a, i: (
+        jnp.cumsum(a, 0),
+        jnp.cumprod(a, 1),
+        a.prod(1),
+        a.max(0),
+        (a > 0).all(1),
+        (a > 0).any(1),
+    ),
     "integers": lambda a, i: (i // 2, i % 3, jnp.argmax(a, 1), jax.nn.one_hot(i % 3, 3), a.astype(int)),
     "narrow floats": lambda a, i: jnp.exp(a.astype(jnp.float32)) + 1,
-    "linear algebra": lambda a, i: (jnp.linalg.cholesky(a.T @ a + jnp.eye(3)), jnp.sort(a)),
+    "linear algebra": lambda a, i: (
+        jnp.linalg.cholesky(a.T @ a + jnp.eye(3)),
+        jnp.linalg.cholesky(a.T @ a - 3 * jnp.eye(3)),
+        jnp.sort(a),
+        jnp.argsort(a, 0),
+    ),
+    "triangular systems": lambda a, i: [
+        jax.lax.linalg.triangular_solve(
+            a[:3] + 3 * jnp.eye(3), b, left_side=left, lower=lower, transpose_a=turned
+        )
+        for left, b in ((True, a.T), (False, a))
+        for lower in (True, False)
+        for turned in (True, False)
+    ],
+    "no triangular systems": lambda a, i: jax.scipy.linalg.solve_triangular(0 * a[:3], a[:3, 0] + jnp.inf),
+    "cut off": lambda a, i: (jax.lax.stop_gradient(a), (9 * a).astype(int), (9 * a).astype(jnp.uint8)),
     "random numbers": lambda a, i: jax.random.normal(jax.random.key(0), (2,)) + a[0, 0],
     "constants": lambda a, i: (a[0, 0] * A, jnp.where(a[0, 0] > 0, A, a), a @ A.T, jnp.concatenate([A, a])),
     "overflow": lambda a, i: jnp.exp(1e3 * a) - jnp.exp(1e3 * a),

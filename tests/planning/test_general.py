@@ -23,9 +23,9 @@ from private_mcmc.planning.general import (
     GeneralPolicy,
     burn_in,
     facts_of,
-    next_metric,
 )
 from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.metric import next_metric
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, CompletedStage, PathStage, Prediction

@@ -27,8 +27,9 @@ from private_mcmc.inference.posterior.outcomes import Columns, Law, law
 from private_mcmc.inference.posterior.tables import SMOOTH, Table, moving, real_columns, tables
 from private_mcmc.inference.posterior.unknown import conditioned
 from private_mcmc.model import RowModel
-from private_mcmc.planning import MomentsStage
+from private_mcmc.planning import MomentsStage, of_rows, taken_apart
 from private_mcmc.planning.simulate import second_moments
+from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE
 from private_mcmc.release import SecondMoments
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -52,12 +53,7 @@ class Released:
     @property
     def query(self) -> tuple[Callable[..., jax.Array], tuple[Any, ...], float]:
         """The rows' vectors as a function and its arguments, which other releases of the policy have too."""
-        vectors = self.stage.vectors
-        if isinstance(vectors, partial) and all(
-            isinstance(each, float | np.ndarray) for each in vectors.args
-        ):
-            return vectors.func, vectors.args, self.stage.mechanism.radius
-        return vectors, (), self.stage.mechanism.radius
+        return *taken_apart(self.stage.vectors), self.stage.mechanism.radius
 
     def predicted(self, rows: Columns, weights: ArrayLike) -> Array:
         """What rows that stand for ``weights`` people would release without noise."""
@@ -66,12 +62,10 @@ class Released:
 
     def reads(self, rows: Columns, law: Law) -> bool:
         """Whether a row's vectors change with its outcome."""
-        function, given, _ = self.query
-        vectors = jax.vmap(partial(function, *given))
         ends = [
             {name: jnp.full_like(rows[name], at[end]) for name, at in law.values.items()} for end in (0, -1)
         ]
-        low, high = (np.asarray(vectors({**rows, **end})) for end in ends)
+        low, high = (np.asarray(of_rows(self.stage.vectors, {**rows, **end})) for end in ends)
         return not np.allclose(low, high, rtol=1e-6, atol=1e-12)
 
 
@@ -163,7 +157,7 @@ def _of_rows(
     return np.asarray(jax.vmap(partial(_upper, dim=matrices.shape[-1]))(matrices))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _one_by_one(
     function: Callable[..., jax.Array],
     given: tuple[Any, ...],
@@ -185,7 +179,7 @@ def _linearised(
     return np.asarray(values), np.asarray(jacobian)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _residuals_and_jacobian(
     reading: RowModel, functions: Functions, data: Target, parameters: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

@@ -24,6 +24,7 @@ from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
 from private_mcmc.planning.synthetic import Likelihood, has_factors, outcome_columns
 from private_mcmc.planning.synthetic_persons import likelihood_of
+from private_mcmc.records import RUN_ONCE
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -85,7 +86,7 @@ def _drawn(likelihood: Likelihood, theta: jax.Array, rows: Columns) -> Columns:
     return likelihood.sample(theta, rows, 1.0, jax.random.key(17))[0]
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _scores(reading: RowModel, theta: jax.Array, rows: Columns) -> jax.Array:
     def one(row: Columns) -> jax.Array:
         return jnp.asarray(-jax.grad(reading.row_loss)(theta, row))

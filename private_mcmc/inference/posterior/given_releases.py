@@ -28,6 +28,7 @@ from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, MomentsStage
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import SecondMoments
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -129,7 +130,7 @@ def _draws(
     walks = [path for run in of_runs for path in run]
     if not walks:
         raise NotYetSupported("no path was released that says anything of the parameter.")
-    score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)))
+    score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)), compiler_options=RUN_ONCE)
 
     def prior_score(at: Array) -> Array:
         return np.asarray(score(jnp.asarray(at)))
@@ -192,6 +193,8 @@ def _root(metric: Array) -> Array:
 
 def _prior_root(reading: RowModel, at: Array) -> Array:
     """A root of about the prior's covariance, from its curvature."""
-    hessian = np.asarray(jax.hessian(reading.neg_log_prior)(jnp.asarray(at)))
+    hessian = np.asarray(
+        jax.jit(jax.hessian(reading.neg_log_prior), compiler_options=RUN_ONCE)(jnp.asarray(at))
+    )
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
     return np.asarray(vectors / np.sqrt(np.maximum(values, _WIDEST**-2)))

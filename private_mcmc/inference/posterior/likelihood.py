@@ -32,6 +32,7 @@ from private_mcmc.inference.posterior.observations import Block
 from private_mcmc.inference.posterior.outcomes import Columns, Listed, Tilt, shares
 from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
+from private_mcmc.records import RUN_ONCE
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -186,7 +187,7 @@ class Likelihood:
         return np.stack(made)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _full_scores(reading: RowModel, theta: jax.Array, rows: Columns) -> jax.Array:
     """Gradients of all rows and outcomes at ``θ``, neither clipped nor weighted, ``(rows·outcomes, p)``."""
     return jnp.nan_to_num(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, rows))

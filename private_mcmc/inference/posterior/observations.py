@@ -25,7 +25,8 @@ import numpy.typing as npt
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
-from private_mcmc.planning import History, PathStage
+from private_mcmc.planning import History, PathStage, of_rows
+from private_mcmc.records import ON_FEW_ROWS
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
@@ -154,7 +155,7 @@ def _stretches(times: Array, edges: Sequence[float]) -> list[tuple[int, int]]:
 def gradients(path: Path, reading: RowModel, rows: Columns, made: Sequence[Block]) -> Array:
     """Mean clipped gradient of every row in every block, ``(rows, blocks, p)``, by the kernel's own code."""
     stage = path.stage
-    given = rows if stage.derived is None else {**rows, **jax.vmap(stage.derived)(rows)}
+    given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
     root = _dense(whitening(stage.schedule.preconditioner, reading.dim).root, reading.dim)
     most = _STATES + 2
     # One block after the other, all of one shape: they share what is compiled.
@@ -174,7 +175,7 @@ def gradients(path: Path, reading: RowModel, rows: Columns, made: Sequence[Block
     )
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _gradients(
     followed: RowModel, root: jax.Array, clip: jax.Array, states: jax.Array, shares: jax.Array, rows: Columns
 ) -> jax.Array:

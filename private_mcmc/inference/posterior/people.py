@@ -24,6 +24,7 @@ from private_mcmc.inference.posterior.outcomes import (
     shares,
 )
 from private_mcmc.model import RowModel
+from private_mcmc.records import RUN_ONCE
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -94,7 +95,7 @@ class People:
         return shares @ scores, (scores * shares[:, None]).T @ scores
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _scores(reading: RowModel, columns: Columns, theta: jax.Array) -> jax.Array:
     return jnp.asarray(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, columns))
 
@@ -165,7 +166,7 @@ def _how_many(outcome: Outcome, spans: Array) -> int:
     return min(1 + (most - 1) * max(math.ceil(wider - 0.1), 1), max(most, _MOST_NODES))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _reaches(
     reading: RowModel,
     name: str,

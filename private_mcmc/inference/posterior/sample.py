@@ -14,6 +14,8 @@ import numpy.typing as npt
 from numpyro.infer import NUTS
 from scipy.optimize import minimize
 
+from private_mcmc.records import ON_FEW_ROWS
+
 Array: TypeAlias = npt.NDArray[np.float64]
 # ``(data, x) ↦ log p(x)``: what is compiled is shared by all data of one shape.
 LogDensity: TypeAlias = Callable[[Any, jax.Array], jax.Array]
@@ -34,7 +36,7 @@ class Chains:
     draws: int = 300
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _value_and_slope(log_density: LogDensity, data: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jax.value_and_grad(lambda x: log_density(data, x))(x)
 

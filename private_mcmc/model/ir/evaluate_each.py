@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.model.ir.evaluate import FUNCTIONS, Array, apply, called, constants, elementwise, last_uses
+from private_mcmc.model.ir.evaluate import apply, called, constants, last_uses
+from private_mcmc.model.ir.numpy_functions import FUNCTIONS, Array, elementwise
 from private_mcmc.model.ir.program import Equation, Params, Program, Shape, Variable
 
 # A value and whether its first axis is that of the points.
@@ -124,17 +126,41 @@ def _contraction(numbers: Any) -> Any:
     return tuple(map(_later, contracted)), (_led(left), _led(right))
 
 
+def _gathered(numbers: jax.lax.GatherDimensionNumbers) -> jax.lax.GatherDimensionNumbers:
+    return jax.lax.GatherDimensionNumbers(
+        offset_dims=_later(numbers.offset_dims),
+        collapsed_slice_dims=_later(numbers.collapsed_slice_dims),
+        start_index_map=_later(numbers.start_index_map),
+        operand_batching_dims=_led(numbers.operand_batching_dims),
+        start_indices_batching_dims=_led(numbers.start_indices_batching_dims),
+    )
+
+
+def _scattered(numbers: jax.lax.ScatterDimensionNumbers) -> jax.lax.ScatterDimensionNumbers:
+    return jax.lax.ScatterDimensionNumbers(
+        update_window_dims=_later(numbers.update_window_dims),
+        inserted_window_dims=_later(numbers.inserted_window_dims),
+        scatter_dims_to_operand_dims=_later(numbers.scatter_dims_to_operand_dims),
+        operand_batching_dims=_led(numbers.operand_batching_dims),
+        scatter_indices_batching_dims=_led(numbers.scatter_indices_batching_dims),
+    )
+
+
 _REDUCTIONS = ("sum", "prod", "max", "min", "and", "or")
 # Parameters that name axes, and what they are with one more axis before the others.
 _SHIFTS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
     **{f"reduce_{name}": {"axes": _later} for name in _REDUCTIONS},
     **{name: {} for name in ("reshape", "squeeze", "expand_dims", "convert_element_type", "integer_pow")},
-    **{name: {"axis": _next} for name in ("stack", "cumsum")},
+    **{name: {} for name in ("cholesky", "triangular_solve")},
+    **{name: {"axis": _next} for name in ("stack", "cumsum", "cumprod")},
+    "sort": {"dimension": _next},
     "concatenate": {"dimension": _next},
     "broadcast_in_dim": {"broadcast_dimensions": _led},
     "transpose": {"permutation": _led},
     "rev": {"dimensions": _later},
     "dot_general": {"dimension_numbers": _contraction},
+    "gather": {"dimension_numbers": _gathered, "slice_sizes": lambda sizes: (1, *sizes)},
+    **{name: {"dimension_numbers": _scattered} for name in ("scatter", "scatter-add")},
 }
 
 

@@ -22,6 +22,8 @@ from jax.typing import DTypeLike
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.records import Fields
 
+# Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
+EXACT = "highest"
 _MOST_STEPS = 64
 _MOST_EQUATIONS = 4000
 
@@ -237,7 +239,8 @@ def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Pr
         names[:] = outputs.keys()
         return list(outputs.values())
 
-    closed = jax.make_jaxpr(listed)(inputs)
+    with jax.default_matmul_precision(EXACT):
+        closed = jax.make_jaxpr(listed)(inputs)
     _refuse_side_effects(closed)
     return flatten(closed, sorted(inputs), names)
 

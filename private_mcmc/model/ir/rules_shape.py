@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from private_mcmc.model.ir.evaluate import FUNCTIONS, positions
 from private_mcmc.model.ir.interval import Interval, between, constant, up
+from private_mcmc.model.ir.numpy_functions import FUNCTIONS, positions
 from private_mcmc.model.ir.program import Params, Shape
 from private_mcmc.model.ir.rules_arithmetic import Operands, Rule, hypot, widen
 

@@ -1,0 +1,274 @@
+"""JAX's primitives in NumPy and SciPy; what is not listed here is left to JAX."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import TypeAlias
+
+import jax
+import numpy as np
+from jax.lax import GatherScatterMode
+from scipy import special
+
+from private_mcmc.model.ir.program import Equation, Params, Shape
+
+Array: TypeAlias = np.ndarray
+Function: TypeAlias = Callable[[Sequence[Array], Params, Shape], Array | None]
+
+_OF_FLOATS: Mapping[str, Callable[..., Array]] = {
+    **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "cbrt")},
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil")},
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    "atan2": np.arctan2,
+    "div": np.divide,
+    "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "logistic": special.expit,
+    "lgamma": special.gammaln,
+    "digamma": special.digamma,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "erf_inv": special.erfinv,
+}
+_OF_NUMBERS: Mapping[str, Callable[..., Array]] = {
+    "add": np.add,
+    "add_any": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "abs": np.abs,
+    "rem": np.fmod,
+    "sign": np.sign,
+    "square": np.square,
+    "max": np.maximum,
+    "min": np.minimum,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "is_finite": np.isfinite,
+    "copy": np.asarray,
+    "copy_p": np.asarray,
+    "stop_gradient": np.asarray,
+    "select_n": lambda which, *cases: np.choose(which.astype(int), cases),
+}
+_REDUCTIONS: Mapping[str, Callable[..., Array]] = {
+    **{f"reduce_{name}": getattr(np, name) for name in ("sum", "prod", "max", "min")},
+    "reduce_and": np.all,
+    "reduce_or": np.any,
+}
+
+
+def _reduction(function: Callable[..., Array]) -> Function:
+    return lambda x, params, shape: np.asarray(function(x[0], axis=tuple(params["axes"])))
+
+
+def _convert(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    (value,), dtype = operands, np.dtype(params["new_dtype"])
+    if value.dtype.kind == "f" and dtype.kind in "iu":
+        # JAX has rules of its own for what is not a number or beyond the type's range.
+        ends = np.iinfo(params["new_dtype"])
+        if not np.all((value >= max(ends.min, -(2**30))) & (value <= min(ends.max, 2**30))):
+            return None
+    return value.astype(dtype)
+
+
+def _integer_pow(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    power = params["y"]
+    return np.asarray(1 / operands[0] ** -power if power < 0 else operands[0] ** power)
+
+
+def _broadcast(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    sizes = [1] * len(shape)
+    for axis, target in enumerate(params["broadcast_dimensions"]):
+        sizes[target] = operands[0].shape[axis]
+    return np.broadcast_to(operands[0].reshape(sizes), shape)
+
+
+def _iota(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    sizes = [1] * len(shape)
+    sizes[params["dimension"]] = -1
+    return np.broadcast_to(np.arange(shape[params["dimension"]]).reshape(sizes), shape)
+
+
+def _slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    strides = params["strides"] or (1,) * len(shape)
+    ends = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return operands[0][tuple(slice(*entry) for entry in ends)]
+
+
+def _dynamic_slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    array, *starts = operands
+    last = np.subtract(array.shape, shape)
+    first = [int(np.clip(start, 0, most)) for start, most in zip(starts, last, strict=True)]
+    return array[tuple(slice(a, a + size) for a, size in zip(first, shape, strict=True))]
+
+
+def _pad(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    if any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
+        return None
+    padded = np.full(shape, operands[1])
+    config = zip(params["padding_config"], operands[0].shape, strict=True)
+    padded[tuple(slice(low, low + n + inner * max(n - 1, 0), inner + 1) for (low, _, inner), n in config)] = (
+        operands[0]
+    )
+    return padded
+
+
+def _cumsum(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    axis = params["axis"]
+    if params["reverse"]:
+        return np.flip(np.cumsum(np.flip(operands[0], axis), axis), axis)
+    return np.cumsum(operands[0], axis)
+
+
+def _cumprod(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    return None if params["reverse"] else np.cumprod(operands[0], params["axis"])
+
+
+def _sort(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    return np.sort(operands[0], params["dimension"])
+
+
+def _cholesky(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    try:
+        return np.linalg.cholesky(operands[0])
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _triangular_solve(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    matrix, right = operands
+    if params["unit_diagonal"] or not (np.all(np.isfinite(matrix)) and np.all(np.isfinite(right))):
+        return None
+    matrix = np.tril(matrix) if params["lower"] else np.triu(matrix)
+    turned = params["transpose_a"] != (not params["left_side"])
+    matrix = np.swapaxes(matrix, -1, -2) if turned else matrix
+    try:
+        if params["left_side"]:
+            return np.linalg.solve(matrix, right)
+        return np.swapaxes(np.linalg.solve(matrix, np.swapaxes(right, -1, -2)), -1, -2)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _dot_general(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    (contract_a, contract_b), (batch_a, batch_b) = params["dimension_numbers"]
+    fresh = count()
+    a, b = ([-1] * operand.ndim for operand in operands)
+    for mine, other in (*zip(batch_a, batch_b, strict=True), *zip(contract_a, contract_b, strict=True)):
+        a[mine] = b[other] = next(fresh)
+    a, b = ([next(fresh) if axis < 0 else axis for axis in axes] for axes in (a, b))
+    free = [axis for axis in (*a, *b) if (axis in a) != (axis in b)]
+    return np.asarray(np.einsum(operands[0], a, operands[1], b, [*(a[i] for i in batch_a), *free]))
+
+
+def positions(
+    indices: Array,
+    shape: Shape,
+    numbers: jax.lax.GatherDimensionNumbers,
+    sizes: Sequence[int],
+    mode: GatherScatterMode,
+) -> tuple[tuple[Array, ...], Array]:
+    """Where the elements of a gather lie in an array of ``shape``, axis by axis; and which are inside it."""
+    batch = indices.shape[:-1]
+    offsets = numbers.offset_dims
+    rank = len(batch) + len(offsets)
+    batch_axes = [axis for axis in range(rank) if axis not in offsets]
+
+    def along(axis: int, length: int) -> Array:
+        return np.arange(length).reshape([length if place == axis else 1 for place in range(rank)])
+
+    windows = iter(offsets)
+    found: list[Array] = []
+    inside = np.ones((1,) * rank, bool)
+    for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
+        at = np.zeros((1,) * rank, np.int64)
+        if axis in numbers.operand_batching_dims:
+            own = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(axis)]
+            at = along(batch_axes[own], length)
+        elif axis in numbers.start_index_map:
+            start = indices[..., numbers.start_index_map.index(axis)].astype(np.int64)
+            start = start.reshape([batch[batch_axes.index(i)] if i in batch_axes else 1 for i in range(rank)])
+            at = np.clip(start, 0, length - size)
+            inside = inside & ((at == start) | (mode == GatherScatterMode.CLIP))
+        if axis not in numbers.collapsed_slice_dims and axis not in numbers.operand_batching_dims:
+            at = at + along(next(windows), size)
+        found.append(at)
+    return tuple(found), inside
+
+
+def _gather(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    array, indices = operands
+    numbers, sizes, mode = (params[name] for name in ("dimension_numbers", "slice_sizes", "mode"))
+    places, inside = positions(indices, array.shape, numbers, sizes, mode)
+    # Out of bounds JAX fills in something else.
+    return np.broadcast_to(array[places], shape) if np.all(inside) else None
+
+
+def _scatter(operands: Sequence[Array], params: Params, shape: Shape, *, add: bool) -> Array | None:
+    """A gather's inverse; windows that reach outside the array are left to JAX."""
+    array, indices, updates = operands
+    numbers, mode = params["dimension_numbers"], params["mode"]
+    windows = iter(updates.shape[axis] for axis in numbers.update_window_dims)
+    single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    sizes = [1 if axis in single else next(windows) for axis in range(array.ndim)]
+    gathered = jax.lax.GatherDimensionNumbers(
+        offset_dims=numbers.update_window_dims,
+        collapsed_slice_dims=numbers.inserted_window_dims,
+        start_index_map=numbers.scatter_dims_to_operand_dims,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+    )
+    places, inside = positions(indices, array.shape, gathered, sizes, mode)
+    if not np.all(inside):
+        return None
+    result = array.copy()
+    if add:
+        np.add.at(result, places, updates)
+    else:
+        result[places] = updates
+    return result
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    **{name: _reduction(function) for name, function in _REDUCTIONS.items()},
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda x, params, shape: x[0].reshape(shape)),
+    "convert_element_type": _convert,
+    "integer_pow": _integer_pow,
+    "broadcast_in_dim": _broadcast,
+    "iota": _iota,
+    "transpose": lambda x, params, shape: np.transpose(x[0], params["permutation"]),
+    "rev": lambda x, params, shape: np.flip(x[0], params["dimensions"]),
+    "concatenate": lambda x, params, shape: np.concatenate(x, params["dimension"]),
+    "stack": lambda x, params, shape: np.stack(x, params["axis"]),
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "pad": _pad,
+    "cumsum": _cumsum,
+    "cumprod": _cumprod,
+    "cholesky": _cholesky,
+    "triangular_solve": _triangular_solve,
+    "sort": _sort,
+    "scatter": functools.partial(_scatter, add=False),
+    "scatter-add": functools.partial(_scatter, add=True),
+    "dot_general": _dot_general,
+    "gather": _gather,
+}
+
+
+def elementwise(equation: Equation, operands: Sequence[Array]) -> Callable[..., Array] | None:
+    """NumPy's function of numbers, if it is one of these operands."""
+    function = _OF_NUMBERS.get(equation.name)
+    if function is None and all(operand.dtype.kind == "f" for operand in operands[:1]):
+        function = _OF_FLOATS.get(equation.name)
+    return function
