@@ -258,6 +258,12 @@ def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:
     if isinstance(run.stage, PathStage) and run.stage.schedule.preconditioner is not None:
         of_metric = np.sqrt(np.diag(np.asarray(run.stage.schedule.preconditioner)))
         sds = math.sqrt(run.stage.schedule.temper / facts.temper) * np.maximum(own, of_metric)
+    half = len(states) // 2
+    moved = float(np.sqrt(np.mean(((states[half:].mean(axis=0) - states[:half].mean(axis=0)) / sds) ** 2)))
+    # A path that is still on its way shows how far it may be from where it goes.
+    if moved > 1:
+        states, rms = states + (states[half:].mean(axis=0) - centre), math.hypot(rms, moved)
+        centre = states.mean(axis=0)
     most = np.maximum(np.hypot(prior.scale, centre - prior.centre), np.minimum(own, sds))
     return np.asarray(centre + np.minimum(math.hypot(1.0, rms) * sds, most) / own * (states - centre))
 
