@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 # files of few long tests would come last, when the other process has nothing left.
 TWO    := -n 2 --dist loadfile --no-loadscope-reorder
 
+# To compile the library and rewrite the asserts of all tests takes every process ten seconds: once is enough.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-fast test-long test-slice test-pages test-leaks audit faults lint bench bench-utility peers papers docs gallery clean
 
 $(VENV)/.installed: pyproject.toml

@@ -16,7 +16,7 @@ from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
-from private_mcmc.errors import DeclarationError, NotYetSupported, arguments_checked
+from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported, arguments_checked
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import checked, in_memory
@@ -162,9 +162,7 @@ def plan_fit(
         )
     columns = read_columns(table, asked.schema, asked)
     rows = len(next(iter(columns.values()))) if n is None else n
-    if asked.rows.unit is not None:
-        # As the run would, before minutes of planning for too few persons.
-        asked.rows.grouped(columns, rows, public=target.adjacency == "replace_one")
+    _check_persons(table, asked, rows, target.adjacency)
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
@@ -194,7 +192,17 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
+    _check_persons(table, asked, made.n, made.target.adjacency)
     return _ready(table, asked, made, read_columns(table, asked.schema, asked), None)
+
+
+def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
+    """Refuse more persons than are declared, whether or not rows of theirs are left: that is private."""
+    unit = asked.rows.unit
+    if unit is None or adjacency != "replace_one":
+        return
+    if identified(unit.name, read_identifiers(table, asked.schema)).max(initial=-1) >= n:
+        raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
 
 
 def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:

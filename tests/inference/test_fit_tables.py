@@ -7,7 +7,7 @@ import private_mcmc as pmc
 from private_mcmc.data.table import check_apart
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.inference.fitting import _columns
+from private_mcmc.inference.fitting import plan_fit, read_columns
 from private_mcmc.inference.question import question
 
 
@@ -43,7 +43,7 @@ def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
     ages = np.repeat(np.arange(60), 2)
     table = {"who": [f"p{age}" for age in ages], "age": ages, "died": ages % 2 == 0}
     asked = question(schema, "died ~ age")
-    first, second = (_columns(table, schema, asked) for _ in range(2))
+    first, second = (read_columns(table, schema, asked) for _ in range(2))
     for columns in (first, second):
         assert sorted(columns["age"]) == list(range(60)) and list(columns["age"]) != list(range(60))
         np.testing.assert_array_equal(columns["died"], columns["age"] % 2 == 0)
@@ -77,11 +77,15 @@ def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
     asked = question(schema, "died ~ 1")
     # The rows that are kept of more than at_most are chosen among those that do not drop out.
     table = {"who": ["a", "a", "a", "b", "c"], "died": ["", "1", "0", "", "1"]}
-    found = asked.rows.grouped(_columns(table, schema, asked), 3, public=True)
+    found = asked.rows.grouped(read_columns(table, schema, asked), 3, public=True)
     assert [sorted(rows) for rows in found["died"].tolist()] == [[0, 1], [0, 1], [0, 0]]
     assert found[PRESENT].tolist() == [True, True, False] and found[OWN_ROWS].sum() == 3
-    nobody = _columns({"who": ["a", "b"], "died": ["", ""]}, schema, asked)
+    nobody = read_columns({"who": ["a", "b"], "died": ["", ""]}, schema, asked)
     assert not asked.rows.grouped(nobody, 3, public=True)[PRESENT].any()
+    # Too many persons are refused whether or not one of them has no row left, which is private.
+    for last in ("1", ""):
+        with pytest.raises(pmc.DataSchemaError, match="more identifiers than the declared n=2"):
+            plan_fit({"who": ["a", "b", "c"], "died": ["1", "0", last]}, asked, epsilon=1.0, n=2)
     one = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
     with pytest.raises(pmc.NotYetSupported, match="at_most"):
         pmc.fit(table, one, "died ~ 1", epsilon=1.0)

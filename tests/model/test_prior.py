@@ -15,60 +15,62 @@ INF = np.inf
 
 # Distribution, bounds of its curvature on the unconstrained space, whether they are approached.
 PRIORS = {
-    "normal": (dist.Normal(1.0, 2.0), 0.25, 0.25),
-    "student": (dist.StudentT(3.0, 0.5, 2.0), -4 / (8 * 3 * 4), 4 / (3 * 4)),
-    "cauchy": (dist.Cauchy(0.3, 2.0), -1 / 16, 0.5),
-    "laplace": (dist.Laplace(0.1, 2.0), 0.0, INF),
-    "logistic": (dist.Logistic(0.2, 3.0), 0.0, 0.5 / 9),
-    "soft_laplace": (dist.SoftLaplace(0.2, 3.0), 0.0, 1 / 9),
-    "half_normal": (dist.HalfNormal(2.0), 0.0, INF),
-    "half_cauchy": (dist.HalfCauchy(3.0), 0.0, 1.0),
-    "exponential": (dist.Exponential(2.0), 0.0, INF),
-    "gamma": (dist.Gamma(2.0, 3.0), 0.0, INF),
-    "chi2": (dist.Chi2(3.0), 0.0, INF),
-    "inverse_gamma": (dist.InverseGamma(2.0, 1.5), 0.0, INF),
-    "log_normal": (dist.LogNormal(0.3, 0.7), 1 / 0.49, 1 / 0.49),
-    "weibull": (dist.Weibull(1.4, 2.0), 0.0, INF),
-    "beta": (dist.Beta(2.0, 3.0), 0.0, 1.25),
-    "uniform": (dist.Uniform(-1.0, 2.0), 0.0, 0.5),
-    "dirichlet": (dist.Dirichlet(jnp.array([1.0, 2.0, 0.5, 3.0])), 0.0, 6.5 / 4),
-    "lkj_cholesky": (dist.LKJCholesky(4, 1.5), 0.0, 5.0),
-    "lkj": (dist.LKJ(3, 0.7), 0.0, 2.4),
-    "gumbel": (dist.Gumbel(0.3, 2.0), 0.0, INF),
-    "above": (dist.TruncatedNormal(0.5, 0.8, low=-1.0), -(1.5**2) / 8 / 0.64, INF),
+    "normal": (lambda: dist.Normal(1.0, 2.0), 0.25, 0.25),
+    "student": (lambda: dist.StudentT(3.0, 0.5, 2.0), -4 / (8 * 3 * 4), 4 / (3 * 4)),
+    "cauchy": (lambda: dist.Cauchy(0.3, 2.0), -1 / 16, 0.5),
+    "laplace": (lambda: dist.Laplace(0.1, 2.0), 0.0, INF),
+    "logistic": (lambda: dist.Logistic(0.2, 3.0), 0.0, 0.5 / 9),
+    "soft_laplace": (lambda: dist.SoftLaplace(0.2, 3.0), 0.0, 1 / 9),
+    "half_normal": (lambda: dist.HalfNormal(2.0), 0.0, INF),
+    "half_cauchy": (lambda: dist.HalfCauchy(3.0), 0.0, 1.0),
+    "exponential": (lambda: dist.Exponential(2.0), 0.0, INF),
+    "gamma": (lambda: dist.Gamma(2.0, 3.0), 0.0, INF),
+    "chi2": (lambda: dist.Chi2(3.0), 0.0, INF),
+    "inverse_gamma": (lambda: dist.InverseGamma(2.0, 1.5), 0.0, INF),
+    "log_normal": (lambda: dist.LogNormal(0.3, 0.7), 1 / 0.49, 1 / 0.49),
+    "weibull": (lambda: dist.Weibull(1.4, 2.0), 0.0, INF),
+    "beta": (lambda: dist.Beta(2.0, 3.0), 0.0, 1.25),
+    "uniform": (lambda: dist.Uniform(-1.0, 2.0), 0.0, 0.5),
+    "dirichlet": (lambda: dist.Dirichlet(jnp.array([1.0, 2.0, 0.5, 3.0])), 0.0, 6.5 / 4),
+    "lkj_cholesky": (lambda: dist.LKJCholesky(4, 1.5), 0.0, 5.0),
+    "lkj": (lambda: dist.LKJ(3, 0.7), 0.0, 2.4),
+    "gumbel": (lambda: dist.Gumbel(0.3, 2.0), 0.0, INF),
+    "above": (lambda: dist.TruncatedNormal(0.5, 0.8, low=-1.0), -(1.5**2) / 8 / 0.64, INF),
     "on an interval": (
-        dist.TruncatedNormal(0.5, 0.8, low=-1.0, high=2.0),
+        lambda: dist.TruncatedNormal(0.5, 0.8, low=-1.0, high=2.0),
         -4.5 / (6 * 3**0.5) / 0.64,
         (3 / 4 / 0.8) ** 2 + 4.5 / (6 * 3**0.5) / 0.64 + 0.5,
     ),
     "two means": (
-        dist.MixtureSameFamily(
+        lambda: dist.MixtureSameFamily(
             dist.Categorical(probs=jnp.array([0.4, 0.6])), dist.Normal(jnp.array([-0.5, 1.0]), 0.8)
         ),
         1 / 0.64 - 1.5**2 / 4 / 0.8**4,
         1 / 0.64,
     ),
     "ordered": (
-        dist.TransformedDistribution(
+        lambda: dist.TransformedDistribution(
             dist.Normal(0.5, 2.0).expand([3]).to_event(1), dist.transforms.OrderedTransform()
         ),
         0.25,
         0.25,
     ),
     "exponential of a normal": (
-        dist.TransformedDistribution(dist.Normal(0.5, 2.0), dist.transforms.ExpTransform()),
+        lambda: dist.TransformedDistribution(dist.Normal(0.5, 2.0), dist.transforms.ExpTransform()),
         0.25,
         0.25,
     ),
-    "several": (dist.Normal(jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])).to_event(1), 0.25, 4.0),
+    "several": (lambda: dist.Normal(jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])).to_event(1), 0.25, 4.0),
 }
 UNKNOWN = {
-    "below": dist.TruncatedNormal(0.0, 1.0, high=1.0),
-    "spike and slab": dist.MixtureSameFamily(
+    "below": lambda: dist.TruncatedNormal(0.0, 1.0, high=1.0),
+    "spike and slab": lambda: dist.MixtureSameFamily(
         dist.Categorical(probs=jnp.array([0.5, 0.5])), dist.Normal(0.0, jnp.array([0.1, 1.0]))
     ),
-    "shifted": dist.TransformedDistribution(dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(1.0, 2.0)),
-    "shifted before ordering": dist.TransformedDistribution(
+    "shifted": lambda: dist.TransformedDistribution(
+        dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(1.0, 2.0)
+    ),
+    "shifted before ordering": lambda: dist.TransformedDistribution(
         dist.Normal(0.0, 1.0).expand([3]).to_event(1),
         [dist.transforms.AffineTransform(0.0, 2.0), dist.transforms.OrderedTransform()],
     ),
@@ -80,9 +82,9 @@ ROWS = Rows(y=Box(-1, 1))
 
 def model(y):
     for name, (prior, _, _) in PRIORS.items():
-        numpyro.sample(name, prior)
+        numpyro.sample(name, prior())
     for name, prior in UNKNOWN.items():
-        numpyro.sample(name, prior)
+        numpyro.sample(name, prior())
     m = numpyro.sample("m", dist.Normal(0, 1))
     with numpyro.plate("rows", y.shape[0]):
         numpyro.sample("y", dist.Normal(m, 1.0), obs=y)

@@ -1,5 +1,6 @@
 """Expectations: declared first, priced first, and never moved by a row more than was charged."""
 
+import functools
 import json
 import math
 
@@ -40,7 +41,9 @@ def model(y):
         numpyro.sample("y", dist.Bernoulli(logits=w.sum()), obs=y)
 
 
-MODEL = read(model, Rows(y=Binary()), n=100)
+@functools.cache
+def row_model():
+    return read(model, Rows(y=Binary()), n=100)
 
 
 def schedule(expectations, num_steps=100, **changes):
@@ -58,7 +61,7 @@ def schedule(expectations, num_steps=100, **changes):
 
 
 def planned(expectations, target=TARGET, curvature=CURVATURE, **changes):
-    return plan_expectations(expectations, MODEL, schedule(expectations, **changes), curvature, target)
+    return plan_expectations(expectations, row_model(), schedule(expectations, **changes), curvature, target)
 
 
 def names(plan):
@@ -126,7 +129,7 @@ def test_coupled_chains_on_adjacent_data_stay_within_the_charge(seed, burn_in):
     random = np.random.default_rng(seed)
     expectations = Expectations("w", "p", burn_in=burn_in)
     record = schedule(expectations)
-    plan = plan_expectations(expectations, MODEL, record, CURVATURE, TARGET)
+    plan = plan_expectations(expectations, row_model(), record, CURVATURE, TARGET)
     direction = random.normal(size=6)
     direction *= 2 * record.temper * record.clip / np.linalg.norm(direction)
     hessian = np.asarray([1.0, 1.0, 1.0, 1.0, 2.0, 4.0])
@@ -303,12 +306,12 @@ X_NEW = np.asarray([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0], [0.3, 0.3, 0.3]])
     ],
 )
 def test_slopes_of_functions_of_affine_maps_are_proved_and_hold(function, slope):
-    (bound,) = bind_functions(MODEL, (("f", function),), {}, {}, {})
+    (bound,) = bind_functions(row_model(), (("f", function),), {}, {}, {})
     np.testing.assert_allclose(np.linalg.norm(bound.slopes.matrix, axis=1), slope, rtol=1e-9)
     random = np.random.default_rng(0)
     with jax.enable_x64(True):
-        evaluate = jax.jit(jax.vmap(lambda theta: jnp.ravel(function(MODEL.constrain(theta)))))
-        first, second = random.normal(0, 2, (2, 2000, MODEL.dim))
+        evaluate = jax.jit(jax.vmap(lambda theta: jnp.ravel(function(row_model().constrain(theta)))))
+        first, second = random.normal(0, 2, (2, 2000, row_model().dim))
         moved = np.abs(evaluate(first) - evaluate(second))
     assert np.all(moved <= np.abs((first - second) @ bound.slopes.matrix.T) * (1 + 1e-9) + 1e-12)
 
@@ -325,6 +328,6 @@ def test_slopes_of_functions_of_affine_maps_are_proved_and_hold(function, slope)
     ],
 )
 def test_no_slope_is_claimed_where_none_is_proved(function):
-    (bound,) = bind_functions(MODEL, (("f", function),), {}, {"f": (0.0, 1.0)}, {})
+    (bound,) = bind_functions(row_model(), (("f", function),), {}, {"f": (0.0, 1.0)}, {})
     assert isinstance(bound.slopes, Lipschitz)
     assert bound.slopes.constant == math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -82,29 +83,29 @@ def whitened(log_density: LogDensity, data: Any, at: Array, largest: Array) -> A
 def draws(log_density: LogDensity, data: Any, at: Array, root: Array, key: jax.Array, asked: Chains) -> Array:
     """NUTS from starts around ``at``, shape ``(chains, draws, dimensions)``."""
     keys = jax.random.split(key, asked.chains)
-    return np.asarray(_chains(log_density, asked, data, jnp.asarray(at), jnp.asarray(root), keys))
+    given = data, jnp.asarray(at), jnp.asarray(root)
+    compiled = _chain.lower(log_density, asked, *given, keys[0]).compile()
+    # One processor for each: factors of matrices in batches are slow on CPUs.
+    with ThreadPoolExecutor() as pool:
+        return np.stack(list(pool.map(lambda key: np.asarray(compiled(*given, key)), keys)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _chains(
-    log_density: LogDensity, asked: Chains, data: Any, at: jax.Array, root: jax.Array, keys: jax.Array
+def _chain(
+    log_density: LogDensity, asked: Chains, data: Any, at: jax.Array, root: jax.Array, key: jax.Array
 ) -> jax.Array:
     def potential(z: jax.Array) -> jax.Array:
         value = -log_density(data, at + root @ z)
         return jnp.where(jnp.isfinite(value), value, jnp.inf)
 
-    def chain(key: jax.Array) -> jax.Array:
-        first, second = jax.random.split(key)
-        kernel = NUTS(potential_fn=potential, max_tree_depth=_DEEPEST)
-        state = kernel.init(second, asked.warm_up, jax.random.normal(first, at.shape), (), {})
+    first, second = jax.random.split(key)
+    kernel = NUTS(potential_fn=potential, max_tree_depth=_DEEPEST)
+    start = kernel.init(second, asked.warm_up, jax.random.normal(first, at.shape), (), {})
 
-        def step(state: Any, _: None) -> tuple[Any, jax.Array]:
-            state = kernel.sample(state, (), {})
-            return state, state.z
+    def step(state: Any, _: None) -> tuple[Any, jax.Array]:
+        state = kernel.sample(state, (), {})
+        return state, state.z
 
-        length = asked.warm_up + asked.draws
-        return jax.lax.scan(step, state, None, length=length)[1][asked.warm_up :]
-
-    # One after the other: factors of matrices in batches are slow on CPUs.
-    made: jax.Array = jax.lax.map(chain, keys)
+    length = asked.warm_up + asked.draws
+    made: jax.Array = jax.lax.scan(step, start, None, length=length)[1][asked.warm_up :]
     return at + made @ root.T
