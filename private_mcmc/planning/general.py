@@ -24,6 +24,8 @@ from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.metric import Metric, flattened, next_metric
+from private_mcmc.planning.plausible import Plausible
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -48,7 +50,11 @@ INFORMATION_SHARE, WARM_UP_SHARE = 0.05, 0.25  # of the squared budget; each que
 # Where the prior alone has more curvature than the metric's 1, as in a funnel, the step is shorter.
 _STIFFEST = 0.4
 # The warm-up's metric is a guess: its steps are shorter by this factor.
-_CAREFUL = 0.25
+_CAREFUL = 0.5
+# It lasts so many steps, of a likelihood as flat as that needs: a flat one is reached from afar.
+_WARM_UP_STEPS = 800
+# A run lasts so long at least.
+_SHORTEST = 10.0
 _FEWEST_STEPS, MOST_STEPS = 60, 8000
 # More Langevin time than this makes draws more numerous, not better.
 _LONGEST = 400.0
@@ -62,14 +68,6 @@ _REFERENCES = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Metric:
-    """``M = AAᵀ`` and the sum over all rows of ``w E‖Aᵀ∇v‖²``, about the number of parameters."""
-
-    root: Array
-    trace: float
-
-
-@dataclass(frozen=True, eq=False)
 class Facts:
     """Everything public that the stages are made from.
 
@@ -77,7 +75,7 @@ class Facts:
         reading: the model as it was read.
         num_rows: ``n`` or its public bound.
         budget: of all stages together, in GDP.
-        prior: draws of it.
+        plausible: draws of the prior, and of it where outcomes are as declared.
         likelihood: losses at possible outcomes.
         references: parameters that stage one asks about, shape ``(k, p)``.
         metric: a guess from synthetic rows of the declared domain.
@@ -88,7 +86,7 @@ class Facts:
     num_rows: int
     adjacency: Adjacency
     budget: float
-    prior: Prior
+    plausible: Plausible
     likelihood: Likelihood
     references: Array
     metric: Metric
@@ -98,6 +96,11 @@ class Facts:
     def dim(self) -> int:
         """Number of parameters."""
         return self.reading.dim
+
+    @property
+    def prior(self) -> Prior:
+        """Draws of the prior."""
+        return self.plausible.prior
 
     def query(self, metric: Metric, references: int) -> SecondMomentsPlan | None:
         """The information of all rows in ``metric``, or ``None`` where its noise would drown it."""
@@ -128,25 +131,17 @@ def facts_of(
     """Draw what is synthetic, once."""
     prior = prior_of(reading.model, reading, model_args)
     likelihood = likelihood_of(reading, temper)
-    references = np.stack([prior.shrunk(index, 0.5) for index in range(_REFERENCES)])
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
         drawn = functools.partial(reading.rows.synthetic, 3, _SYNTHETIC_ROWS)
         rows = jax.jit(drawn, compiler_options=RUN_ONCE)()
+        plausible = Plausible(prior, likelihood, rows)
+        references = np.stack([plausible.drawn(index, 0.5) for index in range(_REFERENCES)])
         one = functools.partial(likelihood.information, references, root)
         vectors = jax.jit(jax.vmap(one), compiler_options=RUN_ONCE)(rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
     metric = next_metric(prior, root, information)
-    return Facts(reading, n, adjacency, budget, prior, likelihood, references, metric, temper)
-
-
-def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
-    """``M = (P + F)^{-1}`` from ``AᵀFA``, the information in the coordinates of ``root``; ``P`` diagonal."""
-    precision = root.T @ (root * prior.precision[:, None])
-    covariance = np.linalg.inv(precision + information)
-    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    trace = float(np.trace(information @ covariance))
-    return Metric(np.asarray(root @ factor, dtype=np.float64), max(trace, 0.05 * len(root)))
+    return Facts(reading, n, adjacency, budget, plausible, likelihood, references, metric, temper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +169,7 @@ class GeneralPolicy:
                 return self._query(FIRST, first, facts.references, facts.metric)
             budget = facts.budget * math.sqrt(WARM_UP_SHARE)
             start, step = facts.prior.shrunk(0, 0.1), self.step * _CAREFUL
-            return self._path(WARM_UP, budget, self._first_metric(done), start, step)
+            return self._path(WARM_UP, budget, self._first_metric(done), start, step, _WARM_UP_STEPS * step)
         late = _late_states(done[WARM_UP], facts.prior.centre)
         metric = self._first_metric(done)
         second = facts.query(metric, _REFERENCES)
@@ -184,12 +179,13 @@ class GeneralPolicy:
             return self._query(SECOND, second, late, metric)
         if SECOND in done:
             metric = self._updated(metric, done[SECOND])
-        return self._path(RUN, remaining(facts.budget, history), metric, late[-1], self.step)
+        start = settled(done[WARM_UP], late[-1])
+        return self._path(RUN, remaining(facts.budget, history), metric, start, self.step, _SHORTEST)
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = next(completed for completed in history if completed.stage.name == RUN)
-        return Conclusion(widened(run, self.facts.prior, self.prediction.rms), self.prediction)
+        return Conclusion(widened(run, self.facts, self.prediction.rms), self.prediction)
 
     def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric
@@ -206,53 +202,70 @@ class GeneralPolicy:
         one = functools.partial(self.facts.likelihood.information, at, metric.root)
         return MomentsStage(name, mechanism, one)
 
-    def _path(self, name: str, budget: float, metric: Metric, start: Array, step: float) -> PathStage:
+    def _path(
+        self, name: str, budget: float, metric: Metric, start: Array, step: float, shortest: float
+    ) -> PathStage:
+        """As long as ``shortest`` or longer, of a likelihood as flat as that needs."""
         facts = self.facts
-        # Gradients are clipped before they are tempered.
-        clip = self.multiple * math.sqrt(metric.trace / (facts.temper * facts.num_rows))
-        matrix = metric.root @ metric.root.T
-        matrix = (matrix + matrix.T) / 2
-        schedule = functools.partial(
-            Schedule,
-            adjacency=facts.adjacency,
-            num_rows=facts.num_rows,
-            dim=facts.dim,
-            unit=facts.reading.unit,
-            temper=facts.temper,
-            preconditioner=tuple(tuple(row) for row in matrix.tolist()),
-            release="path",
-        )
+        weight = min(_affordable(self._schedule(metric, 1.0), budget) / shortest, 1.0)
+        metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
-        time = _affordable(schedule(step_size=1.0, num_steps=1, clip=clip), budget)
+        schedule = self._schedule(metric, weight)
+        time, clip = _affordable(schedule, budget), schedule.clip
         longest = min(_LONGEST, step * MOST_STEPS)
         if time > longest:
             # A wider clip makes them better.
             clip *= math.sqrt(time / longest)
-            time = _affordable(schedule(step_size=1.0, num_steps=1, clip=clip), budget)
+            time = _affordable(replace(schedule, clip=clip), budget)
         num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
         reading = None
         if facts.likelihood.few:
             reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
-        path = schedule(step_size=time / num_steps, num_steps=num_steps, clip=clip)
+        path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
         return PathStage(name, path, start, reading)
 
+    def _schedule(self, metric: Metric, weight: float) -> Schedule:
+        """One step of size 1."""
+        facts, matrix = self.facts, metric.root @ metric.root.T
+        matrix, temper = (matrix + matrix.T) / 2, facts.temper * weight
+        return Schedule(
+            adjacency=facts.adjacency,
+            num_rows=facts.num_rows,
+            dim=facts.dim,
+            unit=facts.reading.unit,
+            temper=temper,
+            preconditioner=tuple(tuple(row) for row in matrix.tolist()),
+            release="path",
+            step_size=1.0,
+            num_steps=1,
+            # Gradients are clipped before they are tempered.
+            clip=self.multiple * math.sqrt(metric.trace / (temper * facts.num_rows)),
+        )
 
-def widened(run: CompletedStage, prior: Prior, rms: float) -> Array:
+
+def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:
     """The run's states after its burn-in, ``√(1 + rms²)`` as wide around their mean.
 
     In whatever unit ``rms`` is: a run whose rows' losses are off by sds has parameters that are. The sds are
     those of the metric where the states' own are smaller: a path that is too short to leave its start says
-    nothing of its width. Draws are made no wider than the prior's are around their mean.
+    nothing of its width. Those of a flattened likelihood are made narrower as its weight says, and no draws
+    are wider than the prior's are around their mean.
     """
     states = np.asarray(run.value)[burn_in(run.stage) :]
-    centre = states.mean(axis=0)
+    prior, centre = facts.prior, states.mean(axis=0)
     own = np.maximum(states.std(axis=0), 1e-300)
-    of_metric = own
+    sds = own
     if isinstance(run.stage, PathStage) and run.stage.schedule.preconditioner is not None:
         of_metric = np.sqrt(np.diag(np.asarray(run.stage.schedule.preconditioner)))
-    wanted = math.hypot(1.0, rms) * np.maximum(own, of_metric)
-    most = np.maximum(np.hypot(prior.scale, centre - prior.centre), own)
-    return np.asarray(centre + np.minimum(wanted, most) / own * (states - centre))
+        sds = math.sqrt(run.stage.schedule.temper / facts.temper) * np.maximum(own, of_metric)
+    half = len(states) // 2
+    moved = float(np.sqrt(np.mean(((states[half:].mean(axis=0) - states[:half].mean(axis=0)) / sds) ** 2)))
+    # A path that is still on its way shows how far it may be from where it goes.
+    if moved > 1:
+        states, rms = states + (states[half:].mean(axis=0) - centre), math.hypot(rms, moved)
+        centre = states.mean(axis=0)
+    most = np.maximum(np.hypot(prior.scale, centre - prior.centre), np.minimum(own, sds))
+    return np.asarray(centre + np.minimum(math.hypot(1.0, rms) * sds, most) / own * (states - centre))
 
 
 def burn_in(stage: Stage) -> int:
@@ -270,6 +283,13 @@ def _affordable(one_step: Schedule, budget: float) -> float:
     if unit is None:
         raise NotPrivate("a path of Langevin states has a Gaussian statement, and this one has none.")
     return (budget / unit) ** 2 * (1 - 1e-9)
+
+
+def settled(warm_up: CompletedStage, last: Array) -> Array:
+    """Where the run begins: the mean of the warm-up's last half, or its last state if that is not finite."""
+    states = np.asarray(warm_up.value)
+    mean = states[len(states) // 2 :].mean(axis=0)
+    return mean if np.all(np.isfinite(mean)) else last
 
 
 def _late_states(warm_up: CompletedStage, centre: Array) -> Array:

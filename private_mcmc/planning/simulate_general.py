@@ -26,10 +26,10 @@ from private_mcmc.planning.general import (
     Facts,
     GeneralPolicy,
     burn_in,
-    next_metric,
     widened,
 )
 from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.metric import next_metric
 from private_mcmc.planning.people import people
 from private_mcmc.planning.simulate import CAREFUL, at_once, second_moments, simulate, typical
 from private_mcmc.planning.stages import (
@@ -100,7 +100,7 @@ class Simulator:
         """Draw a data set at a prior draw and run the reference chains on it."""
         say(f"planning: exact chains on synthetic table {index + 1} of {2 * len(_DISTANCES)}")
         facts = self.facts
-        truth = facts.prior.shrunk(index + 7, distance)
+        truth = facts.plausible.drawn(index + 7, distance)
         outcomes = jax.random.key(100 + index)
         count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
         if not facts.likelihood.few and facts.reading.unit is None:
@@ -198,7 +198,7 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
         of_each: tuple[Expected, ...] = ()
         if unit == OF_PARAMETERS and read is not None and read.names and math.isfinite(rms):
             compared = [
-                read.compared(widened(run, facts.prior, rms), data.draws.reshape(-1, facts.dim))
+                read.compared(widened(run, facts, rms), data.draws.reshape(-1, facts.dim))
                 for run, data in zip(runs, sets[count:], strict=True)
             ]
             of_each = read.expected(compared, errors, rms)

@@ -280,6 +280,13 @@ class Likelihood:
         losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)
         return jnp.where(jnp.isfinite(losses), -losses, -1e30)
 
+    def score(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
+        """``E_y ∇v``, which is 0 unless declared outcomes are not all that are possible, and ``E_y‖∇v‖²``."""
+        score = jax.grad(self.reading.row_loss)
+        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(self.outcomes)
+        shares = jax.nn.softmax(self._logits(theta, row))
+        return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
+
     def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
         probabilities = jax.nn.softmax(self._logits(theta, row))
         if self.few:

@@ -23,9 +23,9 @@ from private_mcmc.planning.general import (
     GeneralPolicy,
     burn_in,
     facts_of,
-    next_metric,
 )
 from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.metric import next_metric
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, CompletedStage, PathStage, Prediction
@@ -267,7 +267,7 @@ def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
         )  # fmt: skip
         history = (CompletedStage(PathStage(RUN, schedule, np.zeros(2)), states),)
         facts = SimpleNamespace(
-            prior=SimpleNamespace(centre=states.mean(axis=0), scale=spread * states.std(0))
+            prior=SimpleNamespace(centre=states.mean(axis=0), scale=spread * states.std(0)), temper=1.0
         )
         said = Prediction(np.sqrt(3.0), 0.0, 1.0, 0.0, unit)
         draws = GeneralPolicy(facts, 1.0, 0.1, said).conclude(history).draws

@@ -24,6 +24,8 @@ LogDensity: TypeAlias = Callable[[Any, jax.Array], jax.Array]
 _DEEPEST = 7
 _MODE_STEPS = 200
 _ROUNDS, _STEP, _FLATTEST = 8, 0.25, 0.25
+# Next to the mode of a funnel there is no curvature that float64 holds.
+_STEEPEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def whitened(log_density: LogDensity, data: Any, at: Array, largest: Array) -> A
     # Differences over steps as long as what the prior thinks of, then over ever more typical ones.
     for _ in range(_ROUNDS):
         sides = np.stack([slope(at + _STEP * side) - slope(at - _STEP * side) for side in root.T])
-        hessian = np.nan_to_num(-(sides @ root) / (2 * _STEP))
+        with np.errstate(invalid="ignore", over="ignore"):
+            hessian = np.clip(np.nan_to_num(-(sides @ root) / (2 * _STEP)), -_STEEPEST, _STEEPEST)
         values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
         root = root @ (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST)))
         root = root / np.maximum(1.0, np.linalg.norm(np.linalg.solve(largest, root), axis=0))

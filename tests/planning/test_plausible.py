@@ -1,0 +1,68 @@
+"""Draws of a wide prior that a plan is made with: those under which outcomes are as they were declared."""
+
+import functools
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.model import read
+from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy, burn_in, facts_of
+from private_mcmc.planning.people import people
+from private_mcmc.planning.simulate import simulate
+from private_mcmc.planning.simulate_general import Simulator
+from private_mcmc.planning.stages import Prediction
+
+
+def wages(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([3]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Normal(X @ w, 0.1), obs=y)
+
+
+@functools.cache
+def facts(n=600):
+    reading = read(wages, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(-1.0, 1.0)), n=n)
+    return facts_of(wages, reading, n, "replace_one", accounting.gdp.budget(3.0, 1e-6), {})
+
+
+@pytest.mark.slow
+def test_no_truth_of_a_plan_puts_outcomes_out_of_their_range():
+    rows = facts().reading.rows.project(people(facts().reading.rows, 256, 0))
+    predicted = np.abs(
+        np.asarray(rows["X"]) @ np.stack([facts().plausible.drawn(k, 1.0) for k in range(9)]).T
+    )
+    usual = np.abs(np.asarray(rows["X"]) @ np.stack([facts().prior.shrunk(k, 1.0) for k in range(9)]).T)
+    assert np.mean(predicted > 1) < 0.1 < 0.2 < np.mean(usual > 1)
+    # Known: Σ xxᵀ/σ², whatever the parameter; at the prior's own draws it was twenty times as much.
+    with jax.enable_x64(True):
+        x = np.asarray(facts().reading.rows.project(facts().reading.rows.synthetic(3, 512))["X"])
+    exact = np.linalg.inv(600 * x.T @ x / 512 / 0.01 + np.eye(3) / 4)
+    metric = facts().metric.root @ facts().metric.root.T
+    assert 0.3 < np.trace(metric) / np.trace(exact) < 2
+
+
+@pytest.mark.long
+def test_a_wide_start_reaches_the_mode():
+    """The warm-up is of a likelihood as flat as its budget needs; else the run ends 26 sds away."""
+    draft = GeneralPolicy(facts(), 3.2, 0.1, Prediction(1.0, 1.0, 1.0, 1.0))
+    random = np.random.default_rng(0)
+    x = np.column_stack([np.ones(600), random.beta(8, 8, 600), random.random(600) < 0.2]) / 3**0.5
+    truth = np.array([0.9, -1.2, 0.5])
+    y = np.clip(x @ truth + 0.1 * random.normal(size=600), -1, 1)
+    with jax.enable_x64(True):
+        rows, chain = facts().reading.rows.project({"X": x, "y": y}), Simulator(facts())._chain
+        covariance = np.linalg.inv(x.T @ x / 0.01 + np.eye(3) / 4)
+        mean, sd = covariance @ x.T @ y / 0.01, np.sqrt(np.diag(covariance))
+        errors = []
+        for seed in range(3):
+            history = simulate(draft, lambda stage: chain, rows, np.ones(600), seed)
+            run = next(one for one in history if one.stage.name == RUN)
+            assert next(one for one in history if one.stage.name == WARM_UP).stage.schedule.temper < 1
+            errors.append((np.asarray(run.value)[burn_in(run.stage) :].mean(axis=0) - mean) / sd)
+    rms = float(np.sqrt(np.mean(np.square(errors))))
+    assert rms < 8, rms
