@@ -11,7 +11,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.checkpoint import Saver
-from private_mcmc.inference.fitting import Planned, _columns
+from private_mcmc.inference.fitting import Planned, read_columns
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean
@@ -132,7 +132,7 @@ def test_of_persons_who_enter_with_one_row_one_falls_into_a_cell():
     bounds = plan_bounds(schema, ["wage"], pmc.Target(1.0, 1e-6), 50)
     # One person has as many rows as all others, at the other end of the range.
     table = {"wage": [1.0] * 49 + [999.0] * 49, "id": [*map(str, range(49)), *["x"] * 49]}
-    columns = _columns(table, bounds.marked(schema), question(schema, "wage ~ 1", family="gaussian"))
+    columns = read_columns(table, bounds.marked(schema), question(schema, "wage ~ 1", family="gaussian"))
     assert np.sort(columns["wage"]).tolist() == [*[1.0] * 49, 999.0]
 
 
