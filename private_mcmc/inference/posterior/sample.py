@@ -1,4 +1,4 @@
-"""Draws of a density that is nearly Normal: its mode, its curvature there, and NUTS in those coordinates."""
+"""Draws of a density that is nearly Normal: its mode, its curvature there, and chains."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from numpyro.infer import NUTS
 from scipy.optimize import minimize
 
+from private_mcmc.inference.posterior.independent import fitted_proposal, independent_draws
 from private_mcmc.records import ON_FEW_ROWS
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -22,6 +23,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 LogDensity: TypeAlias = Callable[[Any, jax.Array], jax.Array]
 
 _DEEPEST = 7
+_TOGETHER = 64
 _MODE_STEPS = 200
 _ROUNDS, _STEP, _FLATTEST = 8, 0.25, 0.25
 # Next to the mode of a funnel there is no curvature that float64 holds.
@@ -30,7 +32,7 @@ _STEEPEST = 1e100
 
 @dataclass(frozen=True)
 class Chains:
-    """How many chains of NUTS, of how many steps each."""
+    """How many chains, of how many steps each."""
 
     chains: int = 4
     warm_up: int = 100
@@ -80,14 +82,38 @@ def whitened(log_density: LogDensity, data: Any, at: Array, largest: Array) -> A
     return np.asarray(root)
 
 
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
+def _values(log_density: LogDensity, data: Any, points: jax.Array) -> jax.Array:
+    return jnp.asarray(jax.lax.map(partial(log_density, data), points))
+
+
 def draws(log_density: LogDensity, data: Any, at: Array, root: Array, key: jax.Array, asked: Chains) -> Array:
-    """NUTS from starts around ``at``, shape ``(chains, draws, dimensions)``."""
-    keys = jax.random.split(key, asked.chains)
-    given = data, jnp.asarray(at), jnp.asarray(root)
-    compiled = _chain.lower(log_density, asked, *given, keys[0]).compile()
-    # One processor for each: factors of matrices in batches are slow on CPUs.
+    """Chains of shape ``(chains, draws, dimensions)``, of a density with mode ``at`` and scale ``root``.
+
+    Independent proposals where these can be fitted to the density, and NUTS elsewhere.
+    """
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with ThreadPoolExecutor() as pool:
-        return np.stack(list(pool.map(lambda key: np.asarray(compiled(*given, key)), keys)))
+        first = jnp.asarray(np.repeat(at[None], _TOGETHER, axis=0))
+        # Compiled here: other threads do not know of 64 bits.
+        compiled = _values.lower(log_density, data, first).compile()
+
+        def evaluate(points: Array) -> Array:
+            parts = np.array_split(points, -(-len(points) // _TOGETHER))
+            full = [jnp.asarray(np.pad(part, ((0, _TOGETHER - len(part)), (0, 0)), "edge")) for part in parts]
+            found = pool.map(lambda part: np.asarray(compiled(data, part)), full)
+            values = np.concatenate([each[: len(part)] for each, part in zip(found, parts, strict=True)])
+            return np.where(np.isfinite(values), values, -np.inf)
+
+        proposal = fitted_proposal(evaluate, at, root, random)
+        if proposal is not None:
+            shape = asked.chains, asked.warm_up, asked.draws
+            return independent_draws(evaluate, proposal, shape, random)
+        keys = jax.random.split(key, asked.chains)
+        given = data, jnp.asarray(at), jnp.asarray(root)
+        chain = _chain.lower(log_density, asked, *given, keys[0]).compile()
+        # One processor for each: factors of matrices in batches are slow on CPUs.
+        return np.stack(list(pool.map(lambda key: np.asarray(chain(*given, key)), keys)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

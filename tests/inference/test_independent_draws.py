@@ -1,0 +1,65 @@
+"""Chains of independent proposals: the law that they have, and where they are refused."""
+
+import numpy as np
+import pytest
+from numpyro.diagnostics import effective_sample_size, gelman_rubin
+from scipy.stats import norm
+
+from private_mcmc.inference.posterior.independent import fitted_proposal, independent_draws
+
+SHAPE = 4, 100, 300
+
+
+def funnel(points):
+    """``s ~ N(0, 1)``, and two numbers that are ``N(0, e^{2s})`` given it."""
+    scale = np.exp(points[:, 0])
+    return norm.logpdf(points[:, 0]) + norm.logpdf(points[:, 1:], scale=scale[:, None]).sum(axis=1)
+
+
+def shifted(points):
+    """A correlated Normal law whose mode's curvature was misjudged by far."""
+    white = np.linalg.solve(np.array([[2.0, 0.0], [3.9, 0.5]]), (points - [4.0, -3.0]).T)
+    return norm.logpdf(white).sum(axis=0)
+
+
+def test_a_proposal_finds_a_law_far_from_where_it_began():
+    """Tolerances are five standard errors at the effective sizes asked for."""
+    random = np.random.default_rng(0)
+    proposal = fitted_proposal(shifted, np.zeros(2), 0.3 * np.eye(2), random)
+    draws = independent_draws(shifted, proposal, SHAPE, random)
+    assert draws.shape == (4, 300, 2)
+    assert np.all(gelman_rubin(draws) < 1.02)
+    assert np.all(effective_sample_size(draws) > 300)
+    flat = draws.reshape(-1, 2)
+    np.testing.assert_allclose(flat.mean(axis=0), [4.0, -3.0], atol=5 * 4 / np.sqrt(300))
+    np.testing.assert_allclose(flat.std(axis=0), [2.0, np.hypot(3.9, 0.5)], rtol=5 / np.sqrt(600))
+
+
+def test_tails_of_a_law_that_no_proposal_fits_are_right():
+    """Quantiles of the scale: chains that kept to the narrow end, where the mode is, would fail."""
+    random = np.random.default_rng(1)
+    proposal = fitted_proposal(funnel, np.array([-2.0, 0.0, 0.0]), np.diag([0.5, 0.2, 0.2]), random)
+    draws = independent_draws(funnel, proposal, SHAPE, random)
+    found = np.quantile(draws[..., 0], [0.1, 0.5, 0.9])
+    np.testing.assert_allclose(found, norm.ppf([0.1, 0.5, 0.9]), atol=0.3)
+
+
+def test_a_law_of_many_dimensions_that_is_not_elliptical_is_left_to_others():
+    def ring(points):
+        return -((np.linalg.norm(points, axis=1) - 20.0) ** 2) * 50
+
+    start = np.zeros(30)
+    start[0] = 20.0
+    assert fitted_proposal(ring, start, 0.1 * np.eye(30), np.random.default_rng(2)) is None
+
+
+@pytest.mark.parametrize("thin", [0.05, 1.0])
+def test_where_there_is_no_density_there_are_no_draws(thin):
+    def half(points):
+        return np.where(points[:, 0] > 0, norm.logpdf(points).sum(axis=1), -np.inf)
+
+    random = np.random.default_rng(3)
+    proposal = fitted_proposal(half, np.array([0.1, 0.0]), thin * np.eye(2), random)
+    draws = independent_draws(half, proposal, SHAPE, random)
+    assert draws[..., 0].min() > 0
+    assert draws[..., 0].mean() == pytest.approx(np.sqrt(2 / np.pi), abs=0.15)
