@@ -27,7 +27,7 @@ from private_mcmc.planning.general import (
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.metric import next_metric
 from private_mcmc.planning.policy import Plan
-from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator
+from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator, widest
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, CompletedStage, PathStage, Prediction
 from private_mcmc.planning.synthetic import Likelihood, candidates, outcome_columns, prior_of
 from private_mcmc.schedule import Schedule
@@ -273,3 +273,12 @@ def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
         draws = GeneralPolicy(facts, 1.0, 0.1, said).conclude(history).draws
         np.testing.assert_allclose(draws.mean(axis=0), states.mean(axis=0))
         np.testing.assert_allclose(draws.std(axis=0), wider * states.std(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("errors", "chosen"),
+    [((0.3, 0.2, 0.21), 1), ((1.4, 1.4, 1.7), 2), ((1.4, 1.2, 1.7), 1), ((1e9, 1e9, 1e9), 2)],
+)
+def test_of_large_errors_that_are_nearly_the_same_the_widest_clip_is_taken(errors, chosen):
+    drafts = [SimpleNamespace(multiple=multiple) for multiple in (0.7, 1.5, 3.2)]
+    assert widest(drafts, errors) is drafts[chosen]
