@@ -171,3 +171,31 @@ def test_primitives_have_no_parameters_that_nobody_reads():
     found = {name for equation in program.equations for name in equation.params}
     assert {"scatter", "gather", "dot_general", "reshape", "sort"} <= names
     assert found <= KNOWN
+
+
+def test_arrays_that_are_written_to_later_change_no_program():
+    """Between a decision and its run: a prior of another scale ran at the price of the first."""
+    scale = np.ones(2)
+
+    @jax.custom_jvp
+    def custom(x):
+        return x * scale
+
+    custom.defjvp(lambda primals, tangents: (custom(*primals), tangents[0] * scale))
+
+    def parts(x):
+        yield from (x * scale, custom(x), jax.jit(lambda v: v - scale)(x), x * scale[1])
+        yield jax.lax.cond(x[0] > 0, lambda v: v * scale, lambda v: v - scale[:1], x)
+        yield jax.lax.while_loop(lambda v: v[0] < 9.0, lambda v: v + scale, x)
+
+    with jax.enable_x64(True):
+        program = trace(lambda x: dict(enumerate(parts(x))), x=np.ones(2))
+
+        def values():
+            return [
+                *map(np.asarray, program.run(program.outputs.values(), {program.inputs["x"]: np.ones(2)}))
+            ]
+
+        before = values()
+        scale[:] = 7.0
+        np.testing.assert_array_equal(values(), before)
