@@ -175,5 +175,9 @@ def gdp_budget(target: Target) -> float:
         DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets.
     """
     if not target.delta > 0:
-        raise DeclarationError("delta=0: a path carries Gaussian noise; choose delta > 0 or Expectations.")
+        raise DeclarationError(
+            "delta=0: a plan releases paths with Gaussian noise, which is ε-DP for no ε, whatever its size. "
+            "Choose delta > 0, far below 1/n, or release averages with Laplace noise, which are: "
+            "PrivateMCMC(…, release=Expectations(…))."
+        )
     return accounting.gdp.budget(target.epsilon, target.delta)
