@@ -368,6 +368,35 @@ def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
 
 
 @pytest.mark.long
+def test_a_curvature_that_is_cut_off_at_zero_tells_of_covariates():
+    """Shares' own curvature is negative at some outcomes, where its root has no derivative."""
+
+    def model(x, y):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", x.shape[0]):
+            mean = jax.nn.sigmoid(b[0] + b[1] * x)
+            numpyro.sample("y", dist.Beta(4 * mean, 4 * (1 - mean)), obs=y)
+
+    known = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Box(0.001, 0.999)), n=N)
+    random, theta = np.random.default_rng(0), np.array([0.5, 1.0])
+    x = random.beta(2, 8, size=20 * N)
+    mean = 1 / (1 + np.exp(-theta[0] - theta[1] * x))
+    people = {"x": jnp.asarray(x), "y": jnp.asarray(random.beta(4 * mean, 4 * (1 - mean)))}
+    with jax.enable_x64(True):
+        query = partial(
+            affine_policy(known, N, "replace_one", 1.0).influence.curvature, 1.0, theta, np.eye(2)
+        )
+        exact = np.asarray(second_moments(query, (), 9.0, people, jnp.full(20 * N, 1 / 20)))
+        mechanism = plan_second_moments(1.0, radius=9.0, dim=2, num_rows=N, adjacency="replace_one")
+        stage = MomentsStage("curvature", mechanism, query)
+        one = Released(stage, SecondMoments(exact, N / 500, mechanism.statement))
+        found = fitted(known, [one], N, theta)
+        again = one.predicted(*law(known, theta).of(known, found.rows, found.weights))
+    assert np.abs(again - exact).max() < 0.05 * exact[0, 0]
+    assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(0.2, abs=0.04)
+
+
+@pytest.mark.long
 def test_scores_of_a_rare_indicator_level_off_as_uncertainly_as_is_said():
     """Nobody with the indicator has the outcome: smooth columns of its mean and variance go on for ever."""
     random, many = np.random.default_rng(1), 5000

@@ -41,6 +41,7 @@ _DISCREPANCY = 0.02
 # Prior sds, in the spread of the domain: of ``m``; of the logarithms of ``B``'s diagonal; of its other
 # entries over the diagonal's.
 _PLACE, _WIDTH, _SLOPE = 3.0, 1.0, 0.5
+_DIFFERENCE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +184,15 @@ def _linearised(
 def _residuals_and_jacobian(
     reading: RowModel, functions: Functions, data: Target, parameters: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    residuals, both = partial(_residuals, reading, functions, data), _parts(data, parameters)
-    # Apart: effects, which are many, change the weights of rows and not the rows.
-    return residuals(*both), jnp.concatenate(jax.jacfwd(residuals, argnums=(0, 1))(*both), axis=1)
+    residuals, (numbers, effects) = partial(_residuals, reading, functions, data), _parts(data, parameters)
+    here = residuals(numbers, effects)
+
+    def moved(side: jax.Array) -> jax.Array:
+        return (residuals(numbers + _DIFFERENCE * side, effects) - here) / _DIFFERENCE
+
+    # Numbers move rows, whose curvature may have slow derivatives or none; effects, which are many, do not.
+    of_numbers = jax.lax.map(moved, jnp.eye(len(numbers))).T
+    return here, jnp.concatenate([of_numbers, jax.jacfwd(residuals, argnums=1)(numbers, effects)], axis=1)
 
 
 def _parts(data: Target, parameters: jax.Array) -> tuple[jax.Array, jax.Array]:
