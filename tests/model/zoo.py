@@ -101,6 +101,9 @@ CASES = {
     "normal scale": Case(lambda eta: dist.Normal(0.3, jnp.exp(eta)), Box(-3, 3), "Normal scale"),
     "log normal": Case(lambda eta: dist.LogNormal(eta, 0.7), Box(0.1, 9), "Normal"),
     "student": Case(lambda eta: dist.StudentT(4.0, eta, 0.8), Box(-3, 3), "StudentT"),
+    "share": Case(
+        lambda eta: dist.BetaProportion(jax.nn.sigmoid(eta), 6.0), Box(0.05, 0.95), "BetaProportion"
+    ),
     "cauchy": Case(lambda eta: dist.Cauchy(eta, 0.8), Box(-3, 3), "Cauchy"),
     "laplace": Case(lambda eta: dist.Laplace(eta, 0.8), Box(-3, 3), "Laplace"),
     "logistic": Case(lambda eta: dist.Logistic(eta, 0.8), Box(-3, 3), "Logistic"),

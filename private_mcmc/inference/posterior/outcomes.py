@@ -26,6 +26,8 @@ _COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBin
 _EVERY, _SPARSE, _NODES = 5, 7, 65
 # In widths of the declared range; and the least share of it that a logarithm is taken of.
 _WIDEST, _SMALLEST = 12.0, 1e-6
+# Log odds of shares that float64 tells from 0 and 1.
+_FARTHEST = 30.0
 
 
 class Scale(NamedTuple):
@@ -98,6 +100,8 @@ class Outcome:
         if self.scale is POSITIVE and not self.counted:
             low, high = self.scale.to(inner[[0, -1]])
             return self.scale.back(np.linspace(2 * low - high, 2 * high - low, count))
+        if self.scale is UNIT:
+            return self.scale.back(np.linspace(-_FARTHEST, _FARTHEST, count))
         if self.families != {"Normal"}:
             return inner
         beyond = (self.high - self.low) * np.linspace(1.0, _WIDEST, count // 8)[1:]

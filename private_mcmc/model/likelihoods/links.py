@@ -72,7 +72,9 @@ AT_ZERO: Mapping[str, float] = {
     "exp_neg": 1.0,
     "softplus": math.log(2),
     "one_over_softplus": 1 / math.log(2),
+    "scaled_logistic": 0.5,
 }
+_TIMES_LOGISTIC = "scaled_logistic"
 _INVERSE = {
     "exp": "exp_neg",
     "exp_neg": "exp",
@@ -98,7 +100,9 @@ def find_link(program: Program, levels: Mapping[Variable, Level], parameter: Var
     plain = _plain(program, producers, levels, parameter)
     if levels[plain] is Level.AFFINE:
         return Link("identity", plain)
-    found = _scaled(program, producers, levels, plain) or _named(program, levels, plain)
+    found = _scaled(program, producers, levels, plain)
+    if found is None or found[0] == _TIMES_LOGISTIC:
+        found = _named(program, levels, plain) or found
     if found is None:
         return None
     name, base = found
@@ -195,6 +199,8 @@ def _scaled(
             found = _scaled(program, producers, levels, right)
             if found is None or equation.name == "mul":
                 return found
-            return _INVERSE[found[0]], found[1]
+            return (_INVERSE[found[0]], found[1]) if found[0] in _INVERSE else None
     found = _named(program, levels, variable)
+    if found is not None and found[0] == "logistic":
+        return _TIMES_LOGISTIC, found[1]
     return found if found is not None and found[0] in AT_ZERO else None

@@ -19,7 +19,7 @@ from private_mcmc.model.likelihoods.categories import CATEGORIES, inflated_entri
 from private_mcmc.model.likelihoods.censored import CENSORED
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
-from private_mcmc.model.likelihoods.positive import POSITIVE
+from private_mcmc.model.likelihoods.positive import POSITIVE, SHARES
 from private_mcmc.model.likelihoods.real import CENTRED, REAL, TRUNCATED
 from private_mcmc.model.likelihoods.softplus_rates import with_softplus
 from private_mcmc.model.likelihoods.whole import WHOLE
@@ -30,6 +30,7 @@ _PLAIN = {**_COUNTS, **REAL, **POSITIVE, **with_softplus({**WHOLE, **POSITIVE})}
 
 FAMILIES: Mapping[tuple[str, str], Entry] = {
     **_PLAIN,
+    **SHARES,
     **TRUNCATED,
     **CENSORED,
     **mixture_entries(_PLAIN),
