@@ -15,7 +15,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic import Columns
 
-_STEPS = 2000
+CHAIN_STEPS = 2000
 # Beside the number of parameters, how far above the others a chain's mean potential is on its way.
 _ON_ITS_WAY = 10.0
 
@@ -60,9 +60,15 @@ def arrived(chains: Sequence[tuple[Array, float]]) -> Array:
 
 
 def mala(
-    reading: RowModel, root: jax.Array, start: jax.Array, rows: Columns, weights: jax.Array, key: jax.Array
+    reading: RowModel,
+    steps: int,
+    root: jax.Array,
+    start: jax.Array,
+    rows: Columns,
+    weights: jax.Array,
+    key: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Second half of a Metropolis-adjusted Langevin chain whose step adapts in the first half.
+    """Second half of ``steps`` of a Metropolis-adjusted Langevin chain whose step adapts in the first half.
 
     The states ``(draws, p)`` and their potentials.
     """
@@ -88,11 +94,11 @@ def mala(
         u, value, gradient = jax.tree.map(
             functools.partial(jnp.where, accept), (proposal, new_value, new_gradient), (u, value, gradient)
         )
-        adapting = k < _STEPS // 2
+        adapting = k < steps // 2
         log_step = log_step + jnp.where(adapting, (rate - 0.57) / jnp.sqrt(1.0 + k / 10), 0.0)
         return (u, value, gradient, log_step), (root @ u, value)
 
     u = jnp.linalg.inv(root) @ start
     carry = (u, *slope(u), jnp.log(0.1))
-    states, values = jax.lax.scan(step, carry, jnp.arange(_STEPS))[1]
-    return states[_STEPS // 2 :], values[_STEPS // 2 :]
+    states, values = jax.lax.scan(step, carry, jnp.arange(steps))[1]
+    return states[steps // 2 :], values[steps // 2 :]

@@ -21,7 +21,7 @@ import numpy as np
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.planning.coefficients import Coefficients
-from private_mcmc.planning.exact_chains import arrived, mala, pooled
+from private_mcmc.planning.exact_chains import CHAIN_STEPS, arrived, mala, pooled
 from private_mcmc.planning.general import (
     RUN,
     Facts,
@@ -54,7 +54,12 @@ STEPS = (0.1, 0.02)
 _NEARLY, _LARGE = 1.3, 1.0
 # Truths at these shares of a prior draw's distance from the centre.
 _DISTANCES = (0.25, 0.5, 1.0)
-_ROWS, _ROWS_WITH_LATENTS = 256, 64
+_ROWS = 256
+# Of persons with latents: terms of one gradient, and steps of exact chains, which cost as much as a path.
+_TERMS, _STEPS_OF_TERMS = 8192, 1000
+# Persons stand for others with the same outcomes, not other draws of them, so that what a clip takes away
+# scatters as if persons were so few: as many as can be afforded.
+_FEWEST_PERSONS, _MOST_PERSONS = 64, 640
 _ROWS_OF_LOSSES, _STATES_OF_LOSSES = 64, 200
 # Exact chains of every data set: the first starts at the truth, the others at draws of the prior.
 _CHAINS = 4
@@ -84,8 +89,9 @@ class Simulator:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         reading, likelihood = facts.reading, facts.likelihood
+        steps = CHAIN_STEPS if reading.own is None else _STEPS_OF_TERMS
         self._projected = jax.jit(reading.rows.project, compiler_options=RUN_ONCE)
-        self._exact = jax.jit(functools.partial(mala, reading), compiler_options=ON_FEW_ROWS)
+        self._exact = jax.jit(functools.partial(mala, reading, steps), compiler_options=ON_FEW_ROWS)
         self._losses = jax.jit(
             lambda states, rows: jax.lax.map(
                 lambda theta: jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, rows), states
@@ -105,9 +111,7 @@ class Simulator:
         facts = self.facts
         truth = facts.plausible.drawn(index + 7, distance)
         outcomes = jax.random.key(100 + index)
-        count = _ROWS if facts.reading.own is None else _ROWS_WITH_LATENTS
-        if not facts.likelihood.few and facts.reading.unit is None:
-            count //= 2  # several outcomes of each
+        count = _count(facts)
         rows = self._projected(people(facts.reading.rows, count, index))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
@@ -223,6 +227,17 @@ def widest(drafts: Sequence[GeneralPolicy], errors: Sequence[float]) -> GeneralP
     near = _NEARLY * least if least > _LARGE else least
     kept = [k for k, error in enumerate(errors) if error <= near]
     return drafts[min(kept, key=lambda k: (-drafts[k].multiple, errors[k]))]
+
+
+def _count(facts: Facts) -> int:
+    """How many synthetic rows, or persons."""
+    unit, own = facts.reading.unit, facts.reading.own
+    if unit is None:
+        return _ROWS if facts.likelihood.few else _ROWS // 2  # several outcomes of each
+    atoms = 1 if own is None else len(jax.eval_shape(own.atoms, jnp.zeros(facts.dim))[2])
+    fewest = _ROWS if own is None else _FEWEST_PERSONS
+    affordable = max(fewest, min(_TERMS // (atoms * unit.rows), _MOST_PERSONS))
+    return min(affordable, facts.num_rows)
 
 
 def _coarse(facts: Facts) -> Facts:

@@ -36,7 +36,7 @@ def test_every_stage_is_stated_for_persons_and_fits_the_budget():
     assert first is not None and not isinstance(first, PathStage)
     assert first.statement.unit == ROWS.unit
     # A person's rows are clipped together: the path's schedule is that of persons.
-    path = policy._path("run", 0.4, facts.metric, facts.prior.centre, 0.1)
+    path = policy._path("run", 0.4, facts.metric, facts.prior.centre, 0.1, 10.0)
     assert path.statement.unit == ROWS.unit and path.statement.gdp <= 0.4
 
 

@@ -138,7 +138,7 @@ def general_rows(
     """Rows of any model, selected or whole, for ``states`` states at a time; ``route`` forces a way."""
 
     def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
-        of_block, each = _per_row(model, whitening, clip), model.dim
+        of_block, each = _per_row(model, whitening, clip), _elements(model)
         if route != "rows" and not _is_dense(whitening):
             program = _program(model)
             layers = find_layers(program)
@@ -148,6 +148,19 @@ def general_rows(
         return _in_blocks(of_block, u, rows, each * states)
 
     return ClippedGradient(lambda columns, present: GeneralRows(columns, present), total)
+
+
+# Arrays of a person's terms that are alive together.
+_OF_TERMS = 4
+
+
+def _elements(model: RowModel) -> int:
+    """What the gradient of one row needs; that of a person with latents, its rows' terms at every point."""
+    if model.own is None or model.unit is None:
+        return model.dim
+    origin = jnp.zeros(model.dim, jax.dtypes.canonicalize_dtype(np.float64))
+    points = len(jax.eval_shape(model.own.atoms, origin)[2])
+    return max(model.dim, _OF_TERMS * points * model.unit.rows)
 
 
 class PersonParts(NamedTuple):
