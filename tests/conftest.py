@@ -99,7 +99,6 @@ def part(items, k, n):
 # XLA takes longer to optimise a program of a few rows than the program runs. What is about the bits of
 # floating-point numbers and of streams is compiled as users compile it, and so is the whole long tier.
 AS_USERS_COMPILE = (
-    "tests/auditing/",
     "tests/golden/",
     "tests/soundness/test_rounding",
     *(f"tests/inference/test_{name}.py" for name in ("processes", "streams")),
