@@ -198,6 +198,7 @@ _HABITS = {
     ("link",): "every family has one link; write a model for another one",
     ("weights",): "rows have no weights: how much one counts would be private",
 }
+_INSTEAD = {"Real": "; a number within known bounds is Box(lo, hi)"}
 
 
 def unknown_arguments(names: Iterable[str], known: Iterable[str]) -> DeclarationError:
@@ -237,7 +238,10 @@ def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Argumen
             if unknown:
                 raise unknown_arguments(unknown, names) from None
             known = [*names, *(["name=…"] if takes_any else [])]
-            raise DeclarationError(f"{called}: {error}; it takes {', '.join(known) or 'none'}.") from None
+            takes = ", ".join(known) or "none"
+            raise DeclarationError(
+                f"{called}: {error}; it takes {takes}{_INSTEAD.get(called, '')}."
+            ) from None
         return function(*args, **kwargs)
 
     return checked

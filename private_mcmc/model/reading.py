@@ -44,6 +44,7 @@ from private_mcmc.model.refusals import (
     SEVERAL,
     check_arguments,
     refuse_growing_latents,
+    refuse_numbered_persons,
     refuse_other_persons,
     refuse_prior_on_count,
     refuse_prior_on_data,
@@ -63,7 +64,7 @@ from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
     discover,
-    joint_density,
+    log_densities,
     own_potentials,
     terms,
 )
@@ -248,8 +249,12 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         own = own_latents(one.program, one.sites, plate, one.row_loss, classes)
         data = synthetic_rows(rows.single, COUNT)
         several = persons.of(SEVERAL, plate, range(SEVERAL))
-        joint = functools.partial(joint_density, several, {**data, **public})
+        joint = functools.partial(log_densities, several, {**data, **public})
         refuse_other_persons(own, one.sites, one.constrain, data, joint)
+        numbered = functools.partial(refuse_numbered_persons, own, one.sites, one.constrain, rows.single, n)
+        numbered(
+            lambda who, values, data: log_densities(persons.of(n, plate, who), {**data, **public}, values)
+        )
         prior, potential = shared_prior(own, one.sites)
     loss = functools.partial(integrated_loss, own)
     each = replace(

@@ -14,6 +14,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.ir.program import Kind, Output, Program
+from private_mcmc.model.row_sum import MOST_NUMBERS, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Site
 from private_mcmc.records import Model, PublicArguments
 
@@ -84,12 +85,12 @@ def refuse_other_persons(
     sites: Sequence[Site],
     constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
     rows: Mapping[str, np.ndarray],
-    joint: Callable[[Mapping[str, jax.Array]], float],
+    joint: Callable[[Mapping[str, jax.Array]], Mapping[str, jax.Array]],
 ) -> None:
     """Compare NumPyro's own density of several persons' rows with that of each person by herself.
 
-    ``joint`` is the log density of the model of ``SEVERAL`` persons at values of all its latents, with row
-    ``i`` of ``rows`` that of person ``i`` modulo ``SEVERAL``. Only differences between points count.
+    ``joint`` has the log densities of the model of ``SEVERAL`` persons at values of all its latents, with
+    row ``i`` of ``rows`` that of person ``i`` modulo ``SEVERAL``. Only differences between points count.
     """
     gaps, sizes = [], []
     for scale in (0.0, 0.5, 1.5):
@@ -132,7 +133,8 @@ def refuse_other_persons(
             for vector in (vectors if site in own.sites else vectors[:1])
         ]
         priors += [float(own.of_classes(*pair)) for pair in zip(vectors, kinds, strict=True)]
-        gaps.append(joint(values) - math.fsum([*of_rows, *priors]))
+        whole = [float(jnp.sum(density)) for density in joint(values).values()]
+        gaps.append(math.fsum(whole) - math.fsum([*of_rows, *priors]))
         sizes.append(1 + sum(map(abs, [*of_rows, *priors])))
     if not np.all(np.abs(np.subtract(gaps, gaps[0])) <= _TOLERANCE * np.add(sizes, sizes[0])):
         names = ", ".join(repr(name) for name in own.names)
@@ -141,3 +143,49 @@ def refuse_other_persons(
             "all share. Index the latents of persons by the identifiers, "
             "as in u[person], and by nothing else."
         )
+
+
+# Of so many persons' values those of all are made.
+_KINDS = 64
+
+
+def refuse_numbered_persons(
+    own: OwnLatents,
+    sites: Sequence[Site],
+    constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
+    rows: Rows,
+    n: int,
+    densities: Callable[
+        [np.ndarray, Mapping[str, jax.Array], Mapping[str, np.ndarray]], Mapping[str, jax.Array]
+    ],
+) -> None:
+    """Give every one of ``n`` persons another's number: NumPyro's own densities go with the person.
+
+    Numbers go round in one cycle of all of them, so that a prior that is not everybody's is another one for
+    somebody. ``densities`` are those of all sites, not summed, of rows whose persons have these numbers.
+    """
+    random = np.random.default_rng(0)
+    order = random.permutation(n)
+    moved, back = np.empty_like(order), np.empty_like(order)
+    moved[order], back[np.roll(order, -1)] = np.roll(order, -1), order
+    data = synthetic_rows(
+        rows, max(3, min(n, MOST_NUMBERS // sum(math.prod(one.event_shape) for _, one in rows.items)))
+    )
+    who = order[np.arange(len(next(iter(data.values())))) % n]
+    theta = jnp.asarray(0.5 * random.normal(size=len(own.shared)))
+    drawn = jnp.asarray(random.normal(size=(_KINDS, len(own.own))))
+    some = jax.vmap(lambda each: constrain(own.embed(theta, each)))(drawn)
+    kind = random.integers(0, _KINDS, n)
+    mine = {site.name: some[site.name].reshape(_KINDS, *site.shape[1:])[kind] for site in own.sites} | {
+        one.site: jnp.asarray(kind % one.values, one.domain.dtype) for one in own.classes
+    }
+    shared = {site.name: some[site.name][0] for site in sites if site not in own.sites}
+    before = densities(who, {**shared, **mine}, data)
+    after = densities(moved[who], {**shared, **{name: value[back] for name, value in mine.items()}}, data)
+    for name, density in before.items():
+        same = after[name][moved] if name in mine else after[name]
+        if not np.allclose(density, same, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
+            raise DoThisInstead(
+                f"site {name!r}: its density is another one for a person with another number. Numbers are "
+                "those of identifiers in some order: what is known of a person is a column of the rows."
+            )

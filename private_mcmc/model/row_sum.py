@@ -28,7 +28,7 @@ _SCALES = np.array([[0.0], [0.3], [1.0], [3.0]])
 # One data set may have a symmetry that hides the order of its rows: so many others are looked at, too.
 _OTHERS = 4
 # With more numbers in all rows than this the whole model is not evaluated on them.
-_MOST_NUMBERS = 500_000
+MOST_NUMBERS = 500_000
 _TOLERANCE = 1e-7
 
 
@@ -101,7 +101,7 @@ def refuse_coupled_rows(
         same = np.repeat(thetas[-2:-1], _OTHERS, axis=0)
         if np.any(programs.differ(key, same, others)):
             raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, same, others), model_sites))
-        few = n * sum(column[0, 0].size for column in data.values()) <= _MOST_NUMBERS
+        few = n * sum(column[0, 0].size for column in data.values()) <= MOST_NUMBERS
         if few and n != COUNT and programs.differ_at_n(key, same, others):
             raise DoThisInstead(_mismatch(site.name, [], model_sites))
         if not finite:

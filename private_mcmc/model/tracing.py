@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, log_density
+from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
@@ -124,7 +125,7 @@ class PersonsModel:
     column: str
     n: int
 
-    def of(self, count: int, plate: str = "", codes: Sequence[int] | None = (0,)) -> Model:
+    def of(self, count: int, plate: str = "", codes: Sequence[int] | np.ndarray | None = (0,)) -> Model:
         """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``.
 
         Without codes every row has a person of its own, and JAX gives the last one where there are fewer.
@@ -242,10 +243,12 @@ def own_potentials(
     return function
 
 
-def joint_density(model: Model, given: Mapping[str, object], values: Mapping[str, jax.Array]) -> float:
-    """NumPyro's own log density of all sites, at values of all latents on their own supports."""
+def log_densities(
+    model: Model, given: Mapping[str, object], values: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """NumPyro's own log densities of all sites, not summed, at values of latents on their own supports."""
     with handlers.seed(rng_seed=0), _Whole(ModelSites()):
-        return float(log_density(model, (), dict(given), dict(values))[0])
+        return dict(compute_log_probs(model, (), dict(given), dict(values), sum_log_prob=False)[0])
 
 
 def _trace(

@@ -32,7 +32,7 @@ def ask(function, *args, drop=(), **changes):
 
 
 MISTAKES = {
-    "domain: bounds of Real": (lambda: pmc.Real(-5, 5), "Real: too many positional arguments; it takes dim"),
+    "domain: bounds of Real": (lambda: pmc.Real(-5, 5), "takes dim; a number within known bounds is Box"),
     "domain: no dimension": (lambda: pmc.Ball(1.0), "Ball: missing.*'dim'"),
     "domain: a near name": (lambda: pmc.Box(low=0, high=1), "did you mean hi="),
     "domain: of nothing": (lambda: pmc.Counts(), "Counts: missing.*'max'"),

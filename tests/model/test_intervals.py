@@ -220,6 +220,17 @@ def test_overflow_and_underflow_are_no_exact_numbers():
         assert found.lowest >= 0 and 0 < found.highest < 1e-300
 
 
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int4"])
+def test_arithmetic_in_short_types_proves_nothing(kind):
+    def short(x, k):
+        # 1.0063 of real numbers is 1.0078 of bfloat16's; 7 + 7 is -2 of four bits.
+        narrow = jnp.clip(7 * x.sum(), 0, 7 if kind == "int4" else 1).astype(kind)
+        return (narrow + narrow if kind == "int4" else narrow + jnp.asarray(0.0063, kind)).astype(float)
+
+    found = analyse(short, Box([0.0], [1.0]))
+    assert (found.lo, found.hi) == (-np.inf, np.inf)
+
+
 def test_an_integer_that_may_wrap_around_is_unbounded():
     found = analyse(lambda x, k: jnp.int32(k) * 2**30, Ball(1.0, 3))
     assert found.highest == np.inf

@@ -203,6 +203,31 @@ def flat(X, person, persons, y=None):
     answers(X @ w + u[person], y)
 
 
+def numbered(u_of, eta_of):
+    """Persons of whom some are others by their number alone, beyond the first three."""
+
+    def model(X, person, persons, y=None):
+        w, tau = shared()
+        with numpyro.plate("persons", persons) as number:
+            u = numpyro.sample("u", u_of(number, tau))
+        answers(eta_of(X @ w + u[person], person), y)
+
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [10, N - 1])
+def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
+    prior = numbered(
+        lambda number, tau: dist.Normal(jnp.where(number < first, 0.0, 3.0), tau), lambda e, _: e
+    )
+    term = numbered(lambda number, tau: dist.Normal(0, tau), lambda e, person: e + (person >= first))
+    kind = numbered(lambda number, tau: dist.Bernoulli(jnp.where(number < first, 0.2, 0.7)), lambda e, _: e)
+    for site, model in (("u", prior), ("y", term), ("u", kind)):
+        with pytest.raises(DoThisInstead, match=f"site '{site}'.*person with another number"):
+            reading(model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "kind", "why"),

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DoThisInstead
+from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.intervals import bounds
 
 
 def vector(size=3):
@@ -102,3 +105,97 @@ def test_the_text_of_a_result_does_not_depend_on_what_else_the_program_computes_
     programs = [trace(function, a=abstract((), np.float32)) for function in (first, later)]
     one, other = (program.text([program.outputs["out"]]) for program in programs)
     assert one == other
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda a: a.at[0].apply(lambda t: t + 99.0),
+        lambda a: jax.lax.reshape(a, (4,), dimensions=(1, 0)),
+        lambda a: jnp.dot(a, a, precision="F32_F32_F32"),
+        lambda a: jax.lax.rem((3 * a).astype(int), jnp.arange(4).reshape(2, 2)),
+    ],
+    ids=["applied", "transposed", "narrowed", "remainders of zero"],
+)
+def test_what_a_primitive_s_name_does_not_say_is_left_to_jax(odd):
+    """Read by names alone a prior of scale 100 was one of scale 1: certificates were 100 times too small."""
+    array = np.array([[1.0, 2.0], [3.0, 4.2]])
+    with jax.enable_x64(True):
+        expected = np.asarray(odd(jnp.asarray(array)))
+        program = trace(lambda a: {"constant": odd(jnp.asarray(array)), "value": odd(a)}, a=array)
+        results = [program.outputs[name] for name in ("constant", "value")]
+        (constant,) = bounds(program, {}, results[:1])
+        np.testing.assert_array_equal(evaluate(program, ["value"], a=array)[0], expected)
+        np.testing.assert_array_equal(evaluate_each(program, ["value"], a=array[None])[0][0], expected)
+    assert np.all(constant.lo <= expected) and np.all(expected <= constant.hi)
+
+
+# What the rules of ``model/ir`` read of a primitive, or need not know.
+KNOWN = {
+    *("axes", "axis", "broadcast_dimensions", "dimension", "dimension_numbers", "left_side", "limit_indices"),
+    *("lower", "mode", "new_dtype", "padding_config", "permutation", "preferred_element_type", "reverse"),
+    *("slice_sizes", "start_indices", "strides", "transpose_a", "unit_diagonal", "y", "shape", "sizes"),
+    *("new_sizes", "dtype", "accuracy", "conjugate_a", "fill_value", "indices_are_sorted", "is_stable"),
+    *("num_keys", "out_sharding", "sharding", "unique_indices", "update_consts", "weak_type"),
+    # As in ``program._UNREAD``, or read by one primitive only.
+    *("dimensions", "update_jaxpr", "out_dtype", "precision"),
+}
+
+
+def test_primitives_have_no_parameters_that_nobody_reads():
+    """A parameter that a new JAX adds may change what a primitive does under its old name."""
+
+    def everything(a, i):
+        yield from (
+            getattr(jax.lax, name)(a) for name in ("exp", "log", "tanh", "lgamma", "erf_inv", "rsqrt")
+        )
+        yield from (a + a, a - a, a * a, a / a, jax.lax.pow(a, a), jax.lax.rem(a, a), jax.lax.max(a, a), a**3)
+        yield from (a.sum(0), a.prod(0), a.max(0), (a > 0).all(0), jnp.cumsum(a, 0), jnp.cumprod(a, 0), a @ a)
+        yield from (a[i], a.at[i].set(0.0), a.at[i].add(0.0), jax.lax.dynamic_slice(a, (i[0], 0), (1, 1)))
+        yield from (
+            a.reshape(4),
+            a.T,
+            a[::-1],
+            a[:1],
+            a[None],
+            a[:1].squeeze(0),
+            jnp.pad(a, 1),
+            a.astype(int),
+        )
+        yield from (jnp.sort(a), jnp.linalg.cholesky(a), jnp.stack([a, a]), jnp.concatenate([a, a]))
+        yield from (jnp.split(a, 2)[0], jnp.where(a > 0, a, -a), jnp.clip(a, 0, 1), jax.lax.iota(int, 3), ~i)
+        yield from (jax.lax.dynamic_update_slice(a, a[:1], (0, 0)), jax.scipy.linalg.solve_triangular(a, a))
+
+    program = trace(lambda a, i: dict(enumerate(everything(a, i))), a=np.eye(2), i=np.arange(2))
+    names = {equation.name for equation in program.equations}
+    found = {name for equation in program.equations for name in equation.params}
+    assert {"scatter", "gather", "dot_general", "reshape", "sort"} <= names
+    assert found <= KNOWN
+
+
+def test_arrays_that_are_written_to_later_change_no_program():
+    """Between a decision and its run: a prior of another scale ran at the price of the first."""
+    scale = np.ones(2)
+
+    @jax.custom_jvp
+    def custom(x):
+        return x * scale
+
+    custom.defjvp(lambda primals, tangents: (custom(*primals), tangents[0] * scale))
+
+    def parts(x):
+        yield from (x * scale, custom(x), jax.jit(lambda v: v - scale)(x), x * scale[1])
+        yield jax.lax.cond(x[0] > 0, lambda v: v * scale, lambda v: v - scale[:1], x)
+        yield jax.lax.while_loop(lambda v: v[0] < 9.0, lambda v: v + scale, x)
+
+    with jax.enable_x64(True):
+        program = trace(lambda x: dict(enumerate(parts(x))), x=np.ones(2))
+
+        def values():
+            return [
+                *map(np.asarray, program.run(program.outputs.values(), {program.inputs["x"]: np.ones(2)}))
+            ]
+
+        before = values()
+        scale[:] = 7.0
+        np.testing.assert_array_equal(values(), before)

@@ -8,12 +8,14 @@ happens inside them is not looked into.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 
 from private_mcmc.errors import DoThisInstead
@@ -124,7 +126,7 @@ class _Builder:
         key = ("constant", _constant_key(value, aval))
         if key not in self._seen:
             variable = self.fresh(aval)
-            self.constants[variable] = value
+            self.constants[variable] = _owned(value)
             self._seen[key] = (variable,)
         return self._seen[key][0]
 
@@ -156,10 +158,34 @@ class _Builder:
         if mergeable and key in self._seen:
             return self._seen[key]
         outputs = tuple(self.fresh(variable.aval) for variable in equation.outvars)
-        self.equations.append(Equation(equation.primitive, equation.params, operands, outputs))
+        self.equations.append(Equation(equation.primitive, _owned(equation.params), operands, outputs))
         if mergeable:
             self._seen[key] = outputs
         return outputs
+
+
+# What constants may lie in, inside the parameters of an equation.
+_HOLDERS: Mapping[type, tuple[str, ...]] = {
+    jex.ClosedJaxpr: ("jaxpr", "consts"),
+    jex.Jaxpr: ("eqns",),
+    jex.JaxprEqn: ("invars", "params"),
+}
+
+
+def _owned(value: Any) -> Any:
+    """``value`` with copies of NumPy's arrays: whoever wrote the model may write to them before it runs."""
+    if isinstance(value, np.ndarray):
+        return copy.deepcopy(value)
+    if isinstance(value, jex.Literal):
+        return jex.Literal(_owned(value.val), value.aval)  # type: ignore[no-untyped-call]
+    if isinstance(value, Mapping):
+        return {name: _owned(entry) for name, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_owned, value))
+    for kind, names in _HOLDERS.items():
+        if isinstance(value, kind):
+            return value.replace(**{name: _owned(getattr(value, name)) for name in names})  # type: ignore
+    return value
 
 
 def _hashable(value: object) -> bool:

@@ -110,7 +110,7 @@ def _apply(equation: Equation, operands: list[Interval], program: Program) -> li
 
 def _of_constants(equation: Equation, program: Program) -> list[Interval | None]:
     """Results that no input enters are computed, and widened by more than another compilation rounds."""
-    if program.reads(equation.outputs) or any(_kind(program, one) == "key" for one in equation.outputs):
+    if program.reads(equation.outputs) or any(_kind(program, one) == "other" for one in equation.outputs):
         return [None] * len(equation.outputs)
     with jax.enable_x64(True):
         results = [np.asarray(value, np.float64) for value in values(program, equation.outputs, {})]
@@ -174,9 +174,10 @@ def _representable(program: Program, variable: Variable, value: Interval | None)
     if kind in "iu":
         limits = np.iinfo(program.avals[variable].dtype)
         return value if value.lowest >= limits.min and value.highest <= limits.max else nothing
-    if kind == "f" and program.avals[variable].dtype.itemsize < 8:
-        return value if value.whole and value.largest <= 2**8 else nothing
-    return value
+    if kind == "f" and (size := program.avals[variable].dtype.itemsize) < 8:
+        # All floats of two bytes or more hold these exactly.
+        return value if size >= 2 and value.whole and value.largest <= 2**8 else nothing
+    return nothing if kind == "other" else value
 
 
 def _nothing(program: Program, variable: Variable) -> Interval:
@@ -187,13 +188,15 @@ def _nothing(program: Program, variable: Variable) -> Interval:
 
 
 def _literal(program: Program, variable: Variable) -> Interval:
-    if _kind(program, variable) == "key":
+    if _kind(program, variable) == "other":
         return anything(program.shape(variable))
     return constant(np.asarray(program.constants[variable]))
 
 
 def _kind(program: Program, variable: Variable) -> str:
-    """``f``, ``i``, ``u``, ``b``, or ``key`` for keys and other opaque types."""
+    """``f`` of all floats; ``i``, ``u``, ``b`` of NumPy's types; ``other`` of keys and four-bit integers."""
     dtype = program.avals[variable].dtype
-    known = any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
-    return np.dtype(dtype).kind if known else "key"
+    if jnp.issubdtype(dtype, jnp.floating):
+        return "f"
+    known = any(jnp.issubdtype(dtype, kind) for kind in (jnp.integer, jnp.bool_))
+    return kind if known and (kind := np.dtype(dtype).kind) in "iub" else "other"

@@ -39,7 +39,6 @@ _OF_NUMBERS: Mapping[str, Callable[..., Array]] = {
     "mul": np.multiply,
     "neg": np.negative,
     "abs": np.abs,
-    "rem": np.fmod,
     "sign": np.sign,
     "square": np.square,
     "max": np.maximum,
@@ -80,6 +79,12 @@ def _convert(operands: Sequence[Array], params: Params, shape: Shape) -> Array |
         if not np.all((value >= max(ends.min, -(2**30))) & (value <= min(ends.max, 2**30))):
             return None
     return value.astype(dtype)
+
+
+def _rem(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    """The remainder; of an integer by zero it is JAX's own number."""
+    dividend, divisor = operands
+    return np.fmod(dividend, divisor) if divisor.dtype.kind == "f" or np.all(divisor) else None
 
 
 def _integer_pow(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
@@ -244,6 +249,7 @@ FUNCTIONS: Mapping[str, Function] = {
     **{name: _reduction(function) for name, function in _REDUCTIONS.items()},
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda x, params, shape: x[0].reshape(shape)),
     "convert_element_type": _convert,
+    "rem": _rem,
     "integer_pow": _integer_pow,
     "broadcast_in_dim": _broadcast,
     "iota": _iota,

@@ -34,6 +34,15 @@ class Output(NamedTuple):
     part: str = ""
 
 
+# Parameters that none of our rules reads: where one is set, the primitive does not do what its name says.
+_UNREAD: Mapping[str, str] = {
+    "reshape": "dimensions",
+    "scatter": "update_jaxpr",
+    "mul": "out_dtype",
+    "dot_general": "precision",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Equation:
     """``outputs = primitive(inputs, **params)``."""
@@ -45,8 +54,10 @@ class Equation:
 
     @cached_property
     def name(self) -> str:
-        """Name of the primitive."""
-        return str(self.primitive.name)
+        """Name of the primitive, by which rules know it; where it does something else, another one."""
+        name = str(self.primitive.name)
+        unread = _UNREAD.get(name, "")
+        return name if _says_nothing(self.params.get(unread)) else f"{name} by {unread}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +154,12 @@ class Program:
         if variable in names:
             return names[variable]
         return f"{type_text(self.avals[variable])}={bytes_of(self.constants[variable])}"
+
+
+def _says_nothing(value: object) -> bool:
+    """A parameter that is not set, or a precision of at least the operands'."""
+    parts = value if isinstance(value, tuple) else () if value is None else (value,)
+    return all(isinstance(part, jax.lax.Precision) for part in parts)
 
 
 def _depth_first(equations: Iterable[Equation], targets: Iterable[Variable]) -> list[Equation]:

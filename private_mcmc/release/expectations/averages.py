@@ -8,7 +8,6 @@ by ``b − a``. Every value is measured in units of its own bound: centred, scal
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.release.expectations.functions import Function, Lipschitz, Sites, Slopes
+from private_mcmc.release.expectations.functions import Function, Lipschitz, Slopes
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.schedule import Average, Matrix, Schedule
 
@@ -141,7 +140,6 @@ class Observed:
     Attributes:
         functions: the declared items, in order.
         centres, units, low, high: shape ``(d,)``; ``low`` and ``high`` in units.
-        constrain: the model's map from the flat vector to its sites.
     """
 
     functions: tuple[Function, ...]
@@ -149,14 +147,12 @@ class Observed:
     units: FloatArray
     low: FloatArray
     high: FloatArray
-    constrain: Callable[[jax.Array], Sites]
 
     def __call__(self, theta: jax.Array) -> jax.Array:
         """``(f(θ) − centre)/unit`` of shape ``(d,)``, clamped; NaN counts as ``a`` (as 0 without bounds)."""
-        sites = self.constrain(theta)
         parts = []
         for function in self.functions:
-            value = jnp.ravel(jnp.asarray(function.evaluate(sites), dtype=theta.dtype))
+            value = function.evaluate(theta)
             parts.append(jnp.where(jnp.isnan(value), _fallback(function), value))
         scaled = (jnp.concatenate(parts) - self.centres) / self.units
         return jnp.clip(scaled, self.low, self.high)
@@ -183,14 +179,13 @@ def observed(
     functions: tuple[Function, ...],
     units: FloatArray,
     schedule: Schedule,
-    constrain: Callable[[jax.Array], Sites],
 ) -> Observed:
     """The vector of ``functions`` in these units, fit for the running sums of ``schedule``."""
     low, high = (np.concatenate([getattr(f, end) for f in functions]) for end in ("low", "high"))
     bounded = np.isfinite(high - low)
     centres = np.where(bounded, (np.where(bounded, low, 0.0) + np.where(bounded, high, 0.0)) / 2, 0.0)
     half = np.minimum((high - low) / 2 / units, _window(schedule))
-    return Observed(functions, centres, units, -half, half, constrain)
+    return Observed(functions, centres, units, -half, half)
 
 
 def _fallback(function: Function) -> FloatArray:

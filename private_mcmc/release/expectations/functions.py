@@ -134,7 +134,7 @@ class Function:
     Attributes:
         name: as declared.
         shape: shape of the value.
-        evaluate: from the dict of constrained sites to the value.
+        evaluate: from the flat unconstrained vector to the value, flat: the very program that was proved.
         slopes: what bounds its change.
         low, high: what it is clamped to, entry by entry, shape ``(d,)``; infinite if nothing.
         assumption: what the caller stated and nobody proved, or ``None``.
@@ -143,7 +143,7 @@ class Function:
 
     name: str
     shape: tuple[int, ...]
-    evaluate: SiteFunction
+    evaluate: Callable[[jax.Array], jax.Array]
     slopes: Slopes | Lipschitz
     low: FloatArray
     high: FloatArray
@@ -183,10 +183,10 @@ def _bind(
     bounds: Bounds | None,
     by_convergence: AverageByConvergence | None,
 ) -> Function:
-    evaluate = site_function(model, what)
+    of_sites = site_function(model, what)
 
     def value(theta: jax.Array) -> jax.Array:
-        return jnp.asarray(evaluate(model.constrain(theta)))
+        return jnp.asarray(of_sites(model.constrain(theta)))
 
     result = jax.eval_shape(value, abstract((model.dim,), np.float64))
     if not any(jnp.issubdtype(result.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
@@ -213,6 +213,11 @@ def _bind(
                 "functions need neither."
             )
         slopes = Lipschitz(math.prod(shape), math.inf)
+
+    def evaluate(theta: jax.Array) -> jax.Array:
+        (found,) = program.run([program.outputs["value"]], {program.inputs["theta"]: theta})
+        return jnp.asarray(found)
+
     return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
 
 

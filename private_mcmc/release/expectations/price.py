@@ -268,7 +268,7 @@ def plan_expectations(
     if isinstance(expectations, Quantile):
         return plan_quantile(expectations, functions, model, schedule, curvature, distance, target)
     cost = price(expectations, functions, schedule, curvature, distance, target)
-    seen = observed(functions, cost.moved.units, schedule, model.constrain)
+    seen = observed(functions, cost.moved.units, schedule)
     chain_sd, slopes = monte_carlo_sd(schedule, curvature), cost.moved.slopes
     ranges = np.concatenate([f.high - f.low for f in functions])
     sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)

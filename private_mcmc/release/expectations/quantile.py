@@ -207,5 +207,5 @@ def plan_quantile(
         joint=largest,
         stated=() if function.assumption is None else (function.assumption,),
     )
-    seen = observed(functions, moved.units, schedule, model.constrain)
+    seen = observed(functions, moved.units, schedule)
     return QuantilePlan(seen, quantile, epsilon, sensitivity, statement)
