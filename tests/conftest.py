@@ -96,32 +96,20 @@ def part(items, k, n):
     return sorted(kept, key=lambda item: zlib.crc32(f"{k} {item.location[0]}".encode()))
 
 
-# XLA takes longer to optimise a program of a few rows than the program runs. What is about arithmetic,
-# soundness or the bits of a chain is compiled as users compile it, and so is the whole long tier.
+# XLA takes longer to optimise a program of a few rows than the program runs. What is about the bits of
+# floating-point numbers and of streams is compiled as users compile it, and so is the whole long tier.
 AS_USERS_COMPILE = (
-    *(f"tests/{folder}/" for folder in ("accounting", "auditing", "golden", "soundness")),
-    *(f"tests/inference/test_{name}.py" for name in ("checkpoint", "presence", "processes", "streams")),
-    *(
-        f"tests/kernels/test_{name}.py"
-        for name in (
-            "boxed_clips",
-            "chacha",
-            "clip_extremes",
-            "gradient",
-            "layers",
-            "noise_ahead",
-            "rounding",
-        )
-    ),
+    "tests/golden/",
+    "tests/soundness/test_rounding",
+    *(f"tests/inference/test_{name}.py" for name in ("processes", "streams")),
+    *(f"tests/kernels/test_{name}.py" for name in ("chacha", "clip_extremes", "noise_ahead", "rounding")),
 )
-# Potentials are compared in NumPy there: by XLA in the long tier.
-IN_NUMPY = "tests/soundness/test_potentials.py"
 
 
 def pytest_runtest_setup(item):
     short = not item.get_closest_marker("long")
-    careful = item.nodeid.startswith(AS_USERS_COMPILE) and not item.nodeid.startswith(IN_NUMPY)
-    jax.config.update("jax_disable_most_optimizations", short and not careful)
+    bits = item.nodeid.startswith(AS_USERS_COMPILE)
+    jax.config.update("jax_disable_most_optimizations", short and not bits)
     budget = item.config.getoption("--budget")
     if budget is not None and time.monotonic() - STARTED > budget:
         pytest.skip(f"not started: the {budget:g} seconds of this run are over")

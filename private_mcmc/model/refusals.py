@@ -13,6 +13,8 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
+from private_mcmc.model.ir.evaluate_each import evaluate_each
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Kind, Output, Program
 from private_mcmc.model.row_sum import MOST_NUMBERS, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Site
@@ -92,13 +94,9 @@ def refuse_other_persons(
     ``joint`` has the log densities of the model of ``SEVERAL`` persons at values of all its latents, with
     row ``i`` of ``rows`` that of person ``i`` modulo ``SEVERAL``. Only differences between points count.
     """
-    gaps, sizes = [], []
-    for scale in (0.0, 0.5, 1.5):
-        random = np.random.default_rng(0)
-        theta = jnp.asarray(scale * random.normal(size=len(own.shared)))
-        vectors = [
-            own.embed(theta, jnp.asarray(scale * random.normal(size=len(own.own)))) for _ in range(SEVERAL)
-        ]
+
+    def terms(theta: jax.Array, own_values: jax.Array) -> dict[str, jax.Array]:
+        vectors = [own.embed(theta, each) for each in own_values]
         each = [constrain(vector) for vector in vectors]
         kinds = [
             {one.column: jnp.asarray(index % one.values, one.domain.dtype) for one in own.classes}
@@ -110,32 +108,45 @@ def refuse_other_persons(
             else each[0][site.name]
             for site in sites
         } | {one.site: jnp.stack([kind[one.column] for kind in kinds]) for one in own.classes}
-        of_rows = [
-            -float(
-                own.term(
-                    vectors[index % SEVERAL],
-                    kinds[index % SEVERAL],
-                    {name: column[index] for name, column in rows.items()},
-                )
+        parts = [
+            -own.term(
+                vectors[index % SEVERAL],
+                kinds[index % SEVERAL],
+                {name: jnp.asarray(column[index]) for name, column in rows.items()},
             )
             for index in range(len(next(iter(rows.values()))))
         ]
-        priors = [
-            float(
-                jnp.sum(
-                    own.program.run(
-                        [own.program.outputs[Output("prior", site.name)]],
-                        {own.program.inputs["theta"]: vector},
-                    )[0]
-                )
+        parts += [
+            jnp.sum(
+                own.program.run(
+                    [own.program.outputs[Output("prior", site.name)]], {own.program.inputs["theta"]: vector}
+                )[0]
             )
             for site in sites
             for vector in (vectors if site in own.sites else vectors[:1])
         ]
-        priors += [float(own.of_classes(*pair)) for pair in zip(vectors, kinds, strict=True)]
-        whole = [float(jnp.sum(density)) for density in joint(values).values()]
-        gaps.append(math.fsum(whole) - math.fsum([*of_rows, *priors]))
-        sizes.append(1 + sum(map(abs, [*of_rows, *priors])))
+        parts += [own.of_classes(*pair) for pair in zip(vectors, kinds, strict=True)]
+        return {
+            "whole": jnp.stack([jnp.sum(density) for density in joint(values).values()]),
+            "parts": jnp.stack(parts),
+        }
+
+    # Traced once and evaluated in NumPy: operation by operation JAX would compile each of them.
+    program = trace(
+        terms,
+        theta=abstract((len(own.shared),), np.float64),
+        own_values=abstract((SEVERAL, len(own.own)), np.float64),
+    )
+    points = np.random.default_rng(0).normal(size=len(own.shared) + SEVERAL * len(own.own))
+    points = np.multiply.outer([0.0, 0.5, 1.5], points)
+    whole, parts = evaluate_each(
+        program,
+        ["whole", "parts"],
+        theta=points[:, : len(own.shared)],
+        own_values=points[:, len(own.shared) :].reshape(3, SEVERAL, len(own.own)),
+    )
+    gaps = [math.fsum(each) - math.fsum(own_parts) for each, own_parts in zip(whole, parts, strict=True)]
+    sizes = 1 + np.sum(np.abs(parts), axis=1)
     if not np.all(np.abs(np.subtract(gaps, gaps[0])) <= _TOLERANCE * np.add(sizes, sizes[0])):
         names = ", ".join(repr(name) for name in own.names)
         raise DoThisInstead(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
@@ -59,14 +58,21 @@ class _Whole(Messenger):  # type: ignore[misc]
 
 
 class Feasible(Messenger):  # type: ignore[misc]
-    """Gives a latent without a sampler some value of its support, which shows its shape."""
+    """Gives a continuous latent some value of its support, which shows its shape: no sampler is traced."""
 
     def process_message(self, msg: Message) -> None:
-        """Set the value of an improper site."""
-        improper = msg["type"] == "sample" and isinstance(unwrap(msg["fn"]), dist.ImproperUniform)
-        if improper and msg["value"] is None:
+        """Set the value of a latent, where NumPyro knows a map onto its support."""
+        if msg["type"] != "sample" or msg["value"] is not None:
+            return
+        support = unwrap(msg["fn"]).support
+        if support is None or support.is_discrete:
+            return
+        try:
             transform = biject_to(msg["fn"].support)
-            msg["value"] = transform(jnp.zeros(transform.inverse_shape(msg["fn"].shape())))
+        except NotImplementedError:
+            return
+        shape = (*msg["kwargs"].get("sample_shape", ()), *msg["fn"].shape())
+        msg["value"] = transform(jnp.zeros(transform.inverse_shape(shape)))
 
 
 class _Unconstrain(Messenger):  # type: ignore[misc]

@@ -26,8 +26,8 @@ def failures(example):
     return "".join(printed)
 
 
-# Those that plan and fit; a fit from a table runs in tests/cli/test_fit.py too.
-LONG = {"Plan", "fit"}
+# Those that plan and fit; plans are made in tests/planning/, a fit from a table in tests/cli/test_fit.py.
+LONG = {"Plan", "fit", "plan"}
 EACH = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NAMES]
 
 

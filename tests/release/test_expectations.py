@@ -122,7 +122,7 @@ def test_the_price_is_known_before_the_run_and_meets_the_target():
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 60]))
 def test_coupled_chains_on_adjacent_data_stay_within_the_charge(seed, burn_in):
     """A quadratic with adjacent linear terms, whose worst case is the charge itself."""

@@ -25,7 +25,7 @@ CAUGHT_BY = {
     "batch redrawn every fourth step": ("replay: batches", "audit: batches"),
     "noise used for two steps": ("replay: logistic path", "audit: below the clip"),
     "rows packed into the first slots": ("replay: holes", "audit: holes"),
-    "keys of a plan's stages used again": ("audit: plan's noise",),
+    "keys of a plan's stages used again": ("replay: plan's noise", "audit: plan's noise"),
     "noise used again after resuming": ("replay: resumed", "audit: resumed"),
     "only the last stage charged": ("replay: plan's budget", "audit: plan's budget"),
     "family: a prior's curvature 1/s for 1/s²": ("audit: last state",),
@@ -35,7 +35,7 @@ CAUGHT_BY = {
     "person: a sum with other persons' rows": ("replay: persons", "audit: person"),
     "person: rows beyond the cap kept": ("replay: persons", "audit: person"),
     "person: cap by global order": ("audit: person",),
-    "person: batches by rows": ("audit: batches of persons",),
+    "person: batches by rows": ("replay: batches of persons", "audit: batches of persons"),
     "person: sorted identifiers with cyclic batches": ("audit: cyclic batches of persons",),
     "rounding skipped": ("replay: grid",),
 }

@@ -22,7 +22,7 @@ def test_every_fault_has_a_check():
     assert set(CAUGHT_BY) == set(BY_NAME)
 
 
-# What the order of identifiers gives away, audited in many runs: every day by "person: batches by rows".
+# What the order of identifiers gives away, audited in many runs.
 LONG = {"person: cap by global order", "person: sorted identifiers with cyclic batches"}
 
 

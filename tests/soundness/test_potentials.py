@@ -5,18 +5,28 @@ from collections.abc import Sequence
 import jax
 import pytest
 
+from tests.soundness.across import ACROSS
 from tests.soundness.fuzz import PART, by_xla, fuzz
 from tests.soundness.grammar import PRODUCTIONS, write
 
-# Reading takes a third of a second, nearly all of it JAX tracing the model.
-MODELS = 300
+# Every production but, of models whose rows depend on one another, most of which are refused, one in five.
+DAILY = PRODUCTIONS - set(ACROSS) | set(list(ACROSS)[::5])
+
+
+def cover(wanted: frozenset[str], seeds: Sequence[int]) -> list[int]:
+    """Few seeds whose models together take all of ``wanted``: each in turn takes most of what is left."""
+    taken, chosen, left = {seed: set(write(seed).productions) for seed in seeds}, [], set(wanted)
+    while left:
+        best = max(taken, key=lambda seed: (len(taken[seed] & left), -seed))
+        left -= taken.pop(best)
+        chosen.append(best)
+    return chosen
 
 
 def test_the_grammar_is_rich_and_its_seeds_go_through_all_of_it():
     taken = {name for seed in range(1000) for name in write(seed).productions}
     assert len(PRODUCTIONS) >= 290 and taken == PRODUCTIONS
-    soon = {name for seed in range(MODELS) for name in write(seed).productions}
-    assert len(soon) >= 270
+    assert len(DAILY) >= 220
 
 
 def test_a_seed_gives_the_same_model_again():
@@ -27,7 +37,7 @@ def test_a_seed_gives_the_same_model_again():
 @pytest.mark.slow
 @pytest.mark.parametrize("half", range(2))
 def test_every_model_that_is_read_is_the_one_numpyro_runs(half):
-    check(range(MODELS)[half::2])
+    check(cover(DAILY, range(1000))[half::2])
 
 
 @pytest.mark.long

@@ -24,10 +24,12 @@ CHECKS = (
     Check("audit: coordinates in full noise", audits.path_of_clipped_coordinates_in_full_noise),
     Check("replay: plan's budget", plans.stages_add_up_to_the_budget),
     Check("audit: plan's budget", plans.plan_within_its_budget),
+    Check("replay: plan's noise", plans.no_stage_repeats_the_noise_of_another),
     Check("audit: plan's noise", plans.stages_have_noise_of_their_own),
     Check("audit: resumed", audits.path_of_a_resumed_run),
     Check("replay: persons", persons.path_of_persons),
     Check("audit: person", persons.path_of_a_person),
+    Check("replay: batches of persons", persons.batches_are_of_persons),
     Check("audit: batches of persons", persons.path_of_batches_of_persons),
     Check("audit: cyclic batches of persons", persons.path_of_cyclic_batches),
 )

@@ -19,7 +19,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.sgld import PrivateSGLD
 from tests.soundness.front_door.setup import FAILURE, SEEDED, Attempt, audited, driver, seeded, states
-from tests.soundness.replay import not_standard, row_gradients
+from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, row_gradients
 from tests.soundness.sweep.zoo import line, mean
 
 _PEOPLE = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-50.0, 50.0), who=pmc.Person(at_most=3))
@@ -55,6 +55,26 @@ def path_of_persons() -> Attempt:
             total += person * np.minimum(1.0, clip / np.linalg.norm(person, axis=1, keepdims=True))
         drift = (prior + total).reshape(paths.shape)
         return not_standard((paths - before + step * drift) / np.sqrt(2 * step), FAILURE)
+
+    return attempt
+
+
+def batches_are_of_persons() -> Attempt:
+    """One person of eight rows that pushes 18 noise sds with any of them: all are in a batch, or none."""
+    rate, step, clip = 0.3, 0.1, 25.0
+    rows = pmc.Rows(y=pmc.Box(-50.0, 50.0), who=pmc.Person(at_most=8))
+    mcmc = driver(
+        PrivateSGLD(mean, step_size=step, clip=clip, rate=rate), rows, 1, num_steps=64, num_chains=16
+    )
+    y, who = np.full(8, 50.0), np.full(8, "a", dtype=object)
+
+    def attempt(seed: int) -> list[str]:
+        mcmc.run(rng_key=seeded(seed), y=y, who=who)
+        nobody = np.zeros((64, 8))
+        residual = implied_noise(
+            mean, "mu", {"y": y}, states(mcmc, "mu"), step_size=step, clip=clip, weights=nobody
+        )
+        return not_drawn_anew(residual[..., 0] > 9, rate, FAILURE)
 
     return attempt
 

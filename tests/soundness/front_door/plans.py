@@ -16,7 +16,7 @@ from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
 from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction
 from tests.soundness.front_door.setup import FAR, SEEDED, Attempt, audited, far_apart, seeded
-from tests.soundness.replay import implied_noise
+from tests.soundness.replay import implied_noise, repeated
 from tests.soundness.sweep.zoo import mean
 
 
@@ -118,21 +118,37 @@ def plan_within_its_budget() -> Attempt:
     return audited(mechanism, far_apart(1, 2), num_runs=160)
 
 
+_TWO_CLIPS = 0.05, 0.1
+
+
+def _implied(outputs: np.ndarray, data: Any) -> np.ndarray:
+    """The noise ``(runs, stages · steps)`` of two stages."""
+    paths = outputs.reshape(len(outputs), len(_TWO_CLIPS), _STAGE_STEPS, 1)
+    found = [
+        implied_noise(mean, "mu", data, paths[:, j], step_size=0.1, clip=clip)
+        for j, clip in enumerate(_TWO_CLIPS)
+    ]
+    return np.concatenate(found, axis=1)[..., 0]
+
+
+def no_stage_repeats_the_noise_of_another() -> Attempt:
+    """Of one run: both steps' noise of two stages is as near with probability below 3e-7."""
+    runs = plan_runs(stages_of(_TWO_CLIPS, 8.0))
+    data = {"y": np.array([50.0, -50.0])}
+
+    def attempt(seed: int) -> list[str]:
+        noise = _implied(runs(data, 1, np.random.SeedSequence(seed)), data)
+        return repeated(noise.reshape(len(_TWO_CLIPS), _STAGE_STEPS), distance=1e-3)
+
+    return attempt
+
+
 def stages_have_noise_of_their_own() -> Attempt:
     """Two stages with different clips: equal noise in both would leave the difference of gradients bare."""
-    clips = 0.05, 0.1
-    plan = stages_of(clips, 8.0)
-
-    def implied(outputs: np.ndarray, data: Any) -> np.ndarray:
-        paths = outputs.reshape(len(outputs), len(clips), _STAGE_STEPS, 1)
-        found = [
-            implied_noise(mean, "mu", data, paths[:, j], step_size=0.1, clip=clip)
-            for j, clip in enumerate(clips)
-        ]
-        return np.concatenate(found, axis=1)[..., 0]
+    plan = stages_of(_TWO_CLIPS, 8.0)
 
     def nearest(outputs: np.ndarray, data: Any) -> np.ndarray:
-        noise = implied(outputs, data)
+        noise = _implied(outputs, data)
         apart = np.abs(noise[:, :_STAGE_STEPS, None] - noise[:, None, _STAGE_STEPS:])
         return np.log(apart.min(axis=(1, 2)) + 1e-9)
 

@@ -1,4 +1,7 @@
-"""Models that users write daily run with a clip, and make the steps that NumPyro's own density asks for."""
+"""Models that users often write run with a clip, and make the steps that NumPyro's own density asks for.
+
+Every day the replays of tests/soundness/faults.py do so for a linear and a logistic regression.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ def implied(model, rows, data, paths, clip):
     return (paths - before + STEP * total.reshape(paths.shape)) / np.sqrt(2 * STEP)
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("model", OUTCOMES, ids=lambda model: model.__name__)
 def test_a_clipped_run_makes_the_steps_of_numpyros_density(model, rng):
     """A correct library fails one of them with probability below 1e-5."""
