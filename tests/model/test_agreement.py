@@ -28,6 +28,7 @@ COUNTS = Rows(X=X, y=Counts(9))
 THREE = Rows(X=X, a=Counts(3), b=Counts(3), c=Counts(3))
 YES = Rows(X=X, y=Binary())
 REAL = Rows(X=X, y=Box(-1, 1))
+SHARES = Rows(X=X, y=Box(0.05, 0.95))
 
 
 def weights(*shape):
@@ -116,6 +117,16 @@ def test_either_parametrisation_is_read_as_what_it_is(name):
     predictor = row_model.predictor or row_model.predictors
     assert (predictor.family.name if predictor else "unknown") == family
     assert differs(row_model, model, rows) <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("times", "family"), [(1.0, "BetaProportion"), (0.5, "unknown"), (1 - 1e-6, "unknown")]
+)
+def test_a_share_s_mean_is_the_logistic_function_itself(times, family):
+    """Constants are proved of ``Beta(κσ, κ(1 − σ))``, not of a multiple of its mean."""
+    model = classes(lambda eta: dist.BetaProportion(times * jax.nn.sigmoid(eta), 6.0), (3,))
+    predictor = read(model, SHARES, n=10).predictor
+    assert (predictor.family.name if predictor else "unknown") == family
 
 
 @pytest.mark.some(1)
