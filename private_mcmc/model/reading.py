@@ -48,6 +48,7 @@ from private_mcmc.model.refusals import (
     refuse_other_persons,
     refuse_prior_on_count,
     refuse_prior_on_data,
+    refuse_unknown_slopes,
 )
 from private_mcmc.model.row_constants import RowConstants, person_constants, person_loss, row_constants
 from private_mcmc.model.row_latents import (
@@ -180,6 +181,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         free = _data_free_outputs(program, one)
         row_loss = functools.partial(_row_loss, view, structure)
         prior_potential = functools.partial(_neg_log_prior, view, one, prior)
+        refuse_unknown_slopes(program, rows, row_loss, prior_potential)
         refuse_misread(
             Reading(one, rows, row_loss, prior_potential, several, constants, prior),
             own_potentials(model, public, one),

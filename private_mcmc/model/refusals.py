@@ -15,6 +15,7 @@ from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.permitted import has_own_derivatives
 from private_mcmc.model.ir.program import Kind, Output, Program
 from private_mcmc.model.row_sum import MOST_NUMBERS, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Site
@@ -37,6 +38,27 @@ def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -
             f"the model does not take the columns {sorted(rows.columns)} and the "
             f"model_args {sorted(public)}: {error}."
         ) from error
+
+
+def refuse_unknown_slopes(
+    program: Program,
+    rows: Rows,
+    row_loss: Callable[[jax.Array, Mapping[str, jax.Array]], jax.Array],
+    neg_log_prior: Callable[[jax.Array], jax.Array],
+) -> None:
+    """Trace the gradients that run: a derivative that a function brings with it is in no program of values.
+
+    Raises:
+        UnsupportedModel: as ``trace`` does, for what such a derivative prints, calls or mixes.
+    """
+    if not has_own_derivatives(program):
+        return
+
+    def slopes(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
+        return {"row": jax.grad(row_loss)(theta, row), "prior": jax.grad(neg_log_prior)(theta)}
+
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
+    trace(slopes, theta=abstract(program.shape(program.inputs["theta"]), np.float64), **shapes)
 
 
 def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from private_mcmc.errors import DoThisInstead
+from private_mcmc.model.ir.permitted import refuse_mixed_keys, refuse_unknown
 from private_mcmc.model.ir.program import EXACT, Aval, Equation, Program, Variable, bytes_of, type_text
 
 _MOST_STEPS = 64
@@ -90,7 +90,8 @@ def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Pr
 
     with jax.default_matmul_precision(EXACT):
         closed = jax.make_jaxpr(listed)(inputs)
-    _refuse_side_effects(closed)
+    refuse_unknown(closed)
+    refuse_mixed_keys(closed)
     return flatten(closed, sorted(inputs), names)
 
 
@@ -198,20 +199,3 @@ def _hashable(value: object) -> bool:
 
 def _constant_key(value: Any, aval: Aval) -> tuple[Hashable, ...]:
     return (type_text(aval), bool(getattr(aval, "weak_type", False)), bytes_of(value))
-
-
-def _refuse_side_effects(closed: jex.ClosedJaxpr) -> None:
-    if closed.effects or _calls_back(closed.jaxpr):
-        raise DoThisInstead(
-            "the model prints or calls back to Python (jax.debug, pure_callback, io_callback), which would "
-            "carry values of private rows out of the compiled program; remove these calls."
-        )
-
-
-def _calls_back(jaxpr: jex.Jaxpr) -> bool:
-    return any(
-        "callback" in equation.primitive.name
-        or "debug" in equation.primitive.name
-        or any(_calls_back(getattr(inner, "jaxpr", inner)) for inner in jex.jaxprs_in_params(equation.params))
-        for equation in jaxpr.eqns
-    )

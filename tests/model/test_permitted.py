@@ -1,0 +1,156 @@
+"""A row's numbers come from that row: primitives and derivatives that could mix or show rows are refused."""
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax.custom_batching import custom_vmap
+from jax.interpreters import batching, mlir
+
+from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
+from private_mcmc.kernels.gradient.clipped import general_rows
+from private_mcmc.kernels.whitening import Whitening
+from private_mcmc.model import read
+from private_mcmc.model.ir import flatten
+
+ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
+
+
+def unchanged(x):
+    return x
+
+
+def model_of(of_data=unchanged, of_row=unchanged, of_latent=unchanged):
+    """Rows that are no function of one affine predictor, so that derivatives are taken as they come."""
+
+    def model(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        b = numpyro.sample("b", dist.Normal(of_latent(w[0]), 1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=jnp.tanh(of_row(of_data(X) @ w)) * b), obs=y)
+
+    return model
+
+
+@custom_vmap
+def apart(x):
+    return x
+
+
+@apart.def_vmap
+def _(size, batched, x):
+    return x + 20 * x[:1], True
+
+
+def sensitivity(model, n=40):
+    """What one row moves the clipped sum by, in clips, at a few synthetic data sets and states."""
+    found = read(model, ROWS, n=n)
+    gradient = general_rows(found, Whitening(None), 1.0)
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    with jax.enable_x64(True):
+        total = jax.jit(lambda u, rows: gradient.total(u, gradient.prepare(rows, jnp.ones(n, bool))))
+        for seed in range(4):
+            rows = {name: np.array(column) for name, column in ROWS.synthetic(seed, n).items()}
+            other = {name: column.copy() for name, column in rows.items()}
+            other["X"][0], other["y"][0] = -other["X"][0], 1 - other["y"][0]
+            u = jnp.asarray(rng.normal(size=3))
+            worst = max(worst, float(jnp.linalg.norm(total(u, rows) - total(u, other))))
+    return worst
+
+
+def test_a_rule_for_many_rows_that_mixes_them_is_refused_and_would_move_every_row(monkeypatch):
+    with pytest.raises(NotYetSupported, match="custom_vmap_call"):
+        read(model_of(apart), ROWS, n=40)
+    assert sensitivity(model_of()) <= 2.0 + 1e-9
+    monkeypatch.setattr(flatten, "refuse_unknown", lambda closed: None)
+    assert sensitivity(model_of(apart)) > 2.5
+
+
+def test_a_primitive_of_ones_own_is_refused_whatever_its_name():
+    mine = jex.Primitive("add")
+    mine.def_impl(lambda x: x)
+    mine.def_abstract_eval(lambda x: x)
+    batching.primitive_batchers[mine] = lambda xs, axes: (mine.bind(*xs), *axes)
+    mlir.register_lowering(mine, mlir.lower_fun(lambda x: x, multiple_results=False))
+    with pytest.raises(NotYetSupported, match="'add'"):
+        read(model_of(mine.bind), ROWS, n=40)
+
+
+def with_rule(rule):
+    @jax.custom_jvp
+    def same(x):
+        return x
+
+    @same.defjvp
+    def _(primals, tangents):
+        return rule(primals[0]), tangents[0]
+
+    return same
+
+
+def printing(x):
+    jax.debug.print("{}", x)
+    return x
+
+
+def calling(x):
+    jax.debug.callback(lambda value: None, x)
+    return x
+
+
+@pytest.mark.parametrize("rule", [printing, calling])
+@pytest.mark.parametrize("where", ["of_row", "of_latent"])
+def test_a_derivative_that_shows_rows_or_states_is_refused(rule, where):
+    """The values of the function show nothing: only its derivative, which a run takes, does."""
+    with pytest.raises(DoThisInstead, match="prints or calls back"):
+        read(model_of(**{where: with_rule(rule)}), ROWS, n=40)
+    read(model_of(**{where: with_rule(unchanged)}), ROWS, n=40)
+
+
+def test_a_derivative_with_a_rule_for_many_rows_is_refused():
+    with pytest.raises(NotYetSupported, match="custom_vmap_call"):
+        read(model_of(of_row=with_rule(apart)), ROWS, n=40)
+
+
+def test_the_derivative_of_a_persons_own_latent_is_looked_at():
+    def model(X, who, persons, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("persons", persons):
+            u = numpyro.sample("u", dist.Normal(with_rule(printing)(w[0]), 1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[who]), obs=y)
+
+    rows = Rows(X=Ball(1.0, dim=2), y=Binary(), who=Person(at_most=2))
+    with pytest.raises(DoThisInstead, match="prints or calls back"):
+        read(model, rows, n=5, model_args={"persons": 5})
+
+
+@pytest.mark.parametrize(
+    ("generator", "fine"), [("rbg", False), ("unsafe_rbg", False), ("threefry2x32", True)]
+)
+def test_keys_that_follow_rows_are_of_a_generator_that_draws_for_each(generator, fine):
+    """Under ``vmap`` the bits of ``rbg`` keys are those of the first one: rows would share another row's."""
+    key = jax.random.key(0, impl=generator)
+
+    def jittered(z):
+        return z + jax.vmap(lambda one: jax.random.normal(jax.random.fold_in(key, one.astype(int))))(z)
+
+    def model(z):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("rows", z.shape[0]):
+            numpyro.sample("z", dist.Normal(mean, 1), obs=jittered(z))
+
+    if fine:
+        read(model, Rows(z=Box(0, 100)), n=10)
+    else:
+        with pytest.raises(NotYetSupported, match=generator):
+            read(model, Rows(z=Box(0, 100)), n=10)
+
+
+def test_a_key_that_follows_nothing_is_any_generators():
+    noise = jax.random.normal(jax.random.key(0, impl="rbg"))
+    assert read(model_of(of_row=lambda x: x + noise), ROWS, n=10).dim == 3
