@@ -1,6 +1,7 @@
 """Shared test settings; the tiers ``slow``, ``long`` and ``some`` (see pyproject.toml) and slices of them."""
 
 import gc
+import re
 import signal
 import tempfile
 import time
@@ -90,8 +91,12 @@ def mark_cases(items):
 
 
 def part(items, k, n):
-    """The items of part ``k mod n``; which part an item is in depends on its name alone."""
-    kept = [item for item in items if zlib.crc32(item.nodeid.encode()) % n == k % n]
+    """The items of part ``k mod n``; which part an item is in depends on its name alone.
+
+    Tests of one case of a file are in one part: what they share, such as a reading, is made once.
+    """
+    cases = [re.sub(r"::[^[]*\[", "[", item.nodeid) for item in items]
+    kept = [item for item, case in zip(items, cases, strict=True) if zlib.crc32(case.encode()) % n == k % n]
     # A part that ends early should not always leave out the same files.
     return sorted(kept, key=lambda item: zlib.crc32(f"{k} {item.location[0]}".encode()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
+from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.permitted import has_own_derivatives
@@ -189,7 +190,7 @@ def refuse_numbered_persons(
     rows: Rows,
     n: int,
     densities: Callable[
-        [np.ndarray, Mapping[str, jax.Array], Mapping[str, np.ndarray]], Mapping[str, jax.Array]
+        [jax.Array, Mapping[str, jax.Array], Mapping[str, np.ndarray]], Mapping[str, jax.Array]
     ],
 ) -> None:
     """Give every one of ``n`` persons another's number: NumPyro's own densities go with the person.
@@ -205,16 +206,34 @@ def refuse_numbered_persons(
         rows, max(3, min(n, MOST_NUMBERS // sum(math.prod(one.event_shape) for _, one in rows.items)))
     )
     who = order[np.arange(len(next(iter(data.values())))) % n]
-    theta = jnp.asarray(0.5 * random.normal(size=len(own.shared)))
-    drawn = jnp.asarray(random.normal(size=(_KINDS, len(own.own))))
-    some = jax.vmap(lambda each: constrain(own.embed(theta, each)))(drawn)
+    theta, drawn = 0.5 * random.normal(size=len(own.shared)), random.normal(size=(_KINDS, len(own.own)))
+    constrained = trace(
+        lambda drawn: dict(constrain(own.embed(jnp.asarray(theta), drawn))),
+        drawn=abstract((len(own.own),), np.float64),
+    )
+    names = [site.name for site in sites]
+    some = dict(zip(names, evaluate_each(constrained, names, drawn=drawn), strict=True))
     kind = random.integers(0, _KINDS, n)
     mine = {site.name: some[site.name].reshape(_KINDS, *site.shape[1:])[kind] for site in own.sites} | {
-        one.site: jnp.asarray(kind % one.values, one.domain.dtype) for one in own.classes
+        one.site: (kind % one.values).astype(one.domain.dtype) for one in own.classes
     }
-    shared = {site.name: some[site.name][0] for site in sites if site not in own.sites}
-    before = densities(who, {**shared, **mine}, data)
-    after = densities(moved[who], {**shared, **{name: value[back] for name, value in mine.items()}}, data)
+    shared = {site.name: jnp.asarray(some[site.name][0]) for site in sites if site not in own.sites}
+    label = {name: f"of {name}" for name in mine}
+    program = trace(
+        lambda who, **given: dict(
+            densities(who, {**shared, **{name: given[label[name]] for name in mine}}, data)
+        ),
+        who=abstract(who.shape, who.dtype),
+        **{label[name]: abstract(value.shape, value.dtype) for name, value in mine.items()},
+    )
+
+    def at(who: np.ndarray, persons: np.ndarray) -> dict[Hashable, np.ndarray]:
+        given = {label[name]: value[persons] for name, value in mine.items()}
+        return dict(
+            zip(program.outputs, evaluate(program, [*program.outputs], who=who, **given), strict=True)
+        )
+
+    before, after = at(who, np.arange(n)), at(moved[who], back)
     for name, density in before.items():
         same = after[name][moved] if name in mine else after[name]
         if not np.allclose(density, same, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):

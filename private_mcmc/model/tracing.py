@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
@@ -125,7 +124,7 @@ class PersonsModel:
     column: str
     n: int
 
-    def of(self, count: int, plate: str = "", codes: Sequence[int] | np.ndarray | None = (0,)) -> Model:
+    def of(self, count: int, plate: str = "", codes: Sequence[int] | jax.Array | None = (0,)) -> Model:
         """The model of ``count`` persons in place of ``n`` in ``plate``, to whom rows belong by ``codes``.
 
         Without codes every row has a person of its own, and JAX gives the last one where there are fewer.

@@ -27,7 +27,7 @@ PARTS = re.compile(
     r"|^```(?P<kind>\w*)[^\n]*\n(?P<code>.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-# Seconds each, in the default tier; the others are run by `make test-pages`, and with the long ones.
+# Seconds each, in the default tier; the others are run by `make test-pages`.
 QUICK = {"models.md", "hierarchies.md", "glossary.md"}
 
 
@@ -108,11 +108,14 @@ WITH_CODE = [
 ]
 
 
+LONG = (pytest.mark.long, pytest.mark.pages)
+
+
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.name, marks=pytest.mark.slow if page.name in QUICK else pytest.mark.long)
+        pytest.param(page, id=page.name, marks=pytest.mark.slow if page.name in QUICK else LONG)
         for page in WITH_CODE
     ],
 )

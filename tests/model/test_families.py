@@ -39,6 +39,15 @@ MEASURED = [
 ]
 
 
+# Of what is censored on the right NumPyro computes ``log(1 − F)`` with ``F ≤ 1 − ε``: beyond a loss of 12 a
+# third of its digits are lost, beyond 36 all, and it is flat. The loss that runs is ``−log S`` everywhere.
+FAR = 12.0
+MINUS_LOG_SURVIVAL = {
+    "right-censored exponential": lambda eta, y: 2 * y * np.exp(-eta),
+    "right-censored weibull": lambda eta, y: (y * np.exp(-eta)) ** 1.7,
+}
+
+
 @functools.cache
 def reading(name):
     return read(CASES[name].model, CASES[name].rows, n=100)
@@ -66,6 +75,8 @@ def test_the_loss_is_minus_the_log_density(name):
             gaps, sizes = [], []
             for point in ([0.0, 0.0, 0.0], [0.4, -1.1, 0.9], [-2.0, 0.3, 0.1]):
                 a, b = (evaluate(p, ["v"], theta=np.asarray(point), **row)[0] for p in (ours, theirs))
+                if name in MINUS_LOG_SURVIVAL and row["cut"] and b > FAR:
+                    b = MINUS_LOG_SURVIVAL[name](row["X"] @ np.asarray(point), row["y"])
                 gaps.append(a - b)
                 sizes.append(abs(a))
             assert np.ptp(gaps) <= 1e-9 * (1 + max(sizes))

@@ -96,7 +96,7 @@ def test_a_clip_that_lets_by_what_is_not_finite_is_found_out(monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(2, 302, 20))
+@pytest.mark.parametrize("start", range(2, 102, 10))
 def test_a_row_of_odd_cells_adds_at_most_its_clip_in_many_models(start):
-    assert check(range(start, start + 20)) >= 8
+    assert check(range(start, start + 10)) >= 4
     jax.clear_caches()

@@ -155,6 +155,6 @@ def test_a_persons_term_is_the_integral_of_numpyros_density():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(0, 120, 20))
+@pytest.mark.parametrize("start", range(0, 60, 10))
 def test_persons_terms_of_many_models_are_integrals_of_numpyros_density(start):
-    assert sum(map(check, range(start, start + 20))) >= 12
+    assert sum(map(check, range(start, start + 10))) >= 5

@@ -82,14 +82,13 @@ def test_the_witness_agrees_with_the_verdict(entry: Entry) -> None:
         assert exact <= entry.target.delta + 1e-12
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("entry", PAIRED, ids=lambda entry: entry.name)
-@pytest.mark.parametrize("factor", [0.0, 0.3, 1.0])
-def test_no_certificate_is_below_the_witness(entry: Entry, factor: float) -> None:
+def test_no_certificate_is_below_the_witness(entry: Entry) -> None:
     found = answer(entry.name)
-    epsilon = factor * entry.target.epsilon
-    for statement in found.certificates:
-        assert divergence(entry.name, epsilon) <= statement.delta(epsilon) * (1 + 1e-6) + 1e-12
+    for epsilon in (0.0, 0.3 * entry.target.epsilon, entry.target.epsilon):
+        for statement in found.certificates:
+            assert divergence(entry.name, epsilon) <= statement.delta(epsilon) * (1 + 1e-6) + 1e-12
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 A row's loss is ``−log S(y)`` (right) or ``−log F(y)`` (left) where it is censored, else minus the log
 density. All of them are convex in the predictor of the four bases here, and no bound of a censored row's
-curvature is above that of a row that was seen.
+curvature is above that of a row that was seen. NumPyro's own ``log(1 − F)`` is flat where ``F`` rounds
+to 1; what runs is ``log S`` itself.
 """
 
 from __future__ import annotations
