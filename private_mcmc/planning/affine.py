@@ -22,6 +22,7 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate, NotYetSupported
 from private_mcmc.model import RowModel
+from private_mcmc.planning.affine_conclusion import concluded
 from private_mcmc.planning.affine_releases import (
     COUNTS,
     CURVATURE,
@@ -30,18 +31,14 @@ from private_mcmc.planning.affine_releases import (
     WARM_UP,
     Releases,
     named,
-    path_of,
-    reading_of,
 )
 from private_mcmc.planning.estimates import (
     LARGEST_MULTIPLE,
     USUAL_MULTIPLE,
-    calibrated_draws,
     inverse_of,
     query,
     query_share,
     root_of,
-    settled_average,
 )
 from private_mcmc.planning.influence import CELLS, LONGEST, SHORTEST, Bound, Influence
 from private_mcmc.planning.stages import (
@@ -51,7 +48,6 @@ from private_mcmc.planning.stages import (
     History,
     MomentsStage,
     PathStage,
-    Prediction,
     Row,
     Stage,
     remaining,
@@ -67,9 +63,6 @@ FIRST_SHARE, COUNTS_SHARE, WARM_UP_SHARE = 0.02, 0.01, 0.05
 _WARM_UP_CLIP, _MOST_WARM_UP_STEPS = 0.5, 30
 _RUN_STEP = 0.5
 _SKEWED = 0.13
-# Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
-_CAUTION = 2.0
-_FEW_PEOPLE = 1.5  # where counts of rows are hidden: of the predicted error
 
 
 @dataclass(frozen=True)
@@ -159,40 +152,7 @@ class AffinePolicy(Releases):
 
     def conclude(self, history: History) -> Conclusion:
         """The mode that the run's mean score implies, and the covariance of what is known of it."""
-        estimate, _ = self.moments(named(history, MOMENTS))
-        hessian = self.hessian(estimate, named(history, CURVATURE))
-        run = named(history, RUN)[0]
-        schedule, states = path_of(run)
-        clip = self.clip_of(schedule)
-        counts = self.influence_on(history, "clip" if reading_of(run) is None else "weights")
-        share = counts.curvature_share(clip)
-        curvature = share * hessian
-        average = settled_average(states, schedule, self.temper, self.prior_score, curvature)
-        known = average.information(curvature)
-        # The rows' own posterior knows the mode as well as the Hessian says; the releases know it less well.
-        both = inverse_of(inverse_of(known) + inverse_of(hessian))
-        precision = self.precision + both
-        mode = average.root(curvature)
-        mean = mode - inverse_of(precision) @ self.prior_score(mode)
-        root = root_of(hessian + self.precision)
-        inside = np.linalg.inv(root)
-        # Newton's step is as uncertain as the share of the curvature that is not known.
-        moved = math.sqrt(np.mean((inside @ (mode - average.centre)) ** 2))
-        drift = moved * counts.curvature_uncertainty(clip, _CAUTION)
-        bias = math.hypot(counts.bias(clip), drift)
-        covariance = inverse_of(precision) + bias**2 * root @ root.T
-        spread = inside @ (covariance - root @ root.T) @ inside.T
-        monte_carlo = math.sqrt(max(float(np.trace(spread)) / self.dim - bias**2, 0.0))
-        rms, step = math.hypot(bias, monte_carlo), max(schedule.step_sizes)
-        said = self.said * (_FEW_PEOPLE if counts.synthetic else 1.0)
-        if said > rms:
-            # Of few rows the releases tell too little of their own error. No prior leaves a larger one.
-            unseen = (self.level(history) * hessian + self.precision) / (said**2 - rms**2)
-            covariance = covariance + inverse_of(unseen + self.precision)
-        draws = calibrated_draws(states[1:], mean, covariance, share * schedule.total_time)
-        found = Prediction(rms, bias, monte_carlo, step / 4)
-        found = found.scaled_to(max(rms, said)) if counts.synthetic else found
-        return Conclusion(draws, found, few=counts.synthetic)
+        return concluded(self, self.said, history)
 
     @property
     def _plan(self) -> WarmUp:

@@ -14,6 +14,7 @@ from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.estimates import (
     Estimate,
     ScoreAverage,
+    allowed_by_noise,
     first_estimate,
     inverse_of,
     next_estimate,
@@ -152,6 +153,13 @@ class Releases:
             root = root_of(self.even(moments, hessian) + self.precision)
             hessian = next_estimate(released, root, _floor(released)).matrix
         return hessian
+
+    def curvatures(self, moments: Estimate, rounds: History) -> list[Array]:
+        """Curvatures that the last release of them allows, tempered."""
+        released = _moments_of(rounds[-1])
+        root = root_of(self.even(moments, self.hessian(moments, rounds[:-1])) + self.precision)
+        back = np.linalg.inv(root)
+        return [np.asarray(back.T @ one @ back) for one in allowed_by_noise(released)]
 
     def level(self, history: History) -> float:
         """Trace of the last curvature over that of the floored one: less than 1 where noise hides it.

@@ -30,6 +30,8 @@ _AFFORDED_NOISE = 0.3
 _LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 _MOST_UNEQUAL = 1e-12
 _MOST_FLOOR = 0.5
+# Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one.
+_ALLOWED, _FLATTEST = 32, 0.1
 # Fewer relaxation times of the path than this and its shape is chance: Normal draws take its place.
 ENOUGH_RELAXATIONS = 20.0
 _DRAWS = 2000
@@ -97,6 +99,31 @@ def next_estimate(released: SecondMoments, root: Array, least: float | None = No
     matrix, raw = back.T @ whitened @ back, back.T @ released.matrix @ back
     share = noise / float(np.linalg.eigvalsh(whitened)[0])
     return Estimate((matrix + matrix.T) / 2, raw, share, noise, back)
+
+
+def allowed_by_noise(released: SecondMoments) -> list[Array]:
+    """Matrices that may have been released as ``S``, drawn by a public key.
+
+    Noise of sd ``σ`` scatters the entries of ``S`` around a multiple of ``I``, which they are about in a metric
+    of their own, by ``σ²d`` in all, ``d`` their number less the trace; what they scatter beyond that, at a
+    share ``ρ`` of the whole, is the matrix's own. So the matrix is Normal: ``S`` with its scatter shrunk by
+    ``ρ``, entries of variance ``ρσ²`` (Stein's rule, and the posterior of which it is the mean). Directions
+    have a tenth of a typical curvature or more.
+    """
+    dim, sd, random = len(released.matrix), released.noise_sd, np.random.default_rng(0)
+    level = max(float(np.trace(released.matrix)) / dim, sd / math.sqrt(dim))
+    apart = released.matrix - level * np.eye(dim)
+    scatter = max(float(np.square(apart).sum()), 1e-300)
+    share = max(1.0 - sd**2 * (dim * (dim + 1) / 2 - 1) / scatter, 0.0)
+    made = []
+    for _ in range(_ALLOWED):
+        noise = np.tril(random.standard_normal((dim, dim)), -1) / math.sqrt(2.0)
+        noise = sd * (noise + noise.T + np.diag(random.standard_normal(dim)))
+        # The level is as uncertain as the noise's own.
+        even = float(np.trace(noise)) / dim * np.eye(dim)
+        matrix = level * np.eye(dim) + even + share * apart + math.sqrt(share) * (noise - even)
+        made.append(floored(matrix, _FLATTEST * level))
+    return made
 
 
 def query_share(

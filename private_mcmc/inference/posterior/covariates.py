@@ -41,7 +41,8 @@ _DISCREPANCY = 0.02
 # Prior sds, in the spread of the domain: of ``m``; of the logarithms of ``B``'s diagonal; of its other
 # entries over the diagonal's.
 _PLACE, _WIDTH, _SLOPE = 3.0, 1.0, 0.5
-_DIFFERENCE = 1e-5
+# Steps of difference quotients; counts are rounded, and those of many rows only move with longer ones.
+_DIFFERENCE, _DIFFERENCE_OF_COUNTS = 1e-5, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,11 +189,24 @@ def _residuals_and_jacobian(
     here = residuals(numbers, effects)
 
     def moved(side: jax.Array) -> jax.Array:
-        return (residuals(numbers + _DIFFERENCE * side, effects) - here) / _DIFFERENCE
+        return (residuals(numbers + side, effects) - here) / jnp.sum(side)
 
     # Numbers move rows, whose curvature may have slow derivatives or none; effects, which are many, do not.
-    of_numbers = jax.lax.map(moved, jnp.eye(len(numbers))).T
+    of_numbers = jax.lax.map(moved, jnp.diag(_differences(reading, len(numbers)))).T
     return here, jnp.concatenate([of_numbers, jax.jacfwd(residuals, argnums=1)(numbers, effects)], axis=1)
+
+
+def _differences(reading: RowModel, numbers: int) -> Array:
+    """How far each of the numbers that make ``m`` and ``B`` is moved for a difference quotient."""
+    if not numbers:
+        return np.zeros(0)
+    whole = [
+        np.full(math.prod(domain.event_shape), not np.issubdtype(domain.dtype, np.floating))
+        for _, domain in real_columns(reading)
+    ]
+    counts = np.concatenate(whole)
+    lower = np.tril_indices(len(counts))[0]
+    return np.where(np.concatenate([counts, counts[lower]]), _DIFFERENCE_OF_COUNTS, _DIFFERENCE)
 
 
 def _parts(data: Target, parameters: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
-from private_mcmc.domains import Domain
+from private_mcmc.domains import Counts, Domain
 from private_mcmc.domains.persons import Several
 from private_mcmc.inference.posterior.outcomes import Columns
 from private_mcmc.model import RowModel
@@ -30,9 +30,16 @@ def covariates_of(reading: RowModel) -> list[tuple[str, Domain]]:
     return [(name, domain) for name, domain in reading.rows.items if name not in outcomes]
 
 
+def is_number(domain: Domain) -> bool:
+    """Whether a column is a quantity: real, or counts of many values, which levels would only spread evenly."""
+    each = domain.each if isinstance(domain, Several) else domain
+    many = isinstance(each, Counts) and each.max >= _MOST_LEVELS
+    return many or bool(np.issubdtype(domain.dtype, np.floating))
+
+
 def whole_columns(reading: RowModel) -> list[tuple[str, Domain]]:
-    """Covariates that are whole numbers."""
-    return [each for each in covariates_of(reading) if not np.issubdtype(each[1].dtype, np.floating)]
+    """Covariates that are categories, indicators or counts of few values."""
+    return [each for each in covariates_of(reading) if not is_number(each[1])]
 
 
 def evenly(reading: RowModel, count: int) -> Columns:

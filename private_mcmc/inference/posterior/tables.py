@@ -17,6 +17,7 @@ from private_mcmc.inference.posterior.evenly import (
     covariates_of,
     evenly,
     features_of,
+    is_number,
     shapes_of,
     whole_columns,
 )
@@ -146,8 +147,8 @@ def _table(rows: Columns, *arrays: Array | float) -> Table:
 
 
 def real_columns(reading: RowModel) -> list[tuple[str, Domain]]:
-    """Covariates that are real numbers."""
-    return [each for each in covariates_of(reading) if np.issubdtype(each[1].dtype, np.floating)]
+    """Covariates that are quantities: real numbers, and counts of many values."""
+    return [each for each in covariates_of(reading) if is_number(each[1])]
 
 
 def stacked(real: Sequence[tuple[str, Domain]], rows: Columns) -> Array:
