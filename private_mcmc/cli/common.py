@@ -54,9 +54,13 @@ def load_model(place: str) -> Callable[..., object]:
     path, colon, name = place.rpartition(":")
     file = Path(path)
     if not colon or not name.isidentifier() or not file.is_file():
+        table = (
+            " A table is named to fit and run alone: in its place plan takes --schema, --formula and --n."
+            if Path(place).is_file() and Path(place).suffix != ".py"
+            else ""
+        )
         raise DeclarationError(
-            f"{place!r}: give a file and a function in it, for example model.py:model. (Of a table neither "
-            "plan nor preflight reads anything: plan takes --schema, --formula and --n in its place.)"
+            f"{place!r}: give a file and a function in it, for example model.py:model.{table}"
         )
     spec = importlib.util.spec_from_file_location(f"_model_{file.stem}", file)
     if spec is None or spec.loader is None:

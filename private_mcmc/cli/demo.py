@@ -16,6 +16,7 @@ import typer
 
 from private_mcmc.cli.common import JsonOption
 from private_mcmc.errors import OutputError
+from private_mcmc.target import Target
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
@@ -39,6 +40,7 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """From a codebook to a dossier: UCI Adult's 48,842 people, commands that you can type yourself."""
+    Target(epsilon, 1e-6)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         folder = _prepared(output)
         with contextlib.chdir(folder):
@@ -112,7 +114,6 @@ def _one_number(epsilon: float) -> str:
     from private_mcmc.inference import Bookkeeping, PrivateMCMC
     from private_mcmc.kernels import PrivateULA
     from private_mcmc.release import Expectations, Ledger
-    from private_mcmc.target import Target
 
     def week(hours_per_week: Array) -> None:
         mean = numpyro.sample("mean", dist.Normal(40.0, 20.0))

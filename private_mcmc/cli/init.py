@@ -61,6 +61,7 @@ def init(
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
 
+    Schema((), encoding=encoding)  # refuses one that nobody knows
     book = Schema(()) if codebook is None else read_codebook(codebook)
     if codebook is None and has_dictionary(table):
         # Whoever wrote the file may have taken its labels from the rows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +11,11 @@ import typer
 
 from private_mcmc.cli.common import ERROR, in_words
 from private_mcmc.errors import PrivateMCMCError
-from private_mcmc.records import Record
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
+    from private_mcmc.release.ledger.state import Balance
 
 app = typer.Typer(
     help="What has been spent on every data set, and what is left.",
@@ -46,14 +47,16 @@ def init(
 ) -> None:
     """Declare a data set and its budget; the file is made if there is none."""
     with _errors(as_json):
+        # Before a file is made.
+        target = Target(epsilon, delta, check_adjacency(adjacency))
         ledger = _opened(path, key, create=not path.exists())
         balance = ledger.declare(
             dataset,
-            Target(epsilon, delta, check_adjacency(adjacency)),
+            target,
             filter=filter,  # type: ignore[arg-type]
             unit=unit,
         )
-        _show([balance.to_dict()], as_json)
+        _show([balance], as_json)
 
 
 CohortOption = Annotated[list[str], typer.Option(help="A cohort; repeat it for more.", show_default=False)]
@@ -75,7 +78,7 @@ def cohorts(
     with _errors(as_json):
         ledger = _opened(path, key)
         ledger.cohorts(dataset, tuple(cohort), membership=membership, at_most=at_most)  # type: ignore[arg-type]
-        _show([ledger.balance(dataset).to_dict()], as_json)
+        _show([ledger.balance(dataset)], as_json)
 
 
 @app.command()
@@ -90,7 +93,7 @@ def wave(
     """Declare one year's rows: those of persons of these cohorts and of nobody else."""
     with _errors(as_json):
         ledger = _opened(path, key)
-        _show([ledger.balance(ledger.wave(dataset, name, tuple(cohort))).to_dict()], as_json)
+        _show([ledger.balance(ledger.wave(dataset, name, tuple(cohort)))], as_json)
 
 
 @app.command()
@@ -101,7 +104,7 @@ def show(
     with _errors(as_json):
         state = _opened(path, key).state()
         wanted = state.datasets.values() if dataset is None else [state.dataset(dataset)]
-        _show([state.balance(one).to_dict() for one in wanted], as_json)
+        _show([state.balance(one) for one in wanted], as_json)
 
 
 @app.command()
@@ -113,19 +116,19 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Every charge: when, what for, how much, how it ended."""
-    from private_mcmc.release.ledger.export import record
+    from private_mcmc.release.ledger.export import charges_table, record
+    from private_mcmc.report import Report
 
     with _errors(as_json):
         ledger = _opened(path, key)
         if csv:
             typer.echo(ledger.export("csv"), nl=False)
             return
-        state = ledger.state()
-        records = [record(state, charge) for charge in ledger.history(dataset)]
+        state, charges = ledger.state(), ledger.history(dataset)
         if as_json:
-            typer.echo(json.dumps(records, indent=2))
+            typer.echo(json.dumps([record(state, charge) for charge in charges], indent=2))
             return
-        _table(("time", "dataset", "outcome", "cost", "purpose", "theorem"), records)
+        Report("Charges", (charges_table(state, charges),)).show()
 
 
 @app.command()
@@ -151,39 +154,21 @@ def _opened(path: Path, key: Path | None, create: bool = False) -> Ledger:
     return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
-def _show(balances: list[Record], as_json: bool) -> None:
+def _show(balances: Sequence[Balance], as_json: bool) -> None:
+    from private_mcmc.release.ledger.export import balances_table
+    from private_mcmc.report import Block, Report, Table
+
     if as_json:
-        typer.echo(json.dumps(balances, indent=2))
+        typer.echo(json.dumps([found.to_dict() for found in balances], indent=2))
         return
-    rows = [
-        {
-            "data set": balance["dataset"],
-            "budget": f"ε = {balance['filter']['epsilon']:g} at δ = {balance['filter']['delta']:g}",
-            "adjacency": balance["adjacency"],
-            "spent": f"ε = {balance['spent_epsilon']:.4g} ({balance['spent']})",
-            "left": balance["remaining"],
-            "charges": f"{balance['reservations']} ({balance['open']} open)",
-        }
-        for balance in balances
-    ]
-    _table(("data set", "budget", "adjacency", "spent", "left", "charges"), rows)
-    for balance in balances:
-        exposed = [{"cohort": name, "charged": cost} for name, cost in balance.get("cohorts", {}).items()]
+    blocks: list[Block] = [balances_table(balances)]
+    for found in balances:
+        words = found.dataset.filter.describe
+        exposed = tuple((name, words(cost)) for name, cost in found.cohorts.items())
         if exposed:
-            typer.echo(f"{balance['dataset']}: most exposed are persons of {balance['most_exposed']!r}")
-            _table(("cohort", "charged"), exposed)
-
-
-def _table(columns: tuple[str, ...], rows: list[Record]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
-    Console().print(table)
+            title = f"{found.dataset.name}: most exposed are persons of {found.most_exposed!r}"
+            blocks.append(Table(("cohort", "charged"), exposed, title))
+    Report("What has been spent, and what is left", tuple(blocks)).show()
 
 
 class _errors:

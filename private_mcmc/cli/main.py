@@ -88,7 +88,12 @@ def main(group: typer.Typer = app) -> None:
     try:
         code = group(standalone_mode=False, prog_name="private-mcmc" if group is app else None)
     except UsageError as error:
-        error.show()
+        from private_mcmc.cli.habits import in_a_line
+
+        # Of no arguments at all the message is the help.
+        error.show() if type(error).__name__ == "NoArgsIsHelpError" else typer.echo(
+            in_a_line(error), err=True
+        )
         sys.exit(ERROR)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED

@@ -35,7 +35,7 @@ from private_mcmc.cli.study import (
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import check_writable
-from private_mcmc.target import Target, check_adjacency
+from private_mcmc.target import Target, check_adjacency, check_count
 
 if TYPE_CHECKING:
     from private_mcmc.planning import Plan
@@ -116,6 +116,7 @@ def plan(
 
     wanted = as_guarantee(guarantee or ("posterior" if schema is None else "run"))
     relation = check_adjacency(adjacency)
+    check_count("n", n)
     Target(epsilon, 1e-6 if delta is None else delta, relation)
     if save is not None:
         check_writable(save)

@@ -46,6 +46,10 @@ def _page(what: Path, key: Path | None) -> Report:
         if not is_complete(folder):
             finish(folder, study)
         return study.report()
+    if not what.exists():
+        raise DeclarationError(
+            f"{what}: there is nothing. Name a dossier's folder, a ledger, or a saved plan."
+        )
     with what.open("rb") as file:
         first = file.read(len(_SQLITE))
     if first == _SQLITE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,44 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 
 _OURS = {"bounds", "bounds_from", "marginal", "missing", "otherwise", "transform", "role", "suggested"}
+# Of Table Schema, and `unit`; other words may stand beside them, as the standard has it.
+_WORDS = (
+    *(
+        "name",
+        "title",
+        "type",
+        "unit",
+        "format",
+        "constraints",
+        "categories",
+        "categoriesOrdered",
+        "description",
+    ),
+    *("missingValues", "trueValues", "falseValues", "bareNumber", "decimalChar", "groupChar", "example", KEY),
+)
+_LIMITS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "enum", "required", "unique", "pattern"),
+    *("minLength", "maxLength", "jsonSchema"),
+)
+_MEANT = {
+    **{"min": "minimum", "lower": "minimum", "low": "minimum", "max": "maximum", "upper": "maximum"},
+    **{"high": "maximum", "levels": "enum", "values": "enum", "na": "missingValues", "label": "title"},
+}
+
+
+def check_spelling(where: str, record: Fields, words: Sequence[str]) -> None:
+    """Refuse what is nearly a word of the standard: it would be read as nothing, and codes as values."""
+    plain = {_plain(word): word for word in words}
+    for given in set(map(str, record)) - set(words):
+        meant = _MEANT.get(_plain(given))
+        near = difflib.get_close_matches(_plain(given), plain, n=1, cutoff=0.85)
+        if meant in words or near:
+            meant = meant if meant in words else plain[near[0]]
+            raise DeclarationError(f"{where}: {given!r} is no word of a Table Schema; write {meant!r}.")
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").replace("-", "").lower()
 
 
 def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
@@ -19,8 +58,10 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
     name = record.get("name") if isinstance(record, Mapping) else None
     if not isinstance(name, str) or not name.strip():
         raise DeclarationError("schema: every field needs a name.")
+    check_spelling(f"field {name!r}", record, _WORDS)
     ours = _mapping(name, record, KEY)
     limits = _mapping(name, record, "constraints")
+    check_spelling(f"field {name!r}: constraints", limits, _LIMITS)
     if unknown := sorted(set(ours) - _OURS):
         raise DeclarationError(
             f"field {name!r}: {KEY} has unknown words {unknown}; it takes {sorted(_OURS)}."
@@ -115,7 +156,8 @@ def _limit(name: str, kind: str, record: Fields, word: str, limits: Fields) -> f
         return None
     value = days(str(text), str(record.get("format", ""))) if kind == "date" else plain_number(str(text))
     if math.isnan(value):
-        raise DeclarationError(f"field {name!r}: constraints.{word} {text!r} is not a {kind}.")
+        what = "date, as 1999-12-31 or in the field's format" if kind == "date" else "number, without a unit"
+        raise DeclarationError(f"field {name!r}: constraints.{word} {text!r} is no {what}.")
     # Of numbers the end itself is let in: a wider range is a range too.
     next_one = word not in limits and kind != "number"
     return value + next_one * (1 if word == "minimum" else -1)

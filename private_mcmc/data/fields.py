@@ -123,7 +123,8 @@ class Field:
 
     def __post_init__(self) -> None:
         if self.type not in get_args(Type):
-            near = _SAME_TYPES.get(str(self.type).lower())
+            lower = str(self.type).lower()
+            near = _SAME_TYPES.get(lower, lower if lower in get_args(Type) else None)
             hint = f"; for {self.type!r} write {near}" if near else ""
             raise self._wrong(f"type {self.type!r} is not one of {', '.join(get_args(Type))}{hint}")
         for word, allowed in (
@@ -217,7 +218,8 @@ class Field:
             raise self._wrong("otherwise 'other' is for categories; a number's is 'refuse' or 'missing'")
         if self.minimum is not None and self.maximum is not None:
             if not -math.inf < self.minimum < self.maximum < math.inf:
-                raise self._wrong("constraints.minimum must be below constraints.maximum")
+                low, high = (self.shown(end) for end in (self.minimum, self.maximum))
+                raise self._wrong(f"constraints.minimum {low} is not below constraints.maximum {high}")
         elif self.transform:
             raise self._wrong("a transform needs constraints.minimum and constraints.maximum")
         if self.transform in ("log", "sqrt") and not (self.minimum or 0) > 0:
@@ -236,8 +238,10 @@ class Field:
 
     def _check_category(self) -> None:
         values = [level.value.strip() for level in self.levels]
-        if len(set(values)) < len(values) or {OTHER_LEVEL, MISSING_LEVEL} & set(values):
-            raise self._wrong("has a level twice, or one with a name of the library's own")
+        if twice := sorted({value for value in values if values.count(value) > 1}):
+            raise self._wrong(f"has levels {twice} twice")
+        if taken := sorted({OTHER_LEVEL, MISSING_LEVEL} & set(values)):
+            raise self._wrong(f"levels {taken} have names of the library's own")
         if not len(self.all_levels) >= 2 or len(values) > _MOST_LEVELS:
             raise self._wrong(
                 "declare its values, at least two, as constraints.enum or categories; a field of free text "

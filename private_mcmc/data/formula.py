@@ -26,7 +26,7 @@ _HABITS = (
         "(1 | outer) + (1 | both)",
     ),
     (
-        r"\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+",
+        r"\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+|\bC\([^()]*,",
         "the first of a field's levels in the schema is the reference",
     ),
     (r"\b(mvbind|mvbf)\(", "one outcome at a time; each further fit is charged on its own"),
@@ -34,6 +34,7 @@ _HABITS = (
         r"\bas\.(numeric|integer|character)\(",
         "what a field is stands in the schema (type); write its name",
     ),
+    (r"[-+*:~]\s*$", "it ends with a sign, after which a term is missing"),
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
     (r"\bcbind\(", "write successes | trials(n) ~ …"),
     (

@@ -36,6 +36,7 @@ STATISTICAL = {
     ".sas7bdat": "read_sas7bdat",
     ".xpt": "read_xport",
 }
+_NO_TABLES = (".yaml", ".yml", ".json", ".xml", ".toml", ".py", ".html")
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 
 
@@ -62,6 +63,10 @@ def source_of(table: Any, encoding: str = "") -> Source:
         return _in_memory(table)
     path = Path(table)
     ending = path.suffix.lower()
+    if ending in _NO_TABLES:
+        raise DataSchemaError(
+            f"{path}: no table. It comes first; codebooks and schemas are named by --codebook and --schema."
+        )
     if ending in _SPREADSHEETS:
         raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
     if path.is_dir() or not path.is_file():

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from private_mcmc.data.descriptors import field_from_dict, field_to_dict
+from private_mcmc.data.descriptors import check_spelling, field_from_dict, field_to_dict
 from private_mcmc.data.fields import KEY, Field, count_of, identifier
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
@@ -89,7 +89,13 @@ class Schema:
             DeclarationError: for a file that is no schema. The message never quotes the file: a table may
                 have been named by mistake.
         """
-        return cls.from_dict(read_declaration(path))
+        record = read_declaration(path)
+        if not isinstance(record, Mapping) or "fields" not in record:
+            raise DeclarationError(
+                f"{path}: no schema (a Table Schema has a list `fields`). private-mcmc init TABLE --output "
+                "schema.yaml writes one."
+            )
+        return cls.from_dict(record)
 
     @classmethod
     def from_dict(cls, record: Any) -> Schema:
@@ -101,11 +107,13 @@ class Schema:
         fields = record.get("fields") if isinstance(record, Mapping) else None
         if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
+        check_spelling("schema", record, ("fields", "missingValues", KEY))
         marks = record.get("missingValues", [""])
         ours = record.get(KEY, {})
         ours = ours if isinstance(ours, Mapping) else {"?": ours}
         person = ours.get("person", {})
-        if not isinstance(person, Mapping) or set(ours) - {"person", "encoding"}:
+        known = isinstance(person, Mapping) and not set(person) - {"field", "at_most"}
+        if not known or set(ours) - {"person", "encoding"}:
             raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}, and encoding.")
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)

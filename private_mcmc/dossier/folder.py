@@ -132,10 +132,10 @@ class Study(StudyRecord):
     Attributes: :class:`private_mcmc.dossier.record.StudyRecord`.
 
     Example:
-        >>> pmc.Study.load("no such folder")
+        >>> pmc.Study.load("nowhere")
         Traceback (most recent call last):
             ...
-        private_mcmc.errors.DeclarationError: no such folder: cannot be read (No such file or directory).
+        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit or run wrote.
     """
 
     def report(self, prob: float = 0.9) -> Report:

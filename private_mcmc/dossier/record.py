@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     import arviz
 
 RECORD = "study.json"
+
+
+def no_dossier(place: object) -> str:
+    """An error's words."""
+    return f"{place}: no dossier; name the folder that fit or run wrote."
+
+
 _VERSION = 2
 _SEAL = ("fingerprint", "files")
 
@@ -116,6 +123,8 @@ class StudyRecord:
                 raise DeclarationError(f"{place}: of version {record['version']}; this reads {_VERSION}.")
             record = {name: value for name, value in record.items() if name not in _SEAL}
             return cls(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
+        except (FileNotFoundError, NotADirectoryError):
+            raise DeclarationError(no_dossier(path)) from None
         except OSError as error:
             raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
         except (TypeError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError):

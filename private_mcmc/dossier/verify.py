@@ -30,7 +30,7 @@ from private_mcmc.dossier.folder import (
     schema_text,
 )
 from private_mcmc.dossier.page import page
-from private_mcmc.dossier.record import RECORD, StudyRecord
+from private_mcmc.dossier.record import RECORD, StudyRecord, no_dossier
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields
 from private_mcmc.report import Report, Table, Verdict
@@ -101,6 +101,8 @@ def verify_dossier(folder: str | Path, ledger: Ledger | None = None) -> DossierC
     place = place.parent if place.name == RECORD else place
     try:
         text = (place / RECORD).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise DeclarationError(no_dossier(folder)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DeclarationError(f"{place / RECORD}: cannot be read ({type(error).__name__}).") from None
     try:
@@ -240,6 +242,8 @@ def _distance(here: Pixels, there: Pixels) -> Pixels:
 
 
 def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
+    if study.ledger is None and ledger is not None:
+        raise DeclarationError("by its record this run was charged to no ledger.")
     if study.ledger is None:
         raise Skipped("nothing kept count of this run")
     if ledger is None:

@@ -19,7 +19,7 @@ from private_mcmc.dossier.record import small_delta, warnings_of
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported, arguments_checked
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
-from private_mcmc.inference.columns import checked, in_memory
+from private_mcmc.inference.columns import checked, checked_columns, in_memory
 from private_mcmc.inference.decision import Guarantee
 from private_mcmc.inference.doubts import doubts
 from private_mcmc.inference.driver import PrivateMCMC
@@ -161,7 +161,15 @@ def plan_fit(
             "or a value."
         )
     columns = read_columns(table, asked.schema, asked)
-    rows = len(next(iter(columns.values()))) if n is None else n
+    here = len(next(iter(columns.values())))
+    rows = here if n is None else n
+    if n is not None and asked.rows.unit is None:
+        if target.adjacency == "replace_one" and n != here:
+            raise DataSchemaError(
+                f"n={n}: the table has {here} rows, which replace_one makes public: leave n (--n) out."
+            )
+        # Before minutes of planning.
+        checked_columns(asked.rows, columns, target, n)
     _check_persons(table, asked, rows, target.adjacency)
     if delta is None:
         target = replace(target, delta=small_delta(rows))

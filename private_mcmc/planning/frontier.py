@@ -147,7 +147,9 @@ def too_little(predict: Predict, target: Target, n: int, prediction: Prediction,
             f"the predicted error of the posterior means is {number(prediction.rms, 2)} {prediction.unit}, "
             f"above max_error={max_error:g}"
         )
-    return f"{what}. It would take {', or '.join(ways) or 'more than this library can say'}."
+    if not ways:
+        return f"{what}. Neither more rows nor a larger ε was found that would do: allow a larger error."
+    return f"{what}. It would take {', or '.join(ways)}."
 
 
 def _first(error: Callable[[float], float], wanted: float) -> float | None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from private_mcmc.accounting import Statement, verify
 from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.records import Record
+from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
 from private_mcmc.report import Block, Heading, Report, Table, number
 from private_mcmc.report.blocks import Cell
@@ -46,6 +48,15 @@ def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
         "" if kept.kind == "basic" else f", or {_shown_below(float(room / cost))} of a path's Langevin time"
     )
     return f"{message}{fits}{share}."
+
+
+def what_fits(kept: Filter, room: Fraction) -> str:
+    """What is left of a budget: as the ε of one more release, rounded down, and in its own currency."""
+    if not room > 0:
+        return "nothing"
+    if room == kept.limit:
+        return f"ε = {kept.epsilon:g} ({kept.describe(room)})"
+    return f"ε = {_shown_below(kept.epsilon_of(room))} ({kept.describe(room)})"
 
 
 def record(state: LedgerState, reservation: Reservation) -> Record:
@@ -94,44 +105,48 @@ def standing(state: LedgerState, identity: str) -> Record:
     }
 
 
-def report(state: LedgerState) -> Report:
-    """Balances and charges as a page."""
+def balances_table(balances: Iterable[Balance]) -> Table:
+    """What was spent on each data set, and what is left."""
     rows: list[tuple[Cell, ...]] = []
-    for dataset in state.datasets.values():
-        found, kept = state.balance(dataset), dataset.filter
-        budget = f"ε = {kept.epsilon:g} at δ = {kept.delta:g}"
-        spent = f"ε = {number(found.spent_epsilon)} ({kept.describe(found.spent)})"
-        left = kept.describe(max(found.remaining, Fraction(0)))
+    for found in balances:
+        kept = found.dataset.filter
         rows.append(
             (
-                dataset.name,
-                budget,
-                dataset.adjacency,
-                spent,
-                left,
+                found.dataset.name,
+                f"ε = {kept.epsilon:g} at δ = {kept.delta:g}",
+                found.dataset.adjacency,
+                f"ε = {number(found.spent_epsilon)} ({kept.describe(found.spent)})",
+                what_fits(kept, found.remaining),
                 f"{found.reservations} ({found.open} open)",
             )
         )
-    charges: list[tuple[Cell, ...]] = [
+    return Table(("data set", "budget", "adjacency", "spent", "left", "charges"), tuple(rows))
+
+
+def charges_table(state: LedgerState, charges: Iterable[Reservation]) -> Table:
+    """When, on what, how it ended, how much, what for."""
+    rows: list[tuple[Cell, ...]] = [
         (
-            one.time,
+            # To the minute; the record has the rest.
+            one.time[:16].replace("T", " "),
             one.dataset,
             one.outcome,
             state.dataset(one.dataset).filter.describe(one.cost),
             one.purpose,
         )
-        for one in state.reservations.values()
+        for one in charges
     ]
-    columns = ("data set", "budget", "adjacency", "spent", "left", "charges")
-    blocks: list[Block] = [Table(columns, tuple(rows))]
+    return Table(("time (UTC)", "data set", "outcome", "cost", "purpose"), tuple(rows))
+
+
+def report(state: LedgerState) -> Report:
+    """Balances and charges as a page."""
+    blocks: list[Block] = [balances_table(state.balance(dataset) for dataset in state.datasets.values())]
     for dataset in state.datasets.values():
         if dataset.name in state.cohorts:
             blocks += _exposure(state, dataset)
-    if charges:
-        blocks += [
-            Heading("Charges"),
-            Table(("time", "data set", "outcome", "cost", "purpose"), tuple(charges)),
-        ]
+    if state.reservations:
+        blocks += [Heading("Charges"), charges_table(state, state.reservations.values())]
     return Report("What has been spent, and what is left", tuple(blocks))
 
 

@@ -21,6 +21,7 @@ from private_mcmc.release.ledger.export import (
     recheck_budgets,
     refusal,
     report,
+    what_fits,
 )
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
@@ -157,7 +158,7 @@ class Ledger(Declarations):
         kept = state.dataset(dataset)
         if not kept.filter.cost(statement) <= state.room(kept):
             raise BudgetExceeded(refusal(state, kept, kept.filter.cost(statement)))
-        return kept.filter.describe(state.room(kept))
+        return what_fits(kept.filter, state.room(kept))
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
         """Record how a reserved release ended; its cost stays either way.

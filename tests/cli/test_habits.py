@@ -1,0 +1,167 @@
+"""Habits of Stan, R, brms and pandas at the command line: a line with the remedy, and nothing is left."""
+
+import copy
+import re
+
+import pytest
+import yaml
+
+from private_mcmc import Ledger, Schema, Target
+from tests.cli.test_commands import call
+from tests.dossier.studies import study_of
+
+FIELDS = {
+    "age": {"type": "integer", "unit": "years", "constraints": {"minimum": 18, "maximum": 95}},
+    "sex": {"type": "string", "constraints": {"enum": ["f", "m"]}},
+    "died": {"type": "string", "constraints": {"enum": ["no", "yes"]}},
+}
+# What no message may hold.
+SECRET = "73501"
+FIT = ["fit", "people.csv", "--schema", "schema.yaml", "--epsilon", "1", "--out", "study"]
+AGE = ("--formula", "died ~ age")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("habits")
+    rows = [f"{20 + i},{'fm'[i % 2]},{('no', 'yes')[i % 3 == 0]}" for i in range(40)]
+    (place / "people.csv").write_text(f"age,sex,died\n{SECRET},f,no\n" + "\n".join(rows))
+    (place / "schema.yaml").write_text(schema_with())
+    Ledger.create(place / "books.db").declare("people", Target(1.0, 1e-6))
+    study_of().save(place / "uncharged")
+    return place
+
+
+def schema_with(field="age", **changes):
+    fields = copy.deepcopy(FIELDS)
+    fields[field] |= changes
+    return yaml.safe_dump({"fields": [{"name": name, **one} for name, one in fields.items()]})
+
+
+def told(folder, monkeypatch, capsys, *arguments, code=3):
+    """The one line that a command leaves behind, and nothing else."""
+    monkeypatch.chdir(folder)
+    before = sorted(folder.rglob("*"))
+    assert call(monkeypatch, *arguments) == code
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1 and "Traceback" not in said and SECRET not in said, said
+    assert sorted(folder.rglob("*")) == before
+    assert Ledger("books.db").history() == ()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("--chains", "4"), "follow from the plan"),
+        (("--iter", "2000"), "follow from the plan"),
+        (("--warmup", "1000"), "follow from the plan"),
+        (("--num-samples", "1000"), "follow from the plan"),
+        (("--num_samples", "1000"), "follow from the plan"),
+        (("--nuts",), "follow from the plan"),
+        (("--seed", "1"), "from the operating system"),
+        (("--data", "people.csv"), "the table is named first"),
+        (("--eps", "1"), "--epsilon"),
+        (("--output", "there"), "--out"),
+        (("--weights", "w"), "would be private"),
+        (("--link", "probit"), "one link"),
+        (("~", "age"), "stands in quotes"),
+        (("--epsilon", "1,5"), "valid number"),
+        (("--epsilon", "0"), "positive, finite number"),
+        (("--delta", "0"), "far below 1/n"),
+        (("--n", "40"), "the table has 41 rows"),
+        (("--adjacency", "add_remove", "--n", "40"), "more rows than the declared"),
+        (("--adjacency", "zero_out", "--n", "40"), "another number of rows"),
+        (("--model", "model.py"), r"for example model\.py:model\.$"),
+    ],
+)
+def test_an_option_of_another_program_gets_what_to_do_instead(folder, monkeypatch, capsys, words, remedy):
+    asked = words if "--model" in words else (*AGE, *words)
+    assert re.search(remedy, told(folder, monkeypatch, capsys, *FIT, *asked))
+
+
+@pytest.mark.parametrize(
+    ("formula", "remedy"),
+    [
+        ("died ~ .", "name the terms"),
+        ("died ~ age +", "a term is missing"),
+        ("died ~ C(sex, Treatment)", "the first of a field's levels"),
+        ("died ~ scale(age)", "private rows"),
+        ("died ~ age^2", r"I\(age \*\* 2\)"),
+        ("cbind(died, age - died) ~ sex", r"trials\(n\)"),
+        ("died ~ (1 | sex / died)", "groups in groups"),
+        ("died ~ 'age'", "backticks"),
+        ("age | trials(10) ~ sex", "family 'binomial'"),
+        ("died ~ I(age > 50)", "conditions are columns"),
+    ],
+)
+def test_a_formula_of_another_program_gets_what_to_write(folder, monkeypatch, capsys, formula, remedy):
+    assert re.search(remedy, told(folder, monkeypatch, capsys, *FIT, "--formula", formula))
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("fit schema.yaml --schema people.csv --epsilon 1 --out study --formula died~age", "init TABLE"),
+        ("fit schema.yaml --schema schema.yaml --epsilon 1 --out study --formula died~age", "no table"),
+        ("fit people.csv --epsilon 1 --out study --formula died~age", "private-mcmc init people.csv"),
+        ("init schema.yaml", "no table"),
+        ("init people.csv --encoding utf-seven", "often write cp1252"),
+        ("plan people.csv --schema schema.yaml --formula died~age --n 9 --epsilon 1", "--formula and --n"),
+        ("plan --schema schema.yaml --formula died~age --n 0 --epsilon 1", "at least 1"),
+        ("verify people.csv", "name the folder that fit or run wrote"),
+        ("verify nowhere", "name the folder that fit or run wrote"),
+        ("summary nowhere", "name the folder that fit or run wrote"),
+        ("report nowhere", "a dossier's folder, a ledger, or a saved plan"),
+        ("ledger init new.db --dataset a --epsilon 0 --delta 1e-6", "positive, finite number"),
+        ("demo --epsilon 0 --output new", "positive, finite number"),
+        ("fti people.csv", "private-mcmc --help"),
+        ("ledger sho books.db", r"Did you mean 'show'\? What"),
+    ],
+)  # fmt: skip
+def test_files_and_commands_that_are_taken_for_others(folder, monkeypatch, capsys, line, remedy):
+    assert re.search(remedy, told(folder, monkeypatch, capsys, *line.split()))
+
+
+def test_a_run_that_no_ledger_was_charged_for_is_not_verified_against_one(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert call(monkeypatch, "verify", "uncharged") == 0
+    assert call(monkeypatch, "verify", "uncharged", "--ledger", "books.db") == 1
+    assert "charged to no ledger" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"constraint": {"minimum": 0}}, "write 'constraints'"),
+        ({"missing_values": ["-9"]}, "write 'missingValues'"),
+        ({"missingvalues": ["-9"]}, "write 'missingValues'"),
+        ({"truevalues": ["j"]}, "write 'trueValues'"),
+        ({"units": "years"}, "write 'unit'"),
+        ({"na": ["-9"]}, "write 'missingValues'"),
+        ({"typ": "integer"}, "write 'type'"),
+        ({"constraints": {"min": 18, "max": 95}}, "write 'm(in|ax)imum'"),
+        ({"constraints": {"minimum": "18 years", "maximum": 95}}, "without a unit"),
+        ({"constraints": {"minimum": 95, "maximum": 18}}, "minimum 95 is not below constraints.maximum 18"),
+        ({"type": "Integer"}, "write integer"),
+        ({"type": "string", "constraints": {"enum": ["a", "b", "a"]}}, r"levels \['a'\] twice"),
+        ({"private_mcmc": {"mising": "indicator"}}, "unknown words"),
+    ],
+)
+def test_a_word_that_is_misspelt_in_a_schema_is_not_read_as_nothing(changes, remedy):
+    """Codes of missing values under ``missing_values`` counted as values: 999 as the oldest age."""
+    from private_mcmc import DeclarationError
+
+    with pytest.raises(DeclarationError, match=remedy):
+        Schema.from_dict(yaml.load(schema_with(**changes), yaml.BaseLoader))
+
+
+def test_other_words_may_stand_beside_those_of_the_standard():
+    beside = {"description": "x", "rdfType": "x", "source": "x", "example": "3", "lab": "x", "question": "x"}
+    assert Schema.from_dict(yaml.load(schema_with(**beside), yaml.BaseLoader))["age"].unit == "years"
+    wrong = {
+        **yaml.load(schema_with(), yaml.BaseLoader),
+        "private_mcmc": {"person": {"field": "age", "atmost": "3"}},
+    }
+    with pytest.raises(Exception, match="at_most"):
+        Schema.from_dict(wrong)
