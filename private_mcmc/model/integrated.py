@@ -9,27 +9,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.errors import DoThisInstead, NotYetSupported
-from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
+from private_mcmc.model.ir.program import Output, Pieces, Program, Vector
 from private_mcmc.model.row_constants import RowConstants
 from private_mcmc.model.row_latents import END, PLAIN_POINTS, POINTS, SPANS, RowLatent, log_total
 from private_mcmc.model.sites import Site
 
 Row = Mapping[str, jax.Array]
-RowLoss = Callable[[jax.Array, Row], jax.Array]
+Kinds = Mapping[str, np.ndarray]
+RowLoss = Callable[[Vector, Row], jax.Array]
 
 # Enough where only the size of errors is asked for.
 _COARSE = {1: 13, 2: 9}
 _ON_A_LINE = ("Normal", "LogNormal")
 _MOST = 2
+# Kinds of rows at a point whose gradient takes as long as that of a row's term there.
+_OF_A_TERM = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +44,11 @@ class OwnLatents:
         sites: the person's own sites.
         shared: positions of all other coordinates in the flat vector.
         own: positions of the person's.
-        row_loss: ``(vector, row) ↦`` a row's term, given all of them.
+        row_loss: ``(vector, row) ↦`` a row's term, given all of them; ``vector`` may be in pieces.
         classes: discrete latents of the person, columns of the row to ``row_loss``.
         coarse: whether the grid has fewer points, for simulations.
+        kinds: all that a row can be, as columns ``(kinds,)``, where that is little: what each says is then
+            computed once for all persons.
     """
 
     program: Program
@@ -53,16 +58,26 @@ class OwnLatents:
     row_loss: RowLoss
     classes: tuple[RowLatent, ...] = ()
     coarse: bool = False
+    kinds: Kinds | None = None
 
     @property
     def names(self) -> list[str]:
         """Of the person's own sites."""
         return [*(site.name for site in self.sites), *(each.site for each in self.classes)]
 
-    def embed(self, theta: jax.Array, own: jax.Array) -> jax.Array:
+    def atoms_of(self) -> int:
+        """How many things a person may be."""
+        origin = jnp.zeros(len(self.shared), jax.dtypes.canonicalize_dtype(np.float64))
+        return len(jax.eval_shape(self.atoms, origin)[2])
+
+    def work(self, rows: int) -> float:
+        """What the gradient of a person with so many rows takes, in terms of a row at a point."""
+        each = rows if self.kinds is None else len(next(iter(self.kinds.values()))) / _OF_A_TERM
+        return self.atoms_of() * each
+
+    def embed(self, theta: jax.Array, own: jax.Array) -> Pieces:
         """The flat vector of the model of one person."""
-        empty = jnp.zeros(len(self.shared) + len(self.own), theta.dtype)
-        return empty.at[self.shared].set(theta).at[self.own].set(own)
+        return Pieces((theta, own), (self.shared, self.own))
 
     def _points(self, theta: jax.Array) -> jax.Array:
         """The grid ``u_q(θ)`` on the unconstrained space, shape ``(points, own)``.
@@ -73,7 +88,7 @@ class OwnLatents:
         lines = [line for site in self.sites for line in self._lines(site, at)]
         return jnp.stack([part.ravel() for part in jnp.meshgrid(*lines, indexing="ij")], axis=-1)
 
-    def _lines(self, site: Site, at: jax.Array) -> list[jax.Array]:
+    def _lines(self, site: Site, at: Pieces) -> list[jax.Array]:
         count = site.slice.stop - site.slice.start
         if site.family not in _ON_A_LINE:
             return [jnp.linspace(-END, END, PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS)] * count
@@ -87,41 +102,43 @@ class OwnLatents:
 
     def atoms(self, theta: jax.Array) -> tuple[jax.Array, Row, jax.Array]:
         """What a person may be: points of the grid with every class, and the logs of their probabilities."""
-        vectors, log_weights = self.grid(theta) if self.sites else (theta[None], jnp.zeros(1))
+        points, log_weights = self.grid(theta)
         counts = [jnp.arange(each.values, dtype=each.domain.dtype) for each in self.classes]
         kinds = [part.ravel() for part in jnp.meshgrid(*counts, indexing="ij")]
-        count, repeats = len(vectors), math.prod(each.values for each in self.classes)
+        count, repeats = len(points), math.prod(each.values for each in self.classes)
         columns = {each.column: jnp.tile(kind, count) for each, kind in zip(self.classes, kinds, strict=True)}
-        vectors = jnp.repeat(vectors, repeats, axis=0)
-        own = jax.vmap(self.of_classes)(vectors, columns)
-        return vectors, columns, jnp.repeat(log_weights, repeats) + own
+        points = jnp.repeat(points, repeats, axis=0)
+        own = jax.vmap(lambda *each: self.of_classes(theta, *each))(points, columns)
+        return points, columns, jnp.repeat(log_weights, repeats) + own
 
-    def of_classes(self, vector: jax.Array, columns: Row) -> jax.Array:
+    def of_classes(self, theta: jax.Array, own: jax.Array, columns: Row) -> jax.Array:
         """The log probability of a person's classes."""
         if not self.classes:
-            return jnp.zeros((), vector.dtype)
+            return jnp.zeros((), theta.dtype)
         keys = [Output("row", each.site) for each in self.classes]
         given = {self.program.inputs[name]: value for name, value in columns.items()}
-        given[self.program.inputs["theta"]] = vector
-        found = self.program.run([self.program.outputs[key] for key in keys], given)
+        vector = {self.program.inputs["theta"]: self.embed(theta, own)}
+        found = self.program.run([self.program.outputs[key] for key in keys], given | vector)
         return jnp.sum(jnp.stack([jnp.sum(value) for value in found]))
 
-    def term(self, vector: jax.Array, columns: Row, row: Row) -> jax.Array:
+    def term(self, theta: jax.Array, own: jax.Array, columns: Row, row: Row) -> jax.Array:
         """A row's term, given all of the person's own."""
-        return self.row_loss(vector, {**row, **columns}) + self.of_classes(vector, columns)
+        loss = self.row_loss(self.embed(theta, own), {**row, **columns})
+        return loss + self.of_classes(theta, own, columns)
 
     def grid(self, theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The flat vectors of the model of one person on the grid, and ``log ω_q``, normalised over it."""
-        vectors = jax.vmap(self.embed, in_axes=(None, 0))(theta, self._points(theta))
+        """The points ``(points, own)`` of the grid, and ``log ω_q``, normalised over it."""
+        if not self.sites:
+            return jnp.zeros((1, 0), theta.dtype), jnp.zeros(1)
+        points = self._points(theta)
         keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in self.sites]
 
-        def density(vector: jax.Array) -> jax.Array:
-            values = self.program.run(
-                [self.program.outputs[key] for key in keys], {self.program.inputs["theta"]: vector}
-            )
+        def density(own: jax.Array) -> jax.Array:
+            given = {self.program.inputs["theta"]: self.embed(theta, own)}
+            values = self.program.run([self.program.outputs[key] for key in keys], given)
             return jnp.sum(jnp.stack([jnp.sum(value) for value in values]))
 
-        return vectors, jax.nn.log_softmax(jax.vmap(density)(vectors))
+        return points, jax.nn.log_softmax(jax.vmap(density)(points))
 
 
 def own_latents(
@@ -130,6 +147,7 @@ def own_latents(
     plate: str,
     row_loss: RowLoss,
     classes: tuple[RowLatent, ...] = (),
+    kinds: Kinds | None = None,
 ) -> OwnLatents:
     """Those of ``sites`` that lie in the plate of persons."""
     own = tuple(site for site in sites if plate in site.plates)
@@ -161,11 +179,23 @@ def own_latents(
     read = program.reads([program.outputs[Output("row", each.site)] for each in classes])
     if data := sorted(read - {"theta"} - {each.column for each in classes}):
         raise NotYetSupported(f"discrete latents of persons whose probabilities follow columns {data}.")
-    return OwnLatents(program, own, np.setdiff1d(positions, mine), mine, row_loss, classes)
+    return OwnLatents(program, own, np.setdiff1d(positions, mine), mine, row_loss, classes, kinds=kinds)
+
+
+def kinds_of(rows: Rows, at_most: int) -> Kinds | None:
+    """Every combination of values of the columns, where they are few beside a person's ``at_most`` rows."""
+    cases = list(few_values(rows))
+    if len(cases[0]) < len(rows.items) or len(cases) > _OF_A_TERM * at_most:
+        return None
+    return {
+        name: np.array([case[name] for case in cases]).astype(domain.dtype) for name, domain in rows.items
+    }
 
 
 def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array:
     """``V``: ``person`` holds columns ``(k, …)`` and which of its rows there are."""
+    if own.kinds is not None:
+        return _of_kinds(own, own.kinds, theta, person)
     there = person[OWN_ROWS] > 0
 
     def placed(column: jax.Array) -> jax.Array:
@@ -173,72 +203,48 @@ def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array
         return jnp.where(there.reshape(-1, *(1,) * (column.ndim - 1)), column, column[:1])
 
     rows = {name: placed(column) for name, column in person.items() if name != OWN_ROWS}
-    vectors, columns, log_weights = own.atoms(theta)
 
-    def term(vector: jax.Array, columns: Row, log_weight: jax.Array) -> jax.Array:
-        losses = jax.vmap(own.term, in_axes=(None, None, 0))(vector, columns, rows)
+    def term(point: jax.Array, columns: Row, log_weight: jax.Array) -> jax.Array:
+        losses = jax.vmap(lambda row: own.term(theta, point, columns, row))(rows)
         return log_weight - jnp.sum(jnp.where(there, losses, 0.0))
 
-    return -log_total(lambda points: jax.vmap(term)(*points), (vectors, columns, log_weights))
+    return -log_total(lambda atoms: jax.vmap(term)(*atoms), own.atoms(theta))
+
+
+# A term of this size has a likelihood of 0, however many rows a person has.
+_IMPOSSIBLE = 1e30
+
+
+def _of_kinds(own: OwnLatents, kinds: Kinds, theta: jax.Array, person: Row) -> jax.Array:
+    """The same from how many rows of each kind the person has: the terms of kinds are the same for everybody.
+
+    A term that overflows has no gradient: in the place of its point stands one where the kind is likeliest.
+    """
+    points, columns, log_weights = own.atoms(theta)
+
+    def at(points: jax.Array, columns: Row) -> jax.Array:
+        return jax.vmap(lambda *each: own.term(theta, *each))(points, columns, kinds)
+
+    count = len(next(iter(kinds.values())))
+    each = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], count, axis=1), (points, columns))
+    found = jax.lax.stop_gradient(jax.vmap(at)(*each))
+    possible = jnp.isfinite(found) & (found < _IMPOSSIBLE)
+    best = jnp.argmin(jnp.where(possible, found, jnp.inf), axis=0)
+
+    def placed(leaf: jax.Array) -> jax.Array:
+        shown = possible.reshape(*possible.shape, *(1,) * (leaf.ndim - 2))
+        return jnp.where(shown, leaf, leaf[best, jnp.arange(count)])
+
+    losses = jnp.where(possible, jax.vmap(at)(*jax.tree.map(placed, each)), _IMPOSSIBLE)
+    same = jnp.stack([person[name][:, None] == values for name, values in kinds.items()])
+    has = jnp.all(same, axis=0) & (person[OWN_ROWS] > 0)[:, None]
+    return -jax.nn.logsumexp(log_weights - losses @ jnp.sum(has, axis=0).astype(losses.dtype))
 
 
 def of_one_row(loss: RowLoss, theta: jax.Array, row: Row) -> jax.Array:
     """The term of a person with one row."""
     person = {name: jnp.asarray(value)[None] for name, value in row.items()}
     return loss(theta, {**person, OWN_ROWS: jnp.ones(1, int)})
-
-
-def shared_prior(
-    own: OwnLatents, sites: Sequence[Site]
-) -> tuple[PriorConstants, Callable[[jax.Array], jax.Array]]:
-    """What is proved of the prior of the shared latents, and ``θ ↦ K``."""
-    rest = [site for site in sites if site not in own.sites]
-    known = prior_constants(own.program, rest)
-    hessian = known.hessian
-    if hessian is not None:
-        hessian = hessian[own.shared] if hessian.ndim == 1 else hessian[np.ix_(own.shared, own.shared)]
-    here = replace(known, lower=known.lower[own.shared], upper=known.upper[own.shared], hessian=hessian)
-
-    def potential(theta: jax.Array) -> jax.Array:
-        vector = own.embed(theta, jnp.zeros(len(own.own), theta.dtype))
-        return neg_log_prior(own.program, rest, known, vector)
-
-    return here, potential
-
-
-def shared_sites(own: OwnLatents, sites: Sequence[Site]) -> tuple[Site, ...]:
-    """The other sites, laid one after another."""
-    start, found = 0, []
-    for site in sites:
-        if site not in own.sites:
-            count = site.slice.stop - site.slice.start
-            found.append(replace(site, slice=slice(start, start + count)))
-            start += count
-    return tuple(found)
-
-
-def shared_values(
-    own: OwnLatents,
-    constrain: Callable[[jax.Array], dict[str, jax.Array]],
-    names: frozenset[str],
-    theta: jax.Array,
-) -> dict[str, jax.Array]:
-    """Values of the sites ``names``, which read none of a person's own."""
-    vector = own.embed(theta, jnp.zeros(len(own.own), theta.dtype))
-    return {name: value for name, value in constrain(vector).items() if name in names}
-
-
-def free_of_own(own: OwnLatents) -> frozenset[str]:
-    """Names of the sites, deterministic ones among them, that depend on none of a person's own latents."""
-    program = own.program
-    hidden = {program.outputs[Output("value", site.name)] for site in own.sites}
-    return frozenset(
-        key.site
-        for key, variable in program.outputs.items()
-        if isinstance(key, Output)
-        and key.kind in ("value", "deterministic")
-        and not program.uses([variable]) & hidden
-    )
 
 
 NOTHING_PROVED = RowConstants(

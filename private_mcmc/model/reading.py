@@ -18,13 +18,10 @@ from private_mcmc.model.agreement import Reading, refuse_misread
 from private_mcmc.model.integrated import (
     NOTHING_PROVED,
     OwnLatents,
-    free_of_own,
     integrated_loss,
+    kinds_of,
     of_one_row,
     own_latents,
-    shared_prior,
-    shared_sites,
-    shared_values,
 )
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
@@ -60,6 +57,7 @@ from private_mcmc.model.row_latents import (
     with_columns,
 )
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_rows
+from private_mcmc.model.shared_latents import free_of_own, shared_prior, shared_sites, shared_values
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
@@ -248,7 +246,8 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     of_one = with_columns(persons.of(1, plate, None if classes else (0,)), classes)
     one = read(of_one, columns_of(rows.single, classes), n=n * unit.rows, model_args=public)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        own = own_latents(one.program, one.sites, plate, one.row_loss, classes)
+        kinds = kinds_of(rows.single, unit.rows)
+        own = own_latents(one.program, one.sites, plate, one.row_loss, classes, kinds)
         data = synthetic_rows(rows.single, COUNT)
         several = persons.of(SEVERAL, plate, range(SEVERAL))
         joint = functools.partial(log_densities, several, {**data, **public})

@@ -17,7 +17,7 @@ from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.evaluate_each import evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.permitted import has_own_derivatives
-from private_mcmc.model.ir.program import Kind, Output, Program
+from private_mcmc.model.ir.program import Kind, Output, Program, Vector
 from private_mcmc.model.row_sum import MOST_NUMBERS, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Site
 from private_mcmc.records import Model, PublicArguments
@@ -108,7 +108,7 @@ _TOLERANCE = 1e-6
 def refuse_other_persons(
     own: OwnLatents,
     sites: Sequence[Site],
-    constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
+    constrain: Callable[[Vector], Mapping[str, jax.Array]],
     rows: Mapping[str, np.ndarray],
     joint: Callable[[Mapping[str, jax.Array]], Mapping[str, jax.Array]],
 ) -> None:
@@ -133,7 +133,8 @@ def refuse_other_persons(
         } | {one.site: jnp.stack([kind[one.column] for kind in kinds]) for one in own.classes}
         parts = [
             -own.term(
-                vectors[index % SEVERAL],
+                theta,
+                own_values[index % SEVERAL],
                 kinds[index % SEVERAL],
                 {name: jnp.asarray(column[index]) for name, column in rows.items()},
             )
@@ -148,7 +149,7 @@ def refuse_other_persons(
             for site in sites
             for vector in (vectors if site in own.sites else vectors[:1])
         ]
-        parts += [own.of_classes(*pair) for pair in zip(vectors, kinds, strict=True)]
+        parts += [own.of_classes(theta, *pair) for pair in zip(own_values, kinds, strict=True)]
         return {
             "whole": jnp.stack([jnp.sum(density) for density in joint(values).values()]),
             "parts": jnp.stack(parts),
@@ -186,7 +187,7 @@ _KINDS = 64
 def refuse_numbered_persons(
     own: OwnLatents,
     sites: Sequence[Site],
-    constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
+    constrain: Callable[[Vector], Mapping[str, jax.Array]],
     rows: Rows,
     n: int,
     densities: Callable[

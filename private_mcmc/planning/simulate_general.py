@@ -234,9 +234,9 @@ def _count(facts: Facts) -> int:
     unit, own = facts.reading.unit, facts.reading.own
     if unit is None:
         return _ROWS if facts.likelihood.few else _ROWS // 2  # several outcomes of each
-    atoms = 1 if own is None else len(jax.eval_shape(own.atoms, jnp.zeros(facts.dim))[2])
+    terms = float(unit.rows) if own is None else own.work(unit.rows)
     fewest = _ROWS if own is None else _FEWEST_PERSONS
-    affordable = max(fewest, min(_TERMS // (atoms * unit.rows), _MOST_PERSONS))
+    affordable = max(fewest, min(int(_TERMS / terms), _MOST_PERSONS))
     return min(affordable, facts.num_rows)
 
 

@@ -143,14 +143,15 @@ class OwnLatentsLikelihood(Likelihood):
     def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
         """The person with other outcomes in all rows: a point of the grid is drawn, and rows given it."""
         first, second = jax.random.split(key)
-        vectors, classes, log_weights = self.own.atoms(theta)
+        points, classes, log_weights = self.own.atoms(theta)
         chosen = jax.random.categorical(first, log_weights)
-        vector, columns = vectors[chosen], {name: values[chosen] for name, values in classes.items()}
+        columns = {name: values[chosen] for name, values in classes.items()}
+        term = functools.partial(self.own.term, theta, points[chosen], columns)
 
         def of_row(row: Columns, key: jax.Array) -> Columns:
             if self.times is not None:
-                return self.times.drawn(functools.partial(self.own.term, vector, columns), row, key)
-            losses = jax.vmap(lambda outcome: self.own.term(vector, columns, row | outcome))(self.outcomes)
+                return self.times.drawn(term, row, key)
+            losses = jax.vmap(lambda outcome: term(row | outcome))(self.outcomes)
             chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
             return {name: options[chosen] for name, options in self.outcomes.items()}
 

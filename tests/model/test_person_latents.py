@@ -1,5 +1,6 @@
 """Latents of persons are integrated out of their rows' terms; what cannot be is refused by name."""
 
+import dataclasses
 import functools
 
 import jax
@@ -14,6 +15,7 @@ from scipy.integrate import dblquad, quad
 from private_mcmc.domains import Ball, Binary, Categories, Counts, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
+from private_mcmc.model.integrated import OwnLatents, integrated_loss, kinds_of
 
 ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
 N = 50
@@ -66,6 +68,16 @@ def ability(item, person, persons, y=None):
     with numpyro.plate("persons", persons):
         t = numpyro.sample("t", dist.Normal(0, 1))
     answers(slope[item] * t[person] + easy[item], y)
+
+
+def classes(X, person, persons, y=None):
+    """A latent class of each person beside an intercept."""
+    w, tau = shared()
+    share = numpyro.sample("share", dist.Beta(2, 2))
+    with numpyro.plate("persons", persons):
+        kind = numpyro.sample("kind", dist.Bernoulli(share))
+        u = numpyro.sample("u", dist.Normal(0, tau))
+    answers(X @ w + u[person] + 2.0 * kind[person], y)
 
 
 ITEMS = Rows(item=Categories(5), y=Binary(), person=Person(at_most=5))
@@ -156,6 +168,82 @@ def test_abilities_leave_the_parameters_of_items():
     assert {site.name for site in found.sites} == {"easy", "slope"}
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class InOnePiece(OwnLatents):
+    """The vector of a person's model is put together before it is read."""
+
+    def embed(self, theta, own):
+        return super().embed(theta, own).whole()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "rows"), [(ability, ITEMS), (classes, ROWS)])
+def test_what_persons_share_is_computed_once_for_all_points(model, rows):
+    found, person = reading(model, rows), {name: column[0] for name, column in some(rows, 1).items()}
+    whole = InOnePiece(
+        **{each.name: getattr(found.own, each.name) for each in dataclasses.fields(OwnLatents)}
+    )
+    theta = jnp.linspace(-1.0, 1.0, found.dim)
+    (value, slope), (other, expected) = (
+        jax.jit(jax.value_and_grad(functools.partial(integrated_loss, own)))(theta, person)
+        for own in (found.own, whole)
+    )
+    np.testing.assert_allclose(value, other, rtol=1e-12)
+    np.testing.assert_allclose(slope, expected, rtol=1e-12, atol=1e-12)
+
+    def points_of_vectors(own):
+        """Numbers that lie side by side for every point and every parameter."""
+        shapes = (out.aval.shape for eq in _equations(own, theta, person) for out in eq.outvars)
+        return sum(len(shape) == 2 and shape[1] == found.dim + 1 for shape in shapes)
+
+    assert points_of_vectors(found.own) == 0 < points_of_vectors(whole)
+
+
+def tail(kind, person, persons, y=None):
+    """Its rate is no number at some points of the grid."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
+    with numpyro.plate("persons", persons):
+        f = numpyro.sample("f", dist.Gamma(0.5, 0.5))
+    with numpyro.plate("rows", kind.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(w[kind] + f[person])), obs=y)
+
+
+KINDS = Rows(kind=Categories(3), y=Binary(), person=Person(at_most=3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "rows"), [(ability, ITEMS), (tail, KINDS)])
+def test_of_rows_that_can_be_few_things_each_is_looked_at_once(model, rows):
+    """Value and slope are those of the sum over a person's rows, of persons without some rows as well."""
+    found, people = reading(model, rows), some(rows, 12)
+    assert len(found.own.kinds["y"]) == 10 if model is ability else 6
+    there = people["rows of the person"]
+    there = there.at[:3].set(jnp.arange(there.shape[1]) < jnp.arange(3)[:, None])
+    people |= {"rows of the person": there}
+    theta = jnp.linspace(-1.0, 1.0, found.dim)
+    ours, theirs = (
+        jax.jit(jax.vmap(jax.value_and_grad(functools.partial(integrated_loss, own)), in_axes=(None, 0)))(
+            theta, people
+        )
+        for own in (found.own, dataclasses.replace(found.own, kinds=None))
+    )
+    assert all(np.all(np.isfinite(each)) for each in ours)
+    # Of a person without rows the other sum is no number where the model overflows, and is left out.
+    np.testing.assert_allclose(ours[1][0], 0.0, atol=1e-12)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one[1:], other[1:], rtol=1e-12, atol=1e-12)
+
+
+def test_of_rows_that_can_be_many_things_each_is_looked_at():
+    assert reading(centred).own.kinds is None
+    many = Rows(item=Categories(60), y=Binary(), person=Person(at_most=5))
+    assert kinds_of(many.single, 5) is None
+
+
+def _equations(own, theta, person):
+    return jax.make_jaxpr(functools.partial(integrated_loss, own))(theta, person).eqns
+
+
 @pytest.mark.long
 def test_a_person_without_rows_adds_nothing():
     person = {"X": np.ones((3, 2)), "y": np.ones(3, int), "rows of the person": np.zeros(3, int)}
@@ -243,16 +331,6 @@ def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
 def test_what_is_no_persons_own_is_refused(model, kind, why):
     with pytest.raises(kind, match=why):
         reading(model)
-
-
-def classes(X, person, persons, y=None):
-    """A latent class of each person beside an intercept."""
-    w, tau = shared()
-    share = numpyro.sample("share", dist.Beta(2, 2))
-    with numpyro.plate("persons", persons):
-        kind = numpyro.sample("kind", dist.Bernoulli(share))
-        u = numpyro.sample("u", dist.Normal(0, tau))
-    answers(X @ w + u[person] + 2.0 * kind[person], y)
 
 
 def kinds_alone(X, person, persons, y=None):

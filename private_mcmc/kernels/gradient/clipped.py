@@ -158,9 +158,9 @@ def _elements(model: RowModel) -> int:
     """What the gradient of one row needs; that of a person with latents, its rows' terms at every point."""
     if model.own is None or model.unit is None:
         return model.dim
-    origin = jnp.zeros(model.dim, jax.dtypes.canonicalize_dtype(np.float64))
-    points = len(jax.eval_shape(model.own.atoms, origin)[2])
-    return max(model.dim, _OF_TERMS * points * model.unit.rows)
+    kinds = model.own.kinds
+    terms = model.unit.rows if kinds is None else len(next(iter(kinds.values())))
+    return max(model.dim, _OF_TERMS * model.own.atoms_of() * terms)
 
 
 class PersonParts(NamedTuple):
