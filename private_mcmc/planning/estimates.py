@@ -104,7 +104,7 @@ def next_estimate(released: SecondMoments, root: Array, least: float | None = No
 def allowed_by_noise(released: SecondMoments) -> list[Array]:
     """Matrices that may have been released as ``S``, drawn by a public key.
 
-    Noise of sd ``σ`` scatters the entries of ``S`` around a multiple of ``I``, which they are about in a metric
+    Noise of sd ``σ`` moves the entries of ``S`` around a multiple of ``I``, which they are about, in a metric
     of their own, by ``σ²d`` in all, ``d`` their number less the trace; what they scatter beyond that, at a
     share ``ρ`` of the whole, is the matrix's own. So the matrix is Normal: ``S`` with its scatter shrunk by
     ``ρ``, entries of variance ``ρσ²`` (Stein's rule, and the posterior of which it is the mean). Directions
