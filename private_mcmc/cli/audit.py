@@ -71,7 +71,7 @@ def run(
     from private_mcmc.kernels import PrivateULA
 
     result = audit(
-        PrivateULA(load_model(model), step_size=step_size, clip=clip, temper=temper),
+        PrivateULA(load_model(model)[0], step_size=step_size, clip=clip, temper=temper),
         rows=read_rows(rows),
         target=Target(epsilon, delta, check_adjacency(adjacency)),
         release=released_states(release),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import sys
+import tokenize
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,8 +50,11 @@ def read_rows(path: Path) -> Rows:
     return Rows.from_toml(path)
 
 
-def load_model(place: str) -> Callable[..., object]:
-    """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``."""
+def load_model(place: str) -> tuple[Callable[..., object], str]:
+    """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``, and the text of the file.
+
+    The text that is shown is the one that runs: it is read once, and no bytecode of an earlier one is taken.
+    """
     path, colon, name = place.rpartition(":")
     file = Path(path)
     if not colon or not name.isidentifier() or not file.is_file():
@@ -62,19 +66,21 @@ def load_model(place: str) -> Callable[..., object]:
         raise DeclarationError(
             f"{place!r}: give a file and a function in it, for example model.py:model.{table}"
         )
-    spec = importlib.util.spec_from_file_location(f"_model_{file.stem}", file)
-    if spec is None or spec.loader is None:
+    if file.suffix != ".py":
         raise DeclarationError(f"{path}: not a Python file.")
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(f"_model_{file.stem}")
+    module.__file__ = str(file)
     sys.modules[module.__name__] = module
     try:
-        spec.loader.exec_module(module)
+        with tokenize.open(file) as opened:
+            source = opened.read()
+        exec(compile(source, str(file), "exec"), vars(module))
     except (Exception, SystemExit) as error:
         raise DeclarationError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
     model = getattr(module, name, None)
     if not callable(model):
         raise DeclarationError(f"{path} has no function {name!r}.")
-    return model  # type: ignore[no-any-return]
+    return model, source
 
 
 def read_arguments(path: Path | None) -> Record:

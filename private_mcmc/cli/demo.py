@@ -109,8 +109,9 @@ def _one_number(epsilon: float) -> str:
     import numpyro
     import numpyro.distributions as dist
 
+    from private_mcmc.data.same_table import data_marks
     from private_mcmc.data.schema import Schema
-    from private_mcmc.data.table import data_marks, read_table
+    from private_mcmc.data.table import read_table
     from private_mcmc.inference import Bookkeeping, PrivateMCMC
     from private_mcmc.kernels import PrivateULA
     from private_mcmc.release import Expectations, Ledger

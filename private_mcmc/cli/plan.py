@@ -67,7 +67,7 @@ def preflight(
 
     target = Target(epsilon, delta, check_adjacency(adjacency))
     report = decide(
-        load_model(model),
+        load_model(model)[0],
         read_rows(rows),
         target,
         n=n,
@@ -130,7 +130,7 @@ def plan(
     elif model is None or rows is None or formula is not None:
         raise DeclarationError("give MODEL.py:model with --rows, or --schema with --formula or a model.")
     else:
-        program, declared = load_model(model), read_rows(rows)
+        program, declared = load_model(model)[0], read_rows(rows)
         public, named, units, public_args = None, None, {}, read_arguments(args)
         if public_rows is not None:
             raise DeclarationError("--public-rows goes with --schema here; run takes it with --rows too.")

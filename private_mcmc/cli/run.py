@@ -101,7 +101,7 @@ def run(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.cli.table import Missing, read_columns
-    from private_mcmc.data.table import check_apart, data_marks
+    from private_mcmc.data.same_table import check_apart, data_marks, refuse_changed
     from private_mcmc.dossier import new_dossier
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
@@ -109,7 +109,7 @@ def run(
     from private_mcmc.planning import plan
 
     relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
-    program, fate = load_model(model), Missing.parse(missing or [], missing_code or [])
+    (program, source), fate = load_model(model), Missing.parse(missing or [], missing_code or [])
     made: Plan | None = None
     if saved is not None:
         planned_elsewhere(
@@ -143,7 +143,9 @@ def run(
     bar = not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
+            marks = data_marks(data) if data.is_file() else {}
             columns = read_columns(data, declared, column or [], fate, present)
+            refuse_changed(data, marks)
         known = None if public_rows is None else read_columns(public_rows, declared, column or [], fate)
         if made is None and epsilon is not None:
             count = len(next(iter(columns.values()))) if n is None else n
@@ -165,11 +167,10 @@ def run(
         driver = PrivateMCMC.from_plan(
             made,
             execution=Execution(progress_bar=bar),
-            bookkeeping=Bookkeeping(books, dataset, purpose, known_by=data_marks(data)),
+            bookkeeping=Bookkeeping(books, dataset, purpose, known_by=marks),
         )
         with near_private_rows():
             driver.run(**columns)
-        source = Path(model.rpartition(":")[0]).read_text(encoding="utf-8")
         study = driver.study(About(table=data.name, model=source))
         place.write(study)
     show(study, [], 0.9, as_json, out)

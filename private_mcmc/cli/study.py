@@ -79,11 +79,11 @@ def read_question(
     from private_mcmc.data.schema import Schema
     from private_mcmc.inference.question import question
 
-    function = None if model is None else load_model(model)
+    function, source = (None, "") if model is None else load_model(model)
     asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
     if model is None:
         return asked
-    return replace(asked, source=Path(model.rpartition(":")[0]).read_text(encoding="utf-8"))
+    return replace(asked, source=source)
 
 
 def as_guarantee(word: str) -> Literal["run", "posterior"]:

@@ -10,11 +10,10 @@ cells in every field: then no check fails because of a cell.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,8 +26,7 @@ from private_mcmc.data.fields import MISSING_LEVEL, OTHER_LEVEL, Field, identifi
 from private_mcmc.data.readers import STATISTICAL, Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.numeric import PRESENT
-from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
-from private_mcmc.records import Fields
+from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -147,7 +145,7 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
     _check_names(source, list(names))
     parts: dict[str, list[Array]] = {}
     refused: set[str] = set()
-    with _in_words(source.where):
+    with cells_in_words(source.where):
         for chunk in source.chunks(list(names)):
             present: list[Array] = []
             for field in fields:
@@ -174,27 +172,11 @@ def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[st
     return columns if there is None else {name: each[there > 0] for name, each in columns.items()}
 
 
-def check_apart(table: object, public_rows: object) -> None:
-    """Refuse the private table itself in the place of public rows: the same file, or the same object.
-
-    Rows are not compared: whether private ones equal public ones is nothing that an error may tell.
-    """
-    same = table is public_rows
-    if isinstance(table, str | Path) and isinstance(public_rows, str | Path):
-        with suppress(OSError):
-            same = same or Path(table).samefile(public_rows)
-    if same:
-        raise DeclarationError(
-            "public_rows: this is the private table itself. What public rows say is shown and paid for by "
-            "nobody: give rows that are published, chosen without the private ones, or leave them out."
-        )
-
-
 def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
     """The texts of the field that tells persons apart, shape ``(rows,)``; empty where there is none."""
     source = source_of(table, schema.encoding)
     _check_names(source, [schema.person])
-    with _in_words(source.where):
+    with cells_in_words(source.where):
         cells = [cell or "" for chunk in source.chunks([schema.person]) for cell in chunk[schema.person]]
         return np.array([cell.strip() for cell in cells], dtype=np.str_)
 
@@ -220,7 +202,7 @@ def read_header(path: str | Path, declared: Collection[str] = (), encoding: str 
 
 
 @contextmanager
-def _in_words(where: str) -> Iterator[None]:
+def cells_in_words(where: str) -> Iterator[None]:
     """Errors of what reads cells without what they quote: a date that no calendar has, a broken object."""
     try:
         yield
@@ -228,26 +210,6 @@ def _in_words(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise DataSchemaError(f"{where}: a cell cannot be read ({type(error).__name__}).") from None
-
-
-def data_marks(table: Any) -> Fields:
-    """What a ledger knows a table by, whatever is read of it: a file's bytes, or a hash of every column.
-
-    Private; a ledger keeps only a keyed hash of it.
-    """
-    if isinstance(table, str | Path):
-        return {"file": np.memmap(table, np.uint8, "r")}
-    source = source_of(table)
-    marks = {}
-    for name in source.names:
-        hashed = hashlib.sha256()
-        # What is no column of cells, beside the declared ones, is no part of the table.
-        with suppress(DataSchemaError), _in_words(source.where):
-            for chunk in source.chunks([name]):
-                for cell in chunk[name]:
-                    hashed.update(f"{len(cell or '')}:{cell}".encode())
-            marks[name] = np.frombuffer(hashed.digest(), np.uint8)
-    return marks
 
 
 def _refusal(where: str, fields: Sequence[Field]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, ReleaseError, check_kind, construction_checked
@@ -248,8 +248,11 @@ class ChargedRun:
     def _reserved(self, how: Callable[..., Charge]) -> Charge | None:
         """``how`` is a ledger's ``charge`` or ``reserve``; ``None`` without a ledger."""
         books, model = self.books, self.declared.model
-        if books.ledger is None:
+        if books.ledger is None or books.dataset is None:
             return None
+        # One of several processes sees a part of the rows only: the data set is known by its name then.
+        known = self.columns if books.known_by is None else books.known_by
+        data: dict[str, Any] | None = dict(known) if alone() else None
         if books.reserved is not None:
             open_ones = {
                 charge.identity
@@ -259,11 +262,10 @@ class ChargedRun:
             paid = books.reserved.statement == self.price.to_dict() and books.reserved.identity in open_ones
             if not paid:
                 raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
+            # Whoever made it may have had other rows, or none.
+            books.ledger.recognise(books.dataset, data)
             # Whoever made the charge settles it.
             return nullcontext(books.reserved)  # type: ignore[return-value]
         name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
         words = f"{name} on rows {self.declared.rows.fingerprint[:16]}"
-        # One of several processes sees a part of the rows only: the data set is known by its name then.
-        known = self.columns if books.known_by is None else books.known_by
-        data = dict(known) if alone() else None
         return how(books.ledger, books.dataset, self.price, purpose=books.purpose, model=words, data=data)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from private_mcmc.data.readers import source_of
+from private_mcmc.data.same_table import check_apart, data_marks, refuse_changed
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import check_apart, data_marks, read_identifiers, read_present, read_table
+from private_mcmc.data.table import read_identifiers, read_present, read_table
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
@@ -40,7 +42,7 @@ class Planned:
     """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
 
     With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges; a ledger knows the
-    table by ``known_by``, which is private.
+    table by ``known_by``, which is private. ``check`` and ``read`` refuse a table that is no longer the same.
     """
 
     asked: Question
@@ -50,6 +52,7 @@ class Planned:
     known_by: Fields
     bounds: BoundsPlan | None
     read: Callable[[Schema], Fields]
+    check: Callable[[], None] = lambda: None
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
@@ -73,6 +76,7 @@ class Planned:
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
         checked(self.plan, (), given, self.columns.get(PRESENT), in_memory)
+        self.check()
         charge: AbstractContextManager[Reservation | None] = nullcontext()
         if ledger is not None and dataset is not None:
             words = self.asked.formula or "a model of one's own"
@@ -160,7 +164,7 @@ def plan_fit(
             "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
             "or a value."
         )
-    columns = read_columns(table, asked.schema, asked)
+    columns, marks = _read_once(table, asked)
     here = len(next(iter(columns.values())))
     rows = here if n is None else n
     if n is not None and asked.rows.unit is None:
@@ -171,6 +175,8 @@ def plan_fit(
         # Before minutes of planning.
         checked_columns(asked.rows, columns, target, n)
     _check_persons(table, asked, rows, target.adjacency)
+    if isinstance(table, str | Path):
+        refuse_changed(table, marks)
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
@@ -191,7 +197,7 @@ def plan_fit(
         progress_bar=progress_bar,
     )
     made = made if bounds is None else bounds.beside(made)
-    return _ready(table, asked, made, columns, bounds)
+    return _ready(table, asked, made, columns, marks, bounds)
 
 
 def with_plan(table: object, asked: Question, made: Plan) -> Planned:
@@ -200,8 +206,11 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
+    columns, marks = _read_once(table, asked)
     _check_persons(table, asked, made.n, made.target.adjacency)
-    return _ready(table, asked, made, read_columns(table, asked.schema, asked), None)
+    if isinstance(table, str | Path):
+        refuse_changed(table, marks)
+    return _ready(table, asked, made, columns, marks, None)
 
 
 def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
@@ -233,13 +242,27 @@ def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np
     return {name: persons[name][order, 0] for name in columns}
 
 
-def _ready(table: object, asked: Question, made: Plan, columns: Fields, bounds: BoundsPlan | None) -> Planned:
+def _read_once(table: object, asked: Question) -> tuple[Fields, Fields]:
+    """The columns, and the marks of the very table that they were read from."""
+    source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
+    marks = data_marks(table)
+    return read_columns(table, asked.schema, asked), marks
+
+
+def _ready(
+    table: object, asked: Question, made: Plan, columns: Fields, marks: Fields, bounds: BoundsPlan | None
+) -> Planned:
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
-    def read(schema: Schema) -> Fields:
-        return read_columns(table, schema, asked)
+    def check() -> None:
+        refuse_changed(table, marks)
 
-    return Planned(asked, made, name, columns, data_marks(table), bounds, read)
+    def read(schema: Schema) -> Fields:
+        found = read_columns(table, schema, asked)
+        check()
+        return found
+
+    return Planned(asked, made, name, columns, marks, bounds, read, check)
 
 
 @arguments_checked

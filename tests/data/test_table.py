@@ -11,7 +11,8 @@ import pytest
 from pyarrow import feather, parquet
 
 import private_mcmc as pmc
-from private_mcmc.data.table import data_marks, read_header, read_table
+from private_mcmc.data.same_table import data_marks
+from private_mcmc.data.table import read_header, read_table
 from private_mcmc.dossier.record import texts
 
 SCHEMA = pmc.Schema.from_dict(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.table import check_apart
+from private_mcmc.data.same_table import check_apart
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference.fitting import plan_fit, read_columns

@@ -99,3 +99,12 @@ def test_a_value_that_no_parameter_enters_moves_by_nothing():
     moved = movement(schedule(None), 0.5, Slopes(matrix), np.full(2, NO_RANGE))
     assert moved.l1 == pytest.approx(1.0, rel=1e-8)
     assert moved.units[1] == pytest.approx(1.5, rel=1e-8)
+
+
+def test_a_slope_that_is_no_number_bounds_nothing():
+    """As a slope of 1 it once set the noise."""
+    matrix = np.array([[np.nan, 0, 0, 0], [1.0, 0, 0, 0]])
+    with pytest.raises(DeclarationError, match="nothing bounds"):
+        movement(schedule(None), 0.5, Slopes(matrix), np.full(2, NO_RANGE))
+    moved = movement(schedule(None), 0.5, Slopes(matrix), np.array([7.0, NO_RANGE]))
+    assert moved.units[0] == 7.0 and moved.units[1] == pytest.approx(0.5) and moved.l1 >= 2

@@ -53,6 +53,8 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
         slopes = np.full(
             part.size, part.constant * math.sqrt(_largest_eigenvalue(schedule.preconditioner)) * _UP
         )
+    # What is no number bounds nothing.
+    slopes = np.where(slopes >= 0, slopes, math.inf)
     # A constant value moves by nothing, however far the chains are apart.
     moves = np.where(slopes == 0, 0.0, np.where(slopes > 0, slopes, 1.0) * distance)
     bounds = np.minimum(moves, ranges)

@@ -148,6 +148,16 @@ class Ledger(Declarations):
         _UNUSED.add((os.getpid(), identity))
         return made
 
+    def recognise(self, dataset: str, data: Columns | None) -> None:
+        """Refuse data that ``dataset`` does not stand for; the first ones to come are kept in mind.
+
+        Raises:
+            LedgerError: for other data than before, or those of another name.
+        """
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            self._recognise(transaction, state, state.dataset(dataset), data)
+
     def room_for(self, dataset: str, statement: Statement) -> str:
         """What is left for a data set, in words, if a release of this price would fit now.
 

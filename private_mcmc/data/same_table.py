@@ -1,0 +1,79 @@
+"""Which table is it? What it is known by, and whether it is still the one that was read."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from private_mcmc.data.readers import source_of
+from private_mcmc.data.table import cells_in_words
+from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.records import Fields
+
+
+def check_apart(table: object, public_rows: object) -> None:
+    """Refuse the private table itself in the place of public rows: the same file, object or memory.
+
+    Rows are not compared: whether private ones equal public ones is nothing that an error may tell.
+    """
+    same = table is public_rows or _share_columns(table, public_rows)
+    if isinstance(table, str | Path) and isinstance(public_rows, str | Path):
+        with suppress(OSError):
+            same = same or Path(table).samefile(public_rows)
+    if same:
+        raise DeclarationError(
+            "public_rows: this is the private table itself. What public rows say is shown and paid for by "
+            "nobody: give rows that are published, chosen without the private ones, or leave them out."
+        )
+
+
+def _share_columns(table: Any, other: Any) -> bool:
+    """Whether two tables in memory have a column, or a part of one, in common."""
+    if any(one is None or isinstance(one, str | Path) for one in (table, other)):
+        return False
+    names, others = source_of(table).names, source_of(other).names
+    return any(_is_part(table[name], other[name]) for name in names if name in others)
+
+
+def _is_part(one: object, other: object) -> bool:
+    arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return one is other or (arrays and np.shares_memory(one, other))  # type: ignore[arg-type]
+
+
+def data_marks(table: Any) -> Fields:
+    """What a ledger knows a table by, whatever is read of it: a file's bytes, or a hash of every column.
+
+    Private; a ledger keeps only a keyed hash of it.
+    """
+    if isinstance(table, str | Path):
+        # A copy, not a view of a file that may be written to.
+        return {"file": np.fromfile(table, np.uint8)}
+    source = source_of(table)
+    marks = {}
+    for name in source.names:
+        hashed = hashlib.sha256()
+        # What is no column of cells, beside the declared ones, is no part of the table.
+        with suppress(DataSchemaError), cells_in_words(source.where):
+            for chunk in source.chunks([name]):
+                for cell in chunk[name]:
+                    hashed.update(f"{len(cell or '')}:{cell}".encode())
+            marks[name] = np.frombuffer(hashed.digest(), np.uint8)
+    return marks
+
+
+def refuse_changed(table: Any, marks: Fields) -> None:
+    """Refuse a table that is no longer the one that ``marks`` are of: what is charged is what is read.
+
+    Raises:
+        DataSchemaError: saying nothing of what changed.
+    """
+    now = data_marks(table)
+    if now.keys() != marks.keys() or not all(np.array_equal(now[name], marks[name]) for name in marks):
+        where = str(table) if isinstance(table, str | Path) else "the table"
+        raise DataSchemaError(
+            f"{where}: it was changed while it was read, or since. Nothing more is done with it: start again."
+        )

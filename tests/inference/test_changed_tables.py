@@ -1,0 +1,118 @@
+"""What is charged is what is read: a table or a model that changes on the way, an open charge, other rows."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.cli.common import load_model
+from private_mcmc.data.same_table import check_apart, data_marks
+from private_mcmc.inference import fitting
+from private_mcmc.inference.question import plan_bounds, question
+from tests.examples_of_models import normal_mean
+
+WAGE = {"name": "wage", "type": "number", "constraints": {"minimum": "0", "maximum": "100"}}
+PERSON = {"name": "who", "type": "string", "private_mcmc": {"role": "person"}}
+
+
+def written(path, wages):
+    """A new file in the place of an old one, as editors and `mv` leave it."""
+    draft = path.with_suffix(".new")
+    draft.write_text("who,wage\n" + "".join(f"p{i},{wage}\n" for i, wage in enumerate(wages)))
+    os.replace(draft, path)
+    return path
+
+
+@pytest.mark.parametrize("moment", ["read_table", "read_identifiers"])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, moment):
+    """Rows of one file with the identifiers, or charged under the mark, of another are nobody's."""
+    path = written(tmp_path / "t.csv", [1, 2, 3])
+    schema = pmc.Schema.from_dict({"fields": [WAGE, PERSON], "private_mcmc": {"person": {"field": "who"}}})
+    first = getattr(fitting, moment)
+
+    def meanwhile(*arguments):
+        found = first(*arguments)
+        written(path, [9, 9, 9])
+        return found
+
+    monkeypatch.setattr(fitting, moment, meanwhile)
+    with pytest.raises(pmc.DataSchemaError, match="was changed while it was read"):
+        fitting.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
+
+
+@pytest.mark.parametrize("kind", ["file", "columns"])
+def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tmp_path, kind):
+    ledger = pmc.Ledger.create(tmp_path / "l.db")
+    ledger.declare("people", pmc.Target(1.2, 1e-6))
+    schema = pmc.Schema.from_dict({"fields": [{**WAGE, "private_mcmc": {"bounds": "private"}}]})
+    asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
+    table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
+    columns, marks = fitting._read_once(table, asked)
+    plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
+    planned = fitting._ready(table, asked, plan, columns, marks, plan_bounds(schema, ["wage"], target, 3))
+    assert list(planned.read(schema)["wage"]) == [1, 2, 3]
+    if kind == "file":
+        written(table, [9, 9, 9])
+    else:
+        table["wage"][0] = 9.0
+    for refused in (planned.run, lambda **_: planned.read(schema)):
+        with pytest.raises(pmc.DataSchemaError, match="was changed") as refusal:
+            refused(ledger=ledger, dataset="people", progress_bar=False)
+        assert "9" not in str(refusal.value).replace(str(tmp_path), "")
+    assert ledger.history("people") == ()
+
+
+def test_marks_are_those_of_what_was_read_when_a_file_is_written_to_later(tmp_path):
+    path = written(tmp_path / "t.csv", [1, 2, 3])
+    marks, content = data_marks(path), path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(b"x")
+    assert marks["file"].tobytes() == content != path.read_bytes()
+
+
+def test_the_model_that_runs_is_the_text_that_is_shown(tmp_path):
+    """Bytecode of an earlier text of the same length and time would be taken for it."""
+    path = tmp_path / "model.py"
+    for number in (1, 9):
+        path.write_text(f"def model():\n    return {number}\n")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        model, source = load_model(f"{path}:model")
+        assert model() == number and f"return {number}" in source
+
+
+def test_a_part_of_the_private_table_is_not_taken_for_public_rows():
+    wages = np.arange(6.0)
+    for public in ({"wage": wages}, {"wage": wages[:3]}):
+        with pytest.raises(pmc.DeclarationError, match="private table itself"):
+            check_apart({"wage": wages}, public)
+    check_apart({"wage": wages[:3]}, {"wage": wages[3:]})
+    check_apart({"wage": wages}, {"wage": wages.copy(), "age": wages})
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_open_charge_pays_for_no_other_rows(tmp_path, told):
+    ledger = pmc.Ledger.create(tmp_path / "l.db")
+    ledger.declare("people", pmc.Target(9.0, 1e-6))
+    y, other = np.linspace(-1, 1, 6), np.linspace(-1, 0, 6)
+
+    def driver(**books):
+        return pmc.PrivateMCMC(
+            pmc.PrivateULA(normal_mean, 0.02, 1.0),
+            rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
+            target=pmc.Target(9.0, 1e-6),
+            release="path",
+            num_steps=2,
+            guarantee="run",
+            execution=pmc.Execution(progress_bar=False),
+            bookkeeping=pmc.Bookkeeping(ledger, "people", **books),
+        )
+
+    price = driver().decide(6).statement
+    with ledger.charge("people", price, purpose="a run", data={"y": y}):
+        pass
+    with ledger.charge("people", price, purpose="a run", data={"y": y} if told else None) as reserved:
+        with pytest.raises(pmc.LedgerError, match="not the data"):
+            driver(reserved=reserved).run(y=other)
+        driver(reserved=reserved).run(y=y)
