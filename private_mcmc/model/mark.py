@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.model.reading import RowModel
+from private_mcmc.model.row_model import RowModel
 
 
 def program_mark(function: Callable[..., object], *shapes: object) -> str:

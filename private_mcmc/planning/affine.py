@@ -43,7 +43,8 @@ from private_mcmc.planning.estimates import (
     root_of,
     settled_average,
 )
-from private_mcmc.planning.influence import CELLS, LONGEST, SHORTEST, Bound, Influence
+from private_mcmc.planning.influence import Bound, Influence
+from private_mcmc.planning.influence_counts import CELLS, LONGEST, SHORTEST
 from private_mcmc.planning.stages import (
     Array,
     Conclusion,
@@ -65,11 +66,9 @@ from private_mcmc.target import Adjacency
 FIRST_SHARE, COUNTS_SHARE, WARM_UP_SHARE = 0.02, 0.01, 0.05
 # The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
 _WARM_UP_CLIP, _MOST_WARM_UP_STEPS = 0.5, 30
-_RUN_STEP = 0.5
-_SKEWED = 0.13
+_RUN_STEP, _SKEWED = 0.5, 0.13
 # Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
-_CAUTION = 2.0
-_FEW_PEOPLE = 1.5  # where counts of rows are hidden: of the predicted error
+_CAUTION, _FEW_PEOPLE = 2.0, 1.5  # the second of the predicted error, where counts of rows are hidden
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from private_mcmc.planning.prior_draws import Prior
 from private_mcmc.planning.stages import Array
-from private_mcmc.planning.synthetic import Prior
 
 
 @dataclass(frozen=True, eq=False)
