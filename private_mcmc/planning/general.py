@@ -22,9 +22,8 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import spectral_norm
+from private_mcmc.planning.estimates import Metric, flattened, next_metric, spectral_norm
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.metric import Metric, flattened, next_metric
 from private_mcmc.planning.prior_draws import Plausible, Prior, prior_of
 from private_mcmc.planning.stages import (
     Array,
