@@ -80,7 +80,9 @@ class Problem:
     def _policy(self, epsilon: float) -> AffinePolicy | GeneralPolicy:
         budget, temper = gdp.budget(epsilon, DELTA), 1.0
         if self.guarantee == "posterior":
-            temper = certified_temper(self.reading, Target(epsilon, DELTA, self.adjacency), self.n)[0]
+            temper = certified_temper(
+                self.reading, Target(epsilon, DELTA, self.adjacency), self.n, "posterior"
+            )[0]
         if isinstance(self._planner, AffinePlanner):
             return replace(self._planner._base, budget=budget, num_rows=self.n, temper=temper)
         made: GeneralPolicy = self._planner.policy(budget, self.n, temper, _CHOICES, _NOTHING_SAID)

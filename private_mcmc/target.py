@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from private_mcmc.errors import DeclarationError, construction_checked
 
 Adjacency = Literal["replace_one", "add_remove", "zero_out"]
+Guarantee = Literal["posterior", "run"]
 
 
 def check_adjacency(adjacency: str) -> Adjacency:
@@ -17,6 +18,13 @@ def check_adjacency(adjacency: str) -> Adjacency:
     if adjacency not in get_args(Adjacency):
         raise DeclarationError(f"adjacency={adjacency!r}: choose one of {', '.join(get_args(Adjacency))}.")
     return adjacency  # type: ignore[return-value]
+
+
+def checked_guarantee(guarantee: str) -> Guarantee:
+    """Return ``guarantee`` if it is one of the two; raise ``DeclarationError`` otherwise."""
+    if guarantee not in get_args(Guarantee):
+        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
+    return guarantee  # type: ignore[return-value]
 
 
 def is_number(value: object) -> bool:

@@ -234,7 +234,7 @@ def without_privacy(study: Study, table: Path) -> Answers:
     from private_mcmc.domains.numeric import PRESENT
     from private_mcmc.domains.persons import grouped, identified
     from private_mcmc.dossier.record import texts
-    from private_mcmc.inference.fitting import read_columns
+    from private_mcmc.inference.fit_plan import read_columns
     from private_mcmc.inference.question import question
     from private_mcmc.model import read
 

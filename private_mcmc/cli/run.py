@@ -216,7 +216,7 @@ def fit(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.dossier import new_dossier
-    from private_mcmc.inference.fitting import plan_fit, with_plan
+    from private_mcmc.inference.fit_plan import plan_fit, with_plan
     from private_mcmc.inference.question import SHARE
 
     if schema is None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
@@ -22,9 +21,7 @@ from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.schedule import Release, Schedule
-from private_mcmc.target import Target, check_count
-
-Guarantee = Literal["posterior", "run"]
+from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,8 +42,7 @@ class Declaration:
     curvature: ProposedCurvature | None = None
 
     def __post_init__(self) -> None:
-        if self.guarantee not in get_args(Guarantee):
-            raise DeclarationError(f"guarantee={self.guarantee!r}: 'posterior' or 'run'.")
+        checked_guarantee(self.guarantee)
         if not isinstance(self.kernel, LangevinKernel):
             raise DeclarationError(
                 f"kernel: {type(self.kernel).__name__} is not a private kernel; "

@@ -13,7 +13,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked
 from private_mcmc.inference.arguments import Execution, moved, records, refuse_key, steps_of
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
-from private_mcmc.inference.decision import Decision, Declaration, Guarantee
+from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import LastRun
@@ -25,7 +25,7 @@ from private_mcmc.planning import Plan
 from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release
-from private_mcmc.target import Target, check_count
+from private_mcmc.target import Guarantee, Target, check_count
 
 if TYPE_CHECKING:
     pass

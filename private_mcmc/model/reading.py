@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,6 @@ from private_mcmc.errors import DeclarationError, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
 from private_mcmc.model.integrated import (
     NOTHING_PROVED,
-    OwnLatents,
     integrated_loss,
     kinds_of,
     of_one_row,
@@ -25,17 +24,7 @@ from private_mcmc.model.integrated import (
 )
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.predictor import (
-    MultiPredictor,
-    Predictor,
-    Row,
-    Structure,
-    View,
-    build,
-    find_structure,
-    locate,
-    predicted_loss,
-)
+from private_mcmc.model.predictor import Row, Structure, View, build, find_structure, locate, predicted_loss
 from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.refusals import (
     SEVERAL,
@@ -47,7 +36,7 @@ from private_mcmc.model.refusals import (
     refuse_prior_on_data,
     refuse_unknown_slopes,
 )
-from private_mcmc.model.row_constants import RowConstants, person_constants, person_loss, row_constants
+from private_mcmc.model.row_constants import person_constants, person_loss, row_constants
 from private_mcmc.model.row_latents import (
     RowLatent,
     classes_of,
@@ -56,9 +45,10 @@ from private_mcmc.model.row_latents import (
     summed_loss,
     with_columns,
 )
+from private_mcmc.model.row_model import RowModel, names_of
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_rows
 from private_mcmc.model.shared_latents import free_of_own, shared_prior, shared_sites, shared_values
-from private_mcmc.model.sites import ModelSites, Observation, Site
+from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
@@ -69,55 +59,6 @@ from private_mcmc.model.tracing import (
 )
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
-
-
-@dataclass(frozen=True, eq=False)
-class RowModel:
-    """A model as the sum of a data-free potential and one term per row: ``U = K(θ) + w Σ_i v(θ, d_i)``.
-
-    All functions are pure, traceable and free of the data: rows are arguments. They work in float64 under
-    ``jax.enable_x64`` and in float32 otherwise. ``θ`` is the flat vector of all latents on NumPyro's
-    unconstrained space.
-
-    Attributes:
-        rows: the row declaration.
-        dim: ``p``, the length of ``θ``.
-        sites: the latent sites and where they lie in ``θ``.
-        observations: the observed sites.
-        names: a name for every coordinate of ``θ``, for example ``w[2]``.
-        neg_log_prior: ``θ ↦ K``, log-Jacobian of the transforms included.
-        row_loss: ``(θ, row) ↦ v``, minus the log likelihood of one row; ``row`` maps column names to
-            values of the domains' event shapes.
-        constrain: ``θ ↦`` constrained values of the sites, and deterministic sites that read no row.
-        predictor: the row's one affine predictor, where that is proved.
-        predictors: all affine predictors of the row as one vector, where they are proved.
-        constants: proved constants of ``v`` in ``θ``, before clipping.
-        prior: proved constants of ``K``.
-        program: the model on one abstract row in float64, for further proofs about its form.
-        unit: where a person with several rows is what is called a row above: who that is. ``predictor`` and
-            ``predictors`` are ``None`` then, and ``program`` is that of one of its rows.
-        each: the reading of one of a person's rows by itself.
-        own: a person's own latents, which are integrated out.
-        model: the model as it is run on rows; of persons with latents, on those of one person.
-    """
-
-    rows: Rows
-    dim: int
-    sites: tuple[Site, ...]
-    observations: tuple[Observation, ...]
-    names: tuple[str, ...]
-    neg_log_prior: Callable[[jax.Array], jax.Array] = field(repr=False)
-    row_loss: Callable[[jax.Array, Row], jax.Array] = field(repr=False)
-    constrain: Callable[[jax.Array], dict[str, jax.Array]] = field(repr=False)
-    predictor: Predictor | None = field(repr=False)
-    predictors: MultiPredictor | None = field(repr=False)
-    constants: RowConstants = field(repr=False)
-    prior: PriorConstants = field(repr=False)
-    program: Program = field(repr=False)
-    model: Model = field(repr=False)
-    unit: Unit | None = None
-    each: RowModel | None = field(default=None, repr=False)
-    own: OwnLatents | None = field(default=None, repr=False)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None = None) -> RowModel:
@@ -189,7 +130,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         dim=one.dim,
         sites=tuple(one.latents),
         observations=tuple(one.observations),
-        names=_names(one.latents),
+        names=names_of(one.latents),
         neg_log_prior=prior_potential,
         row_loss=row_loss,
         constrain=functools.partial(_constrain, view, free),
@@ -350,14 +291,3 @@ def _data_free_outputs(program: Program, model_sites: ModelSites) -> tuple[Outpu
     values = [Output("value", site.name) for site in model_sites.latents]
     extra = [Output("deterministic", name) for name in model_sites.deterministics]
     return (*values, *(key for key in extra if program.reads([program.outputs[key]]) <= {"theta"}))
-
-
-def _names(sites: list[Site]) -> tuple[str, ...]:
-    names: list[str] = []
-    for site in sites:
-        if site.unconstrained_shape:
-            indices = np.ndindex(site.unconstrained_shape)
-            names += [f"{site.name}[{','.join(map(str, index))}]" for index in indices]
-        else:
-            names.append(site.name)
-    return tuple(names)

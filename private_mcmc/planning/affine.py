@@ -40,7 +40,8 @@ from private_mcmc.planning.estimates import (
     query_share,
     root_of,
 )
-from private_mcmc.planning.influence import CELLS, LONGEST, SHORTEST, Bound, Influence
+from private_mcmc.planning.influence import Bound, Influence
+from private_mcmc.planning.influence_counts import CELLS, LONGEST, SHORTEST
 from private_mcmc.planning.stages import (
     Array,
     Conclusion,
@@ -61,8 +62,7 @@ from private_mcmc.target import Adjacency
 FIRST_SHARE, COUNTS_SHARE, WARM_UP_SHARE = 0.02, 0.01, 0.05
 # The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
 _WARM_UP_CLIP, _MOST_WARM_UP_STEPS = 0.5, 30
-_RUN_STEP = 0.5
-_SKEWED = 0.13
+_RUN_STEP, _SKEWED = 0.5, 0.13
 
 
 @dataclass(frozen=True)

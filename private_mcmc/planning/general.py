@@ -22,10 +22,9 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import spectral_norm
+from private_mcmc.planning.estimates import Metric, flattened, next_metric, spectral_norm
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.metric import Metric, flattened, next_metric
-from private_mcmc.planning.plausible import Plausible
+from private_mcmc.planning.prior_draws import Plausible, Prior, prior_of
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -37,7 +36,7 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.planning.synthetic import Likelihood, Prior, prior_of
+from private_mcmc.planning.synthetic import Likelihood
 from private_mcmc.planning.synthetic_persons import likelihood_of
 from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments

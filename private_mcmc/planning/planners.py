@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.accounting.assumptions import public_rows as public_rows_are_public
 from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
@@ -23,7 +24,7 @@ from private_mcmc.planning.synthetic import Columns, has_factors, outcome_column
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certify.certificates import certificates, constants, meets
 from private_mcmc.records import Model, PublicArguments
-from private_mcmc.target import Target
+from private_mcmc.target import Guarantee, Target, Unit
 
 # The numbers of a policy that were chosen, by name: with them it is made again without a search.
 Choices: TypeAlias = Mapping[str, float]
@@ -147,12 +148,18 @@ def planner(
     return GeneralPlanner(model, reading, target, model_args, named=named)
 
 
-def certified_temper(reading: RowModel, target: Target, n: int) -> tuple[float, Statement]:
+def certified_temper(
+    reading: RowModel, target: Target, n: int, guarantee: Guarantee
+) -> tuple[float, Statement | None]:
     """A weight ``w ≤ 1`` and the certificate that one exact draw of ``exp(−K − wΣv)`` meets the target.
+
+    Under ``guarantee="run"`` 1, without one.
 
     Raises:
         NotPrivate: if no weight is certified.
     """
+    if guarantee == "run":
+        return 1.0, None
     known = constants(reading, None, None)
 
     def certify(temper: float) -> tuple[Statement, ...]:
@@ -181,3 +188,19 @@ def gdp_budget(target: Target) -> float:
             "PrivateMCMC(…, release=Expectations(…))."
         )
     return accounting.gdp.budget(target.epsilon, target.delta)
+
+
+def policy_statement(
+    target: Target, n: int, unit: Unit | None, public: Public | None, parts: tuple[Statement, ...] = ()
+) -> Statement:
+    """Of the whole policy: what its stages may cost together, whatever of them has run."""
+    found = accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, parts, unit), n)
+    return found if public is None else accounting.quoting(found, public_rows_are_public(public.rows))
+
+
+def prediction_for(
+    reading: RowModel, makes: Planner, target: Target, n: int, guarantee: Guarantee
+) -> Prediction:
+    """The error of the plan that would be made for this target and number of rows."""
+    temper = certified_temper(reading, target, n, guarantee)[0]
+    return makes.choose(gdp_budget(target), n, temper)[1]

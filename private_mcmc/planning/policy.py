@@ -6,31 +6,34 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.accounting.assumptions import public_rows as public_rows_are_public
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
+from private_mcmc.errors import NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
-from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.coefficients import Named, table
 from private_mcmc.planning.frontier import Frontier, MaxError, check_max_error, excess, frontier, too_little
-from private_mcmc.planning.planners import Choices, Planner, certified_temper, gdp_budget, planner
+from private_mcmc.planning.planners import (
+    Choices,
+    Planner,
+    certified_temper,
+    gdp_budget,
+    planner,
+    policy_statement,
+    prediction_for,
+)
 from private_mcmc.planning.public import PublicRows
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, number
 from private_mcmc.report.document import telling
-from private_mcmc.target import Target, Unit
+from private_mcmc.target import Guarantee, Target, checked_guarantee
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-Guarantee = Literal["posterior", "run"]
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _ROWS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -90,12 +93,12 @@ class Plan:
 
     def statement_of(self, parts: tuple[Statement, ...]) -> Statement:
         """The policy's statement, with those of the stages that have run."""
-        return _statement(self.target, self.n, self.reading.unit, self.planner.public, parts)
+        return policy_statement(self.target, self.n, self.reading.unit, self.planner.public, parts)
 
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target = replace(self.target, epsilon=epsilon)
-        return _prediction(self.reading, self.planner, target, n, self.guarantee)
+        return prediction_for(self.reading, self.planner, target, n, self.guarantee)
 
     def frontier(self, epsilons: Sequence[float] = _EPSILONS, ns: Sequence[int] | None = None) -> Frontier:
         """Predicted accuracy against ε at this ``n``, and against ``n`` at this ε: tens of simulations."""
@@ -143,9 +146,9 @@ class Plan:
         saved = SavedPlan(path)
         reading = read(model, saved.rows, n=saved.n, model_args=saved.model_args)
         saved.check(model=mark_of(reading))
-        guarantee = _checked(saved.guarantee)
-        temper, certificate = _weight(reading, saved.target, saved.n, guarantee)
-        statement = _statement(saved.target, saved.n, saved.rows.unit, saved.public)
+        guarantee = checked_guarantee(saved.guarantee)
+        temper, certificate = certified_temper(reading, saved.target, saved.n, guarantee)
+        statement = policy_statement(saved.target, saved.n, saved.rows.unit, saved.public)
         saved.check(
             statement=statement.to_dict(), certificate=None if certificate is None else certificate.to_dict()
         )
@@ -262,11 +265,11 @@ def plan(
         >>> chosen.prediction.rms < 1
         True
     """
-    _checked(guarantee)
+    checked_guarantee(guarantee)
     check_kind("target", target, Target)
     budget, public = gdp_budget(target), dict(model_args or {})
     reading = read(model, rows, n=n, model_args=public)
-    temper, certificate = _weight(reading, target, n, guarantee)
+    temper, certificate = certified_temper(reading, target, n, guarantee)
     makes = planner(model, reading, target, public, public_rows, coefficients)
     if max_error is not None:
         check_max_error(max_error, makes.read.names)
@@ -275,7 +278,7 @@ def plan(
     if max_error is not None and not excess(prediction, max_error) <= 1:
 
         def elsewhere(epsilon: float, rows: int) -> Prediction:
-            return _prediction(reading, makes, replace(target, epsilon=epsilon), rows, guarantee)
+            return prediction_for(reading, makes, replace(target, epsilon=epsilon), rows, guarantee)
 
         raise NotPrivate(too_little(elsewhere, target, n, prediction, max_error))
     return Plan(
@@ -293,30 +296,3 @@ def plan(
         planner=makes,
         choices=choices,
     )
-
-
-def _checked(guarantee: str) -> Guarantee:
-    if guarantee not in ("posterior", "run"):
-        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
-    return "posterior" if guarantee == "posterior" else "run"
-
-
-def _statement(
-    target: Target, n: int, unit: Unit | None, public: Public | None, parts: tuple[Statement, ...] = ()
-) -> Statement:
-    """Of the whole policy: what its stages may cost together, whatever of them has run."""
-    found = accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, parts, unit), n)
-    return found if public is None else accounting.quoting(found, public_rows_are_public(public.rows))
-
-
-def _weight(
-    reading: RowModel, target: Target, n: int, guarantee: Guarantee
-) -> tuple[float, Statement | None]:
-    return certified_temper(reading, target, n) if guarantee == "posterior" else (1.0, None)
-
-
-def _prediction(
-    reading: RowModel, makes: Planner, target: Target, n: int, guarantee: Guarantee
-) -> Prediction:
-    temper = _weight(reading, target, n, guarantee)[0]
-    return makes.choose(gdp_budget(target), n, temper)[1]

@@ -15,7 +15,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import PathLike
 from private_mcmc.model import RowModel
-from private_mcmc.model.mark import model_marks
+from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.stages import Prediction
 from private_mcmc.records import Fields, PublicArguments, Record

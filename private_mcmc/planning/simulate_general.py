@@ -21,6 +21,7 @@ import numpy as np
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.estimates import next_metric
 from private_mcmc.planning.exact_chains import CHAIN_STEPS, arrived, mala, pooled
 from private_mcmc.planning.general import (
     RUN,
@@ -30,7 +31,6 @@ from private_mcmc.planning.general import (
     widened,
 )
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.metric import next_metric
 from private_mcmc.planning.people import people
 from private_mcmc.planning.simulate import CAREFUL, at_once, second_moments, simulate, typical
 from private_mcmc.planning.stages import (

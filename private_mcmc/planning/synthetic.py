@@ -17,8 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from numpyro import handlers
-from numpyro.distributions import biject_to
 from scipy.special import softmax
 
 from private_mcmc.domains import Domain, Rows
@@ -26,15 +24,11 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.predictor import cut_off
-from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic_times import EventTimes
-from private_mcmc.records import RUN_ONCE, Model, PublicArguments, Record
+from private_mcmc.records import RUN_ONCE, Record
 
 Columns: TypeAlias = Record
-
-PRIOR_DRAWS = 400
-_HESSIANS = 60
 _MOST_VALUES, _MOST_OUTCOMES = 257, 129
 _FEW_OUTCOMES = 8
 # So many outcomes of a synthetic row stand for those of its copies.
@@ -44,76 +38,6 @@ _TIMES = 4
 # Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
 _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 _QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Prior:
-    """Draws of the prior on the unconstrained space.
-
-    Attributes:
-        draws: shape ``(draws, p)``.
-        centre: coordinatewise medians, shape ``(p,)``.
-        scale: coordinatewise interquartile ranges in units of a standard Normal's, shape ``(p,)``.
-        precision: what the prior adds to curvature, coordinatewise: medians over the draws of the diagonal
-            of its Hessian, at least ``1/scale²``; shape ``(p,)``.
-        hessians: of ``K`` at some of the draws, shape ``(few, p, p)``.
-    """
-
-    draws: Array
-    centre: Array
-    scale: Array
-    precision: Array
-    hessians: Array
-
-    def stiffness(self, root: Array) -> float:
-        """What the largest curvature of ``K`` in the metric of ``root`` rarely exceeds (one draw in ten)."""
-        largest = np.linalg.eigvalsh(root.T @ self.hessians @ root)[:, -1]
-        return float(np.quantile(largest, 0.9))
-
-    def shrunk(self, index: int, share: float) -> Array:
-        """A draw, pulled towards the centre to ``share`` of its distance."""
-        pulled: Array = self.centre + share * (self.draws[index % len(self.draws)] - self.centre)
-        return pulled
-
-
-def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Prior:
-    """Draw from the prior by running the model.
-
-    Raises:
-        NotYetSupported: for a prior that cannot be drawn from.
-    """
-    if reading.prior.improper:
-        raise NotYetSupported(
-            f"plans draw synthetic data from the prior, and that of {', '.join(reading.prior.improper)} is "
-            "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
-        )
-    with jax.enable_x64(True):
-        rows = (reading.each or reading).rows
-        row = jax.jit(functools.partial(rows.synthetic, 0, 1), compiler_options=RUN_ONCE)()
-
-        def draw(key: jax.Array) -> jax.Array:
-            with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
-                model(**row, **model_args)
-            parts = []
-            for site in reading.sites:
-                message = messages[site.name]
-                free = biject_to(message["fn"].support).inv(message["value"])
-                parts.append(jnp.ravel(free))
-            return jnp.concatenate(parts)
-
-        keys = jax.random.split(jax.random.key(1), PRIOR_DRAWS)
-        draws = np.asarray(jax.jit(jax.vmap(draw), compiler_options=RUN_ONCE)(keys), dtype=np.float64)
-    draws = draws[np.all(np.isfinite(draws), axis=1)]
-    if len(draws) < PRIOR_DRAWS // 2:
-        raise NotYetSupported("plans draw from the prior, and many of its draws are not finite.")
-    low, centre, high = np.quantile(draws, [0.25, 0.5, 0.75], axis=0)
-    scale = (high - low) / 1.349
-    scale = np.where(scale > 0, scale, 1.0)
-    with jax.enable_x64(True):
-        hessian = jax.jit(jax.vmap(jax.hessian(reading.neg_log_prior)), compiler_options=RUN_ONCE)
-        hessians = np.nan_to_num(np.asarray(hessian(draws[:_HESSIANS])))
-    curvatures = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
-    return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
 
 
 def has_factors(reading: RowModel) -> bool:

@@ -20,7 +20,7 @@ from private_mcmc.cli.study import confirm, saved_plan
 from private_mcmc.data.source import compile_model
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
-from private_mcmc.inference.fitting import plan_fit
+from private_mcmc.inference.fit_plan import plan_fit
 from private_mcmc.inference.question import question
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"

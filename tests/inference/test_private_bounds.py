@@ -11,7 +11,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.checkpoint import Saver
-from private_mcmc.inference.fitting import Planned, read_columns
+from private_mcmc.inference.fit_plan import Planned, read_columns
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean

@@ -22,10 +22,9 @@ import numpy.typing as npt
 from jax.typing import ArrayLike
 
 from private_mcmc.inference.posterior.evenly import squares
-from private_mcmc.inference.posterior.least_squares import least_squares
 from private_mcmc.inference.posterior.outcomes import Columns, Law, law
 from private_mcmc.inference.posterior.tables import SMOOTH, Table, moving, real_columns, tables
-from private_mcmc.inference.posterior.unknown import conditioned
+from private_mcmc.inference.posterior.unknown import conditioned, least_squares
 from private_mcmc.model import RowModel
 from private_mcmc.planning import MomentsStage, of_rows, taken_apart
 from private_mcmc.planning.simulate import second_moments

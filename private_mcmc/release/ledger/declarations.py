@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from private_mcmc.errors import DeclarationError, LedgerError
 from private_mcmc.release.ledger.file import Columns, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import Cohorts, FilterKind, Membership, check_cohorts, filter_for
-from private_mcmc.release.ledger.state import Balance, replay
+from private_mcmc.release.ledger.replay import replay
+from private_mcmc.release.ledger.state import Balance
 from private_mcmc.target import Target
 
 

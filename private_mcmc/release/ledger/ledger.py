@@ -24,7 +24,8 @@ from private_mcmc.release.ledger.export import (
     what_fits,
 )
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation, replay
+from private_mcmc.release.ledger.replay import replay
+from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation
 from private_mcmc.report import Report
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
