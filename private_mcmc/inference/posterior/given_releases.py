@@ -14,6 +14,7 @@ from scipy.linalg import block_diag
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Released, fitted
+from private_mcmc.inference.posterior.dispersion import dispersion
 from private_mcmc.inference.posterior.drawn import likelihood_to_draw, with_drawn
 from private_mcmc.inference.posterior.likelihood import HYPERPARAMETERS, Likelihood, log_density
 from private_mcmc.inference.posterior.observations import (
@@ -164,7 +165,8 @@ def _draws(
         tensor = [
             gradients(path, reading, persons.columns, part) for path, part in zip(walks, made, strict=True)
         ]
-        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), root)
+        scatter = dispersion(reading, histories, persons, at, n)
+        likelihood = Likelihood(reading, persons, every, np.concatenate(tensor, axis=1), root, scatter)
         terms = likelihood.at(at)
         start = np.concatenate([at, HYPERPARAMETERS])
         near, wide = np.eye(len(start)) * 0.3, np.eye(len(start))

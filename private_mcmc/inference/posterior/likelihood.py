@@ -7,7 +7,8 @@ and ``g_rb`` the gradient that the kernel clips, in the mean over the block,
 
 - the expectation is over the row's outcomes at ``θ*``;
 - ``e`` is what is not known of the covariates' law once matrices were released: independent standard Normal;
-- ``s_b`` is how far this sample's score is from its mean: Normal, of the model's covariance;
+- ``s_b`` is how far this sample's score is from its mean: Normal, of the model's covariance, times what
+  released counts of slopes say of it;
 - ``m_b`` is what the model gets wrong: given covariates the outcome's mean is off by ``δ_1`` of its sds, its
   spread by ``δ_2``, as Normal combinations of functions of the covariates. What moves the full score is left
   out: that is the parameter. Blocks whose weights differ tell of it, and its price is in the width.
@@ -118,6 +119,7 @@ class Likelihood:
         blocks: of all paths.
         gradients: of every row and outcome in every block, ``(rows·outcomes, blocks, p)``.
         root: ``A``.
+        dispersion: how many times as much samples vary as the model says.
     """
 
     reading: RowModel
@@ -125,6 +127,7 @@ class Likelihood:
     blocks: tuple[Block, ...]
     gradients: Array
     root: Array
+    dispersion: float = 1.0
 
     def at(self, theta: Array) -> Terms:
         """The terms, with the covariances of scores taken at ``θ* = theta``."""
@@ -141,7 +144,7 @@ class Likelihood:
             slopes=jnp.asarray(slopes.reshape(*likely.shape, -1)),
             directions=jnp.asarray(directions),
             score=jnp.asarray(np.stack([block.score @ root for block in self.blocks])),
-            fixed=jnp.asarray(noise + scores.T @ scores),
+            fixed=jnp.asarray(noise + self.dispersion * scores.T @ scores),
             misfits=jnp.asarray(self._misfits(likely, full)),
             sides=jnp.asarray(self.rows.deviations),
         )
