@@ -142,8 +142,7 @@ def confirm(
     from rich.console import Console
 
     made.report(units).show(Console(stderr=as_json))
-    for words in said:
-        typer.echo(f"Note: {words}", err=True)
+    tell(said)
     if ledger is not None and dataset is not None:
         typer.echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
     if yes:
@@ -155,6 +154,12 @@ def confirm(
         agreed = False
     if not agreed:
         raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
+
+
+def tell(said: Sequence[str]) -> None:
+    """Remarks, on standard error."""
+    for words in said:
+        typer.echo(f"Note: {words}", err=True)
 
 
 def show(

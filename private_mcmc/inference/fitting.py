@@ -111,7 +111,7 @@ class Planned:
             norm=asked.norm,
             warnings=self.warnings(books.ledger),
         )
-        return driver.study(about)
+        return driver.kept(about)
 
 
 def plan_fit(
@@ -328,9 +328,13 @@ def fit(
         public_rows=public_rows,
         progress_bar=progress_bar,
     )
-    for words in planned.warnings(ledger):
+    said = planned.warnings(ledger)
+    for words in said:
         warnings.warn(words, stacklevel=2)
-    return planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+    study = planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+    for words in study.warnings[len(said) :]:
+        warnings.warn(words, stacklevel=2)
+    return study
 
 
 def _schema_of(given: object) -> Schema:
