@@ -166,6 +166,7 @@ def show(
     study: Study, profiles: Sequence[dict[str, str]], prob: float, as_json: bool, out: Path | None = None
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
+    from private_mcmc.dossier.accuracy import widening
     from private_mcmc.dossier.page import results
     from private_mcmc.report import Block, Report, Text
 
@@ -180,7 +181,7 @@ def show(
     blocks: list[Block] = results(study, prob)[:1]
     if profiles and answers is not None:
         blocks.append(answers.predictions(profiles))
-    blocks.append(Text(statement))
+    blocks += [*widening(study), Text(statement)]
     if out is not None:
         page, check = out / "dossier.html", f"private-mcmc verify {out}"
         blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))
