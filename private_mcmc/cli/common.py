@@ -105,7 +105,8 @@ def _argument(name: str, value: object) -> object:
 
 
 ERROR = 3
-INTERRUPTED = 130  # as shells say of a program ended by Ctrl-C
+# As shells say of programs ended by Ctrl-C, and of those whose output nobody reads any more.
+INTERRUPTED, UNREAD = 130, 141
 
 
 def in_words(error: PrivateMCMCError | OSError | ArithmeticError) -> str:

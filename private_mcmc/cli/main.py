@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from private_mcmc.cli.common import ERROR, INTERRUPTED, in_words, quiet_end
+from private_mcmc.cli.common import ERROR, INTERRUPTED, UNREAD, in_words, quiet_end
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 
 # Typer brings its own copy of click, whose usage errors have no public name.
@@ -58,7 +58,7 @@ class _Lazy(TyperGroup):
 
 _CODES = (
     "Exit codes: 0 done; 1 a claim fails (preflight: not private, audit: refuted, verify: not verified); "
-    "2 preflight: unknown; 3 error, in one line; 130 interrupted."
+    "2 preflight: unknown; 3 error, in one line; 130 interrupted; 141 nobody reads the output."
 )
 
 app = typer.Typer(
@@ -87,6 +87,9 @@ def main(group: typer.Typer = app) -> None:
     """Run a command of ``group``; what stops it is one readable message and an exit code that is not 0."""
     try:
         code = group(standalone_mode=False, prog_name="private-mcmc" if group is app else None)
+    except SystemExit as ended:
+        # Typer ends so, and with 1, when nobody reads the output any more.
+        sys.exit(UNREAD if ended.code == 1 else ended.code)
     except UsageError as error:
         from private_mcmc.cli.habits import in_a_line
 

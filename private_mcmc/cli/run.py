@@ -44,6 +44,7 @@ from private_mcmc.cli.study import (
     read_question,
     saved_plan,
     show,
+    tell,
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Target, check_adjacency
@@ -163,7 +164,8 @@ def run(
             )
         if made is None:
             raise DeclarationError("there is no plan.")
-        confirm(made, warnings_of(made.target, made.n, books), yes, as_json, books, dataset)
+        said = warnings_of(made.target, made.n, books)
+        confirm(made, said, yes, as_json, books, dataset)
         driver = PrivateMCMC.from_plan(
             made,
             execution=Execution(progress_bar=bar),
@@ -171,8 +173,9 @@ def run(
         )
         with near_private_rows():
             driver.run(**columns)
-        study = driver.study(About(table=data.name, model=source))
+        study = driver.kept(About(table=data.name, model=source))
         place.write(study)
+    tell(study.warnings[len(said) :])
     show(study, [], 0.9, as_json, out)
 
 
@@ -260,10 +263,12 @@ def fit(
                     public_rows=public_rows,
                     progress_bar=bar,
                 )
-        confirm(planned.plan, planned.warnings(books), yes, as_json, books, dataset, asked.units)
+        said = planned.warnings(books)
+        confirm(planned.plan, said, yes, as_json, books, dataset, asked.units)
         with near_private_rows():
             study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)
         place.write(study)
+    tell(study.warnings[len(said) :])
     show(study, profiles, 0.9, as_json, out)
 
 

@@ -142,8 +142,7 @@ def confirm(
     from rich.console import Console
 
     made.report(units).show(Console(stderr=as_json))
-    for words in said:
-        typer.echo(f"Note: {words}", err=True)
+    tell(said)
     if ledger is not None and dataset is not None:
         typer.echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
     if yes:
@@ -157,10 +156,17 @@ def confirm(
         raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
 
 
+def tell(said: Sequence[str]) -> None:
+    """Remarks, on standard error."""
+    for words in said:
+        typer.echo(f"Note: {words}", err=True)
+
+
 def show(
     study: Study, profiles: Sequence[dict[str, str]], prob: float, as_json: bool, out: Path | None = None
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
+    from private_mcmc.dossier.accuracy import widening
     from private_mcmc.dossier.page import results
     from private_mcmc.report import Block, Report, Text
 
@@ -175,7 +181,7 @@ def show(
     blocks: list[Block] = results(study, prob)[:1]
     if profiles and answers is not None:
         blocks.append(answers.predictions(profiles))
-    blocks.append(Text(statement))
+    blocks += [*widening(study), Text(statement)]
     if out is not None:
         page, check = out / "dossier.html", f"private-mcmc verify {out}"
         blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))

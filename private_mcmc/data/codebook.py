@@ -6,12 +6,14 @@ labels, of a Parquet or Arrow file the types of its columns.
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as Xml
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from private_mcmc.data.cells import plain_number
 from private_mcmc.data.descriptors import field_from_dict
 from private_mcmc.data.fields import Field, Type
 from private_mcmc.data.readers import ARROW, PARQUET, STATISTICAL
@@ -20,6 +22,7 @@ from private_mcmc.domains.host_tables import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
+_MOST_CODES = 1000
 _DICTIONARIES = (".dta", *STATISTICAL, *PARQUET, *ARROW)
 
 
@@ -123,7 +126,11 @@ def _ddi_variable(variable: Xml.Element) -> Record:
         record["unit"] = "" if unit in ("INT", "REAL") else unit
     elif not numeric:
         record["categories"] = categories
-    marks += [item.get("VALUE", "") for part in variable if _tag(part) == "invalrng" for item in part]
+    for item in (item for part in variable if _tag(part) == "invalrng" for item in part):
+        if _tag(item) == "range":
+            marks += _between(plain_number(item.get("min", "")), plain_number(item.get("max", "")))
+        else:
+            marks.append(item.get("VALUE", ""))
     return {**record, "missingValues": list(dict.fromkeys(marks))}
 
 
@@ -183,9 +190,20 @@ def _statistical(path: str | Path, function: str) -> list[Record]:
         form = str(facts.original_variable_types.get(name) or "")
         kind = "string" if facts.readstat_variable_types.get(name) == "string" else "number"
         kind = "date" if _DATES.match(form) else kind
-        return _labelled(name, titles.get(name) or "", labels.get(name, {}), kind, no_answer)
+        found = _labelled(name, titles.get(name) or "", labels.get(name, {}), kind, no_answer)
+        # Codes without a label are as missing as those with one.
+        bare = [code for low, high in ends for code in ([low] if low == high else _between(low, high))]
+        marks = [*found["missingValues"], *map(_code, bare)]
+        return {**found, "missingValues": list(dict.fromkeys(marks))}
 
     return [variable(name) for name in facts.column_names]
+
+
+def _between(low: float, high: float) -> list[str]:
+    """The whole numbers of a range of codes; none of one that is open or very long."""
+    if not isinstance(low, float | int) or not 0 <= high - low <= _MOST_CODES:
+        return []
+    return [str(code) for code in range(math.ceil(low), math.floor(high) + 1)]
 
 
 _DATES = re.compile(r"[AEJS]?DATE|DATETIME|YMDHMS|MMDDYY|DDMMYY|YYMMDD")

@@ -155,7 +155,8 @@ def read_formula(text: str, schema: Schema) -> Formula:
     for name in dict.fromkeys(name for term in terms for name in term.fields):
         if schema[name].missing == "indicator" and schema[name].indicator:
             word = f"{name}_missing"
-            shown = Expression(f"{name} missing", Expression.of_field(word).tree, {identifier(word): name})
+            tree, fields = Expression.of_field(word).tree, {identifier(word): name}
+            shown = Expression(f"{name} missing", tree, fields, per="vs known")
             terms.append(Term(f"{name} missing", (), (shown,)))
     return Formula(text, outcome, intercept, tuple(terms), offset, trials)
 

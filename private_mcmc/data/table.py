@@ -227,7 +227,8 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
         read = "the form of its dates (format, as %d/%m/%Y)"
     # What was declared is public.
     counts = (
-        "what missing values, empty cells too, count as (private_mcmc: {missing: indicator}), their codes"
+        "what missing values, empty cells too, count as (private_mcmc: {missing: indicator}; of an outcome "
+        "{missing: drop}, with --adjacency zero_out), their codes"
     )
     codes = counts if first.missing == "refuse" else "all codes of missing values"
     return (

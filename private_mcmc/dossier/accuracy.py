@@ -7,7 +7,7 @@ import math
 from private_mcmc.dossier.record import StudyRecord
 from private_mcmc.planning.coefficients import elements
 from private_mcmc.records import Fields
-from private_mcmc.report import Block, Table, Text, number
+from private_mcmc.report import Block, Note, Table, Text, number
 from private_mcmc.report.blocks import Cell
 
 _WHOLE = (
@@ -16,6 +16,8 @@ _WHOLE = (
     ("of it, the noise that buys privacy", "monte_carlo"),
     ("a step's share of a posterior sd, at most", "discretisation"),
 )
+# Intervals that are so many times as wide tell more of the noise than of the people.
+_DOMINATED = 2.0
 _UNITS = (
     "The columns have different units: each is a multiple of the sds that the posterior without privacy has, "
     "for synthetic people in the first, for these people as far as the releases tell in the second."
@@ -48,6 +50,24 @@ def accuracy(study: StudyRecord) -> list[Block]:
         parts = "; ".join(f"{name} {100 * square / total:.0f} %" for name, square in squares.items())
         blocks.append(Text(f"What was used went to: {parts}."))
     return [*blocks, _passes(study)]
+
+
+def widening(study: StudyRecord) -> list[Block]:
+    """How much wider the intervals are than they would be without privacy, in plain words."""
+    judged = study.expected or study.predicted
+    if judged is None or study.guarantee != "run" or judged["unit"] != "posterior sds":
+        return []
+    times = math.hypot(1.0, float(judged["rms"]))
+    said = "The intervals hold privacy's noise, which by estimate makes them about "
+    said += f"{number(times, 2)} times as wide."
+    if times < _DOMINATED:
+        return [Text(said)]
+    return [
+        Note(
+            f"{said} Most of what they show is noise: more rows, fewer terms or a larger ε would tell more.",
+            "unsure",
+        )
+    ]
 
 
 def _passes(study: StudyRecord) -> Text:

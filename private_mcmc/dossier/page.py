@@ -11,7 +11,7 @@ from private_mcmc.accounting.risk import argument, curve, in_words, picture, who
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
-from private_mcmc.dossier.accuracy import accuracy
+from private_mcmc.dossier.accuracy import accuracy, widening
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.report import (
@@ -42,6 +42,7 @@ def page(study: StudyRecord, prob: float = 0.9) -> Report:
         _verdict(study),
         Heading("Results"),
         *results(study, prob),
+        *widening(study),
         Heading("What can be learnt about one person"),
         Text(in_words(study.risk, check_adjacency(study.adjacency), study.price.unit)),
         picture(study.risk),

@@ -113,7 +113,7 @@ class Planned:
             norm=asked.norm,
             warnings=self.warnings(books.ledger),
         )
-        return driver.study(about)
+        return driver.kept(about)
 
 
 def plan_fit(

@@ -104,9 +104,13 @@ def fit(
         public_rows=public_rows,
         progress_bar=progress_bar,
     )
-    for words in planned.warnings(ledger):
+    said = planned.warnings(ledger)
+    for words in said:
         warnings.warn(words, stacklevel=2)
-    return planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+    study = planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+    for words in study.warnings[len(said) :]:
+        warnings.warn(words, stacklevel=2)
+    return study
 
 
 def _schema_of(given: object) -> Schema:

@@ -112,6 +112,28 @@ class LastRun:
         outcome = replace(self._outcome, conclusion=self.conclusion)
         return study_of(self._run, self._n, outcome, samples, self._charge, about or About())
 
+    def kept(self, about: About | None = None) -> Study:
+        """As :meth:`study`, whatever happens after a release that was paid for.
+
+        Where the posterior given the releases cannot be drawn, or drawing it is interrupted, the draws are
+        the path's, and a warning of the study says so.
+        """
+        try:
+            return self.study(about)
+        except (Exception, KeyboardInterrupt) as stopped:
+            if self._outcome is None or self._outcome.draws is None:
+                raise
+            why = (
+                "was interrupted"
+                if isinstance(stopped, KeyboardInterrupt)
+                else f"ended by {type(stopped).__name__}"
+            )
+            draws = _of_the_path(self._outcome.draws, f"drawing the posterior {why}")
+            outcome, samples = replace(self._outcome, draws=draws), draws.get_samples(group_by_chain=True)
+            found = study_of(self._run, self._n, outcome, samples, self._charge, about or About())
+            said = f"Drawing the posterior given the releases {why}: its draws are those of the path."
+            return replace(found, warnings=(*found.warnings, said))
+
     def report(self) -> Report:
         """The dossier of the last run as a page; of a plan that was not run yet, the plan."""
         declared = self._run.declared

@@ -191,7 +191,13 @@ class _Fitted:
             justify: Literal["left", "right"] = "right" if right_aligned(self.block, index) else "left"
             table.add_column(name, justify=justify, overflow="fold", width=widths[index])
         for row in self.block.rows:
-            table.add_row(*(_text(cell(value)) for value in row))
+            shown = (cell(value) for value in row)
+            table.add_row(
+                *(
+                    _text(word if len(word) <= width else _foldable(word))
+                    for word, width in zip(shown, widths, strict=True)
+                )
+            )
         yield table
 
     def _widths(self, room: int) -> list[int]:
@@ -211,6 +217,11 @@ class _Fitted:
         return [self.block.columns[index], *(cell(row[index]) for row in self.block.rows)]
 
 
+def _foldable(word: str) -> str:
+    """Between a field and its level: sex [female]."""
+    return word.replace("[", " [")
+
+
 def _least(words: list[str], most: int) -> int:
     """Of a column with this heading and these cells; numbers, intervals and short names stay in one piece."""
     heading, cells = words[0], words[1:]
@@ -218,7 +229,7 @@ def _least(words: list[str], most: int) -> int:
     numbers = all(not word or word[0] in "0123456789−-—∞" for word in cells)
     if longest <= (_WIDTHS[0] if numbers else min(_SHORT, most)):
         return max(longest, *map(len, heading.split() or [""]))
-    parts = [part for word in words for part in word.split()]
+    parts = [part for word in words for part in _foldable(word).split()]
     return min(max(map(len, parts), default=1), most)
 
 

@@ -11,7 +11,7 @@ from private_mcmc import Target
 from private_mcmc.dossier.page import page
 from private_mcmc.report.drawing import figure
 from private_mcmc.report.html import STYLE
-from tests.dossier.studies import books_in, study_of, with_long_names
+from tests.dossier.studies import PREDICTED, books_in, study_of, with_long_names
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MEASURE = """<script>addEventListener("load", () => {
@@ -125,3 +125,11 @@ def test_a_forest_has_room_for_every_name(place):
     assert drawn.get_size_inches()[1] > 8
     for label in drawn.axes[0].get_yticklabels():
         assert all(len(line) <= 18 for line in label.get_text().splitlines())
+
+
+def test_a_wide_posterior_is_said_to_be_wide_beside_the_results():
+    usual, wide = (page(study_of(expected=PREDICTED | {"rms": rms})).to_html() for rms in (0.5, 4.4))
+    assert "about 1.1 times as wide" in usual and "Most of what they show is noise" not in usual
+    body = wide[: wide.index("What can be learnt about one person")]
+    assert "about 4.5 times as wide. Most of what they show is noise" in body
+    assert "times as wide" not in page(study_of(predicted=None, expected=None)).to_html()

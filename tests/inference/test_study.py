@@ -1,5 +1,7 @@
 """What any driver keeps of its last run: a record, a page, a dossier that is verified."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,39 @@ def test_released_expectations_are_saved(tmp_path):
     assert study.expectations["mean"]["value"] == mcmc.expectation("mean").tolist()
     assert not study.draws and not (tmp_path / "study" / "draws.nc").exists()
     assert verify_dossier(tmp_path / "study")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [KeyboardInterrupt, MemoryError])
+def test_what_was_paid_for_is_kept_where_drawing_the_posterior_ends_early(people, monkeypatch, stopped):
+    """An interruption after the release, while its posterior was drawn, lost a result that was charged."""
+    mcmc = driver()
+    mcmc.run(**people)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(mcmc), "get_samples", lambda *_, **__: (_ for _ in ()).throw(stopped))
+        # Of a declared run there is nothing to draw: its states are what was released.
+        with pytest.raises(stopped):
+            mcmc.kept()
+        mcmc._outcome = replace(mcmc._outcome, draws=mcmc.released)
+        study = mcmc.kept()
+    np.testing.assert_array_equal(study.arrays["w"], mcmc.released.get_samples()["w"])
+    why = "was interrupted" if stopped is KeyboardInterrupt else "ended by MemoryError"
+    assert why in study.warnings[-1]
+
+
+@pytest.mark.long
+def test_a_fit_that_is_interrupted_after_its_release_is_a_study(tmp_path, monkeypatch):
+    def ends(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("private_mcmc.inference.last_run.posterior_given", ends)
+    schema = pmc.Schema.from_dict({"fields": [{"name": "died", "type": "boolean"}]})
+    books = pmc.Ledger.create(tmp_path / "books.db")
+    books.declare("people", pmc.Target(5.0, 1e-6))
+    options = {"epsilon": 3.0, "ledger": books, "dataset": "people", "progress_bar": False}
+    with pytest.warns(UserWarning, match="Drawing the posterior given the releases was interrupted"):
+        study = pmc.fit({"died": np.arange(200) % 3 == 0}, schema, "died ~ 1", **options)
+    assert [charge.outcome for charge in books.history()] == ["released"]
+    assert np.isfinite(study.arrays["Intercept"]).all() and len(study.arrays["Intercept"]) > 10
+    study.save(tmp_path / "study")
+    assert verify_dossier(tmp_path / "study", books)
