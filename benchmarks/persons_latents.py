@@ -4,8 +4,8 @@
 (``poisson``), two-parameter items (``items``, 20 answers a person), and gamma frailty of two censored times
 (``frailty``). Of every budget: the error that the plan predicts, root mean square over shared parameters and
 runs of means against NUTS's, in NUTS's sds, and how many true values are held by 90 % of the draws. Of every
-case: how far the sum over the grid moves a posterior mean from the integral's. Cells that the file of results
-has are not computed again.
+case: how far the sum over the grid moves a posterior mean from the integral's. Cells and runs that the file
+of results has are not computed again; plans are kept in ``build/persons``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from private_mcmc.model.sites import Site
 
 PERSONS, DELTA, DIM = 5_000, 1e-6, 3
 WARM_UP, DRAWS = 300, 500
+PLANS = Path(__file__).parents[1] / "build/persons"
 _BEGIN, _END = "<!-- latents: made by python -m benchmarks.persons --page -->\n", "<!-- end of latents -->\n"
 _WEIGHTS = np.array([-0.5, 1.0, -1.0])
 
@@ -201,34 +202,45 @@ def reference(case: Case) -> dict[str, object]:
     }
 
 
-def private(case: Case, known: Mapping[str, object], epsilon: float, repeats: int) -> dict[str, object]:
-    """Plan once, run ``repeats`` times, against the reference."""
-    target, public = pmc.Target(epsilon, DELTA), {"persons": PERSONS}
-    begin = time.process_time()
+def planned(case: Case, epsilon: float, file: Path) -> dict[str, object]:
+    """A plan, saved in ``file``: plans and runs may be made one by one."""
+    target, public, begin = pmc.Target(epsilon, DELTA), {"persons": PERSONS}, time.process_time()
     plan = pmc.plan(case.model, case.rows, target, n=PERSONS, guarantee="run", model_args=public)
-    planned, begin = time.process_time() - begin, time.process_time()
-    errors, held = [], []
-    for _ in range(repeats):
-        mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-        mcmc.run(**case.data)
-        draws = mcmc.get_samples()
-        off, inside = [], []
-        for name, truth in case.truth.items():
-            mean, sd = (np.asarray(known[word][name]) for word in ("mean", "sd"))  # type: ignore[index]
-            off.append(((draws[name].mean(axis=0) - mean) / sd).ravel())
-            low, high = np.quantile(draws[name], [0.05, 0.95], axis=0)
-            inside.append(((low <= truth) & (truth <= high)).ravel())
-        errors.append(np.concatenate(off))
-        held.append(np.concatenate(inside))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    plan.save(file)
+    said = plan.prediction
     return {
-        "predicted, sds": plan.prediction.rms,
-        "error, sds": float(np.sqrt(np.mean(np.square(errors)))),
-        "held by 90 % of the draws": float(np.mean(held)),
-        "parameters": len(errors[0]),
-        "runs": repeats,
-        "plan, CPU s": planned,
-        "run, CPU s": (time.process_time() - begin) / repeats,
+        "predicted, sds": said.rms,
+        "predicted of": said.unit,
+        "predicted, range": [said.low, said.high],
+        "plan, CPU s": time.process_time() - begin,
+        "errors": [],
+        "held": [],
+        "run, CPU s": [],
     }
+
+
+def one_more(case: Case, known: Mapping[str, Any], file: Path, cell: Mapping[str, Any]) -> dict[str, object]:
+    """The cell with another run of its plan, against the reference."""
+    begin, off, inside = time.process_time(), [], []
+    mcmc = pmc.PrivateMCMC.from_plan(pmc.Plan.load(file, case.model), progress_bar=False)
+    mcmc.run(**case.data)
+    draws = mcmc.get_samples()
+    for name, truth in case.truth.items():
+        mean, sd = (np.asarray(known[word][name]) for word in ("mean", "sd"))
+        off.append(((draws[name].mean(axis=0) - mean) / sd).ravel())
+        low, high = np.quantile(draws[name], [0.05, 0.95], axis=0)
+        inside.append(((low <= truth) & (truth <= high)).ravel())
+    more = {
+        "errors": float(np.sqrt(np.mean(np.concatenate(off) ** 2))),
+        "held": float(np.mean(np.concatenate(inside))),
+        "run, CPU s": time.process_time() - begin,
+    }
+    found = {**cell, **{word: [*cell[word], value] for word, value in more.items()}}
+    found["error, sds"] = float(np.sqrt(np.mean(np.square(found["errors"]))))
+    found["held by 90 % of the draws"] = float(np.mean(found["held"]))
+    return found | {"parameters": sum(map(len, off)), "runs": len(found["errors"])}
 
 
 def _kept(store: Path) -> dict[str, dict[str, object]]:
@@ -236,27 +248,29 @@ def _kept(store: Path) -> dict[str, dict[str, object]]:
 
 
 def measured(names: Sequence[str], epsilons: Sequence[float], repeats: int, store: Path) -> None:
-    """Every cell that ``store`` does not have yet; it is written after each."""
-    found: dict[str, dict[str, object]] = {}
+    """Every cell that ``store`` does not have yet, and runs up to ``repeats``; it is written after each."""
 
-    def cell(name: str, make: Callable[[], dict[str, object]]) -> None:
-        found.update(_kept(store))
-        if name not in found:
+    def cell(name: str, make: Callable[[], dict[str, object]], again: bool = False) -> dict[str, Any]:
+        if again or name not in _kept(store):
             made = make()
             # Others may have written meanwhile.
-            found.update(_kept(store) | {name: made})
-            store.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-        shown = {word: value for word, value in found[name].items() if word not in ("mean", "sd")}
+            store.write_text(json.dumps(_kept(store) | {name: made}, indent=1, sort_keys=True) + "\n")
+        found = _kept(store)[name]
+        shown = {word: value for word, value in found.items() if word not in ("mean", "sd")}
         print(f"{name}:", shown, flush=True)
+        return found
 
     for name in names or CASES:
-        case, joint = CASES[name](np.random.default_rng(0)), f"{name}, joint"
+        case = CASES[name](np.random.default_rng(0))
         cell(f"{name}, grid", functools.partial(grid, case))
-        if epsilons:
-            cell(joint, functools.partial(reference, case))
         for epsilon in epsilons:
-            made = functools.partial(private, case, found[joint], epsilon, repeats)
-            cell(f"{name}, epsilon {epsilon:g}", made)
+            known = cell(f"{name}, joint", functools.partial(reference, case))
+            file, key = PLANS / f"{name}-{epsilon:g}.json", f"{name}, epsilon {epsilon:g}"
+            known_runs = len(_kept(store).get(key, {}).get("errors", ()))
+            lost = known_runs < repeats and not file.exists()
+            found = cell(key, functools.partial(planned, case, epsilon, file), again=lost)
+            while len(found["errors"]) < repeats:
+                found = cell(key, functools.partial(one_more, case, known, file, found), again=True)
 
 
 def table(store: Path) -> str:
