@@ -11,7 +11,7 @@ from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CountsStage, History, of_rows
 from private_mcmc.planning.affine_releases import COUNTS
-from private_mcmc.planning.influence import CELLS, InfluenceCounts
+from private_mcmc.planning.influence_counts import CELLS, InfluenceCounts
 from private_mcmc.records import Fields
 from private_mcmc.release import Counts
 
@@ -36,6 +36,6 @@ def dispersion(
         cells = np.asarray(of_rows(one.stage.cell, columns)).ravel()
         people = (rows.shares(reading, theta) * rows.weights[:, None]).ravel()
         expected = np.bincount(cells, people, minlength=CELLS)
-        of_model = InfluenceCounts(replace(one.value, values=expected), n, 0.0)
+        of_model = InfluenceCounts(replace(one.value, values=expected.astype(float)), n, 0.0)
         found.append(counted.mean_square / max(of_model.mean_square, 1e-300))
     return max(found)
