@@ -1,5 +1,6 @@
 """What is charged is what is read: a table or a model that changes on the way, an open charge, other rows."""
 
+import importlib
 import os
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
 from private_mcmc.data.same_table import check_apart, data_marks
+from private_mcmc.data.shown_source import shown_source
 from private_mcmc.inference import fitting
 from private_mcmc.inference.question import plan_bounds, question
 from tests.examples_of_models import normal_mean
@@ -116,3 +118,23 @@ def test_an_open_charge_pays_for_no_other_rows(tmp_path, told):
         with pytest.raises(pmc.LedgerError, match="not the data"):
             driver(reserved=reserved).run(y=other)
         driver(reserved=reserved).run(y=y)
+
+
+def test_a_model_whose_file_has_another_text_by_now_is_shown_without_one(tmp_path, monkeypatch):
+    """The text that a file has later is not what ran."""
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "a_changing_model.py"
+    text = "def model(y):\n    return y + 1\n\n\ndef other(y):\n    return 2\n"
+    path.write_text(text)
+    module = importlib.import_module("a_changing_model")
+    assert "y + 1" in shown_source(module.model)
+    for later in (text.replace("2", "3"), "# Another line.\n" + text, text.replace("def other", "def gone")):
+        path.write_text(later)
+        assert shown_source(module.other) == ""
+    path.write_text(text + "# The end.\n")
+    assert "return 2" in shown_source(module.other)
+
+    def inside(y):
+        return path, y
+
+    assert "return path, y" in shown_source(inside) and shown_source(len) == ""
