@@ -5,6 +5,8 @@ import os
 from types import SimpleNamespace
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -138,3 +140,23 @@ def test_a_model_whose_file_has_another_text_by_now_is_shown_without_one(tmp_pat
         return path, y
 
     assert "return path, y" in shown_source(inside) and shown_source(len) == ""
+
+
+@pytest.mark.parametrize("part", [lambda y: y, lambda y: y[:2]])
+def test_a_private_column_is_no_public_argument(part):
+    def model(y, known):
+        mean = numpyro.sample("mean", dist.Normal(known.mean(), 1))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    y = np.linspace(-1, 1, 6)
+    driver = pmc.PrivateMCMC(
+        pmc.PrivateULA(model, 0.02, 1.0, model_args={"known": part(y)}),
+        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
+        target=pmc.Target(9.0, 1e-6),
+        release="path",
+        num_steps=2,
+        guarantee="run",
+    )
+    with pytest.raises(pmc.DeclarationError, match="'known' is the private column 'y'"):
+        driver.run(y=y)
