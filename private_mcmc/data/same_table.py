@@ -36,10 +36,11 @@ def _share_columns(table: Any, other: Any) -> bool:
     if any(one is None or isinstance(one, str | Path) for one in (table, other)):
         return False
     names, others = source_of(table).names, source_of(other).names
-    return any(_is_part(table[name], other[name]) for name in names if name in others)
+    return any(is_part(table[name], other[name]) for name in names if name in others)
 
 
-def _is_part(one: object, other: object) -> bool:
+def is_part(one: object, other: object) -> bool:
+    """Whether these are one object, or arrays that share memory; no value is looked at."""
     arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
     return one is other or (arrays and np.shares_memory(one, other))  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from private_mcmc.data.same_table import is_part
 from private_mcmc.domains import Rows
 from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
 from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
@@ -19,6 +20,7 @@ from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.streamed_chain import Blocks
 from private_mcmc.planning import Plan
+from private_mcmc.records import PublicArguments
 from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
@@ -39,6 +41,8 @@ def checked(
     """The columns where they are ``placed`` (all on the host, or none), checked, and their public number."""
     rows, target = declared.rows, declared.target
     data = bind_columns(declared.model, args, named, rows)
+    if isinstance(declared, Declaration):
+        _refuse_private_arguments(declared.kernel.model_args, data)
     if rows.unit is not None:
         return _persons(rows, data, target, declared.n, present is not None, placed)
     if present is not None:
@@ -49,6 +53,17 @@ def checked(
     n = number_of_rows(rows, shapes, target, declared.n)
     columns = checked_columns(rows, shapes, target, n, layout)
     return (on_the_host(data) or columns), n
+
+
+def _refuse_private_arguments(public: PublicArguments, data: Mapping[str, object]) -> None:
+    """Of the caller's own objects; whether equal numbers are private is nothing that an error may tell."""
+    for name, value in public.items():
+        if private := [column for column, one in data.items() if is_part(value, one)]:
+            raise DeclarationError(
+                f"model_args: {name!r} is the private column {private[0]!r}, or a part of it. What the model "
+                "takes besides rows is public, and nobody pays for it: declare it in Rows, or give what is "
+                "published."
+            )
 
 
 def _persons(

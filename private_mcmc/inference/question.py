@@ -19,6 +19,7 @@ from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.labels import units
 from private_mcmc.data.schema import Schema
+from private_mcmc.data.shown_source import shown_source
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
@@ -125,11 +126,7 @@ def question(
     rows = schema.rows(fields)
     if ignored := sorted(set(rows.columns) - set(wanted)):
         raise DeclarationError(f"model: take {ignored} as arguments too: they say which numbers are missing.")
-    try:
-        source = inspect.getsource(inspect.unwrap(model))
-    except (OSError, TypeError):
-        source = ""
-    return Question(schema, fields, rows, model, source, notes=schema.notes)
+    return Question(schema, fields, rows, model, shown_source(model), notes=schema.notes)
 
 
 def _notes(made: Design) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from importlib.metadata import version
 import numpy as np
 
 from private_mcmc.accounting import Statement
+from private_mcmc.data.shown_source import shown_source
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.errors import ReleaseError
@@ -19,7 +19,7 @@ from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.preflight.certify.certificates import meets
-from private_mcmc.records import Fields, Model, Record
+from private_mcmc.records import Fields, Record
 from private_mcmc.release import ReleasedExpectations
 from private_mcmc.report import plain
 
@@ -71,7 +71,7 @@ def study_of(
         formula=about.formula,
         family=about.family,
         priors=about.priors,
-        model=about.model or _source(declared.model),
+        model=about.model or shown_source(declared.model),
         arguments={name: _argument(value) for name, value in declared.model_args.items()},
         norm=about.norm,
         epsilon=float(target.epsilon),
@@ -133,10 +133,3 @@ def _argument(value: object) -> object:
         return np.asarray(value, dtype=np.float64).tolist()
     except (TypeError, ValueError):
         return repr(value)
-
-
-def _source(model: Model) -> str:
-    try:
-        return inspect.getsource(inspect.unwrap(model))
-    except (OSError, TypeError):
-        return ""

@@ -15,6 +15,7 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
+from private_mcmc.model.compiled import refuse_miscompiled
 from private_mcmc.model.integrated import (
     NOTHING_PROVED,
     integrated_loss,
@@ -109,8 +110,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
 
         refuse_coupled_rows(program, few, at_n, max(n, 2), rows, one)
         refuse_prior_on_count(program, at_n(), one)
-        found = find_structure(program, rows, one.observations)
-        structure, bases = found if found is not None else (None, ())
+        structure, bases = find_structure(program, rows, one.observations) or (None, ())
         narrow = _narrow_view(model, rows, public, one, structure)
         wide = View(program, bases)
         view = functools.partial(_current, wide, narrow)
@@ -121,10 +121,10 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         row_loss = functools.partial(_row_loss, view, structure)
         prior_potential = functools.partial(_neg_log_prior, view, one, prior)
         refuse_unknown_slopes(program, rows, row_loss, prior_potential)
-        refuse_misread(
-            Reading(one, rows, row_loss, prior_potential, several, constants, prior),
-            own_potentials(model, public, one),
-        )
+        found = Reading(one, rows, row_loss, prior_potential, several, constants, prior)
+        own = own_potentials(model, public, one)
+        refuse_misread(found, own)
+        refuse_miscompiled(program, found, own)
     return RowModel(
         rows=rows,
         dim=one.dim,

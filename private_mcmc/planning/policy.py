@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -267,7 +268,8 @@ def plan(
     """
     checked_guarantee(guarantee)
     check_kind("target", target, Target)
-    budget, public = gdp_budget(target), dict(model_args or {})
+    # A copy: what is stated of a run later is what was read.
+    budget, public = gdp_budget(target), copy.deepcopy(dict(model_args or {}))
     reading = read(model, rows, n=n, model_args=public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
     makes = planner(model, reading, target, public, public_rows, coefficients)

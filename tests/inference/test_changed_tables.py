@@ -1,14 +1,18 @@
 """What is charged is what is read: a table or a model that changes on the way, an open charge, other rows."""
 
+import importlib
 import os
 from types import SimpleNamespace
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
 from private_mcmc.data.same_table import check_apart, data_marks
+from private_mcmc.data.shown_source import shown_source
 from private_mcmc.inference import fitting
 from private_mcmc.inference.question import plan_bounds, question
 from tests.examples_of_models import normal_mean
@@ -116,3 +120,43 @@ def test_an_open_charge_pays_for_no_other_rows(tmp_path, told):
         with pytest.raises(pmc.LedgerError, match="not the data"):
             driver(reserved=reserved).run(y=other)
         driver(reserved=reserved).run(y=y)
+
+
+def test_a_model_whose_file_has_another_text_by_now_is_shown_without_one(tmp_path, monkeypatch):
+    """The text that a file has later is not what ran."""
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "a_changing_model.py"
+    text = "def model(y):\n    return y + 1\n\n\ndef other(y):\n    return 2\n"
+    path.write_text(text)
+    module = importlib.import_module("a_changing_model")
+    assert "y + 1" in shown_source(module.model)
+    for later in (text.replace("2", "3"), "# Another line.\n" + text, text.replace("def other", "def gone")):
+        path.write_text(later)
+        assert shown_source(module.other) == ""
+    path.write_text(text + "# The end.\n")
+    assert "return 2" in shown_source(module.other)
+
+    def inside(y):
+        return path, y
+
+    assert "return path, y" in shown_source(inside) and shown_source(len) == ""
+
+
+@pytest.mark.parametrize("part", [lambda y: y, lambda y: y[:2]])
+def test_a_private_column_is_no_public_argument(part):
+    def model(y, known):
+        mean = numpyro.sample("mean", dist.Normal(known.mean(), 1))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    y = np.linspace(-1, 1, 6)
+    driver = pmc.PrivateMCMC(
+        pmc.PrivateULA(model, 0.02, 1.0, model_args={"known": part(y)}),
+        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
+        target=pmc.Target(9.0, 1e-6),
+        release="path",
+        num_steps=2,
+        guarantee="run",
+    )
+    with pytest.raises(pmc.DeclarationError, match="'known' is the private column 'y'"):
+        driver.run(y=y)

@@ -13,7 +13,7 @@ from jax.interpreters import batching, mlir
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.kernels.whitening import Whitening
-from private_mcmc.model import read
+from private_mcmc.model import compiled, read, reading
 from private_mcmc.model.ir import flatten
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -154,3 +154,16 @@ def test_keys_that_follow_rows_are_of_a_generator_that_draws_for_each(generator,
 def test_a_key_that_follows_nothing_is_any_generators():
     noise = jax.random.normal(jax.random.key(0, impl="rbg"))
     assert read(model_of(of_row=lambda x: x + noise), ROWS, n=10).dim == 3
+
+
+@pytest.mark.parametrize(("part", "what"), [("_row_loss", "likelihood"), ("_neg_log_prior", "prior")])
+def test_a_misreading_that_the_evaluator_of_programs_hides_shows_when_compiled(monkeypatch, part, what):
+    """NumPyro's density and XLA need no evaluator of ours, which might be mistaken of both sides."""
+    right = getattr(reading, part)
+    monkeypatch.setattr(reading, part, lambda *given: 1.5 * right(*given))
+    monkeypatch.setattr(reading, "refuse_misread", lambda *given: None)
+    compiled._known.cache_clear()
+    with pytest.raises(NotYetSupported, match=f"the {what} that was read differs .* compiled"):
+        read(model_of(), ROWS, n=10)
+    monkeypatch.setattr(reading, part, right)
+    assert read(model_of(), ROWS, n=10).dim == 3

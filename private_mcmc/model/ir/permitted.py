@@ -12,7 +12,6 @@ from functools import cache
 
 import jax
 import jax.extend.core as jex
-import jax.numpy as jnp
 from jax.extend.core import Primitive, primitives
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported
@@ -64,6 +63,8 @@ def refuse_mixed_keys(closed: jex.ClosedJaxpr) -> None:
     Raises:
         NotYetSupported: naming the generator.
     """
+    if all(_generator(atom) in ("", *_KEY_BY_KEY) for each in _all(closed.jaxpr) for atom in each.invars):
+        return
     follows = set(closed.jaxpr.invars)
     for equation in closed.jaxpr.eqns:
         inputs = [one for one in equation.invars if isinstance(one, jex.Var) and one in follows]
@@ -100,7 +101,5 @@ def _all(jaxpr: jex.Jaxpr) -> Iterator[jex.JaxprEqn]:
 
 def _generator(atom: jex.Var | jex.Literal) -> str:
     """The name of the generator of a key; empty for what is no key."""
-    dtype = getattr(atom.aval, "dtype", None)
-    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return ""
-    return str(dtype._impl.name)
+    generator = getattr(getattr(atom.aval, "dtype", None), "_impl", None)
+    return "" if generator is None else str(generator.name)
