@@ -16,7 +16,7 @@ from private_mcmc.planning.affine_releases import (
     reading_of,
 )
 from private_mcmc.planning.estimates import calibrated_draws, inverse_of, root_of, settled_average
-from private_mcmc.planning.stages import Array, Conclusion, History, Prediction
+from private_mcmc.planning.stages import Conclusion, History, Prediction
 
 # Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
 _CAUTION = 2.0
@@ -63,7 +63,7 @@ def concluded(releases: Releases, said: float, history: History) -> Conclusion:
         # Of few rows the releases tell too little of their own error. No prior leaves a larger one.
         unseen = (releases.level(history) * hessian + releases.precision) / (said**2 - rms**2)
         covariance = covariance + inverse_of(unseen + releases.precision)
-    # Without privacy it would be as wide as the curvature says, which noise makes too large in some directions.
+    # Without privacy it is as wide as the curvature says, which noise makes too large in some directions.
     allowed = releases.curvatures(estimate, named(history, CURVATURE))
     own = np.mean([inverse_of(one + releases.precision) for one in allowed], axis=0)
     covariance = covariance - root @ root.T + own

@@ -7,9 +7,7 @@ from private_mcmc.planning.estimates import allowed_by_noise
 from private_mcmc.release import SecondMoments, floored, plan_second_moments
 
 DIM, NOISE = 5, 0.55  # as of 200 pupils at ε = 3
-STATEMENT = plan_second_moments(
-    1.0, radius=1.0, dim=DIM, num_rows=200, adjacency="replace_one"
-).statement
+STATEMENT = plan_second_moments(1.0, radius=1.0, dim=DIM, num_rows=200, adjacency="replace_one").statement
 
 
 def symmetric(random, sd):
