@@ -66,7 +66,8 @@ class SyntheticChain:
         with jax.enable_x64(True):
             numbers = _numbers(schedule)
             rows = _prepare(self.model, shared, numbers, columns, jnp.asarray(weights))
-            u = Whitening(np.asarray(numbers.root)).from_parameter(jnp.asarray(theta, jnp.float64))[None]
+            # By NumPy: a program for one inverse would cost more than the others save.
+            u = jnp.asarray(np.linalg.inv(np.asarray(numbers.root)) @ np.asarray(theta, np.float64))[None]
             kept, size = [], buffer_size(shared)
             for first in range(0, schedule.num_steps, size):
                 count = min(size, schedule.num_steps - first)

@@ -105,11 +105,11 @@ def next_estimate(released: SecondMoments, root: Array, least: float | None = No
 def allowed_by_noise(released: SecondMoments) -> list[Array]:
     """Matrices that may have been released as ``S``, drawn by a public key.
 
-    Noise of sd ``σ`` moves the entries of ``S`` around a multiple of ``I``, which they are about, in a metric
-    of their own, by ``σ²d`` in all, ``d`` their number less the trace; what they scatter beyond that, at a
-    share ``ρ`` of the whole, is the matrix's own. So the matrix is Normal: ``S`` with its scatter shrunk by
-    ``ρ``, entries of variance ``ρσ²`` (Stein's rule, and the posterior of which it is the mean). Directions
-    have a tenth of a typical curvature or more.
+    In a metric of its own the matrix is about a multiple of ``I``. Noise of sd ``σ`` scatters its ``d`` other
+    entries around that by ``σ²d`` in all; what ``S`` scatters beyond that, a share ``ρ`` of the whole, is the
+    matrix's own. So the matrix is Normal: ``S`` with its scatter shrunk by ``ρ``, entries of variance ``ρσ²``
+    (Stein's rule, and the posterior of which it is the mean). Directions have a tenth of a typical curvature
+    or more.
     """
     dim, sd, random = len(released.matrix), released.noise_sd, np.random.default_rng(0)
     level = max(float(np.trace(released.matrix)) / dim, sd / math.sqrt(dim))

@@ -1,4 +1,4 @@
-"""Covariates that are counts of many values, such as marks, are as spread as what was released says."""
+"""Covariates that are whole numbers of many values, such as marks, spread as what was released says."""
 
 import jax
 import jax.numpy as jnp

@@ -151,6 +151,8 @@ def test_the_error_to_expect_is_what_the_width_has_beyond_that_without_privacy()
     normal = np.random.default_rng(0).standard_normal((2, 4000, 2))
     assert GivenReleases(normal * [3.0, 0.5], np.array([1.0, 0.5])).error == pytest.approx(2.0, rel=0.05)
     assert GivenReleases(normal / 2, np.ones(2)).error == 0.0
+    # People who vary five times as much are √5 sds without privacy from the parameter in any case.
+    assert GivenReleases(3 * normal, np.ones(2), 5.0).error == pytest.approx(2.0, rel=0.05)
 
 
 def test_without_a_path_nothing_is_claimed():

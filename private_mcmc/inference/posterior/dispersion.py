@@ -35,7 +35,7 @@ def dispersion(
         columns: Fields = rows.columns
         cells = np.asarray(of_rows(one.stage.cell, columns)).ravel()
         people = (rows.shares(reading, theta) * rows.weights[:, None]).ravel()
-        expected = np.bincount(cells, people, minlength=CELLS)
-        of_model = InfluenceCounts(replace(one.value, values=expected.astype(float)), n, 0.0)
+        expected = np.bincount(cells, people, minlength=CELLS).astype(np.float64)
+        of_model = InfluenceCounts(replace(one.value, values=expected), n, 0.0)
         found.append(counted.mean_square / max(of_model.mean_square, 1e-300))
     return max(found)

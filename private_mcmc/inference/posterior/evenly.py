@@ -31,7 +31,7 @@ def covariates_of(reading: RowModel) -> list[tuple[str, Domain]]:
 
 
 def is_number(domain: Domain) -> bool:
-    """Whether a column is a quantity: real, or counts of many values, not levels to spread evenly."""
+    """Whether a column is a quantity: real, or counts of many values, which as levels stay evenly spread."""
     each = domain.each if isinstance(domain, Several) else domain
     many = isinstance(each, Counts) and each.max >= _MOST_LEVELS
     return many or bool(np.issubdtype(domain.dtype, np.floating))

@@ -51,20 +51,22 @@ class GivenReleases(NamedTuple):
     Attributes:
         draws: ``(chains, draws, p)``.
         sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
+        dispersion: how many times as much people vary as the model says.
     """
 
     draws: Array
     sds: Array
+    dispersion: float = 1.0
 
     @property
     def error(self) -> float:
         """How far the mean is expected from that of the posterior without privacy, in the latter's sds.
 
         The parameter is as far from our mean as draws say; it is an sd without privacy from the other mean,
-        whatever that is. The rest is between the two means.
+        whatever that is, or more where people vary more than the model says. The rest is between the means.
         """
         variances = self.draws.reshape(-1, len(self.sds)).var(axis=0)
-        return float(np.sqrt(max(np.mean(variances / self.sds**2) - 1, 0.0)))
+        return float(np.sqrt(max(np.mean(variances / self.sds**2) - self.dispersion, 0.0)))
 
 
 def posterior_draws(
@@ -178,7 +180,8 @@ def _draws(
         raise NotYetSupported("the law of the outcome cannot be summed finely enough.")
     found = draws(density, terms, best, scale, key, asked)
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
-    return GivenReleases(found[..., : reading.dim], np.sqrt(np.diag(np.linalg.inv(precision))))
+    sds = np.sqrt(np.diag(np.linalg.inv(precision)))
+    return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion)
 
 
 @lru_cache(maxsize=8)
