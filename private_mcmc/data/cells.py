@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from datetime import date, datetime
 
 # Table Schema's own words, and those of most questionnaires.
 TRUE = ("true", "True", "TRUE", "1", "yes", "Yes", "YES")
 FALSE = ("false", "False", "FALSE", "0", "no", "No", "NO")
+
+
+def composed(text: str) -> str:
+    """Letters with accents as one sign each: some systems write them as two, which look the same."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def is_number(text: str) -> bool:

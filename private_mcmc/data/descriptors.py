@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from private_mcmc.data.cells import FALSE, TRUE, date_of, days, plain_number, truth_of
+from private_mcmc.data.cells import FALSE, TRUE, composed, date_of, days, plain_number, truth_of
 from private_mcmc.data.fields import KEY, Field, Level, boolean_levels
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
@@ -58,6 +58,7 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
     name = record.get("name") if isinstance(record, Mapping) else None
     if not isinstance(name, str) or not name.strip():
         raise DeclarationError("schema: every field needs a name.")
+    name = composed(name)
     check_spelling(f"field {name!r}", record, _WORDS)
     ours = _mapping(name, record, KEY)
     limits = _mapping(name, record, "constraints")
@@ -193,7 +194,7 @@ def _marks(name: str, found: Any) -> list[str]:
 
 
 def _words(name: str, record: Fields, word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
-    found = tuple(str(each) for each in _list(name, word, record.get(word, usual)))
+    found = tuple(composed(str(each)) for each in _list(name, word, record.get(word, usual)))
     if not found:
         raise DeclarationError(f"field {name!r}: {word} is empty.")
     return found

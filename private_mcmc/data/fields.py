@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from private_mcmc.data.cells import FALSE, TRUE, date_of, is_number
+from private_mcmc.data.cells import FALSE, TRUE, composed, date_of, is_number
 from private_mcmc.errors import DeclarationError, construction_checked
 
 Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
@@ -237,7 +237,7 @@ class Field:
             raise self._wrong(f"format {self.format!r}: as strptime has it, %d/%m/%Y for 31/12/1999")
 
     def _check_category(self) -> None:
-        values = [level.value.strip() for level in self.levels]
+        values = [composed(level.value.strip()) for level in self.levels]
         if twice := sorted({value for value in values if values.count(value) > 1}):
             raise self._wrong(f"has levels {twice} twice")
         if taken := sorted({OTHER_LEVEL, MISSING_LEVEL} & set(values)):

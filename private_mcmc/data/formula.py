@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from private_mcmc.data.cells import composed
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
@@ -100,6 +101,7 @@ class Formula:
 
 def read_formula(text: str, schema: Schema) -> Formula:
     """Read ``text`` against ``schema``."""
+    text = composed(text)
     for habit, instead in _HABITS:
         if found := re.search(habit, text):
             raise DeclarationError(f"formula {text!r}: {found.expand(instead)}.")

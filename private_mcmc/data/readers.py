@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from private_mcmc.data.cells import composed
 from private_mcmc.domains.host_tables import Opener, arrow_table, parquet_table
 from private_mcmc.errors import DataSchemaError
 
@@ -208,7 +209,7 @@ def _of_csv(path: Path, encoding: str) -> Source:
                 if any(cell.strip() for cell in line) or len(line) > 1:
                     yield line
 
-    header = [name.strip() for name in next(lines(), [])]
+    header = [composed(name.strip()) for name in next(lines(), [])]
     places, width = {name: place for place, name in reversed([*enumerate(header)])}, len(header)
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.data.cells import days, is_number, plain_number, truth_of
+from private_mcmc.data.cells import composed, days, is_number, plain_number, truth_of
 from private_mcmc.data.fields import MISSING_LEVEL, OTHER_LEVEL, Field, identifier
 from private_mcmc.data.readers import STATISTICAL, Source, source_of
 from private_mcmc.data.schema import Schema
@@ -79,11 +79,11 @@ class Encoder:
     def _reader(self) -> Callable[[str | None], float]:
         field = self.field
         places = {level.value: float(index) for index, level in enumerate(field.all_levels)}
-        marks = {mark.strip() for mark in field.missing_values}
+        marks = {composed(mark.strip()) for mark in field.missing_values}
         otherwise = {"refuse": REFUSED, "missing": MISSING, "other": places.get(OTHER_LEVEL, REFUSED)}
         fate = otherwise[field.otherwise]
         # Of cells, what stands around them does not matter; nor of levels.
-        declared = {level.value.strip(): places[level.value] for level in field.levels}
+        declared = {composed(level.value.strip()): places[level.value] for level in field.levels}
         truths = field.type == "boolean"
         low, high = (0.0, 0.0) if field.is_category else field.range
 
@@ -107,7 +107,7 @@ class Encoder:
         def one(cell: str | None) -> float:
             if cell is None:
                 return fate
-            text = cell.strip()
+            text = composed(cell.strip())
             return MISSING if text in marks else read(text)
 
         return one

@@ -127,6 +127,8 @@ def _sites(study: StudyRecord, prob: float) -> list[Block]:
             sd = float(column.std(ddof=1)) if len(column) > 1 else None
             rows.append((label, float(column.mean()), sd, f"{number(low)} to {number(high)}"))
     blocks: list[Block] = [Table(("site", "mean", "sd", f"{prob:.0%} interval"), tuple(rows))]
+    if study.schema:
+        blocks.append(Text("Parameters of a model of the user's own, in the units that it gives them."))
     if total > len(rows):
         blocks.append(Text(f"The first {len(rows)} of {total:,} values; `draws.nc` has all."))
     return blocks
@@ -183,7 +185,10 @@ def _columns(study: StudyRecord) -> Table:
             allowed = f"{_end(field, low)} to {_end(field, high)} {field.unit}".strip()
         fate = f"{_fate(field.missing)}; {_fate(field.otherwise)}"
         title = f"{name}: {field.title}" if field.title and field.title != name else name
-        found.append((title, allowed, fate, field.bounds_from or "the schema"))
+        known = field.bounds_from or "the schema"
+        # Nothing runs on what is only suggested.
+        known += ", confirmed by a person" * known.startswith("suggested")
+        found.append((title, allowed, fate, known))
     columns = ("field", "what a cell may be (enforced)", "missing; other cells", "known from")
     return Table(columns, tuple(found))
 

@@ -143,9 +143,11 @@ class PersonsModel:
         found = discover(self.of(self.n), rows, model_args)
         names = {name for site in found.latents for name in site.plates if found.plates[name] == self.n}
         if len(names) != 1:
+            unread = " Without such latents leave the argument out: whose rows are whose is known without it."
             raise DoThisInstead(
                 f"the model takes the identifiers {self.identifiers!r}: put the latents of persons into "
                 f"one plate of the public number of persons, n={self.n} (of {len(names)} such plates)."
+                f"{'' if names else unread}"
             )
         return names.pop()
 

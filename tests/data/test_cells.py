@@ -1,16 +1,17 @@
 """Every cell has a declared fate, and none is silently 0."""
 
 import math
+import unicodedata
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc import DeclarationError
+from private_mcmc import DeclarationError, Schema
 from private_mcmc.data.descriptors import field_from_dict, field_to_dict
 from private_mcmc.data.fields import Field, Level
-from private_mcmc.data.table import Encoder
+from private_mcmc.data.table import Encoder, read_table
 from private_mcmc.dossier.record import texts
 
 AGE = Field("age", "number", minimum=20.0, maximum=60.0, missing_values=("", "NA", "999"))
@@ -112,7 +113,7 @@ def test_a_cells_fate_does_not_depend_on_other_rows(cells):
         ({"type": "factor"}, "write string, with its levels"),
         ({"type": "number", "constraints": {"minimum": "3", "maximum": "2"}}, "below"),
         ({"type": "number", "minimum": "3"}, "belong under constraints"),
-        ({"type": "number", "constraints": {"minimum": "low"}}, "is not a number"),
+        ({"type": "number", "constraints": {"minimum": "low"}}, "is no number"),
         ({"type": "string", "constraints": {"enum": ["a"]}}, "at least two"),
         ({"type": "string", "constraints": {"enum": ["a", "a"]}}, "twice"),
         ({"type": "string", "constraints": {"enum": ["a", ""]}}, "levels and missing values"),
@@ -132,3 +133,21 @@ def test_a_field_survives_being_written(missing):
     field = changed(AGE, missing=missing, bounds_from="a textbook", transform="sqrt")
     assert field_from_dict(texts(field_to_dict(field))) == field
     assert not math.isnan(field.stand_in) if missing != "refuse" else True
+
+
+def test_letters_with_accents_are_the_same_however_a_system_writes_them(tmp_path):
+    """A file from another system had no field of that name, and no declared level, both looking the same."""
+    for here, there in (("NFC", "NFD"), ("NFD", "NFC")):
+        field, level = (unicodedata.normalize(here, word) for word in ("Größe", "São Paulo"))
+        schema = Schema.from_dict(
+            {
+                "fields": [
+                    {"name": field, "constraints": {"enum": ["Lima", level]}, "missingValues": ["", "né"]}
+                ]
+            }
+        )
+        path = tmp_path / f"{there}.csv"
+        path.write_text(unicodedata.normalize(there, "Größe\nSão Paulo\nLima\n"), encoding="utf-8")
+        (name,) = schema.by_name
+        (column,) = read_table(path, schema, [name]).values()
+        assert column.tolist() == [1.0, 0.0]

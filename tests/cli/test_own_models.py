@@ -1,0 +1,55 @@
+"""A model file in place of a formula, from `--show-model` to a dossier that is verified."""
+
+import json
+
+import numpy as np
+import pytest
+
+from private_mcmc import Study
+from tests.cli.test_real_tables import command
+
+SCHEMA = """\
+fields:
+- {name: ssn, type: string, private_mcmc: {role: ROLE}}
+- {name: age, type: integer, unit: years, constraints: {minimum: 18, maximum: 95}}
+- {name: sex, type: string, constraints: {enum: [f, m]}}
+- {name: visits, type: integer, constraints: {minimum: 0, maximum: 40}}
+"""
+PERSONS = "private_mcmc: {person: {field: ssn, at_most: 4}}\n"
+FORMULA = "--formula", "visits ~ age + sex", "--family", "negativebinomial", "--prior", "alpha = 1.5"
+ROWS, PEOPLE = 1500, 600
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("several", [False, True], ids=["rows", "persons"])
+def test_what_a_formula_shows_is_edited_and_fitted_as_a_model_of_ones_own(tmp_path, several):
+    rng = np.random.default_rng(3)
+    age, male = rng.integers(18, 90, ROWS), rng.integers(0, 2, ROWS)
+    mean = np.exp(0.3 + 0.015 * (age - 50) + 0.3 * male)
+    visits = rng.negative_binomial(1.5, 1.5 / (1.5 + mean))
+    rows = zip(rng.integers(0, PEOPLE, ROWS), age, np.array(["f", "m"])[male], visits, strict=True)
+    (tmp_path / "people.csv").write_text(
+        "ssn,age,sex,visits\n" + "\n".join(",".join(map(str, row)) for row in rows)
+    )
+    role = ("person", PERSONS) if several else ("ignored", "")
+    (tmp_path / "schema.yaml").write_text(SCHEMA.replace("ROLE", role[0]) + role[1])
+    asked = ("fit", "people.csv", "--schema", "schema.yaml")
+    shown = command(tmp_path, *asked, *FORMULA, "--show-model")
+    assert "alpha = 1.5" in shown
+    # Years in tens, and a name that the formula would not give.
+    edited = shown.replace("'age'", "'decade'").replace("/ 38.5", "/ 10")
+    (tmp_path / "model.py").write_text(edited)
+    own = (*asked, "--model", "model.py:model")
+    assert command(tmp_path, *own, "--show-model") == edited != shown
+    persons = ("--n", PEOPLE) if several else ()
+    found = json.loads(command(tmp_path, *own, *persons, "--epsilon", 3, "--out", "study", "--yes", "--json"))
+    assert found["n"] == (PEOPLE if several else ROWS)
+    study = Study.load(tmp_path / "study")
+    decade = study.arrays["decade"]
+    assert abs(decade.mean() - 0.15) < 5 * decade.std() < 0.6
+    assert study.model == edited == (tmp_path / "study" / "model.py").read_text()
+    page = (tmp_path / "study" / "dossier.html").read_text()
+    assert "in the units that it gives them" in page and "decade" in page
+    checked = json.loads(command(tmp_path, "verify", "study", "--json"))
+    assert checked["ok"]
+    assert "decade" in command(tmp_path, "summary", "study")
