@@ -109,7 +109,7 @@ def _between(width_of):
 
 def test_a_time_within_an_interval_is_declared_by_its_lower_end_and_its_width():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), lower=pmc.Box(0.0, 5.0), upper=pmc.Box(0.25, 2.0))
-    with pytest.raises(DoThisInstead, match="an interval: its lower end, and its width above 0"):
+    with pytest.raises(DoThisInstead, match="an interval: its lower end, and its width, above 0"):
         read(_between(lambda _, upper: upper), rows, n=50)
     found = read(_between(lambda lower, width: lower + width), rows, n=50)
     row, theta = {"X": np.array([0.6, -0.2]), "lower": 0.5, "upper": 0.75}, jnp.array([0.3, 1.1])
