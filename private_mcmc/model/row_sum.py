@@ -108,7 +108,8 @@ def refuse_coupled_rows(
             raise DoThisInstead(
                 f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
                 "the domains of its columns so that every row is possible under the model (an outcome that "
-                "must be positive: a Box that begins above 0)."
+                "must be positive: a Box that begins above 0; an interval: its lower end, and its width, "
+                "above 0)."
             )
 
 

@@ -7,6 +7,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import statsmodels.api as statsmodels
+from scipy import stats
 
 import private_mcmc as pmc
 from private_mcmc.errors import DoThisInstead
@@ -93,6 +94,29 @@ def test_a_hazard_by_steps_counts_time_at_risk_after_entry():
     assert float(other) == pytest.approx(0.5 * rate[0] + 1.0 * rate[1] + 1.0 * rate[2], rel=1e-6)
     assert float(late) == pytest.approx(float(other) - np.log(rate[2]), rel=1e-6)
     assert float(nobody) == 0.0
+
+
+def _between(width_of):
+    def model(X, lower, upper):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            times, no = dist.Weibull(jnp.exp(X @ w), 1.5), jnp.zeros_like(lower)
+            ends = jnp.stack([lower, width_of(lower, upper)], axis=-1)
+            numpyro.sample("time", dist.IntervalCensoredDistribution(times, no, no), obs=ends)
+
+    return model
+
+
+def test_a_time_within_an_interval_is_declared_by_its_lower_end_and_its_width():
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), lower=pmc.Box(0.0, 5.0), upper=pmc.Box(0.25, 2.0))
+    with pytest.raises(DoThisInstead, match="an interval: its lower end, and its width, above 0"):
+        read(_between(lambda _, upper: upper), rows, n=50)
+    found = read(_between(lambda lower, width: lower + width), rows, n=50)
+    row, theta = {"X": np.array([0.6, -0.2]), "lower": 0.5, "upper": 0.75}, jnp.array([0.3, 1.1])
+    survived = stats.weibull_min(1.5, scale=np.exp(0.3 * 0.6 - 1.1 * 0.2)).sf
+    with jax.enable_x64(True):
+        loss = float(jax.jit(found.row_loss)(theta, row))
+    assert loss == pytest.approx(-np.log(survived(0.5) - survived(1.25)), rel=1e-6)
 
 
 @pytest.mark.long
