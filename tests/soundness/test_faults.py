@@ -2,7 +2,7 @@
 
 Of a library without faults one attempt of one check is wrong with probability at most 1e-6. The default tier
 tries each fault once, with the check that is cheapest for it; the long tier tries each check that is listed
-for a fault 20 times, and asks for 19.
+for a fault 10 times, and asks for all but one; `make faults` tries 20 times.
 """
 
 import pytest
@@ -42,12 +42,12 @@ def test_a_library_without_faults_passes(name):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "check"), EVERY)
-def test_the_fault_is_caught_in_nineteen_of_twenty_attempts(name, check):
-    assert caught(BY_NAME[name], CHECK[check], range(100, 120)) >= 0.95
+def test_the_fault_is_caught_in_nine_of_ten_attempts(name, check):
+    assert caught(BY_NAME[name], CHECK[check], range(100, 110)) >= 0.9
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CHECK)
-def test_a_library_without_faults_passes_twenty_times(name):
+def test_a_library_without_faults_passes_ten_times(name):
     """One of all these attempts is wrong with probability at most 3e-4."""
-    assert caught(UNBROKEN, CHECK[name], range(100, 120)) == 0
+    assert caught(UNBROKEN, CHECK[name], range(100, 110)) == 0
