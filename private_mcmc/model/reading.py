@@ -15,7 +15,7 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
-from private_mcmc.model.compiled import refuse_miscompiled
+from private_mcmc.model.compiled import refuse_misevaluated
 from private_mcmc.model.integrated import (
     NOTHING_PROVED,
     integrated_loss,
@@ -124,7 +124,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         found = Reading(one, rows, row_loss, prior_potential, several, constants, prior)
         own = own_potentials(model, public, one)
         refuse_misread(found, own)
-        refuse_miscompiled(program, found, own)
+        refuse_misevaluated(program, rows, one.dim, own)
     return RowModel(
         rows=rows,
         dim=one.dim,
