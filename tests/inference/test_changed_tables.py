@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
 from private_mcmc.data.same_table import check_apart, data_marks
 from private_mcmc.data.shown_source import shown_source
-from private_mcmc.inference import fitting
+from private_mcmc.inference import fit_plan
 from private_mcmc.inference.question import plan_bounds, question
 from tests.examples_of_models import normal_mean
 
@@ -34,16 +34,16 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, 
     """Rows of one file with the identifiers, or charged under the mark, of another are nobody's."""
     path = written(tmp_path / "t.csv", [1, 2, 3])
     schema = pmc.Schema.from_dict({"fields": [WAGE, PERSON], "private_mcmc": {"person": {"field": "who"}}})
-    first = getattr(fitting, moment)
+    first = getattr(fit_plan, moment)
 
     def meanwhile(*arguments):
         found = first(*arguments)
         written(path, [9, 9, 9])
         return found
 
-    monkeypatch.setattr(fitting, moment, meanwhile)
+    monkeypatch.setattr(fit_plan, moment, meanwhile)
     with pytest.raises(pmc.DataSchemaError, match="was changed while it was read"):
-        fitting.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
+        fit_plan.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
 
 
 @pytest.mark.parametrize("kind", ["file", "columns"])
@@ -53,9 +53,9 @@ def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tm
     schema = pmc.Schema.from_dict({"fields": [{**WAGE, "private_mcmc": {"bounds": "private"}}]})
     asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
     table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
-    columns, marks = fitting._read_once(table, asked)
+    columns, marks = fit_plan._read_once(table, asked)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
-    planned = fitting._ready(table, asked, plan, columns, marks, plan_bounds(schema, ["wage"], target, 3))
+    planned = fit_plan._ready(table, asked, plan, columns, marks, plan_bounds(schema, ["wage"], target, 3))
     assert list(planned.read(schema)["wage"]) == [1, 2, 3]
     if kind == "file":
         written(table, [9, 9, 9])
