@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from private_mcmc.accounting import Statement, verify
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.records import Record
 from private_mcmc.release.ledger.filter import Filter
@@ -62,6 +63,12 @@ def _epsilon_left(kept: Filter, room: Fraction) -> str:
     """Of a budget that is whole its own ε; one Rényi order gives no release of that ε."""
     whole = room == kept.limit and kept.kind != "rdp"
     return f"{kept.epsilon:g}" if whole else _shown_below(kept.epsilon_of(room))
+
+
+def as_epsilon(amount: str, delta: float) -> str:
+    """An amount in words with the ε of one such release, where it is Gaussian."""
+    level, dash, _ = amount.partition("-GDP")
+    return f"about ε = {number(gdp.epsilon(float(level), delta), 2)} ({amount})" if dash else amount
 
 
 def record(state: LedgerState, reservation: Reservation) -> Record:
