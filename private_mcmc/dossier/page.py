@@ -14,6 +14,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.dossier.accuracy import accuracy, widening
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.release.ledger.export import as_epsilon
 from private_mcmc.report import (
     Block,
     Code,
@@ -219,9 +220,9 @@ def _ledger(study: StudyRecord) -> list[Block]:
                 ("ledger, data set", f"{books['file']}, {books['dataset']}"),
                 ("budget of everything, ever", f"{budget} ({books['budget']})"),
                 ("spent before", f"ε = {number(books['epsilon_before'])} ({books['before']})"),
-                ("this release", books["cost"]),
+                ("this release", as_epsilon(books["cost"], books["delta"])),
                 ("spent with it", f"ε = {number(books['epsilon_after'])} ({books['after']})"),
-                ("left", books["left"]),
+                ("left", as_epsilon(books["left"], books["delta"])),
                 ("purpose", books["purpose"] or "not stated"),
             )
         )

@@ -1,10 +1,12 @@
 """The ledger from a shell: tables for people, JSON for programs, one line and its own status for trouble."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
 
+from private_mcmc import accounting
 from private_mcmc.accounting import gaussian
 from private_mcmc.cli.ledger import app
 from private_mcmc.cli.main import ERROR
@@ -98,3 +100,18 @@ def test_trouble_is_one_line_and_its_own_status(path, words):
     status, told = answer(*words)
     assert (status, told["ok"]) == (ERROR, False)
     assert told["message"]
+
+
+def test_what_is_left_is_told_as_the_epsilon_that_would_fit(path, monkeypatch):
+    """A number of GDP tells nobody whether another analysis at ε = 1 is possible."""
+    monkeypatch.setenv("COLUMNS", "200")
+    call("init", path, *INIT)
+    whole = " ".join(call("show", path).stdout.split())
+    charge(path)
+    rest = " ".join(call("show", path).stdout.split())
+    (budget,) = answer("show", path)[1]
+    assert "ε = 3 (0.64" in whole
+    left = float(re.search(r"ε = ([\d.]+) \(" + re.escape(budget["remaining"]), rest)[1])
+    fitting = accounting.gdp.budget(left, budget["filter"]["delta"])
+    assert 0.99 * float(budget["remaining"].removesuffix("-GDP")) < fitting
+    assert fitting <= float(budget["remaining"].removesuffix("-GDP"))

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from private_mcmc.accounting import Statement, verify
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.records import Record
 from private_mcmc.release.ledger.filter import Filter
@@ -39,11 +40,12 @@ def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
     room, kept = state.room(dataset), dataset.filter
     message = (
         f"the budget of {dataset.name!r} (ε = {kept.epsilon:g}, δ = {kept.delta:g}) has "
-        f"{kept.describe(room)} left; this release costs {kept.describe(cost)}. Nothing was run. "
+        f"{kept.describe(room)} left; this release costs {kept.describe(cost)} "
+        f"(ε = {number(kept.epsilon_of(cost))}). Nothing was run. "
     )
     if not room > 0:
         return message + "Nothing more fits."
-    fits = f"What would fit: ε = {_shown_below(kept.epsilon_of(room))} at δ = {kept.delta:g}"
+    fits = f"What would fit: ε = {_epsilon_left(kept, room)} at δ = {kept.delta:g}"
     share = (
         "" if kept.kind == "basic" else f", or {_shown_below(float(room / cost))} of a path's Langevin time"
     )
@@ -54,9 +56,19 @@ def what_fits(kept: Filter, room: Fraction) -> str:
     """What is left of a budget: as the ε of one more release, rounded down, and in its own currency."""
     if not room > 0:
         return "nothing"
-    if room == kept.limit:
-        return f"ε = {kept.epsilon:g} ({kept.describe(room)})"
-    return f"ε = {_shown_below(kept.epsilon_of(room))} ({kept.describe(room)})"
+    return f"ε = {_epsilon_left(kept, room)} ({kept.describe(room)})"
+
+
+def _epsilon_left(kept: Filter, room: Fraction) -> str:
+    """Of a budget that is whole its own ε; one Rényi order gives no release of that ε."""
+    whole = room == kept.limit and kept.kind != "rdp"
+    return f"{kept.epsilon:g}" if whole else _shown_below(kept.epsilon_of(room))
+
+
+def as_epsilon(amount: str, delta: float) -> str:
+    """An amount in words with the ε of one such release, where it is Gaussian."""
+    level, dash, _ = amount.partition("-GDP")
+    return f"about ε = {number(gdp.epsilon(float(level), delta), 2)} ({amount})" if dash else amount
 
 
 def record(state: LedgerState, reservation: Reservation) -> Record:
