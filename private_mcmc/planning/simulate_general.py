@@ -113,7 +113,7 @@ class Simulator:
         facts = self.facts
         truth = facts.plausible.drawn(index + 7, distance)
         outcomes = jax.random.key(100 + index)
-        count = _count(facts)
+        count = synthetic_count(facts)
         rows = self._projected(people(facts.reading.rows, count, index))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
@@ -236,7 +236,7 @@ def widest(drafts: Sequence[GeneralPolicy], errors: Sequence[float]) -> GeneralP
     return drafts[min(kept, key=lambda k: (-drafts[k].multiple, errors[k]))]
 
 
-def _count(facts: Facts) -> int:
+def synthetic_count(facts: Facts) -> int:
     """How many synthetic rows, or persons."""
     unit, own = facts.reading.unit, facts.reading.own
     if unit is None:

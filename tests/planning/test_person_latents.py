@@ -1,5 +1,7 @@
 """Plans for persons: stages and statement speak of them; outcomes of one person are drawn together."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.planning.general import GeneralPolicy, facts_of
+from private_mcmc.planning.simulate_general import synthetic_count
 from private_mcmc.planning.stages import PathStage, Prediction
 from private_mcmc.planning.synthetic_persons import likelihood_of
 from tests.examples_of_models import logistic
@@ -38,6 +41,17 @@ def test_every_stage_is_stated_for_persons_and_fits_the_budget():
     # A person's rows are clipped together: the path's schedule is that of persons.
     path = policy._path("run", 0.4, facts.metric, facts.prior.centre, 0.1, 10.0)
     assert path.statement.unit == ROWS.unit and path.statement.gdp <= 0.4
+
+
+@pytest.mark.parametrize(
+    ("work", "dim", "n", "persons"),
+    [(52.0, 4, N, 157), (65.0, 40, N, 480), (400.0, 4, N, 64), (65.0, 90, N, 640), (65.0, 40, 300, 300)],
+)
+def test_synthetic_persons_are_as_many_as_can_be_afforded_and_a_dozen_for_each_parameter(
+    work, dim, n, persons
+):
+    reading = SimpleNamespace(unit=ROWS.unit, own=SimpleNamespace(work=lambda rows: work))
+    assert synthetic_count(SimpleNamespace(reading=reading, dim=dim, num_rows=n)) == persons
 
 
 @pytest.mark.long
