@@ -32,7 +32,7 @@ def test_a_planner_with_a_scaled_clip_runs_at_it() -> None:
     def spied(self, history):
         run = history[-1].stage
         assert isinstance(run, PathStage)
-        clips.append(self._clip_of(run.schedule))
+        clips.append(self.clip_of(run.schedule))
         return conclude(self, history)
 
     with pytest.MonkeyPatch.context() as patch:
