@@ -23,7 +23,7 @@ from private_mcmc.model.row_sum import synthetic_rows
 from private_mcmc.records import RUN_ONCE
 
 _ROWS, _TOLERANCE, _FLOAT32_IS_WORSE = 3, 1e-6, 4.0
-# Beyond so many equations (unrolled loops) XLA would take a minute.
+# Longer programs (unrolled loops) take seconds to compile, and are made of the same primitives.
 _LONGEST = 1500
 
 
