@@ -99,6 +99,7 @@ def row_latents(
     """The latents whose plate has as many elements as there are rows: 1, and ``count``.
 
     Raises:
+        DoThisInstead: where they are all that is said of rows.
         NotYetSupported: for those that are not summed out, by name.
     """
     one = _sites(model, rows(1), public)
@@ -113,6 +114,11 @@ def row_latents(
         if any(size == 1 and later.get(plate) == count for plate, size in _plates(one[name]).items()):
             _refuse_weights(name, one)
             found.append(_latent(name, one[name]))
+    if found and not any(message["is_observed"] for message in one.values()):
+        raise DoThisInstead(
+            f"nothing is observed: sites {[latent.site for latent in found]} of every row are latents here. "
+            "Declare the observed column in Rows and pass it as `obs=`."
+        )
     if math.prod(_points(latent, found) for latent in found) > _MOST_POINTS:
         raise NotYetSupported(
             f"latents {[latent.site for latent in found]} of each row take too many values together "

@@ -402,14 +402,6 @@ def an_outcome_that_is_impossible(y=None):
         numpyro.sample("y", dist.Exponential(rate), obs=y)
 
 
-@refusal(DoThisInstead, "'z'", "plate 'rows'")
-def latent_for_every_row(X, y=None):
-    w = weights()
-    with plate(X):
-        z = numpyro.sample("z", dist.Normal(0, 1))
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + z), obs=y)
-
-
 @refusal(DoThisInstead, "'rows': 100")
 def fixed_plate(X, y=None):
     w = weights()
