@@ -133,7 +133,9 @@ def _one_number(epsilon: float) -> str:
         release=Expectations("mean"),
         num_steps=60,
         guarantee="run",
-        bookkeeping=Bookkeeping(Ledger("ledger.db"), "adult", "the mean week", known_by=data_marks(table)),
+        bookkeeping=Bookkeeping(
+            Ledger("ledger.db"), "adult", "the mean week", known_by=data_marks(table).known_by
+        ),
     )
     mcmc.run(**columns)
     found = cast("ReleasedExpectations", mcmc.released)["mean"]

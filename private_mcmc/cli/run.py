@@ -102,7 +102,7 @@ def run(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.cli.table import Missing, read_columns
-    from private_mcmc.data.same_table import check_apart, data_marks, refuse_changed
+    from private_mcmc.data.same_table import Marks, check_apart, data_marks, refuse_changed
     from private_mcmc.dossier import new_dossier
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
@@ -144,7 +144,7 @@ def run(
     bar = not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
-            marks = data_marks(data) if data.is_file() else {}
+            marks = data_marks(data) if data.is_file() else Marks({}, b"")
             columns = read_columns(data, declared, column or [], fate, present)
             refuse_changed(data, marks)
         known = None if public_rows is None else read_columns(public_rows, declared, column or [], fate)
@@ -169,9 +169,10 @@ def run(
         driver = PrivateMCMC.from_plan(
             made,
             execution=Execution(progress_bar=bar),
-            bookkeeping=Bookkeeping(books, dataset, purpose, known_by=marks),
+            bookkeeping=Bookkeeping(books, dataset, purpose, known_by=marks.known_by),
         )
         with near_private_rows():
+            refuse_changed(data, marks)
             driver.run(**columns)
         study = driver.kept(About(table=data.name, model=source))
         place.write(study)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,25 @@ def is_part(one: object, other: object) -> bool:
     return one is other or (arrays and np.shares_memory(one, other))  # type: ignore[arg-type]
 
 
-def data_marks(table: Any) -> Fields:
-    """What a ledger knows a table by, whatever is read of it: a file's bytes, or a hash of every column.
+@dataclass(frozen=True, eq=False, repr=False)
+class Marks:
+    """What a ledger knows a table by, private; and a digest, by which a change of the table shows."""
 
-    Private; a ledger keeps only a keyed hash of it.
+    known_by: Fields
+    digest: bytes
+
+
+def data_marks(table: Any) -> Marks:
+    """The marks of a table, whatever is read of it: a file's bytes, or a hash of every column.
+
+    A ledger keeps only a keyed hash of them. Files may be larger than memory.
     """
     if isinstance(table, str | Path):
-        # A copy, not a view of a file that may be written to.
-        return {"file": np.fromfile(table, np.uint8)}
+        with open(table, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+        return Marks({"file": np.memmap(table, np.uint8, "r")}, digest)
     source = source_of(table)
-    marks = {}
+    marks, whole = {}, hashlib.sha256()
     for name in source.names:
         hashed = hashlib.sha256()
         # What is no column of cells, beside the declared ones, is no part of the table.
@@ -63,17 +73,17 @@ def data_marks(table: Any) -> Fields:
                 for cell in chunk[name]:
                     hashed.update(f"{len(cell or '')}:{cell}".encode())
             marks[name] = np.frombuffer(hashed.digest(), np.uint8)
-    return marks
+            whole.update(f"{len(name)}:{name}".encode() + hashed.digest())
+    return Marks(marks, whole.digest())
 
 
-def refuse_changed(table: Any, marks: Fields) -> None:
+def refuse_changed(table: Any, marks: Marks) -> None:
     """Refuse a table that is no longer the one that ``marks`` are of: what is charged is what is read.
 
     Raises:
         DataSchemaError: saying nothing of what changed.
     """
-    now = data_marks(table)
-    if now.keys() != marks.keys() or not all(np.array_equal(now[name], marks[name]) for name in marks):
+    if data_marks(table).digest != marks.digest:
         where = str(table) if isinstance(table, str | Path) else "the table"
         raise DataSchemaError(
             f"{where}: it was changed while it was read, or since. Nothing more is done with it: start again."

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from private_mcmc.data.readers import source_of
-from private_mcmc.data.same_table import check_apart, data_marks, refuse_changed
+from private_mcmc.data.same_table import Marks, check_apart, data_marks, refuse_changed
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import read_identifiers, read_present, read_table
 from private_mcmc.domains.numeric import PRESENT
@@ -68,13 +68,13 @@ class Planned:
     ) -> Study:
         """Charge, buy the bounds that nobody knows, run and release."""
         books = Bookkeeping(ledger, dataset, purpose, known_by=self.known_by)
+        self.check()
         if self.bounds is None:
             return self._run(books, progress_bar)
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
         checked(self.plan, (), given, self.columns.get(PRESENT), in_memory)
-        self.check()
         charge: AbstractContextManager[Reservation | None] = nullcontext()
         if ledger is not None and dataset is not None:
             words = self.asked.formula or "a model of one's own"
@@ -240,7 +240,7 @@ def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np
     return {name: persons[name][order, 0] for name in columns}
 
 
-def _read_once(table: object, asked: Question) -> tuple[Fields, Fields]:
+def _read_once(table: object, asked: Question) -> tuple[Fields, Marks]:
     """The columns, and the marks of the very table that they were read from."""
     source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
     marks = data_marks(table)
@@ -248,7 +248,7 @@ def _read_once(table: object, asked: Question) -> tuple[Fields, Fields]:
 
 
 def _ready(
-    table: object, asked: Question, made: Plan, columns: Fields, marks: Fields, bounds: BoundsPlan | None
+    table: object, asked: Question, made: Plan, columns: Fields, marks: Marks, bounds: BoundsPlan | None
 ) -> Planned:
     name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
 
@@ -260,7 +260,7 @@ def _ready(
         check()
         return found
 
-    return Planned(asked, made, name, columns, marks, bounds, read, check)
+    return Planned(asked, made, name, columns, marks.known_by, bounds, read, check)
 
 
 # A predicted error, in posterior sds, beyond which intervals are mostly the prior's.

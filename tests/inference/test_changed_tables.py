@@ -11,7 +11,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
-from private_mcmc.data.same_table import check_apart, data_marks
+from private_mcmc.data.same_table import check_apart
 from private_mcmc.data.shown_source import shown_source
 from private_mcmc.inference import fit_plan
 from private_mcmc.inference.question import plan_bounds, question
@@ -68,12 +68,20 @@ def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tm
     assert ledger.history("people") == ()
 
 
-def test_marks_are_those_of_what_was_read_when_a_file_is_written_to_later(tmp_path):
-    path = written(tmp_path / "t.csv", [1, 2, 3])
-    marks, content = data_marks(path), path.read_bytes()
-    with path.open("r+b") as file:
+def test_a_file_that_is_written_to_after_the_plan_is_not_charged_for(tmp_path):
+    """The ledger would know its rows by the new text."""
+    ledger = pmc.Ledger.create(tmp_path / "l.db")
+    ledger.declare("people", pmc.Target(1.2, 1e-6))
+    schema, target = pmc.Schema.from_dict({"fields": [WAGE]}), pmc.Target(1.0, 1e-6)
+    asked, table = question(schema, "wage ~ 1", family="gaussian"), written(tmp_path / "t.csv", [1, 2, 3])
+    columns, marks = fit_plan._read_once(table, asked)
+    plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
+    planned = fit_plan._ready(table, asked, plan, columns, marks, None)
+    with table.open("r+b") as file:
         file.write(b"x")
-    assert marks["file"].tobytes() == content != path.read_bytes()
+    with pytest.raises(pmc.DataSchemaError, match="was changed"):
+        planned.run(ledger=ledger, dataset="people", progress_bar=False)
+    assert ledger.history("people") == ()
 
 
 def test_the_model_that_runs_is_the_text_that_is_shown(tmp_path):
