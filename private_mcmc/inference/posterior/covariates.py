@@ -23,13 +23,14 @@ from jax.typing import ArrayLike
 
 from private_mcmc.inference.posterior.evenly import squares
 from private_mcmc.inference.posterior.outcomes import Columns, Law, law
-from private_mcmc.inference.posterior.tables import SMOOTH, Table, moving, real_columns, tables
+from private_mcmc.inference.posterior.tables import FULL_SD, SMOOTH, Table, moving, real_columns, tables
 from private_mcmc.inference.posterior.unknown import conditioned, least_squares
 from private_mcmc.model import RowModel
 from private_mcmc.planning import MomentsStage, of_rows, taken_apart
 from private_mcmc.planning.simulate import second_moments
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE
 from private_mcmc.release import SecondMoments
+from private_mcmc.target import Adjacency
 
 Array: TypeAlias = npt.NDArray[np.float64]
 # Queries, and whether they read the outcome.
@@ -94,14 +95,25 @@ class Target(NamedTuple):
     given: tuple[tuple[tuple[Any, ...], float], ...]
     matrices: tuple[jax.Array, ...]
     scales: tuple[jax.Array, ...]
-    total: jax.Array
+    slots: jax.Array
     table: Table
     law: Law | None
 
 
-def fitted(reading: RowModel, released: Sequence[Released], n: int, theta: Array) -> Fitted:
-    """Synthetic rows that fit the released moments; outcomes that a matrix reads are the model's at ``θ``."""
+def fitted(
+    reading: RowModel,
+    released: Sequence[Released],
+    n: int,
+    theta: Array,
+    adjacency: Adjacency = "replace_one",
+) -> Fitted:
+    """Synthetic rows that fit the released moments; outcomes that a matrix reads are the model's at ``θ``.
+
+    Where the adjacency hides how many of the ``n`` slots are empty, the moments tell that too.
+    """
     at, made = law(reading, theta), tables(reading)
+    if adjacency != "replace_one":
+        made = [one.with_empty_slots() for one in made]
     # With the law of outcomes, the queries that read them; else any outcome will do.
     asked = tuple((one.query[0], at is not None and one.reads(made[0].rows, at)) for one in released)
     scales = [math.hypot(one.value.noise_sd, _DISCREPANCY) for one in released]
@@ -126,7 +138,9 @@ def fitted(reading: RowModel, released: Sequence[Released], n: int, theta: Array
         np.asarray(_upper(matrix, len(matrix))) / scale
         for matrix, scale in zip(matrices, scales, strict=True)
     ]
-    weights, deviations = conditioned(weights, moving(reading, made), seen, released_entries)
+    # By how much the number of people may be off, before it was released.
+    total_sd = 0.0 if adjacency == "replace_one" else FULL_SD * max(1 - float(weights.sum()) / n, 0.0)
+    weights, deviations = conditioned(weights, moving(reading, made), seen, released_entries, total_sd)
     return Fitted(rows, weights, functions, deviations)
 
 
@@ -238,7 +252,7 @@ def _made(
 ) -> tuple[Columns, jax.Array]:
     """Rows and weights from numbers, which are ``m``, what makes ``B``, and the log-linear effects."""
     table, width = data.table, data.table.shapes.shape[1]
-    weights = data.total * jax.nn.softmax(table.effects @ effects)
+    weights = table.weights(effects, data.slots)
     if not width:
         return table.rows, weights
     lower = np.tril_indices(width)

@@ -152,7 +152,7 @@ def _draws(
     metric = last.stage.schedule.preconditioner
     root = np.eye(reading.dim) if metric is None else _root(np.asarray(metric))
     at = last.states[len(last.states) // 2 :].mean(axis=0)
-    covariates = fitted(reading, released, n, at)
+    covariates = fitted(reading, released, n, at, last.stage.schedule.adjacency)
     prior_root = _prior_root(reading, at)
     density, likelihood_of_draws = _density(reading), likelihood_to_draw(reading)
     # Normal draws, far out: what the law of outcomes has to be summed for.

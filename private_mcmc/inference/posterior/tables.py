@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import block_diag
 
 from private_mcmc.domains import Ball, Domain
 from private_mcmc.domains.persons import Several
@@ -36,6 +37,8 @@ _MOST_FITTED = 40
 _SECOND, _HIGHER, _TAIL, _TABLE = 0.7, 0.5, 2.0, 1.5
 # Of people, how many the smooth one of two tables stands for before anything is known.
 SMOOTH = 0.2
+# Where empty slots are private: prior mean and sd of the log odds that a slot is full.
+_FULL, FULL_SD = 2.0, 2.0
 # So many products of numbers are fitted.
 _MOST_PRODUCTS = 200
 
@@ -46,11 +49,12 @@ class Table(NamedTuple):
     Attributes:
         rows: of all columns, in their domains.
         features: of categories, ``(rows, features)``.
-        effects: what log-weights are linear in, ``(rows, effects)``.
+        effects: what log-weights are linear in, ``(rows, effects)``; with one row more, of empty slots.
         shapes: columns of mean 0 and variance 1, ``(rows, numbers)``; none where they are too many.
         base: ``(rows, numbers)``.
         centre, place, spread: ``(numbers,)``.
         slopes: 1, or 0 where ``B`` is diagonal.
+        empty: log-weight of all empty slots together, over that of a row, before effects.
     """
 
     rows: Columns
@@ -62,12 +66,25 @@ class Table(NamedTuple):
     place: jax.Array
     spread: jax.Array
     slopes: jax.Array
+    empty: jax.Array
 
     @property
     def numbers(self) -> int:
         """How many numbers make ``m`` and ``B``."""
         width = self.shapes.shape[1]
         return width * (width + 3) // 2
+
+    def weights(self, effects: jax.Array, slots: jax.Array) -> jax.Array:
+        """How many people each row stands for, ``(rows,)``."""
+        logs, rows = self.effects @ effects, len(self.shapes)
+        if len(logs) > rows:
+            logs = logs.at[-1].add(self.empty)
+        return slots * jax.nn.softmax(logs)[:rows]
+
+    def with_empty_slots(self) -> Table:
+        """The table where slots may be empty: how many are is an effect of its own."""
+        effects = np.asarray(block_diag(np.asarray(self.effects), FULL_SD))
+        return self._replace(effects=jnp.asarray(effects))
 
 
 def tables(reading: RowModel) -> list[Table]:
@@ -143,7 +160,8 @@ def _numbers(shapes: Array) -> Array:
 
 
 def _table(rows: Columns, *arrays: Array | float) -> Table:
-    return Table(rows, *(jnp.asarray(each) for each in arrays))
+    empty = math.log(len(next(iter(rows.values())))) - _FULL
+    return Table(rows, *(jnp.asarray(each) for each in (*arrays, empty)))
 
 
 def real_columns(reading: RowModel) -> list[tuple[str, Domain]]:

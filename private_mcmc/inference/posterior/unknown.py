@@ -14,7 +14,7 @@ _LEAST_WEIGHT = 0.05
 
 
 def conditioned(
-    weights: Array, moving: Array, seen: Sequence[Array], released: Sequence[Array]
+    weights: Array, moving: Array, seen: Sequence[Array], released: Sequence[Array], total_sd: float = 0.0
 ) -> tuple[Array, Array]:
     """Weights ``w(1 + φe)`` at the most likely ``e ~ N(0, I)``, and deviations of what is left of ``e``.
 
@@ -23,24 +23,32 @@ def conditioned(
         moving: ``φ``, ``(rows, functions)``.
         seen: what one person of every row adds to each release, over its noise's sd, ``(rows, entries)``.
         released: over its noise's sd, ``(entries,)``.
+        total_sd: of the sum of all weights before anything was released, relatively; 0 where it is public.
     """
     if not seen:
-        return weights, moving - weights @ moving / weights.sum()
+        return weights, _centred(weights, moving, total_sd)
     adds, found = np.concatenate(seen, axis=1), np.concatenate(released)
-    centred, factor = _factored(weights, moving, adds)
+    centred, factor = _factored(weights, moving, adds, total_sd)
     off = (weights[:, None] * centred).T @ adds @ (found - weights @ adds)
     effects = np.linalg.solve(factor.T, np.linalg.solve(factor, off))
     changed = weights * np.maximum(1 + centred @ effects, _LEAST_WEIGHT)
-    weights = changed * (weights.sum() / changed.sum())
-    centred, factor = _factored(weights, moving, adds)
+    total = weights.sum() * max(1 + total_sd * effects[-1], _LEAST_WEIGHT)
+    weights = changed * (total / changed.sum())
+    centred, factor = _factored(weights, moving, adds, total_sd)
     return weights, np.asarray(np.linalg.solve(factor, centred.T).T)
 
 
-def _factored(weights: Array, moving: Array, adds: Array) -> tuple[Array, Array]:
-    """``φ`` less its mean, and a factor of the precision of ``e``."""
-    centred = moving - weights @ moving / weights.sum()
+def _centred(weights: Array, moving: Array, total_sd: float) -> Array:
+    """``φ`` less its mean, which moves no total, and what moves all weights alike."""
+    everyone = np.full(len(weights), total_sd)
+    return np.column_stack([moving - weights @ moving / weights.sum(), everyone])
+
+
+def _factored(weights: Array, moving: Array, adds: Array, total_sd: float) -> tuple[Array, Array]:
+    """These functions, and a factor of the precision of ``e``."""
+    centred = _centred(weights, moving, total_sd)
     jacobian = (weights[:, None] * centred).T @ adds
-    return centred, np.linalg.cholesky(np.eye(len(jacobian)) + jacobian @ jacobian.T)
+    return centred, np.asarray(np.linalg.cholesky(np.eye(len(jacobian)) + jacobian @ jacobian.T))
 
 
 _FITTING_STEPS, _SETTLED = 40, 1e-3
