@@ -23,7 +23,7 @@ from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.planning.saved import mark_of
 from private_mcmc.records import Fields
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
-from private_mcmc.report import Report
+from private_mcmc.report import Report, number
 
 if TYPE_CHECKING:
     import arviz
@@ -101,7 +101,14 @@ class LastRun:
                 print(f"Draws: {states.provenance['draws']}.")
         else:
             print(self.released)
-        print(self.statement.summary(self._run.declared.target.delta))
+        declared = self._run.declared
+        if isinstance(declared, Plan) and declared.assumed and self.conclusion is not None:
+            expected, said = self.conclusion.prediction, declared.prediction
+            print(
+                f"Error of posterior means, by what was released: {number(expected.rms, 2)} {expected.unit};"
+            )
+            print(f"the plan predicted {number(said.rms, 2)}. {' '.join(declared.assumed)}")
+        print(self.statement.summary(declared.target.delta))
 
     def study(self, about: About | None = None) -> Study:
         """The record of the last run: all that a reader or a reviewer needs, and nothing private."""

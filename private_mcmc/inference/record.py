@@ -87,7 +87,9 @@ def study_of(
         certificate=None if certificate is None else certificate.to_dict(),
         privacy=privacy_numbers(statement, target.epsilon, target.delta),
         ledger=None if charge is None else dict(charge),
-        warnings=warnings_of(target, n, charge) if about.warnings is None else about.warnings,
+        warnings=about.warnings
+        if about.warnings is not None
+        else (*(() if made is None else made.assumed), *warnings_of(target, n, charge)),
         versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
         randomness=dict(released.provenance),
         chains=max((len(value) for value in samples.values()), default=1),

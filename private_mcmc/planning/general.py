@@ -1,7 +1,8 @@
 """The policy for any model that can be read: a warm-up, information where it ended, then the run.
 
 Stages: (1) the rows' expected information at public draws of the prior, (2) a short path, (3) the expected
-information at its late states, (4) the path that counts, from there, in that metric. Information is
+information at its late states, for persons with several rows how far they reach there, and (4) the path that
+counts, from there, in that metric, with a clip for that reach. Information is
 averaged over several parameters, so that a direction is given no more room than it has at any of them. It
 is ``Σ_i E_y[∇v ∇vᵀ]`` over the model's own outcomes given row ``i``'s covariates: a sum of bounded matrices,
 bought by the Gaussian mechanism. Rows whose outcome takes a few values are weighted so that none needs to
@@ -15,16 +16,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
-from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import Metric, flattened, next_metric, spectral_norm
+from private_mcmc.planning.facts import REFERENCES, Facts
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.prior_draws import Plausible, Prior, prior_of
+from private_mcmc.planning.reach import (
+    REACH,
+    Reach,
+    assumed,
+    counts_reach,
+    have_reach,
+    reach_of,
+    typical_length,
+)
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -36,15 +43,11 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.planning.synthetic import Likelihood
-from private_mcmc.planning.synthetic_persons import likelihood_of
-from private_mcmc.records import RUN_ONCE, Model, PublicArguments
-from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
+from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored
 from private_mcmc.schedule import Schedule
-from private_mcmc.target import Adjacency
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
-INFORMATION_SHARE, WARM_UP_SHARE = 0.05, 0.25  # of the squared budget; each query takes the first
+WARM_UP_SHARE = 0.25  # of the squared budget
 
 # Where the prior alone has more curvature than the metric's 1, as in a funnel, the step is shorter.
 _STIFFEST = 0.4
@@ -52,95 +55,15 @@ _STIFFEST = 0.4
 _CAREFUL = 0.5
 # It lasts so many steps, of a likelihood as flat as that needs: a flat one is reached from afar.
 _WARM_UP_STEPS = 800
+# That of persons clips no tighter than leaves it so many sds off, up to this multiple: where their sums are
+# longer than the model says, a tight clip leads far away.
+_WARM_UP_OFF, _WARM_UP_CLIP = 3.0, 10.0
 # A run lasts so long at least.
 _SHORTEST = 10.0
 _FEWEST_STEPS, MOST_STEPS = 60, 8000
 # More Langevin time than this makes draws more numerous, not better.
 _LONGEST = 400.0
-# Of the mean square of a row's vectors: room for rows that say more than others.
-_ROOM = 6.0
 _BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
-_SYNTHETIC_ROWS = 512
-_WIDEST = 200
-# Parameters that the information is averaged over.
-_REFERENCES = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Facts:
-    """Everything public that the stages are made from.
-
-    Attributes:
-        reading: the model as it was read.
-        num_rows: ``n`` or its public bound.
-        budget: of all stages together, in GDP.
-        plausible: draws of the prior, and of it where outcomes are as declared.
-        likelihood: losses at possible outcomes.
-        references: parameters that stage one asks about, shape ``(k, p)``.
-        metric: a guess from synthetic rows of the declared domain.
-        temper: weight of the likelihood.
-    """
-
-    reading: RowModel
-    num_rows: int
-    adjacency: Adjacency
-    budget: float
-    plausible: Plausible
-    likelihood: Likelihood
-    references: Array
-    metric: Metric
-    temper: float
-
-    @property
-    def dim(self) -> int:
-        """Number of parameters."""
-        return self.reading.dim
-
-    @property
-    def prior(self) -> Prior:
-        """Draws of the prior."""
-        return self.plausible.prior
-
-    def query(self, metric: Metric, references: int) -> SecondMomentsPlan | None:
-        """The information of all rows in ``metric``, or ``None`` where its noise would drown it."""
-        if self.dim > _WIDEST:
-            return None
-        mechanism = plan_second_moments(
-            self.budget * math.sqrt(INFORMATION_SHARE),
-            radius=math.sqrt(_ROOM * metric.trace / self.num_rows),
-            dim=self.dim,
-            num_rows=self.num_rows,
-            adjacency=self.adjacency,
-            vectors=references * self.likelihood.vectors,
-        )
-        stated = accounting.of_unit(mechanism.statement, self.reading.unit)
-        useful = spectral_norm(mechanism.noise.sd, self.dim) < 1.0
-        return replace(mechanism, statement=stated) if useful else None
-
-
-def facts_of(
-    model: Model,
-    reading: RowModel,
-    n: int,
-    adjacency: Adjacency,
-    budget: float,
-    model_args: PublicArguments,
-    temper: float = 1.0,
-) -> Facts:
-    """Draw what is synthetic, once."""
-    prior = prior_of(reading.model, reading, model_args)
-    likelihood = likelihood_of(reading, temper)
-    root = np.diag(prior.scale)
-    with jax.enable_x64(True):
-        drawn = functools.partial(reading.rows.synthetic, 3, _SYNTHETIC_ROWS)
-        rows = jax.jit(drawn, compiler_options=RUN_ONCE)()
-        plausible = Plausible(prior, likelihood, rows)
-        references = np.stack([plausible.drawn(index, 0.5) for index in range(_REFERENCES)])
-        one = functools.partial(likelihood.information, references, root)
-        vectors = jax.jit(jax.vmap(one), compiler_options=RUN_ONCE)(rows)
-        information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
-    metric = next_metric(prior, root, information)
-    return Facts(reading, n, adjacency, budget, plausible, likelihood, references, metric, temper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +71,8 @@ class GeneralPolicy:
     """The four stages of the module, with two numbers to choose.
 
     Attributes:
-        multiple: clip over the root mean square of a row's gradient, as the information predicts it.
+        multiple: clip over the root mean square of a row's gradient, as the information predicts it; that of
+            a run on persons follows how far they reach, where that is released.
         step: step size; where curvature is 1, an sd is inflated by a quarter of it.
         prediction: the error to expect, from synthetic data.
     """
@@ -158,6 +82,11 @@ class GeneralPolicy:
     step: float
     prediction: Prediction
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the prediction takes for granted, in words."""
+        return assumed(self.facts)
+
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query whose noise would drown it is left out."""
         done = {completed.stage.name: completed for completed in history}
@@ -166,29 +95,66 @@ class GeneralPolicy:
             first = facts.query(facts.metric, len(facts.references))
             if FIRST not in done and first is not None:
                 return self._query(FIRST, first, facts.references, facts.metric)
-            budget = facts.budget * math.sqrt(WARM_UP_SHARE)
-            start, step = facts.prior.shrunk(0, 0.1), self.step * _CAREFUL
-            return self._path(WARM_UP, budget, self._first_metric(done), start, step, _WARM_UP_STEPS * step)
-        late = _late_states(done[WARM_UP], facts.prior.centre)
-        metric = self._first_metric(done)
-        second = facts.query(metric, _REFERENCES)
+            return self._warm_up(self._first_metric(done))
         if RUN in done:
             return None
+        late = late_states(done[WARM_UP], facts.prior.centre)
+        second = facts.query(self._first_metric(done), REFERENCES)
         if SECOND not in done and second is not None:
-            return self._query(SECOND, second, late, metric)
-        if SECOND in done:
-            metric = self._updated(metric, done[SECOND])
-        start = settled(done[WARM_UP], late[-1])
-        return self._path(RUN, remaining(facts.budget, history), metric, start, self.step, _SHORTEST)
+            return self._query(SECOND, second, late, self._first_metric(done))
+        metric, start = self._last_metric(done), settled(done[WARM_UP], late[-1])
+        reach = counts_reach(facts, start, metric)
+        if REACH not in done and reach is not None:
+            return reach
+        return self._run(metric, start, done, remaining(facts.budget, history))
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
-        run = next(completed for completed in history if completed.stage.name == RUN)
-        return Conclusion(widened(run, self.facts, self.prediction.rms), self.prediction)
+        done = {completed.stage.name: completed for completed in history}
+        expected = self._expected(done)
+        return Conclusion(widened(done[RUN], self.facts, expected.rms), expected)
+
+    def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:
+        """The plan's prediction, or a larger one where persons reach further than the model says."""
+        reach, run, said = self._reach(done), done[RUN].stage, self.prediction
+        if reach is None or not isinstance(run, PathStage) or run.schedule.clip is None:
+            return said
+        weight = run.schedule.temper / self.facts.temper
+        clip = run.schedule.clip * math.sqrt(weight) / typical_length(self.facts, self._last_metric(done))
+        bias, noise = reach.bias(clip), reach.noise(clip, weight * run.schedule.total_time)
+        rms = math.hypot(bias, noise)
+        if rms <= said.rms:
+            return said
+        return Prediction(rms, bias, noise, said.discretisation, said.unit, said.reference)
+
+    def _warm_up(self, metric: Metric) -> PathStage:
+        facts, multiple = self.facts, self.multiple
+        budget = facts.budget * math.sqrt(WARM_UP_SHARE)
+        start, step = facts.prior.shrunk(0, 0.1), self.step * _CAREFUL
+        if have_reach(facts):
+            off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
+            multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
+        return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
+
+    def _run(
+        self, metric: Metric, start: Array, done: Mapping[str, CompletedStage], budget: float
+    ) -> PathStage:
+        multiple, reach = self.multiple, self._reach(done)
+        if reach is not None:
+            unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
+            multiple = reach.best_clip(lambda clip: unit / clip**2)
+        return self._path(RUN, budget, metric, start, self.step, _SHORTEST, multiple)
+
+    def _reach(self, done: Mapping[str, CompletedStage]) -> Reach | None:
+        return reach_of(self.facts, done[REACH]) if REACH in done else None
 
     def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
         metric = self.facts.metric
         return self._updated(metric, done[FIRST]) if FIRST in done else metric
+
+    def _last_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
+        metric = self._first_metric(done)
+        return self._updated(metric, done[SECOND]) if SECOND in done else metric
 
     def _updated(self, metric: Metric, completed: CompletedStage) -> Metric:
         moments = completed.value
@@ -202,14 +168,21 @@ class GeneralPolicy:
         return MomentsStage(name, mechanism, one)
 
     def _path(
-        self, name: str, budget: float, metric: Metric, start: Array, step: float, shortest: float
+        self,
+        name: str,
+        budget: float,
+        metric: Metric,
+        start: Array,
+        step: float,
+        shortest: float,
+        multiple: float,
     ) -> PathStage:
         """As long as ``shortest`` or longer, of a likelihood as flat as that needs."""
         facts = self.facts
-        weight = min(_affordable(self._schedule(metric, 1.0), budget) / shortest, 1.0)
+        weight = min(_affordable(self._schedule(metric, 1.0, multiple), budget) / shortest, 1.0)
         metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
-        schedule = self._schedule(metric, weight)
+        schedule = self._schedule(metric, weight, multiple)
         time, clip = _affordable(schedule, budget), schedule.clip
         longest = min(_LONGEST, step * MOST_STEPS)
         if time > longest:
@@ -223,7 +196,7 @@ class GeneralPolicy:
         path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
         return PathStage(name, path, start, reading)
 
-    def _schedule(self, metric: Metric, weight: float) -> Schedule:
+    def _schedule(self, metric: Metric, weight: float, multiple: float) -> Schedule:
         """One step of size 1."""
         facts, matrix = self.facts, metric.root @ metric.root.T
         matrix, temper = (matrix + matrix.T) / 2, facts.temper * weight
@@ -238,7 +211,7 @@ class GeneralPolicy:
             step_size=1.0,
             num_steps=1,
             # Gradients are clipped before they are tempered.
-            clip=self.multiple * math.sqrt(metric.trace / (temper * facts.num_rows)),
+            clip=multiple * math.sqrt(metric.trace / (temper * facts.num_rows)),
         )
 
 
@@ -291,8 +264,8 @@ def settled(warm_up: CompletedStage, last: Array) -> Array:
     return mean if np.all(np.isfinite(mean)) else last
 
 
-def _late_states(warm_up: CompletedStage, centre: Array) -> Array:
+def late_states(warm_up: CompletedStage, centre: Array) -> Array:
     """States of its second half, ``(k, p)``, the last one included; ``centre`` for what is not finite."""
     states = np.asarray(warm_up.value)
-    late = states[np.linspace(len(states) // 2, len(states) - 1, _REFERENCES).astype(int)]
+    late = states[np.linspace(len(states) // 2, len(states) - 1, REFERENCES).astype(int)]
     return np.where(np.isfinite(late), late, centre)

@@ -18,7 +18,7 @@ from private_mcmc.release import Counts
 
 # Cells are geometric in a row's influence over the typical norm; the first and the last are open.
 _LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 32
-_MIDDLES = _LEAST * _RATIO ** (np.arange(CELLS) - 0.5)
+MIDDLES = _LEAST * _RATIO ** (np.arange(CELLS) - 0.5)
 CLIPS = tuple(float(clip) for clip in np.geomspace(0.7, 60.0, 40))
 # Counts below so many noise sds are taken for noise: fewer next to a cell that is not. One false row in a
 # hundred, in an outer cell, would count for most of the curvature.
@@ -61,7 +61,7 @@ class InfluenceCounts:
         return kept
 
     @cached_property
-    def _tail(self) -> Array:
+    def tail(self) -> Array:
         """The counts, those beyond the fullest cell made to fall: a tail is more than its cells show."""
         counts = np.array(self.counts.values[: self.cells])
         peak = int(np.argmax(counts))
@@ -87,7 +87,7 @@ class InfluenceCounts:
     @property
     def mean_square(self) -> float:
         """Of the influence: 1 where it is that of slopes, and the model right."""
-        return float((self._significant * _MIDDLES**2).sum()) / max(float(self._significant.sum()), 1.0)
+        return float((self._significant * MIDDLES**2).sum()) / max(float(self._significant.sum()), 1.0)
 
     def curvature_share(self, clip: float) -> float:
         """``E[ω]``: the share of the curvature that rows of weight ``ω = min(1, clip/influence)`` keep."""
@@ -104,8 +104,8 @@ class InfluenceCounts:
         weighting = self._inequality(clip)
         # What scatters more than a model says has a mean, too, that it misses.
         weighting *= self.dispersion**2 * (1 + self.num_rows / _ROWS_THAT_SHOW_MISFIT)
-        beyond = np.maximum(_MIDDLES[: self.cells] - clip, 0.0)
-        excess = self.skew * float((self._tail * beyond).sum())
+        beyond = np.maximum(MIDDLES[: self.cells] - clip, 0.0)
+        excess = self.skew * float((self.tail * beyond).sum())
         return math.sqrt(weighting + excess**2 / self.num_rows)
 
     def _inequality(self, clip: float) -> float:
@@ -114,9 +114,9 @@ class InfluenceCounts:
 
     def _moment(self, clip: float, power: int) -> float:
         """``E[ω^power]`` over the curvature."""
-        information = self._significant * _MIDDLES**2
+        information = self._significant * MIDDLES**2
         total = float(information.sum())
-        weights = np.minimum(1.0, clip / _MIDDLES) ** power
+        weights = np.minimum(1.0, clip / MIDDLES) ** power
         return float((information * weights).sum()) / total if total > 0 else 1.0
 
     def error(self, clip: float, time: float, distance: float = 0.0) -> float:

@@ -16,6 +16,7 @@ from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.coefficients import Named, table
 from private_mcmc.planning.frontier import Frontier, MaxError, check_max_error, excess, frontier, too_little
+from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.planners import (
     Choices,
     Planner,
@@ -96,6 +97,11 @@ class Plan:
         """The policy's statement, with those of the stages that have run."""
         return policy_statement(self.target, self.n, self.reading.unit, self.planner.public, parts)
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the prediction takes for granted of persons' rows, in words."""
+        return self.policy.assumed if isinstance(self.policy, GeneralPolicy) else ()
+
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target = replace(self.target, epsilon=epsilon)
@@ -173,14 +179,11 @@ class Plan:
 
     def report(self, units: Mapping[str, str] | None = None) -> Report:
         """The plan in words and numbers; ``units`` are those of coefficients by name."""
-        expected, unit = self.prediction, self.reading.unit
-        whom = "" if unit is None else f" of {unit}"
+        expected, unit, known = self.prediction, self.reading.unit, self.planner.public
+        whom = self.target.adjacency if unit is None else f"{self.target.adjacency} of {unit}"
         items: list[tuple[str, str]] = [
             ("guarantee", self.guarantee),
-            (
-                "target",
-                f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {self.target.adjacency}{whom}",
-            ),
+            ("target", f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {whom}"),
             ("rows" if unit is None else "persons", f"{self.n:,}"),
             ("budget of all stages", f"{number(self.budget)}-GDP"),
             ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
@@ -188,24 +191,22 @@ class Plan:
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
         ]
+        notes = tuple(Note(words) for words in self.assumed)
         if expected.high > 0:
-            between = f"{number(expected.low, 2)} to {number(expected.high, 2)}"
-            items.insert(-3, ("on most synthetic tables", between))
-        if (known := self.planner.public) is not None:
+            low, high = number(expected.low, 2), number(expected.high, 2)
+            items.insert(-3, ("on most synthetic tables", f"{low} to {high}"))
+        if known is not None:
             items.append(("shaped by public rows", f"{known.rows:,}"))
         if expected.reference > 0:
-            disagreement = ("of it, exact chains' own disagreement", number(expected.reference, 2))
-            items.insert(-1, disagreement)
-        notes: tuple[Note, ...] = ()
+            items.insert(-1, ("of it, exact chains' own disagreement", number(expected.reference, 2)))
         if self.temper < 1:
-            items.append(("weight of the likelihood", number(self.temper)))
-            words = (
-                f"The certified posterior weights the likelihood by {number(self.temper)}: its sds are about "
-                f"{number(self.temper**-0.5, 2)} times those of the model's own, and errors are in its sds."
-            )
-            notes = (Note(words),)
-        tables = (table(expected, units or {}),) if expected.coefficients else ()
-        return Report("A plan", (Facts(tuple(items)), *tables, *notes))
+            weight, wider = number(self.temper), number(self.temper**-0.5, 2)
+            items.append(("weight of the likelihood", weight))
+            words = f"The certified posterior weights the likelihood by {weight}: its sds are about {wider} "
+            words += "times those of the model's own, and errors are in its sds."
+            notes = (*notes, Note(words))
+        each = (table(expected, units or {}),) if expected.coefficients else ()
+        return Report("A plan", (Facts(tuple(items)), *each, *notes))
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()

@@ -25,9 +25,9 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.estimates import next_metric
 from private_mcmc.planning.exact_chains import CHAIN_STEPS, arrived, mala, pooled
+from private_mcmc.planning.facts import Facts
 from private_mcmc.planning.general import (
     RUN,
-    Facts,
     GeneralPolicy,
     burn_in,
     widened,

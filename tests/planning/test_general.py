@@ -16,6 +16,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.planning.estimates import next_metric
+from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import (
     FIRST,
     RUN,
@@ -23,7 +24,6 @@ from private_mcmc.planning.general import (
     WARM_UP,
     GeneralPolicy,
     burn_in,
-    facts_of,
 )
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.policy import Plan

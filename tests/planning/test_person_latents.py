@@ -11,7 +11,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.model import read
-from private_mcmc.planning.general import GeneralPolicy, facts_of
+from private_mcmc.planning.facts import facts_of
+from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.simulate_general import synthetic_count
 from private_mcmc.planning.stages import PathStage, Prediction
 from private_mcmc.planning.synthetic_persons import likelihood_of
