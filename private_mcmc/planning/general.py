@@ -112,7 +112,8 @@ class GeneralPolicy:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         done = {completed.stage.name: completed for completed in history}
         expected = self._expected(done)
-        return Conclusion(widened(done[RUN], self.facts, expected.rms), expected)
+        draws = widened(done[RUN], self.facts, expected.rms)
+        return Conclusion(draws, expected, beyond=expected.rms > self.prediction.rms)
 
     def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:
         """The plan's prediction, or a larger one where persons reach further than the model says."""
