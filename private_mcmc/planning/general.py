@@ -176,10 +176,10 @@ class GeneralPolicy:
         start: Array,
         step: float,
         shortest: float,
-        multiple: float,
+        multiple: float | None = None,
     ) -> PathStage:
         """As long as ``shortest`` or longer, of a likelihood as flat as that needs."""
-        facts = self.facts
+        facts, multiple = self.facts, self.multiple if multiple is None else multiple
         weight = min(_affordable(self._schedule(metric, 1.0, multiple), budget) / shortest, 1.0)
         metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
