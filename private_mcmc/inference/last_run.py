@@ -195,12 +195,17 @@ class LastRun:
     def _path_says_more(self) -> bool:
         """Of few people, whether what is not known of their covariates leaves a posterior far too wide."""
         own, known = None if self._outcome is None else self._outcome.conclusion, self._known
+        if own is not None and own.beyond:
+            return True
         if own is None or known is None or not own.few:
             return False
         return own.prediction.rms <= _BELIEVED and known.error > _WIDE * own.prediction.rms
 
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
+            conclusion = self._outcome.conclusion
+            if conclusion is not None and conclusion.beyond:
+                return _of_the_path(self._outcome.draws, "persons reach further than the model says")
             try:
                 found = self.posterior()
                 if self._path_says_more:

@@ -112,7 +112,8 @@ class GeneralPolicy:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         done = {completed.stage.name: completed for completed in history}
         expected = self._expected(done)
-        return Conclusion(widened(done[RUN], self.facts, expected.rms), expected)
+        draws = widened(done[RUN], self.facts, expected.rms)
+        return Conclusion(draws, expected, beyond=expected.rms > self.prediction.rms)
 
     def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:
         """The plan's prediction, or a larger one where persons reach further than the model says."""
@@ -175,10 +176,10 @@ class GeneralPolicy:
         start: Array,
         step: float,
         shortest: float,
-        multiple: float,
+        multiple: float | None = None,
     ) -> PathStage:
         """As long as ``shortest`` or longer, of a likelihood as flat as that needs."""
-        facts = self.facts
+        facts, multiple = self.facts, self.multiple if multiple is None else multiple
         weight = min(_affordable(self._schedule(metric, 1.0, multiple), budget) / shortest, 1.0)
         metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))

@@ -180,11 +180,13 @@ class Conclusion:
         draws: of the flat unconstrained parameter, shape ``(draws, p)``.
         prediction: the error to expect of them, from releases and public facts.
         few: whether rows are so few that noise hides how they are distributed.
+        beyond: whether persons reach further than the model says, which a likelihood of releases is made of.
     """
 
     draws: Array
     prediction: Prediction
     few: bool = False
+    beyond: bool = False
 
 
 class Policy(Protocol):

@@ -1,0 +1,109 @@
+"""How far persons reach: the run's clip and the widths of its draws follow released counts."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+import private_mcmc as pmc
+from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.model import read
+from private_mcmc.planning.facts import Facts, facts_of
+from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy
+from private_mcmc.planning.influence_counts import MIDDLES
+from private_mcmc.planning.reach import REACH, assumed, counts_reach, reach_of
+from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, Prediction
+from private_mcmc.release import Counts, SecondMoments
+from private_mcmc.target import Unit
+
+N, AT_MOST = 4000, 3
+ROWS = pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(60), who=pmc.Person(AT_MOST))
+SAID = Prediction(0.5, 0.3, 0.4, 0.01)
+
+
+def visits(X, y):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(X @ w)), obs=y)
+
+
+def facts(n: int = N, rows: pmc.Rows = ROWS) -> Facts:
+    return facts_of(visits, read(visits, rows, n=n), n, "replace_one", 0.6, {})
+
+
+def bought(policy: GeneralPolicy, longer: float) -> History:
+    """The stages, with persons whose sums are ``longer`` times a typical length, with a tail."""
+    history: History = ()
+    while (stage := policy.next(history)) is not None:
+        if isinstance(stage, CountsStage):
+            lengths = longer * np.random.default_rng(0).lognormal(-0.3, 0.8, N)
+            cells = np.searchsorted(np.sqrt(MIDDLES[1:] * MIDDLES[:-1]), lengths)
+            values = np.bincount(cells, minlength=len(MIDDLES)).astype(float)
+            history += (CompletedStage(stage, Counts(values, 11.0, stage.statement)),)
+        elif isinstance(stage, PathStage):
+            states = 0.01 * np.random.default_rng(1).normal(size=(stage.schedule.num_steps, 2))
+            history += (CompletedStage(stage, states),)
+        else:
+            sd = stage.mechanism.noise.sd
+            history += (CompletedStage(stage, SecondMoments(np.eye(2), sd, stage.statement)),)
+    return history
+
+
+def clip_of(history: History) -> float:
+    run = next(one.stage for one in history if one.stage.name == RUN)
+    assert isinstance(run, PathStage) and run.schedule.clip is not None
+    return run.schedule.clip * np.sqrt(run.schedule.temper)
+
+
+def test_persons_who_reach_further_get_a_wider_clip_and_wider_draws():
+    policy = GeneralPolicy(facts(), 1.5, 0.1, SAID)
+    as_said, further = bought(policy, 1.0), bought(policy, 6.0)
+    assert [one.stage.name for one in further][-2:] == [REACH, RUN]
+    assert clip_of(further) > 2.5 * clip_of(as_said)
+    near, far = policy.conclude(as_said), policy.conclude(further)
+    assert far.prediction.rms > 2 * near.prediction.rms >= 2 * SAID.rms
+    assert far.draws.std() > 1.5 * near.draws.std()
+    # A likelihood of releases would take the model at its word.
+    assert far.beyond
+
+
+def test_the_counts_are_of_persons_within_the_budget():
+    made = facts()
+    history = bought(GeneralPolicy(made, 1.5, 0.1, SAID), 3.0)
+    counted = next(one.stage for one in history if one.stage.name == REACH)
+    assert counted.statement.unit == Unit("who", AT_MOST) and counted.statement.verify()
+    assert sum((one.stage.statement.gdp or np.inf) ** 2 for one in history) <= made.budget**2
+
+
+def test_a_person_is_in_the_cell_of_the_length_of_the_sum_of_its_rows():
+    made = facts()
+    stage = counts_reach(made, np.zeros(2), made.metric)
+    assert stage is not None
+    X = np.array([[1.0, 0.0], [1.0, 0.5], [1.0, -0.5]])
+    with jax.enable_x64(True):
+        person = {"X": jnp.asarray(X), "y": jnp.asarray([9, 20, 55]), OWN_ROWS: jnp.asarray([1, 1, 0])}
+        found = int(stage.cell(person))
+        length = np.linalg.norm((np.array([8.0, 19.0]) @ X[:2]) @ made.metric.root)
+    length /= np.sqrt(made.metric.trace / N)
+    assert abs(np.log(length / MIDDLES[found])) <= np.log(MIDDLES[1] / MIDDLES[0]) / 2 + 1e-9
+
+
+def test_counts_that_noise_hides_say_nothing_and_rows_are_not_counted():
+    made = facts()
+    stage = counts_reach(made, np.zeros(2), made.metric)
+    assert stage is not None
+    hidden = Counts(np.full(len(MIDDLES), 20.0), 11.0, stage.statement)
+    assert reach_of(made, CompletedStage(stage, hidden)) is None
+    single = facts(rows=pmc.Rows(**ROWS.columns))
+    assert counts_reach(single, np.zeros(2), single.metric) is None and assumed(single) == ()
+
+
+def test_what_is_assumed_of_persons_is_said():
+    many, few = assumed(facts()), assumed(facts(n=100))
+    assert "counts how far persons' sums reach" in many[0] and "too few persons" in few[0]
+    warm_up = GeneralPolicy(facts(n=100), 1.5, 0.1, SAID)
+    assert counts_reach(warm_up.facts, np.zeros(2), warm_up.facts.metric) is None
+    assert WARM_UP in [one.stage.name for one in bought(warm_up, 1.0)]
