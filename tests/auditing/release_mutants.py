@@ -117,7 +117,7 @@ SCENARIOS = {
     "filter that adds up an eighth of each cost": Scenario(
         (Swap(ledger_filter.Filter, "_exact", "return level**2", "return level**2 / 8"),),
         replace_one(noised.filtered("gdp")),
-        num_runs=1_500,
+        num_runs=3_000,
     ),
     "second moments of rows beyond the radius": Scenario(
         (
