@@ -82,7 +82,8 @@ def assumed(facts: Facts) -> tuple[str, ...]:
     if unit is None or not have_reach(facts):
         return ()
     follow = (
-        "the run counts how far persons' sums reach, and clips and widens its draws by what that says"
+        "the run counts how far persons' sums reach, and unless noise hides these counts it clips and widens "
+        "its draws by what they say"
         if _mechanism(facts) is not None
         else "these are too few persons to count how far their sums reach, and intervals are too narrow then"
     )

@@ -251,3 +251,17 @@ def test_noise_that_hides_counts_is_not_read_as_rows_without_influence():
     assert history[-1].stage.reading is None
     assert few.conclude(history).few
     assert 0.05 < few.level(history) <= 1.0
+
+
+def test_a_plan_keeps_its_own_copy_of_public_arguments():
+    """What is written into the caller's array later is neither run nor stated."""
+
+    def model(X, scale, y=None):
+        w = numpyro.sample("w", dist.Normal(0, scale).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    scale = np.full(3, 2.0)
+    made = pmc.plan(model, ROWS, pmc.Target(3.0, 1e-6), n=5000, guarantee="run", model_args={"scale": scale})
+    scale[:] = 50.0
+    assert list(made.model_args["scale"]) == [2.0, 2.0, 2.0]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy
 from private_mcmc.planning.influence_counts import MIDDLES
 from private_mcmc.planning.reach import REACH, assumed, counts_reach, reach_of
-from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, Prediction
+from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, Prediction, of_rows
 from private_mcmc.release import Counts, SecondMoments
 from private_mcmc.target import Unit
 
@@ -76,6 +80,35 @@ def test_the_counts_are_of_persons_within_the_budget():
     counted = next(one.stage for one in history if one.stage.name == REACH)
     assert counted.statement.unit == Unit("who", AT_MOST) and counted.statement.verify()
     assert sum((one.stage.statement.gdp or np.inf) ** 2 for one in history) <= made.budget**2
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_one_person_moves_the_counts_by_no_more_than_is_charged(adjacency):
+    """Slots that nobody has are counted under ``replace_one`` alone, whose charge is for two cells."""
+    made = replace(facts(), adjacency=adjacency)
+    stage = counts_reach(made, np.zeros(2), made.metric)
+    assert stage is not None
+    charged = float(stage.statement.argument.constants["sensitivity"])
+    rng, people = np.random.default_rng(0), 60
+    codes = np.repeat(np.arange(people), AT_MOST)
+    X = np.column_stack([np.ones(len(codes)), rng.uniform(-1, 1, len(codes))])
+    y = rng.poisson(2.0, len(codes))
+
+    def counted(keep, outcome):
+        persons = grouped({"X": X[keep], "y": outcome[keep]}, codes[keep], people + 5, AT_MOST)
+        present = persons.pop(PRESENT) | (adjacency == "replace_one")
+        with jax.enable_x64(True):
+            cells = np.asarray(of_rows(stage.cell, persons))
+        return stage.mechanism.sums(cells, present)
+
+    everybody = np.ones(len(codes), bool)
+    before, moved = counted(everybody, y), []
+    for person in (0, 17, people - 1):
+        own = codes == person
+        moved.append(np.linalg.norm(counted(~own, y) - before))
+        if adjacency == "replace_one":
+            moved.append(np.linalg.norm(counted(everybody, np.where(own, 60, y)) - before))
+    assert 0.99 * charged <= max(moved) <= charged
 
 
 def test_a_person_is_in_the_cell_of_the_length_of_the_sum_of_its_rows():
