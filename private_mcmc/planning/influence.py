@@ -79,14 +79,17 @@ class Influence:
 
     @cached_property
     def _reach(self) -> float:
-        """The largest slope over a typical one, ``√ψ''``, where the predictor is amid the outcomes."""
+        """The largest slope over a typical one, ``√ψ''``, where predictor and outcome are in the middle.
+
+        Curvature is that of the middle outcome: at the ends, far from what the predictor says, that of heavy
+        tails is negative.
+        """
         if not self.symmetric:
             return math.inf
-        ends = self._values[[0, -1]]
-        middle = np.full(1, float(np.mean(ends)))
-        slopes = self._slopes(middle[:, None], ends)
-        second = self._slopes(middle[:, None] + 1e-3, ends) - slopes
-        return float(np.abs(slopes).max() / math.sqrt(max(float(second.mean()) / 1e-3, 1e-12)))
+        middle, step = float(self._values[len(self._values) // 2]), 1e-6 * float(np.ptp(self._values))
+        largest = float(np.abs(self._slopes(np.full(1, middle), self._values)).max())
+        ahead, behind = self._slopes(middle + np.array([step, -step]), np.full(2, middle))
+        return largest / math.sqrt(max(float(ahead - behind) / (2 * step), 1e-12))
 
     @cached_property
     def symmetric(self) -> bool:
