@@ -27,7 +27,7 @@ CAUGHT_BY = {
     "rows packed into the first slots": ("replay: holes", "audit: holes"),
     "keys of a plan's stages used again": ("replay: plan's noise", "audit: plan's noise"),
     "noise used again after resuming": ("replay: resumed", "audit: resumed"),
-    "only the last stage charged": ("replay: plan's budget", "audit: plan's budget"),
+    "only the last stage charged": ("replay: plan's budget",),
     "family: a prior's curvature 1/s for 1/s²": ("audit: last state",),
     "family: logits squashed once more": ("replay: logistic path",),
     "modulus: twice the contraction": ("audit: last state",),

@@ -2,7 +2,7 @@
 
 Of a library without faults one attempt of one check is wrong with probability at most 1e-6. The default tier
 tries each fault once, with the check that is cheapest for it; the long tier tries each check that is listed
-for a fault 10 times, and asks for all but one; `make faults` tries 20 times.
+for a fault 4 times, and asks for all but one; `make faults` measures powers, with 20.
 """
 
 import pytest
@@ -34,20 +34,19 @@ def test_the_fault_is_caught(name):
     assert caught(BY_NAME[name], CHECK[FIRST[name]], range(1)) == 1
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", sorted(set(FIRST.values()), reverse=True))
-def test_a_library_without_faults_passes(name):
-    assert caught(UNBROKEN, CHECK[name], range(1)) == 0
+@pytest.mark.slow
+def test_a_library_without_faults_passes():
+    assert caught(UNBROKEN, CHECK["replay: resumed"], range(1)) == 0
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "check"), EVERY)
-def test_the_fault_is_caught_in_nine_of_ten_attempts(name, check):
-    assert caught(BY_NAME[name], CHECK[check], range(100, 110)) >= 0.9
+def test_the_fault_is_caught_in_three_of_four_attempts(name, check):
+    assert caught(BY_NAME[name], CHECK[check], range(100, 104)) >= 0.75
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CHECK)
-def test_a_library_without_faults_passes_ten_times(name):
-    """One of all these attempts is wrong with probability at most 3e-4."""
-    assert caught(UNBROKEN, CHECK[name], range(100, 110)) == 0
+def test_a_library_without_faults_passes_four_times(name):
+    """One of all these attempts is wrong with probability at most 1e-4."""
+    assert caught(UNBROKEN, CHECK[name], range(100, 104)) == 0

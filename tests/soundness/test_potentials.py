@@ -41,8 +41,9 @@ def test_every_model_that_is_read_is_the_one_numpyro_runs(half):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(0, 3_000, PART))
-def test_each_of_three_thousand_models_that_is_read_is_the_one_numpyro_runs(start):
+@pytest.mark.parametrize("start", range(0, 1_000, PART))
+def test_each_of_a_thousand_models_that_is_read_is_the_one_numpyro_runs(start):
+    """As many as take every production; ``python -m tests.soundness.fuzz`` reads others."""
     check(range(start, start + PART), compiled=by_xla(start))
     jax.clear_caches()
 

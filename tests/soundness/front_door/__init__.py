@@ -23,7 +23,6 @@ CHECKS = (
     Check("audit: clipped coordinates", audits.path_of_clipped_coordinates),
     Check("audit: coordinates in full noise", audits.path_of_clipped_coordinates_in_full_noise),
     Check("replay: plan's budget", plans.stages_add_up_to_the_budget),
-    Check("audit: plan's budget", plans.plan_within_its_budget),
     Check("replay: plan's noise", plans.no_stage_repeats_the_noise_of_another),
     Check("audit: plan's noise", plans.stages_have_noise_of_their_own),
     Check("audit: resumed", audits.path_of_a_resumed_run),
