@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 
 import numpy as np
 
@@ -139,18 +139,8 @@ class Findings:
             "failure_probability": self.failure_probability,
             "sound": self.sound,
             "tightness": self.tightness,
-            "comparisons": [
-                {"quantity": c.quantity, "lower": c.lower, "upper": c.upper} for c in self.comparisons
-            ],
-            "attacks": {
-                attack.name: {
-                    "epsilon": attack.bounds.epsilon,
-                    "delta": attack.bounds.delta,
-                    "gdp": attack.bounds.gdp,
-                    "gdp_estimate": attack.bounds.gdp_estimate,
-                }
-                for attack in self.attacks
-            },
+            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+            "attacks": {attack.name: asdict(attack.bounds) for attack in self.attacks},
         }
 
     def __str__(self) -> str:
@@ -184,23 +174,19 @@ def audit_report(result: Findings) -> Report:
         Table(
             ("quantity", "lower bound", "claimed upper bound", "lower/upper"),
             tuple(
-                (_word(c.quantity, result), number(c.lower),
-                 number(c.upper), number(c.ratio))
+                (_word(c.quantity, result), *map(number, (c.lower, c.upper, c.ratio)))
                 for c in result.comparisons
             ),
             "Lower bounds of the best attack beside the claim",
         ),
         Table(
             ("attack", "ε at least", "δ at least", "m at least", "mean difference/sd"),
-            tuple(
-                (a.name, number(b.epsilon), number(b.delta), number(b.gdp), number(b.gdp_estimate))
-                for a, b in ((attack, attack.bounds) for attack in result.attacks)
-            ),
+            tuple((attack.name, *map(number, astuple(attack.bounds))) for attack in result.attacks),
             "Every attack",
         ),
         Plots((_roc(result), _trade_off(result))),
         _bounds_plot(result),
-    )  # fmt: skip
+    )
     return Report(f"Audit of {result.mechanism}", blocks)
 
 
@@ -209,15 +195,13 @@ def _word(quantity: str, result: Findings) -> str:
 
 
 def _verdict(result: Findings) -> Verdict:
-    if result.sound:
-        word, line = "sound", "no attack exceeds the claim"
-    else:
-        word, line = "claim refuted", "an attack's lower bound exceeds the claimed upper bound"
     reasons = tuple(
         f"{c.quantity}: at least {number(c.lower)} is proved, at most {number(c.upper)} was claimed"
         for c in result.violations
     )
-    return Verdict(word, line, "good" if result.sound else "bad", reasons)
+    if result.sound:
+        return Verdict("sound", "no attack exceeds the claim", "good")
+    return Verdict("claim refuted", "an attack's lower bound exceeds the claimed upper bound", "bad", reasons)
 
 
 def _roc(result: Findings) -> Plot:
@@ -246,6 +230,7 @@ def _roc(result: Findings) -> Plot:
 def _trade_off(result: Findings) -> Plot:
     best = result.best
     order = np.argsort(best.false_positive)
+    false, missed = (np.asarray(side)[order] for side in (best.false_positive, best.false_negative))
     grid = np.linspace(0.0, 1.0, 101)
     return Plot(
         "Trade-off of errors",
@@ -253,12 +238,7 @@ def _trade_off(result: Findings) -> Plot:
         "false negative rate",
         (
             Line(floats(grid), floats(result.statement.beta(float(a)) for a in grid), "claimed", 0, "dashed"),
-            Line(
-                floats(np.asarray(best.false_positive)[order]),
-                floats(np.asarray(best.false_negative)[order]),
-                f"{best.name}, observed",
-                1,
-            ),
+            Line(floats(false), floats(missed), f"{best.name}, observed", 1),
         ),
         "False negative against false positive rate; up to sampling noise a sound claim stays below.",
     )

@@ -166,7 +166,7 @@ def show(
     study: Study, profiles: Sequence[dict[str, str]], prob: float, as_json: bool, out: Path | None = None
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
-    from private_mcmc.dossier.accuracy import widening
+    from private_mcmc.dossier.claims import widening
     from private_mcmc.dossier.page import results
     from private_mcmc.report import Block, Report, Text
 

@@ -11,7 +11,7 @@ from private_mcmc.accounting.risk import argument, curve, in_words, picture, who
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
-from private_mcmc.dossier.accuracy import accuracy, widening
+from private_mcmc.dossier.claims import accuracy, widening
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.release.ledger.export import as_epsilon

@@ -70,8 +70,7 @@ class DossierCheck:
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
-        checks = [{"what": one.what, "result": one.result, "why": one.why} for one in self.checks]
-        return {"ok": self.ok, "dossier": self.folder, "checks": checks}
+        return {"ok": self.ok, "dossier": self.folder, "checks": [vars(one) for one in self.checks]}
 
     def report(self) -> Report:
         """The checks as a table, the answer first."""

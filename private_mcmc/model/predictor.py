@@ -19,10 +19,9 @@ from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, separate, total
+from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, certified, separate, total
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
-from private_mcmc.model.smooth_loss import certified
 from private_mcmc.records import Fields
 
 

@@ -230,7 +230,8 @@ def _read(found: Findings) -> list[Block]:
         (item["name"], item["family"], _curvature(item["lower"], item["upper"]), item["why"])
         for item in facts["latents"]
     )
-    items: list[tuple[str, str | int | float | None]] = [
+    predictors = facts["predictors"]
+    items: tuple[tuple[str, str | int | float | None], ...] = (
         ("rows", found.n),
         ("latent dimension", facts["dim"]),
         ("temper", found.temper),
@@ -238,13 +239,12 @@ def _read(found: Findings) -> list[Block]:
         ("prior strong convexity μ", facts["prior_strong_convexity"]),
         ("one row's gradient at most", facts["row_gradient"]),
         ("observed", ", ".join(f"{item['name']} ({item['family']})" for item in facts["observed"])),
-    ]
-    predictors = facts["predictors"]
-    count = "none is proved" if predictors is None else predictors["count"]
-    items += [("affine predictors of a row", count), ("a row's likelihood", facts["row"]["why"])]
+        ("affine predictors of a row", "none is proved" if predictors is None else predictors["count"]),
+        ("a row's likelihood", facts["row"]["why"]),
+    )
     return [
         Heading("What was read of the model"),
-        Facts(tuple(items)),
+        Facts(items),
         Table(("latent site", "family", "prior curvature", "why"), latents),
     ]
 

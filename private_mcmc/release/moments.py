@@ -63,11 +63,7 @@ class CountsPlan:
     statement: Statement
 
     def release(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> Counts:
-        """Count the present rows by cell, add noise. Both arguments have shape ``(n,)``: curator-side.
-
-        Raises:
-            DataSchemaError: for a wrong shape; never about values.
-        """
+        """Count the present rows by cell, add noise. Both arguments have shape ``(n,)``: curator-side."""
         return self.released(self.noised(self.sums(cells, present)))
 
     def sums(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> FloatArray:
@@ -88,11 +84,7 @@ class CountsPlan:
 
 
 def plan_counts(gdp: float, *, cells: int, adjacency: Adjacency) -> CountsPlan:
-    """Plan a release of cost ``gdp``-GDP.
-
-    Raises:
-        DeclarationError: for numbers out of range.
-    """
+    """Plan a release of cost ``gdp``-GDP."""
     if not (cells >= 1 and 0 < gdp < math.inf):
         raise DeclarationError(
             f"cells={cells}, gdp={gdp}: at least one cell and a positive budget are needed."
@@ -175,11 +167,7 @@ class SecondMomentsPlan:
     vectors: int = 1
 
     def release(self, rows: npt.ArrayLike) -> SecondMoments:
-        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side.
-
-        Raises:
-            DataSchemaError: for a wrong shape or type, a mask, or too many rows; never about values.
-        """
+        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side."""
         return self.released(self.noised(self.sums(rows)))
 
     def sums(self, rows: npt.ArrayLike) -> FloatArray:
@@ -217,9 +205,6 @@ def plan_second_moments(
     """Plan a release of cost ``gdp``-GDP; ``num_rows`` is ``n``, under ``add_remove`` the public ``n_max``.
 
     ``vectors`` is the most vectors that one row adds, with joint norm at most ``radius``.
-
-    Raises:
-        DeclarationError: for numbers out of range, or so many rows that float64 sums have no useful bound.
     """
     check_adjacency(adjacency)
     if not (num_rows >= 1 and vectors >= 1):

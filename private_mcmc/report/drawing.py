@@ -50,26 +50,10 @@ LIGHT = Palette(
 )
 
 # Colours nothing else uses: each is replaced by a CSS variable, so that one SVG follows light and dark.
-_SENTINELS = {
-    "#010203": "var(--ink)",
-    "#010204": "var(--faint)",
-    "#010205": "var(--card)",
-    "#010206": "var(--c0)",
-    "#010207": "var(--c1)",
-    "#010208": "var(--c2)",
-    "#010209": "var(--c3)",
-    "#01020a": "var(--c4)",
-    "#01020b": "var(--good)",
-    "#01020c": "var(--bad)",
-}
-_CSS = Palette(
-    ink="#010203",
-    faint="#010204",
-    ground="#010205",
-    series=("#010206", "#010207", "#010208", "#010209", "#01020a"),
-    good="#01020b",
-    bad="#01020c",
-)
+_VARIABLES = ("ink", "faint", "card", "c0", "c1", "c2", "c3", "c4", "good", "bad")
+_SENTINELS = {f"#0102{code:02x}": f"var(--{name})" for code, name in enumerate(_VARIABLES, start=3)}
+_INK, _FAINT, _CARD, *_SERIES, _GOOD, _BAD = _SENTINELS
+_CSS = Palette(_INK, _FAINT, _CARD, tuple(_SERIES), _GOOD, _BAD)
 
 
 def tall(plot: Plot, size: tuple[float, float]) -> tuple[float, float]:

@@ -75,11 +75,8 @@ def last_state(
 ) -> ShiftBound:
     """The least bound on the last state of ``steps`` steps from equal data-free starts.
 
-    ``diameter`` is that of the set projected on after every step, in the noise metric; the argument
-    may then start at any step from chains that far apart.
-
-    Raises:
-        DeclarationError: for a non-positive diameter, noise or number of steps.
+    ``diameter`` is that of the set projected on after every step, in the noise metric; the argument may then
+    start at any step from chains that far apart.
     """
     if not (steps >= 1 and diameter > 0):
         raise DeclarationError(f"steps={steps}, diameter={diameter}: at least 1 and positive.")

@@ -20,9 +20,9 @@ import numpy as np
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.mixtures import check_pair
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.rdp import check_pair
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Modulus, Root
 from private_mcmc.accounting.langevin.shift_optimiser import optimise
 from private_mcmc.accounting.langevin.shifts import certify, two_starts_constant

@@ -36,13 +36,9 @@ def check_non_negative(**values: float) -> None:
 
 
 def contraction_gap(step_size: float, strong_convexity: float, smoothness: float) -> float:
-    """``1 − ρ``, ``ρ = max(|1 − γμ|, |1 − γL|)``: Lipschitz constant of a convex gradient step.
+    """``1 − ρ``, ``ρ = max(|1 − γμ|, |1 − γL|)``, of a convex gradient step, rounded down.
 
     Positive exactly for ``μ > 0`` and ``γ < 2/L``; negative (an expanding step) for ``γ > 2/L``.
-    Rounded down.
-
-    Raises:
-        DeclarationError: unless ``0 ≤ μ ≤ L < ∞`` and ``γ > 0``.
     """
     check_positive(step_size=step_size)
     if not 0 <= strong_convexity <= smoothness < math.inf:
@@ -167,11 +163,7 @@ _DOWN = 1 - 2.0**-50
 
 
 def check_scheme(schedule: Schedule) -> None:
-    """Refuse pairs of batch scheme and adjacency for which nothing is proved.
-
-    Raises:
-        DeclarationError: naming the scheme, the adjacency and what to use instead.
-    """
+    """Refuse, by name, pairs of batch scheme and adjacency for which nothing is proved."""
     batch, adjacency = schedule.batch, schedule.adjacency
     if batch is None:
         return
@@ -209,8 +201,7 @@ def noise_sd(schedule: Schedule, step_size: float) -> float:
 def largest_change(schedule: Schedule) -> float:
     """The most that adjacent data change a step's gradient when equal rows are drawn, in ``|·|_*``.
 
-    ``sensitivity`` of the schedule; twice that for truncated Poisson batches, where a row that
-    appears pushes another one out.
+    ``sensitivity``, twice for truncated Poisson batches: a row that appears pushes another one out.
     """
     batch = schedule.batch
     displaced = batch is not None and batch.scheme == "truncated_poisson"

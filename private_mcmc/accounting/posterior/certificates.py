@@ -21,7 +21,7 @@ from private_mcmc.accounting.posterior.normal import Extremes, normal_regression
 from private_mcmc.accounting.rounding import product_up, root_down
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants
+from private_mcmc.records import Constants, Record
 from private_mcmc.target import Adjacency, check_adjacency
 
 _EXACT = "exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and neighbours"
@@ -123,12 +123,8 @@ def _statement(
 def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
     """One exact posterior draw is ``b``-DP, and ``b²/8``-zCDP as a bounded-range mechanism.
 
-    Args:
-        range_b: ``b ≥ sup_θ − inf_θ`` of ``w(v(θ,d) − v(θ,d'))`` over all row pairs (``replace_one``),
-            or of ``w v(θ,d)`` over all rows (``add_remove``, ``zero_out``).
-        adjacency: the relation.
-
-    Source: Dimitrakakis et al. 2017; Cesar, Rogers 2021.
+    ``range_b``: ``b ≥ sup_θ − inf_θ`` of ``w(v(θ,d) − v(θ,d'))`` over all row pairs (``replace_one``), or of
+    ``w v(θ,d)`` over all rows. Source: Dimitrakakis et al. 2017; Cesar, Rogers 2021.
     """
     if not range_b >= 0:
         raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
@@ -142,7 +138,7 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
     return Statement(adjacency, curves, argument)
 
 
-def _for_rows(num_rows: int | None) -> Constants:
+def _for_rows(num_rows: int | None) -> Record:
     return {} if num_rows is None else {"num_rows": num_rows}
 
 
@@ -169,11 +165,8 @@ def posterior_strongly_log_concave(
         },
         "posterior.strongly_log_concave",
     )
-    return Statement(
-        adjacency,
-        (Gaussian(product_up(sensitivity, over=(root_down(strong_convexity),))),),
-        argument,
-    )
+    m = product_up(sensitivity, over=(root_down(strong_convexity),))
+    return Statement(adjacency, (Gaussian(m),), argument)
 
 
 def posterior_bounded_gradient(
@@ -207,11 +200,8 @@ def posterior_bounded_gradient(
 def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
     """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
 
-    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n``, then
+    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n`` (or refused), then
     ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
-
-    Raises:
-        DeclarationError: unless ``δ > δ_n``.
 
     Source: BJRD Proposition 3.4.
     """
@@ -268,18 +258,8 @@ def posterior_normal_ratio(
     **Guarantee**: one exact posterior draw satisfies every point of the curve under ``replace_one``.
     **Assumptions**: the model is this regression, every row lies in the domain.
 
-    Args:
-        precision: ``α``.
-        noise: ``β``, times the temper.
-        x_low: smallest ``x``, above 0.
-        x_high: largest ``x``.
-        center: ``c``, what ratios ``y/x`` are near.
-        width: ``g``, how near.
-        n: number of rows.
-        epsilons: where the curve is evaluated.
-
-    Raises:
-        DeclarationError: for constants that are not positive and finite.
+    ``precision``: ``α``. ``noise``: ``β``, times the temper. ``0 < x_low ≤ x ≤ x_high``, ``|y/x − center| ≤
+    width``. ``epsilons``: where the curve is evaluated.
 
     Source: Gaussian divergences; the domain of Heller, Fetaya 2023, (5).
     """

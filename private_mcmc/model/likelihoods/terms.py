@@ -19,9 +19,8 @@ from private_mcmc.model.likelihoods.categories import CATEGORIES, inflated_entri
 from private_mcmc.model.likelihoods.censored import CENSORED
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
-from private_mcmc.model.likelihoods.positive import POSITIVE, SHARES
+from private_mcmc.model.likelihoods.positive import POSITIVE, SHARES, log_softplus, with_softplus
 from private_mcmc.model.likelihoods.real import CENTRED, REAL, TRUNCATED
-from private_mcmc.model.likelihoods.softplus_rates import with_softplus
 from private_mcmc.model.likelihoods.whole import WHOLE
 from private_mcmc.model.sites import Observation
 
@@ -229,7 +228,10 @@ def evaluate(
         origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
         there = program.run([parameter], {**given, base: origin})[0]
         others["log_multiplier"] = jnp.log(there) - math.log(AT_ZERO[term.link])
-        others["sign"] = jnp.asarray(-1.0 if term.link == "exp_neg" else 1.0, eta.dtype)
+        falls = term.link in ("exp_neg", "one_over_softplus")
+        others["sign"] = jnp.asarray(-1.0 if falls else 1.0, eta.dtype)
+    if "softplus" in term.link:
+        eta = log_softplus(eta)
     weights = rest[len(entry.needs) :]
     eta, shape = eta.reshape(program.shape(parameter)), _summed_shape(site)
     one = math.prod(shape) == 1 and shape == site.shape

@@ -236,9 +236,6 @@ class ExpectationsPlan:
         """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
 
         ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
-
-        Raises:
-            DeclarationError: for a wrong shape; never about values.
         """
         seen = self.observable
         values = self.noise.release(seen.averages(averages)) * seen.units + seen.centres
@@ -254,10 +251,6 @@ def plan_expectations(
     """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
 
     ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
-
-    Raises:
-        DeclarationError: when the schedule releases something else, when nothing bounds an expectation,
-            or when the target cannot be met by the chosen noise (Gaussian noise at ``δ = 0``).
     """
     if not isinstance(schedule.release, Average):
         raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
