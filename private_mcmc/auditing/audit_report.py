@@ -149,11 +149,7 @@ class Findings:
         return "\n".join(lines)
 
 
-_WORDS = {
-    "epsilon": "ε at δ = {delta}",
-    "delta": "δ at ε = {epsilon}",
-    "gdp": "Gaussian DP parameter m",
-}
+_WORDS = {"epsilon": "ε at δ = {delta}", "delta": "δ at ε = {epsilon}", "gdp": "Gaussian DP parameter m"}
 
 
 def audit_report(result: Findings) -> Report:

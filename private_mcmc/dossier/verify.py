@@ -93,8 +93,7 @@ def verify_dossier(folder: str | Path, ledger: Ledger | None = None) -> DossierC
         folder: the dossier.
         ledger: also compare with the charge in it.
 
-    Raises:
-        DeclarationError: if there is no record to check.
+    ``DeclarationError`` if there is no record to check.
     """
     place = Path(folder)
     place = place.parent if place.name == RECORD else place

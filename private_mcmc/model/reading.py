@@ -77,10 +77,9 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         n: number of rows, or of persons (or its public bound).
         model_args: the model's other arguments.
 
-    Raises:
-        DeclarationError: the arguments do not fit the model.
-        UnsupportedModel: the model has no such form, or it is not recognised, or what was read differs from
-            NumPyro's own density at synthetic rows and parameters; the message names the site.
+    ``DeclarationError``: the arguments do not fit the model; ``UnsupportedModel`` the model has no such form,
+    or it is not recognised, or what was read differs from NumPyro's own density at synthetic rows and
+    parameters; the message names the site.
     """
     check_kind("rows", rows, Rows)
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
@@ -239,11 +238,7 @@ def _current(wide: View, narrow: Callable[[], View]) -> View:
 
 
 def _narrow_view(
-    model: Model,
-    rows: Rows,
-    public: PublicArguments,
-    model_sites: ModelSites,
-    structure: Structure | None,
+    model: Model, rows: Rows, public: PublicArguments, model_sites: ModelSites, structure: Structure | None
 ) -> Callable[[], View]:
     @functools.cache
     def narrow() -> View:

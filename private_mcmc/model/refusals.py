@@ -47,8 +47,7 @@ def refuse_unknown_slopes(
 ) -> None:
     """Trace the gradients that run: a derivative that a function brings with it is in no program of values.
 
-    Raises:
-        UnsupportedModel: as ``trace`` does, for what such a derivative prints, calls or mixes.
+    ``UnsupportedModel``: as ``trace`` does, for what such a derivative prints, calls or mixes.
     """
     if not has_own_derivatives(program):
         return

@@ -214,11 +214,7 @@ def _run_instead(row_model: RowModel, known: Constants, temper: float, target: T
 
 
 def _reasons(
-    row_model: RowModel,
-    known: Constants,
-    proved: tuple[Statement, ...],
-    searched: Search,
-    target: Target,
+    row_model: RowModel, known: Constants, proved: tuple[Statement, ...], searched: Search, target: Target
 ) -> tuple[str, ...]:
     reasons = []
     if proved:

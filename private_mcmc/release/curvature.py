@@ -206,11 +206,9 @@ def plan_curvature_test(
 ) -> CurvatureTest:
     """Plan a ``gdp``-GDP test of the curvature on the set that ``schedule`` projects on.
 
-    Raises:
-        NotYetSupported: unless every row enters through one affine predictor of a family whose curvature
-            is least at the ends of an interval.
-        DeclarationError: for a schedule without a set, with minibatches, or numbers out of range; of persons,
-            for a clip that their gradients may exceed.
+    ``NotYetSupported`` unless every row enters through one affine predictor of a family whose curvature is
+    least at the ends of an interval; ``DeclarationError`` for a schedule without a set, with minibatches, or
+    numbers out of range; of persons, for a clip that their gradients may exceed.
     """
     predictor = (reading.each or reading).predictor
     if predictor is None or (predictor.family.name, predictor.family.link) not in _LEAST_AT_ENDS:

@@ -214,7 +214,7 @@ def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...])
     # The worst row is one used in the last step: later steps that do not use it are post-processing.
     if isinstance(used, Affine) and float(used.gap) >= 0 and not math.isfinite(schedule.diameter):
         value = shifts.cyclic(product_up(float(used.offset), over=(noise,)), float(used.gap), passes, steps)
-        return ShiftBound(value, "cyclic, closed form"), "once in a pass"
+        return ShiftBound(value), "once in a pass"
     idle = modulus(schedule, curvature, sizes[0], 0.0)
     pattern = [used if (steps - 1 - step) % passes == 0 else idle for step in range(steps)]
     return last_state(pattern, noise, steps, diameter=schedule.diameter), "once in a pass"

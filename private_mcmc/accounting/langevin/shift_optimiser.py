@@ -87,8 +87,7 @@ def optimise(
     Searches from several levels, because a minimum of moduli has several local optima. ``work``
     bounds steps times solutions, not time, so that results are reproducible.
 
-    Returns:
-        ``z_0 = start, …, z_T = 0``, feasible, or ``None`` where nothing finite was found.
+    Returns ``z_0 = start, …, z_T = 0``, feasible, or ``None`` where nothing finite was found.
     """
     phi = per_step(moduli) if isinstance(moduli, Sequence) else moduli
     variances = noise_array(noise, steps) ** 2

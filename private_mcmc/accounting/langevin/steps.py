@@ -49,13 +49,7 @@ def contraction_gap(step_size: float, strong_convexity: float, smoothness: float
     return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
 
 
-_BOUNDS = (
-    "strong_convexity",
-    "smoothness",
-    "prior_strong_convexity",
-    "prior_smoothness",
-    "gradient_bound",
-)
+_BOUNDS = ("strong_convexity", "smoothness", "prior_strong_convexity", "prior_smoothness", "gradient_bound")
 
 
 @dataclass(frozen=True)
@@ -78,8 +72,7 @@ class Curvature:
         prior_convex: ``K`` is convex; implied by ``prior_strong_convexity > 0``.
         source: where the proof is, in words.
 
-    Raises:
-        DeclarationError: for negative or contradictory constants.
+    ``DeclarationError`` for negative or contradictory constants.
     """
 
     strong_convexity: float = 0.0
@@ -95,10 +88,7 @@ class Curvature:
         for name in _BOUNDS:
             if not getattr(self, name) >= 0:
                 raise DeclarationError(f"{name}={getattr(self, name)}: must be a number in [0, ∞].")
-        for low, high in (
-            ("strong_convexity", "smoothness"),
-            ("prior_strong_convexity", "prior_smoothness"),
-        ):
+        for low, high in (("strong_convexity", "smoothness"), ("prior_strong_convexity", "prior_smoothness")):
             if not getattr(self, low) <= getattr(self, high):
                 raise DeclarationError(f"{low}={getattr(self, low)} exceeds {high}={getattr(self, high)}.")
         if math.inf in (self.strong_convexity, self.prior_strong_convexity):

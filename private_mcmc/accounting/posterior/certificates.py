@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from private_mcmc.accounting.assumptions import (
     CONJUGATE,
@@ -16,7 +17,7 @@ from private_mcmc.accounting.assumptions import (
 from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Points, Pure
-from private_mcmc.accounting.posterior import conjugate, conjugate_presence
+from private_mcmc.accounting.posterior import conjugate
 from private_mcmc.accounting.posterior.normal import Extremes, normal_regression
 from private_mcmc.accounting.rounding import product_up, root_down
 from private_mcmc.accounting.statement import Argument, Statement
@@ -43,14 +44,11 @@ def posterior_beta_binomial(
     Worst pairs under ``replace_one``: ``Beta(a + w(k + N), b + w((n−1)N − k))`` against the move back,
     ``0 ≤ k ≤ (n−1)N``.
     """
-
-    def worst(at: float) -> float:
-        if adjacency == "replace_one":
-            return conjugate.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=at)
-        return conjugate_presence.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=at)
-
+    replaced = adjacency == "replace_one"
+    law = conjugate.beta_binomial if replaced else conjugate.beta_binomial_presence
     constants = {"a": a, "b": b, "n": n, "trials": trials, "temper": temper}
-    how = _EXACT if adjacency == "replace_one" or trials == 1 else _BOUND
+    how = _EXACT if replaced or trials == 1 else _BOUND
+    worst = partial(law, a, b, n=n, trials=trials, temper=temper)
     return _statement(f"Beta-Binomial: {how}", constants, epsilons, "beta_binomial", adjacency, worst)
 
 
@@ -64,13 +62,9 @@ def posterior_dirichlet_categorical(
 ) -> Statement:
     """Categorical rows under a Dirichlet prior."""
     replaced = adjacency == "replace_one"
-
-    def worst(at: float) -> float:
-        if replaced:
-            return conjugate.dirichlet_categorical(concentration, n=n, temper=temper, epsilon=at)
-        return conjugate_presence.dirichlet_categorical(concentration, n=n, temper=temper, epsilon=at)
-
+    law = conjugate.dirichlet_categorical if replaced else conjugate.dirichlet_categorical_presence
     constants = {"concentration": concentration, "n": n, "temper": temper}
+    worst = partial(law, concentration, n=n, temper=temper)
     name = f"Dirichlet-categorical: {_EXACT}"
     return _statement(name, constants, epsilons, "dirichlet_categorical", adjacency, worst)
 
@@ -87,12 +81,10 @@ def posterior_gamma_poisson(
 ) -> Statement:
     """Poisson rows of counts at most ``largest``; ``rate`` is the Gamma prior's over a row's exposure."""
     replaced = adjacency == "replace_one"
-
-    def worst(at: float) -> float:
-        if replaced:
-            return conjugate.gamma_poisson(shape, largest=largest, temper=temper, epsilon=at)
-        return conjugate_presence.gamma_poisson(shape, rate, n=n, largest=largest, temper=temper, epsilon=at)
-
+    worst = partial(conjugate.gamma_poisson, shape, largest=largest, temper=temper)
+    if not replaced:
+        presence = conjugate.gamma_poisson_presence
+        worst = partial(presence, shape, rate, n=n, largest=largest, temper=temper)
     constants = {"shape": shape, "rate": rate, "n": n, "largest": largest, "temper": temper}
     name = f"Gamma-Poisson: {_EXACT if replaced else _BOUND}"
     return _statement(name, constants, epsilons, "gamma_poisson", adjacency, worst)
@@ -104,13 +96,13 @@ def _statement(
     epsilons: tuple[float, ...],
     rule: str,
     adjacency: Adjacency,
-    worst: Callable[[float], float],
+    worst: Callable[..., float],
 ) -> Statement:
     check_adjacency(adjacency)
     for key, value in constants.items():
         if not all(item > 0 for item in (value if isinstance(value, tuple) else (value,))):
             raise DeclarationError(f"{theorem.split(':')[0]}: {key}={value} must be positive.")
-    points = tuple((float(at), worst(at)) for at in epsilons)
+    points = tuple((float(at), worst(epsilon=at)) for at in epsilons)
     argument = Argument(
         theorem,
         (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency]),

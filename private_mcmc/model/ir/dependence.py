@@ -136,10 +136,7 @@ def _walk(
 
 
 def _shape(
-    program: Program,
-    equation: Equation,
-    shapes: Mapping[Variable, Shape],
-    known: Mapping[Variable, Interval],
+    program: Program, equation: Equation, shapes: Mapping[Variable, Shape], known: Mapping[Variable, Interval]
 ) -> Shape:
     inputs = [shapes[variable] for variable in equation.inputs]
     worst = max(inputs, default=Shape.FREE)

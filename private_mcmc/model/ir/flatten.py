@@ -225,9 +225,8 @@ def _own() -> frozenset[Primitive]:
 def refuse_unknown(closed: jex.ClosedJaxpr) -> None:
     """Refuse calls to Python, primitives that are not JAX's own, and those that do not go row by row.
 
-    Raises:
-        DoThisInstead: for a program that prints or calls back.
-        NotYetSupported: for any other, by the name of the primitive.
+    ``DoThisInstead`` for a program that prints or calls back; ``NotYetSupported`` for any other, by the name
+    of the primitive.
     """
     equations = list(_all(closed.jaxpr))
     if closed.effects or any(
@@ -250,8 +249,7 @@ def refuse_unknown(closed: jex.ClosedJaxpr) -> None:
 def refuse_mixed_keys(closed: jex.ClosedJaxpr) -> None:
     """Refuse random numbers of ``rbg`` keys that follow an input: for many keys they are the first one's.
 
-    Raises:
-        NotYetSupported: naming the generator.
+    ``NotYetSupported``, naming the generator.
     """
     if all(_generator(atom) in ("", *_KEY_BY_KEY) for each in _all(closed.jaxpr) for atom in each.invars):
         return

@@ -227,10 +227,7 @@ _SOFTPLUS: Mapping[tuple[str, str], tuple[str, _Proof]] = {
         "softplus",
         lambda y, others: _softplus_family("Poisson", others["multiplier"].highest, y.highest),
     ),
-    ("Exponential", "rate"): (
-        "softplus",
-        lambda y, others: _softplus_times("Exponential", y, others, 1.0),
-    ),
+    ("Exponential", "rate"): ("softplus", lambda y, others: _softplus_times("Exponential", y, others, 1.0)),
     ("Gamma", "rate"): (
         "softplus",
         lambda y, others: _softplus_times("Gamma", y, others, others["concentration"].highest),

@@ -182,13 +182,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
 
 
 def certificates(
-    row_model: RowModel,
-    known: Constants,
-    *,
-    n: int,
-    temper: float,
-    target: Target,
-    whole_curve: bool = True,
+    row_model: RowModel, known: Constants, *, n: int, temper: float, target: Target, whole_curve: bool = True
 ) -> tuple[Statement, ...]:
     """Every certificate whose assumptions are proved, best at the target first.
 

@@ -177,11 +177,7 @@ class Observed:
         ]
 
 
-def observed(
-    functions: tuple[Function, ...],
-    units: FloatArray,
-    schedule: Schedule,
-) -> Observed:
+def observed(functions: tuple[Function, ...], units: FloatArray, schedule: Schedule) -> Observed:
     """The vector of ``functions`` in these units, fit for the running sums of ``schedule``."""
     low, high = (np.concatenate([getattr(f, end) for f in functions]) for end in ("low", "high"))
     bounded = np.isfinite(high - low)
