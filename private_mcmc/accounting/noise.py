@@ -179,7 +179,8 @@ class CurvatureFloor:
         gdp.check_delta(self.failure)
         if not (math.isfinite(self.released) and 0 < self.noise_sd < math.inf and self.rounding >= 0):
             raise DeclarationError("a tested curvature needs a finite value and positive, finite noise.")
-        if not _upper_tail((self.margin - self.rounding) / self.noise_sd) <= self.failure * (1 + 1e-9):
+        exceeded = math.erfc((self.margin - self.rounding) / self.noise_sd / math.sqrt(2.0)) / 2
+        if not exceeded <= self.failure * (1 + 1e-9):
             raise DeclarationError(
                 f"margin={self.margin}: noise of sd {self.noise_sd} exceeds it with more than "
                 f"probability {self.failure}."
@@ -200,11 +201,6 @@ class CurvatureFloor:
             strong_convexity=max(curvature.strong_convexity, min(found, curvature.smoothness)),
             source=f"{curvature.source}; curvature of the data ≥ {self.lower:.6g} by a private test",
         )
-
-
-def _upper_tail(size: float) -> float:
-    """``P(N(0, 1) > size)``."""
-    return math.erfc(size / math.sqrt(2.0)) / 2
 
 
 def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:

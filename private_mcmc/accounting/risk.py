@@ -8,6 +8,7 @@ from typing import Protocol
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.report import Block, Code, Details, Facts, Line, Mark, Plot, Report, Text, Verdict, number
+from private_mcmc.report.blocks import Tone
 from private_mcmc.target import Adjacency, Unit
 
 OFTEN = 0.05
@@ -142,8 +143,8 @@ def picture(found: Risk) -> Plot:
     )
 
 
-def curve(statement: _Priced, target: tuple[float, float]) -> Plot:
-    """δ at every ε, and the target."""
+def curve(statement: _Priced, target: tuple[float, float], tone: Tone = "good") -> Plot:
+    """δ at every ε, and the target, its mark in ``tone``."""
     epsilon, delta = target
     shown = max(delta, 1e-12)
     top = min(1.4 * max(statement.epsilon(shown), epsilon), 250.0)
@@ -155,7 +156,7 @@ def curve(statement: _Priced, target: tuple[float, float]) -> Plot:
         y_label="δ",
         drawn=(
             Line(tuple(at for at, _ in points), tuple(found for _, found in points), "certified"),
-            Mark(epsilon, shown, "target", "good"),
+            Mark(epsilon, shown, "target", tone),
         ),
         description="An upper bound. The curve passes the target's mark below or through it.",
         y_log=True,

@@ -71,7 +71,7 @@ def compared(
 
 
 @dataclass(frozen=True)
-class Findings:
+class AuditResult:
     """Lower bounds of every attack on one pair of data sets, and the claim they are compared with.
 
     **Guarantee**: all lower bounds of all attacks hold together with probability at least
@@ -143,6 +143,15 @@ class Findings:
             "attacks": {attack.name: asdict(attack.bounds) for attack in self.attacks},
         }
 
+    @property
+    def report(self) -> Report:
+        """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
+        return audit_report(self)
+
+    def show(self) -> None:
+        """Print the report on a terminal."""
+        self.report.show()
+
     def __str__(self) -> str:
         lines = [f"{self.mechanism} on {self.pair}: {'sound' if self.sound else 'CLAIM REFUTED'}"]
         lines += [f"  {c.quantity}: {c.lower:.4g} ≤ … ≤ {c.upper:.4g}" for c in self.comparisons]
@@ -152,7 +161,7 @@ class Findings:
 _WORDS = {"epsilon": "ε at δ = {delta}", "delta": "δ at ε = {epsilon}", "gdp": "Gaussian DP parameter m"}
 
 
-def audit_report(result: Findings) -> Report:
+def audit_report(result: AuditResult) -> Report:
     """The report of ``result``: everything in it is public, the data sets are synthetic."""
     blocks: tuple[Block, ...] = (
         _verdict(result),
@@ -186,11 +195,11 @@ def audit_report(result: Findings) -> Report:
     return Report(f"Audit of {result.mechanism}", blocks)
 
 
-def _word(quantity: str, result: Findings) -> str:
+def _word(quantity: str, result: AuditResult) -> str:
     return _WORDS[quantity].format(delta=number(result.delta), epsilon=number(result.epsilon))
 
 
-def _verdict(result: Findings) -> Verdict:
+def _verdict(result: AuditResult) -> Verdict:
     reasons = tuple(
         f"{c.quantity}: at least {number(c.lower)} is proved, at most {number(c.upper)} was claimed"
         for c in result.violations
@@ -200,7 +209,7 @@ def _verdict(result: Findings) -> Verdict:
     return Verdict("claim refuted", "an attack's lower bound exceeds the claimed upper bound", "bad", reasons)
 
 
-def _roc(result: Findings) -> Plot:
+def _roc(result: AuditResult) -> Plot:
     best = result.best
     false, true = np.asarray(best.false_positive), 1 - np.asarray(best.false_negative)
     seen = (false > 0) & (true > 0)
@@ -223,7 +232,7 @@ def _roc(result: Findings) -> Plot:
     )
 
 
-def _trade_off(result: Findings) -> Plot:
+def _trade_off(result: AuditResult) -> Plot:
     best = result.best
     order = np.argsort(best.false_positive)
     false, missed = (np.asarray(side)[order] for side in (best.false_positive, best.false_negative))
@@ -240,7 +249,7 @@ def _trade_off(result: Findings) -> Plot:
     )
 
 
-def _bounds_plot(result: Findings) -> Plot:
+def _bounds_plot(result: AuditResult) -> Plot:
     """Every attack's lower bound beside the claim: of ``m`` where one is claimed, else of ``ε``."""
     claimed = result.statement.gdp
     places = floats(range(len(result.attacks)))
@@ -260,17 +269,3 @@ def _bounds_plot(result: Findings) -> Plot:
         y_range=(-0.6, len(places) + 0.2),
         y_ticks=tuple((at, attack.name) for at, attack in zip(places, result.attacks, strict=True)),
     )
-
-
-@dataclass(frozen=True)
-class AuditResult(Findings):
-    """What an audit found, as words, HTML or plain data. Attributes and guarantee: :class:`Findings`."""
-
-    @property
-    def report(self) -> Report:
-        """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
-        return audit_report(self)
-
-    def show(self) -> None:
-        """Print the report on a terminal."""
-        self.report.show()

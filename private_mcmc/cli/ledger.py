@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,13 +51,7 @@ def init(
         # Before a file is made.
         target = Target(epsilon, delta, check_adjacency(adjacency))
         ledger = _opened(path, key, create=not path.exists())
-        balance = ledger.declare(
-            dataset,
-            target,
-            filter=filter,  # type: ignore[arg-type]
-            unit=unit,
-        )
-        _show([balance], as_json)
+        _show([ledger.declare(dataset, target, filter=filter, unit=unit)], as_json)  # type: ignore[arg-type]
 
 
 CohortOption = Annotated[list[str], typer.Option(help="A cohort; repeat it for more.", show_default=False)]
@@ -171,20 +166,15 @@ def _show(balances: Sequence[Balance], as_json: bool) -> None:
     Report("What has been spent, and what is left", tuple(blocks)).show()
 
 
-class _errors:
+@contextlib.contextmanager
+def _errors(as_json: bool) -> Iterator[None]:
     """The library's errors as one line on stderr (or as JSON on stdout) and the exit status of errors."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, (PrivateMCMCError, OSError)):
-            if self._as_json:
-                name, _, message = in_words(error).partition(": ")
-                typer.echo(json.dumps({"ok": False, "error": name, "message": message}))
-            else:
-                typer.echo(in_words(error), err=True)
-            raise typer.Exit(ERROR) from error
+    try:
+        yield
+    except (PrivateMCMCError, OSError) as error:
+        if as_json:
+            name, _, message = in_words(error).partition(": ")
+            typer.echo(json.dumps({"ok": False, "error": name, "message": message}))
+        else:
+            typer.echo(in_words(error), err=True)
+        raise typer.Exit(ERROR) from error

@@ -92,12 +92,10 @@ def main(group: typer.Typer = app) -> None:
         # Typer ends so, and with 1, when nobody reads the output any more.
         sys.exit(UNREAD if ended.code == 1 else ended.code)
     except UsageError as error:
-        from private_mcmc.cli.main import in_a_line
-
-        # Of no arguments at all the message is the help.
-        error.show() if type(error).__name__ == "NoArgsIsHelpError" else typer.echo(
-            in_a_line(error), err=True
-        )
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            error.show()
+        else:
+            typer.echo(in_a_line(error), err=True)
         sys.exit(ERROR)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED

@@ -81,9 +81,7 @@ def read_question(
 
     function, source = (None, "") if model is None else load_model(model)
     asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
-    if model is None:
-        return asked
-    return replace(asked, source=source)
+    return asked if model is None else replace(asked, source=source)
 
 
 def as_guarantee(word: str) -> Literal["run", "posterior"]:

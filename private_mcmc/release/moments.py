@@ -31,14 +31,6 @@ class Counts:
     noise_sd: float
     statement: Statement
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
-        return {
-            "counts": self.values.tolist(),
-            "noise_sd": self.noise_sd,
-            "statement": self.statement.to_dict(),
-        }
-
 
 @dataclass(frozen=True)
 class CountsPlan:
@@ -113,14 +105,6 @@ class SecondMoments:
     matrix: FloatArray
     noise_sd: float
     statement: Statement
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
-        return {
-            "second_moments": self.matrix.tolist(),
-            "noise_sd": self.noise_sd,
-            "statement": self.statement.to_dict(),
-        }
 
     def __repr__(self) -> str:
         return f"SecondMoments(dim={len(self.matrix)}, noise_sd={self.noise_sd:.4g})\n{self.statement}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from private_mcmc.files import write_whole
 from private_mcmc.records import Record
-from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
+from private_mcmc.report.blocks import Band, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -202,7 +202,7 @@ def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size:
         axes.set_xlabel(label, fontsize=9.5, color=palette.ink)
     axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
-    names = [label for drawn in plot.drawn if (label := _label(drawn))]
+    names = [drawn.label for drawn in plot.drawn if not isinstance(drawn, Rule | Mark) and drawn.label]
     if names:
         owner: Axes | Figure | SubFigure = axes
         place: Record = {}
@@ -210,10 +210,6 @@ def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size:
             owner, place = axes.figure, {"loc": "outside lower center", "ncols": _columns(names)}
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)
         legend.get_frame().set(facecolor=palette.ground, edgecolor="none")
-
-
-def _label(drawn: Drawn) -> str:
-    return "" if isinstance(drawn, Rule | Mark) else drawn.label
 
 
 def _columns(names: list[str]) -> int:

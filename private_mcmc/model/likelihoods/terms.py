@@ -222,7 +222,7 @@ def evaluate(
     wanted = [first, *needed, *_weights(program, site)]
     if entry.centred:
         given = {**given, parameter: jnp.zeros(program.shape(parameter))}
-    observed, *rest = (_as_float(value) for value in program.run(wanted, given))
+    observed, *rest = (jnp.asarray(value, dtype=float) for value in program.run(wanted, given))
     others = dict(zip(entry.needs, rest, strict=False))
     if term.link in AT_ZERO:
         origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
@@ -238,21 +238,13 @@ def evaluate(
     if one and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):
         # A single observation is a scalar: axes of length one slow a chain's step down.
         shape = ()
-        eta, observed, others, weights = jax.tree.map(_scalar, (eta, observed, others, weights))
+        eta, observed, others, weights = jax.tree.map(jnp.squeeze, (eta, observed, others, weights))
     values = jnp.broadcast_to(term.loss(eta, observed, others), shape)
     for weight in weights:
         values = jnp.where(weight > 0, weight * values, 0.0)
     return jnp.sum(values)
 
 
-def _scalar(value: jax.Array) -> jax.Array:
-    return jnp.reshape(value, ())
-
-
 def _summed_shape(site: Observation) -> tuple[int, ...]:
     """Shape of the elements whose losses add up."""
     return site.shape[:-1] if site.family.startswith("Multinomial") else site.shape
-
-
-def _as_float(value: jax.Array) -> jax.Array:
-    return jnp.asarray(value).astype(jax.dtypes.canonicalize_dtype(np.float64))

@@ -215,8 +215,11 @@ def certificates(
     if known.subject == "posterior" and row_model.unit is None:
         # Of persons they would have to be maximised again, over every number of rows on each side.
         found += conjugate_certificates(row_model, n=n, temper=temper, target=target, whole_curve=whole_curve)
-    stated = (of_unit(statement, row_model.unit) for statement in found)
-    return tuple(sorted(stated, key=lambda statement: _rank(statement, target)))
+
+    def rank(statement: Statement) -> tuple[float, float]:
+        return statement.delta(target.epsilon), statement.epsilon(max(target.delta, 1e-300))
+
+    return tuple(sorted((of_unit(statement, row_model.unit) for statement in found), key=rank))
 
 
 def meets(statement: Statement, target: Target) -> bool:
@@ -227,7 +230,3 @@ def meets(statement: Statement, target: Target) -> bool:
 def _product(first: float, second: float) -> float:
     """Of two bounds; what is too small for a float is still not nothing."""
     return max(first * second, 1e-300) if second > 0 else 0.0
-
-
-def _rank(statement: Statement, target: Target) -> tuple[float, float]:
-    return statement.delta(target.epsilon), statement.epsilon(max(target.delta, 1e-300))
