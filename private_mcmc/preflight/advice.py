@@ -16,7 +16,8 @@ from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program
-from private_mcmc.preflight.certify.certificates import Constants, meets, times
+from private_mcmc.model.likelihoods.family import times
+from private_mcmc.preflight.certify.certificates import Constants, meets
 from private_mcmc.preflight.records import Advice
 from private_mcmc.report import number
 from private_mcmc.target import Target

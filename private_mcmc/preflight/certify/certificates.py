@@ -20,6 +20,7 @@ from private_mcmc.accounting import (
 )
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.model import RowModel
+from private_mcmc.model.likelihoods.family import times
 from private_mcmc.preflight.certify.conjugates import conjugate_certificates
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Target, check_positive
@@ -39,11 +40,6 @@ def largest_eigenvalue(preconditioner: Matrix | None) -> float:
     if metric.ndim == 1:
         return float(np.max(metric))
     return float(np.linalg.eigvalsh(metric)[-1]) + float(np.linalg.norm(metric)) * len(metric) * 2.0**-48
-
-
-def times(first: float, second: float) -> float:
-    """Product of two bounds: a zero bound wins over an unknown one."""
-    return 0.0 if first == 0 or second == 0 else first * second
 
 
 def never_clips(free: float, clip: float, row_model: RowModel) -> bool:

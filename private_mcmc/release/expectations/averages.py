@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.preflight.certify.certificates import largest_eigenvalue
 from private_mcmc.release.expectations.functions import Function, Lipschitz, Slopes
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.schedule import Average, Matrix, Schedule
@@ -50,9 +51,8 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
         slopes = np.sqrt(np.diag(gram)) * _UP
     else:
         gram = None
-        slopes = np.full(
-            part.size, part.constant * math.sqrt(_largest_eigenvalue(schedule.preconditioner)) * _UP
-        )
+        widest = math.sqrt(largest_eigenvalue(schedule.preconditioner))
+        slopes = np.full(part.size, part.constant * widest * _UP)
     # What is no number bounds nothing.
     slopes = np.where(slopes >= 0, slopes, math.inf)
     # A constant value moves by nothing, however far the chains are apart.
@@ -118,13 +118,6 @@ def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
             "move; take a preconditioner that is better conditioned."
         )
     return product
-
-
-def _largest_eigenvalue(metric: Matrix | None) -> float:
-    if metric is None:
-        return 1.0
-    array = np.asarray(metric, dtype=np.float64)
-    return float(array.max() if array.ndim == 1 else np.linalg.eigvalsh(array)[-1])
 
 
 _UNIT = 2.0**-53
