@@ -25,14 +25,18 @@ def in_chunks(function: Callable[[Array], ArrayLike]) -> Callable[[Array], Array
 
     @functools.lru_cache(maxsize=24)
     def at(key: bytes) -> Array:
-        points = np.frombuffer(key, dtype=np.float64)
-        count = -(-len(points) // _CHUNK)
-        padded = np.concatenate([points, np.full(count * _CHUNK - len(points), points[-1])])
-        with jax.enable_x64(True):
-            parts = [np.asarray(function(part)) for part in np.split(padded, count)]
-        return np.concatenate(parts, axis=-1)[..., : len(points)]
+        return chunked(function, np.frombuffer(key, dtype=np.float64), _CHUNK)
 
     return lambda points: at(np.ascontiguousarray(points, dtype=np.float64).tobytes())
+
+
+def chunked(function: Callable[[Array], ArrayLike], points: Array, size: int) -> Array:
+    """``function`` of points along the first axis, ``size`` of them at a time; its last axis is theirs."""
+    count = -(-len(points) // size)
+    padded = np.concatenate([points, np.repeat(points[-1:], count * size - len(points), axis=0)])
+    with jax.enable_x64(True):
+        parts = [np.asarray(function(part)) for part in np.split(padded, count)]
+    return np.concatenate(parts, axis=-1)[..., : len(points)]
 
 
 def line_losses(
