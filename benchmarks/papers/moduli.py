@@ -163,4 +163,4 @@ def declared_states(
         if key not in known:
             known[key] = last_state(part, sds[early:late], late - early, diameter=diameter).m_squared
         total.append(known[key])
-    return ShiftBound(sum_up(total), f"{len(total)} stretches between released states")
+    return ShiftBound(sum_up(total))

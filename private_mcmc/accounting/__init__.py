@@ -11,14 +11,14 @@ from private_mcmc.accounting.curves.curve import (
     Points,
     Pure,
 )
-from private_mcmc.accounting.langevin.average import (
+from private_mcmc.accounting.langevin.bounds import released_steps
+from private_mcmc.accounting.langevin.langevin_statement import (
     AverageByConvergence,
     AveragedValue,
     average_sensitivity,
+    langevin_statement,
     noised_average,
 )
-from private_mcmc.accounting.langevin.bounds import released_steps
-from private_mcmc.accounting.langevin.langevin_statement import langevin_statement
 from private_mcmc.accounting.langevin.sensitivity import (
     gradient_limit,
     rounding_box,

@@ -28,11 +28,7 @@ from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 
 def capped(statement: Statement, num_rows: int) -> Statement:
-    """``statement``, which quotes its bound on the number of rows where the adjacency hides that number.
-
-    Under ``add_remove`` a number of rows in the constants is the public ``n_max``: the statement is for pairs
-    of data sets neither of which has more. Elsewhere the number is public and the same in both.
-    """
+    """``statement``; under ``add_remove`` it quotes the public ``n_max`` that its constants call ``n``."""
     return quoting(statement, no_more_rows(num_rows)) if statement.adjacency == "add_remove" else statement
 
 
@@ -47,11 +43,7 @@ def quoting(statement: Statement, line: str) -> Statement:
 def group(statement: Statement, rows: int) -> Statement:
     """The statement for data sets that differ in up to ``rows`` rows: ``k·m``-GDP, ``k·ε``, ``k²ρ``-zCDP.
 
-    Products scale part by part; curves of other kinds have no such rule and are left out.
-
-    Raises:
-        DeclarationError: for ``rows < 1``, or where no curve has a rule.
-        NotYetSupported: for a statement of persons.
+    Products scale part by part; curves of other kinds are left out. ``DeclarationError`` where none is left.
 
     Source: Dong, Roth, Su 2022, Theorem 2.14; Bun, Steinke 2016, Proposition 27.
     """
@@ -101,11 +93,7 @@ def stepwise(
 ) -> Statement:
     """``(Σ ε_i, Σ δ_i)``-DP for named steps, each ``(ε_i, δ_i)``-DP given the outputs of the earlier ones.
 
-    Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006), valid for adaptively
-    chosen steps.
-
-    Raises:
-        DeclarationError: without steps, or for values out of range.
+    Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006), for adaptively chosen steps.
     """
     if not steps:
         raise DeclarationError("stepwise: at least one step is needed.")
@@ -125,14 +113,9 @@ def adaptive(
 ) -> Statement:
     """``B``-GDP for stages ``m_1, m_2, …`` with ``Σ m_j² ≤ B²``, each chosen from what was released before.
 
-    **Guarantee**: ``budget``-GDP, the declared budget and never the realised sum.
-    **Assumptions**: the budget was fixed before the first stage; every stage's ``m_j`` holds given the
-    earlier outputs. Source: Smith, Thakurta 2022 (fully adaptive composition of Gaussian DP).
-
-    Raises:
-        NotPrivate: if the stages cost more than the budget or one of them has no Gaussian statement.
-        DeclarationError: for stages under another adjacency or of another ``unit``, or a budget that is not
-            positive.
+    **Guarantee**: ``budget``-GDP, the declared budget and never the realised sum. **Assumptions**: the budget
+    was fixed before the first stage; every stage's ``m_j`` holds given the earlier outputs. ``NotPrivate``
+    if they cost more. Source: Smith, Thakurta 2022 (fully adaptive composition of Gaussian DP).
     """
     if not 0 < budget < math.inf:
         raise DeclarationError(f"budget={budget}: must be positive and finite.")
@@ -142,9 +125,7 @@ def adaptive(
             raise DeclarationError(
                 f"a stage is stated under {stage.adjacency!r}, the budget under {adjacency!r}."
             )
-        if stage.gdp is None:
-            raise NotPrivate(f"the stage {stage.argument.theorem!r} has no Gaussian DP statement.")
-        if stage.gdp == math.inf:
+        if stage.gdp is None or stage.gdp == math.inf:
             raise NotPrivate(f"the stage {stage.argument.theorem!r} has no finite Gaussian DP statement.")
         spent += Fraction(stage.gdp) ** 2
     if not spent <= Fraction(budget) ** 2:
@@ -178,16 +159,11 @@ Choice = tuple[int, ...]
 
 
 def compose(*statements: Statement) -> Statement:
-    """The statement of releasing everything that ``statements`` speak of.
+    """The statement of releasing everything that ``statements`` speak of, the minimum over curves taken last.
 
-    Every choice of one curve from each statement is composed; the minimum is taken last.
-
-    **Assumptions**: the mechanisms use independent randomness and were fixed in advance (later ones
-    do not depend on earlier outputs except by post-processing that was itself fixed).
-
-    Raises:
-        DeclarationError: for different adjacencies or units, or two statements of the same run (one chain is
-            one mechanism: what is computed from its released states is free, more of it is not).
+    **Assumptions**: independent randomness; mechanisms fixed in advance, or post-processing that was. Two
+    statements of one run are refused (one chain is one mechanism: what is computed from its released states
+    is free, more of it is not), as are different adjacencies or units.
     """
     if not statements:
         raise DeclarationError("compose needs at least one statement.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from private_mcmc.accounting.assumptions import (
     CLIPPED_RADIUS,
@@ -53,9 +53,6 @@ def laplace(
     """``dim`` coordinates of L1 sensitivity ``η``, one Laplace draw of ``scale`` on each: ``epsilon``-DP.
 
     ``scale ≥ (η + dim·h)/ε``, where ``h`` is the grid the coordinates are rounded to (0: none).
-
-    Raises:
-        DeclarationError: if the scale is too small for ``epsilon``.
     """
     _check(what, dim, grid, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
     if not scale * epsilon * _UP >= sensitivity + dim * grid:
@@ -66,14 +63,7 @@ def laplace(
     argument = Argument(
         "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)",
         (moves(what, "L1"), RELATION[check_adjacency(adjacency)]),
-        {
-            "epsilon": epsilon,
-            "sensitivity": sensitivity,
-            "scale": scale,
-            "grid": grid,
-            "dim": dim,
-            "what": what,
-        },
+        dict(epsilon=epsilon, sensitivity=sensitivity, scale=scale, grid=grid, dim=dim, what=what),
         "noise.laplace",
     )
     # The scale may miss its exact value by a rounding: then the level is that of the scale.
@@ -98,18 +88,16 @@ def gaussian(
     Steinke 2020).
     """
     _check(what, dim, grid or 0.0, sensitivity=sensitivity, scale=scale)
-    return Statement(
-        check_adjacency(adjacency),
-        (_gaussian_curve(sensitivity, scale, grid, dim),),
-        Argument(
-            "Gaussian mechanism (Dong, Roth, Su 2022)"
-            if grid is None
-            else "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)",
-            (moves(what, "L2"), RELATION[check_adjacency(adjacency)]),
-            {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what},
-            "noise.gaussian",
-        ),
+    theorem = "Gaussian mechanism (Dong, Roth, Su 2022)"
+    if grid is not None:
+        theorem = "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)"
+    argument = Argument(
+        theorem,
+        (moves(what, "L2"), RELATION[check_adjacency(adjacency)]),
+        {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what},
+        "noise.gaussian",
     )
+    return Statement(adjacency, (_gaussian_curve(sensitivity, scale, grid, dim),), argument)
 
 
 def _gaussian_curve(sensitivity: float, scale: float, grid: float | None, dim: int) -> Curve:
@@ -178,8 +166,7 @@ class CurvatureFloor:
         noise_sd: of the Gaussian noise.
         failure: ``δ' ≥ P(noise > t − rounding)``.
 
-    Raises:
-        DeclarationError: for numbers out of range, or a margin that the noise exceeds more often.
+    ``DeclarationError`` for numbers out of range, or a margin that the noise exceeds more often.
     """
 
     released: float
@@ -192,7 +179,8 @@ class CurvatureFloor:
         gdp.check_delta(self.failure)
         if not (math.isfinite(self.released) and 0 < self.noise_sd < math.inf and self.rounding >= 0):
             raise DeclarationError("a tested curvature needs a finite value and positive, finite noise.")
-        if not _upper_tail((self.margin - self.rounding) / self.noise_sd) <= self.failure * (1 + 1e-9):
+        exceeded = math.erfc((self.margin - self.rounding) / self.noise_sd / math.sqrt(2.0)) / 2
+        if not exceeded <= self.failure * (1 + 1e-9):
             raise DeclarationError(
                 f"margin={self.margin}: noise of sd {self.noise_sd} exceeds it with more than "
                 f"probability {self.failure}."
@@ -215,11 +203,6 @@ class CurvatureFloor:
         )
 
 
-def _upper_tail(size: float) -> float:
-    """``P(N(0, 1) > size)``."""
-    return math.erfc(size / math.sqrt(2.0)) / 2
-
-
 def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
     """``δ(ε) = δ_inner(ε) + δ'`` for a test and what followed it; ``inner`` is their composition.
 
@@ -231,13 +214,7 @@ def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
     argument = Argument(
         "a private lower bound on the data's curvature, then a run that relies on it (Dwork, Lei 2009)",
         (TESTED_SET, TESTED_MOVES, TEST_AND_RUN),
-        {
-            "released": floor.released,
-            "margin": floor.margin,
-            "rounding": floor.rounding,
-            "noise_sd": floor.noise_sd,
-            "failure": floor.failure,
-        },
+        asdict(floor),
         "curvature.tested",
     )
     curves = tuple(ExceptWithProbability(curve, floor.failure) for curve in inner.curves)

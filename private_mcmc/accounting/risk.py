@@ -8,6 +8,7 @@ from typing import Protocol
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.report import Block, Code, Details, Facts, Line, Mark, Plot, Report, Text, Verdict, number
+from private_mcmc.report.blocks import Tone
 from private_mcmc.target import Adjacency, Unit
 
 OFTEN = 0.05
@@ -26,32 +27,19 @@ _SECRET = {
 }
 
 
-class Priced(Protocol):
+class _Priced(Protocol):
     """What of a statement is read here."""
 
     @property
-    def unit(self) -> Unit | None:
-        """What is protected as one row, if not a row."""
-
+    def unit(self) -> Unit | None: ...
     @property
-    def adjacency(self) -> Adjacency:
-        """The relation between data sets."""
-
+    def adjacency(self) -> Adjacency: ...
     @property
-    def gdp(self) -> float | None:
-        """Its Gaussian bound."""
-
-    def delta(self, epsilon: float) -> float:
-        """δ at ε."""
-
-    def epsilon(self, delta: float) -> float:
-        """ε at δ."""
-
-    def summary(self, delta: float) -> str:
-        """Theorem, assumptions, constants."""
-
-    def verify(self) -> bool:
-        """Whether it follows from its constants."""
+    def gdp(self) -> float | None: ...
+    def delta(self, epsilon: float) -> float: ...
+    def epsilon(self, delta: float) -> float: ...
+    def summary(self, delta: float) -> str: ...
+    def verify(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -83,14 +71,14 @@ class Risk:
         return asdict(self)
 
 
-def risk(statement: Priced, delta: float) -> Risk:
+def risk(statement: _Priced, delta: float) -> Risk:
     """The risk that a statement leaves, with ``delta`` the chance that is called rare."""
     rare = _exceeded(statement, delta)
     chance = delta if rare < statement.epsilon(0.0) else 0.0
     return Risk((1 + statement.delta(0.0)) / 2, _exceeded(statement, OFTEN), rare, chance)
 
 
-def _exceeded(statement: Priced, chance: float) -> float:
+def _exceeded(statement: _Priced, chance: float) -> float:
     """A ``t`` with ``P(L > t) ≤ chance``: the least of ``ε(c·chance) − log(1 − c)``, or the pure ``ε``."""
     found = statement.epsilon(0.0)
     if chance > 0:
@@ -155,8 +143,8 @@ def picture(found: Risk) -> Plot:
     )
 
 
-def curve(statement: Priced, target: tuple[float, float]) -> Plot:
-    """δ at every ε, and the target."""
+def curve(statement: _Priced, target: tuple[float, float], tone: Tone = "good") -> Plot:
+    """δ at every ε, and the target, its mark in ``tone``."""
     epsilon, delta = target
     shown = max(delta, 1e-12)
     top = min(1.4 * max(statement.epsilon(shown), epsilon), 250.0)
@@ -168,7 +156,7 @@ def curve(statement: Priced, target: tuple[float, float]) -> Plot:
         y_label="δ",
         drawn=(
             Line(tuple(at for at, _ in points), tuple(found for _, found in points), "certified"),
-            Mark(epsilon, shown, "target", "good"),
+            Mark(epsilon, shown, "target", tone),
         ),
         description="An upper bound. The curve passes the target's mark below or through it.",
         y_log=True,
@@ -177,7 +165,7 @@ def curve(statement: Priced, target: tuple[float, float]) -> Plot:
     )
 
 
-def report(statement: Priced, delta: float) -> Report:
+def report(statement: _Priced, delta: float) -> Report:
     """A statement as a page: the price, the risk in words and as a picture, and the argument folded away."""
     found = risk(statement, delta)
     price = f"ε = {number(statement.epsilon(delta))} at δ = {number(delta)}"
@@ -199,12 +187,12 @@ def report(statement: Priced, delta: float) -> Report:
     return Report("Privacy statement", blocks)
 
 
-def argument(statement: Priced, delta: float) -> Details:
+def argument(statement: _Priced, delta: float) -> Details:
     """Theorem, assumptions and constants, of the parts too."""
     return Details("Why: theorems, assumptions, constants", (Code(statement.summary(delta)),))
 
 
-def shown_delta(statement: Priced) -> float:
+def shown_delta(statement: _Priced) -> float:
     """The δ that a page speaks of where no target is known."""
     return 0.0 if math.isfinite(statement.epsilon(0.0)) else gdp.check_delta(1e-6)
 

@@ -9,10 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from private_mcmc.accounting.assumptions import PERSONS, of_persons
-from private_mcmc.accounting.curves.curve import (
-    Curve,
-    Gaussian,
-)
+from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.product import curve_from_dict
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record, plain, taken, unplain
@@ -49,11 +46,7 @@ class Argument:
 
     @classmethod
     def from_dict(cls, record: Constants) -> Argument:
-        """Inverse of ``to_dict``.
-
-        Raises:
-            DeclarationError: for a record that is none of an argument.
-        """
+        """Inverse of ``to_dict``."""
         return cls(
             theorem=taken(record, "theorem", str),
             assumptions=tuple(_words(line) for line in taken(record, "assumptions", list, tuple)),
@@ -162,12 +155,7 @@ class Statement:
 
     @classmethod
     def from_dict(cls, record: Constants) -> Statement:
-        """Inverse of ``to_dict``.
-
-        Raises:
-            DeclarationError: for a record that is none of a statement. Whether its numbers are true is for
-                ``verify`` to say.
-        """
+        """Inverse of ``to_dict``. Whether the numbers are true is for ``verify`` to say."""
         mechanism = taken(record, "mechanism", str, type(None))
         try:
             parts = tuple(cls.from_dict(part) for part in taken(record, "parts", list, tuple))
@@ -225,9 +213,6 @@ def common_unit(statements: Iterable[Statement]) -> Unit | None:
 
     A person's further rows are left out by a rule that looks at that person's rows alone, so that a statement
     for up to ``k`` rows holds for persons with more of them.
-
-    Raises:
-        DeclarationError: if they protect different units.
     """
     units = [statement.unit for statement in statements]
     if len({None if unit is None else unit.name for unit in units}) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def compared(
 
 
 @dataclass(frozen=True)
-class Findings:
+class AuditResult:
     """Lower bounds of every attack on one pair of data sets, and the claim they are compared with.
 
     **Guarantee**: all lower bounds of all attacks hold together with probability at least
@@ -139,19 +139,18 @@ class Findings:
             "failure_probability": self.failure_probability,
             "sound": self.sound,
             "tightness": self.tightness,
-            "comparisons": [
-                {"quantity": c.quantity, "lower": c.lower, "upper": c.upper} for c in self.comparisons
-            ],
-            "attacks": {
-                attack.name: {
-                    "epsilon": attack.bounds.epsilon,
-                    "delta": attack.bounds.delta,
-                    "gdp": attack.bounds.gdp,
-                    "gdp_estimate": attack.bounds.gdp_estimate,
-                }
-                for attack in self.attacks
-            },
+            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+            "attacks": {attack.name: asdict(attack.bounds) for attack in self.attacks},
         }
+
+    @property
+    def report(self) -> Report:
+        """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
+        return audit_report(self)
+
+    def show(self) -> None:
+        """Print the report on a terminal."""
+        self.report.show()
 
     def __str__(self) -> str:
         lines = [f"{self.mechanism} on {self.pair}: {'sound' if self.sound else 'CLAIM REFUTED'}"]
@@ -159,14 +158,10 @@ class Findings:
         return "\n".join(lines)
 
 
-_WORDS = {
-    "epsilon": "ε at δ = {delta}",
-    "delta": "δ at ε = {epsilon}",
-    "gdp": "Gaussian DP parameter m",
-}
+_WORDS = {"epsilon": "ε at δ = {delta}", "delta": "δ at ε = {epsilon}", "gdp": "Gaussian DP parameter m"}
 
 
-def audit_report(result: Findings) -> Report:
+def audit_report(result: AuditResult) -> Report:
     """The report of ``result``: everything in it is public, the data sets are synthetic."""
     blocks: tuple[Block, ...] = (
         _verdict(result),
@@ -184,43 +179,37 @@ def audit_report(result: Findings) -> Report:
         Table(
             ("quantity", "lower bound", "claimed upper bound", "lower/upper"),
             tuple(
-                (_word(c.quantity, result), number(c.lower),
-                 number(c.upper), number(c.ratio))
+                (_word(c.quantity, result), *map(number, (c.lower, c.upper, c.ratio)))
                 for c in result.comparisons
             ),
             "Lower bounds of the best attack beside the claim",
         ),
         Table(
             ("attack", "ε at least", "δ at least", "m at least", "mean difference/sd"),
-            tuple(
-                (a.name, number(b.epsilon), number(b.delta), number(b.gdp), number(b.gdp_estimate))
-                for a, b in ((attack, attack.bounds) for attack in result.attacks)
-            ),
+            tuple((attack.name, *map(number, astuple(attack.bounds))) for attack in result.attacks),
             "Every attack",
         ),
         Plots((_roc(result), _trade_off(result))),
         _bounds_plot(result),
-    )  # fmt: skip
+    )
     return Report(f"Audit of {result.mechanism}", blocks)
 
 
-def _word(quantity: str, result: Findings) -> str:
+def _word(quantity: str, result: AuditResult) -> str:
     return _WORDS[quantity].format(delta=number(result.delta), epsilon=number(result.epsilon))
 
 
-def _verdict(result: Findings) -> Verdict:
-    if result.sound:
-        word, line = "sound", "no attack exceeds the claim"
-    else:
-        word, line = "claim refuted", "an attack's lower bound exceeds the claimed upper bound"
+def _verdict(result: AuditResult) -> Verdict:
     reasons = tuple(
         f"{c.quantity}: at least {number(c.lower)} is proved, at most {number(c.upper)} was claimed"
         for c in result.violations
     )
-    return Verdict(word, line, "good" if result.sound else "bad", reasons)
+    if result.sound:
+        return Verdict("sound", "no attack exceeds the claim", "good")
+    return Verdict("claim refuted", "an attack's lower bound exceeds the claimed upper bound", "bad", reasons)
 
 
-def _roc(result: Findings) -> Plot:
+def _roc(result: AuditResult) -> Plot:
     best = result.best
     false, true = np.asarray(best.false_positive), 1 - np.asarray(best.false_negative)
     seen = (false > 0) & (true > 0)
@@ -243,9 +232,10 @@ def _roc(result: Findings) -> Plot:
     )
 
 
-def _trade_off(result: Findings) -> Plot:
+def _trade_off(result: AuditResult) -> Plot:
     best = result.best
     order = np.argsort(best.false_positive)
+    false, missed = (np.asarray(side)[order] for side in (best.false_positive, best.false_negative))
     grid = np.linspace(0.0, 1.0, 101)
     return Plot(
         "Trade-off of errors",
@@ -253,18 +243,13 @@ def _trade_off(result: Findings) -> Plot:
         "false negative rate",
         (
             Line(floats(grid), floats(result.statement.beta(float(a)) for a in grid), "claimed", 0, "dashed"),
-            Line(
-                floats(np.asarray(best.false_positive)[order]),
-                floats(np.asarray(best.false_negative)[order]),
-                f"{best.name}, observed",
-                1,
-            ),
+            Line(floats(false), floats(missed), f"{best.name}, observed", 1),
         ),
         "False negative against false positive rate; up to sampling noise a sound claim stays below.",
     )
 
 
-def _bounds_plot(result: Findings) -> Plot:
+def _bounds_plot(result: AuditResult) -> Plot:
     """Every attack's lower bound beside the claim: of ``m`` where one is claimed, else of ``ε``."""
     claimed = result.statement.gdp
     places = floats(range(len(result.attacks)))
@@ -284,17 +269,3 @@ def _bounds_plot(result: Findings) -> Plot:
         y_range=(-0.6, len(places) + 0.2),
         y_ticks=tuple((at, attack.name) for at, attack in zip(places, result.attacks, strict=True)),
     )
-
-
-@dataclass(frozen=True)
-class AuditResult(Findings):
-    """What an audit found, as words, HTML or plain data. Attributes and guarantee: :class:`Findings`."""
-
-    @property
-    def report(self) -> Report:
-        """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
-        return audit_report(self)
-
-    def show(self) -> None:
-        """Print the report on a terminal."""
-        self.report.show()

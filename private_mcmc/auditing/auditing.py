@@ -88,7 +88,7 @@ def audit_at(
     seed: np.random.SeedSequence,
 ) -> tuple[AuditResult, ...]:
     """One result for each ``(ε, δ)`` of ``points``, all from the same runs, each with ``failure``."""
-    pair.check(mechanism.statement.adjacency)
+    pair.differing(mechanism.statement.adjacency)
     outputs = _outputs(mechanism, pair, num_runs, seed)
     scored = _scored(mechanism.scores(pair), *outputs)
     share = failure / len(scored)

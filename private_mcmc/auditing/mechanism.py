@@ -39,15 +39,10 @@ class Pair:
     second: DataSet
     name: str = "given"
 
-    def check(self, adjacency: Adjacency) -> None:
-        """Raise ``DeclarationError`` unless the data sets are adjacent."""
-        self.differing(adjacency)
-
     def differing(self, adjacency: Adjacency) -> tuple[int | None, int | None]:
         """The slot of the differing row in the first and in the second data set, ``None`` where absent.
 
-        Raises:
-            DeclarationError: unless the data sets are adjacent.
+        ``DeclarationError`` unless the data sets are adjacent.
         """
         if not self.first or self.first.keys() - {PRESENT} != self.second.keys() - {PRESENT}:
             raise DeclarationError(f"pair {self.name!r}: both data sets need the same columns, at least one.")
@@ -158,10 +153,6 @@ def no_scores(pair: Pair) -> Mapping[str, Score]:
     return {}
 
 
-def _no_pairs() -> tuple[Pair, ...]:
-    return ()
-
-
 @dataclass(frozen=True, eq=False)
 class Mechanism:
     """A mechanism under attack.
@@ -188,4 +179,4 @@ class Mechanism:
     statement: Statement
     draw: Callable[[DataSet, int, np.random.SeedSequence], FloatArray]
     scores: Callable[[Pair], Mapping[str, Score]] = no_scores
-    pairs: Callable[[], tuple[Pair, ...]] = _no_pairs
+    pairs: Callable[[], tuple[Pair, ...]] = tuple

@@ -56,10 +56,7 @@ def ula(
     from private_mcmc import accounting
 
     schedule = chain.schedule(
-        num_chains=num_chains,
-        release=released_states(release),
-        adjacency=adjacency,
-        num_rows=num_rows,
+        num_chains=num_chains, release=released_states(release), adjacency=adjacency, num_rows=num_rows
     )
     report(accounting.langevin_statement(schedule, chain.curvature), delta, epsilon, as_json)
 
@@ -155,10 +152,7 @@ def expectation(
         raise DeclarationError("--batch-size needs --num-rows.")
     batch = chain_batch(sampling, batch_size, batch_cap, num_rows) if batch_size and num_rows else None
     schedule = chain.schedule(
-        release=Average(first=burn_in + 1),
-        adjacency=adjacency,
-        num_rows=num_rows,
-        batch=batch,
+        release=Average(first=burn_in + 1), adjacency=adjacency, num_rows=num_rows, batch=batch
     )
     change = accounting.average_sensitivity(schedule, chain.curvature)
     if not (lipschitz >= 0 and value_range > 0):

@@ -20,6 +20,7 @@ from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Rows
+    from private_mcmc.release import Ledger
 
 ModelArgument = Annotated[str, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION")]
 RowsOption = Annotated[Path, typer.Option("--rows", help="TOML file: a domain for every column of a row")]
@@ -41,6 +42,14 @@ HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="write an HTML report to this file", callback=_writable)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def open_ledger(path: Path, key: Path | None, create: bool = False) -> Ledger:
+    """The ledger in a file, with its owner's key from another if there is one."""
+    from private_mcmc.release import Ledger
+
+    secret = None if key is None else key.read_bytes().strip()
+    return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
 def read_rows(path: Path) -> Rows:

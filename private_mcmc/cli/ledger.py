@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import ERROR, in_words
+from private_mcmc.cli.common import ERROR, in_words, open_ledger
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
-    from private_mcmc.release import Ledger
     from private_mcmc.release.ledger.state import Balance
 
 app = typer.Typer(
@@ -49,14 +49,8 @@ def init(
     with _errors(as_json):
         # Before a file is made.
         target = Target(epsilon, delta, check_adjacency(adjacency))
-        ledger = _opened(path, key, create=not path.exists())
-        balance = ledger.declare(
-            dataset,
-            target,
-            filter=filter,  # type: ignore[arg-type]
-            unit=unit,
-        )
-        _show([balance], as_json)
+        ledger = open_ledger(path, key, create=not path.exists())
+        _show([ledger.declare(dataset, target, filter=filter, unit=unit)], as_json)  # type: ignore[arg-type]
 
 
 CohortOption = Annotated[list[str], typer.Option(help="A cohort; repeat it for more.", show_default=False)]
@@ -76,7 +70,7 @@ def cohorts(
 ) -> None:
     """Declare cohorts of persons: releases that no person can be in twice do not add up."""
     with _errors(as_json):
-        ledger = _opened(path, key)
+        ledger = open_ledger(path, key)
         ledger.cohorts(dataset, tuple(cohort), membership=membership, at_most=at_most)  # type: ignore[arg-type]
         _show([ledger.balance(dataset)], as_json)
 
@@ -92,7 +86,7 @@ def wave(
 ) -> None:
     """Declare one year's rows: those of persons of these cohorts and of nobody else."""
     with _errors(as_json):
-        ledger = _opened(path, key)
+        ledger = open_ledger(path, key)
         _show([ledger.balance(ledger.wave(dataset, name, tuple(cohort)))], as_json)
 
 
@@ -102,7 +96,7 @@ def show(
 ) -> None:
     """Spent and remaining budget of every data set."""
     with _errors(as_json):
-        state = _opened(path, key).state()
+        state = open_ledger(path, key).state()
         wanted = state.datasets.values() if dataset is None else [state.dataset(dataset)]
         _show([state.balance(one) for one in wanted], as_json)
 
@@ -120,7 +114,7 @@ def history(
     from private_mcmc.report import Report
 
     with _errors(as_json):
-        ledger = _opened(path, key)
+        ledger = open_ledger(path, key)
         if csv:
             typer.echo(ledger.export("csv"), nl=False)
             return
@@ -140,18 +134,11 @@ def verify(
 ) -> None:
     """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
     with _errors(as_json):
-        head_now = _opened(path, key).verify(head)
+        head_now = open_ledger(path, key).verify(head)
         if as_json:
             typer.echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
         else:
             typer.echo(f"{head_now.number} entries, all sound. Head: {head_now}")
-
-
-def _opened(path: Path, key: Path | None, create: bool = False) -> Ledger:
-    from private_mcmc.release import Ledger
-
-    secret = None if key is None else key.read_bytes().strip()
-    return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
 def _show(balances: Sequence[Balance], as_json: bool) -> None:
@@ -171,20 +158,15 @@ def _show(balances: Sequence[Balance], as_json: bool) -> None:
     Report("What has been spent, and what is left", tuple(blocks)).show()
 
 
-class _errors:
+@contextlib.contextmanager
+def _errors(as_json: bool) -> Iterator[None]:
     """The library's errors as one line on stderr (or as JSON on stdout) and the exit status of errors."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, (PrivateMCMCError, OSError)):
-            if self._as_json:
-                name, _, message = in_words(error).partition(": ")
-                typer.echo(json.dumps({"ok": False, "error": name, "message": message}))
-            else:
-                typer.echo(in_words(error), err=True)
-            raise typer.Exit(ERROR) from error
+    try:
+        yield
+    except (PrivateMCMCError, OSError) as error:
+        if as_json:
+            name, _, message = in_words(error).partition(": ")
+            typer.echo(json.dumps({"ok": False, "error": name, "message": message}))
+        else:
+            typer.echo(in_words(error), err=True)
+        raise typer.Exit(ERROR) from error

@@ -1,8 +1,9 @@
-"""The root of the command line; the commands lie in files that are loaded when they are called."""
+"""The root of the command line: commands, loaded when they are called, and what ends them in one line."""
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,12 +92,10 @@ def main(group: typer.Typer = app) -> None:
         # Typer ends so, and with 1, when nobody reads the output any more.
         sys.exit(UNREAD if ended.code == 1 else ended.code)
     except UsageError as error:
-        from private_mcmc.cli.habits import in_a_line
-
-        # Of no arguments at all the message is the help.
-        error.show() if type(error).__name__ == "NoArgsIsHelpError" else typer.echo(
-            in_a_line(error), err=True
-        )
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            error.show()
+        else:
+            typer.echo(in_a_line(error), err=True)
         sys.exit(ERROR)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
@@ -126,3 +125,37 @@ def papers(context: typer.Context) -> None:
     app: typer.Typer = importlib.import_module("benchmarks.papers.__main__").app
     code = app(context.args, standalone_mode=False, prog_name="private-mcmc papers")
     raise typer.Exit(code if isinstance(code, int) else 0)
+
+
+_PLANNED = "steps, chains and warm-up follow from the plan, whose noise is what protects people: leave it out"
+_SETTINGS = (
+    "chains num-chains cores iter num-samples samples draws num-warmup warmup burn-in tune thin adapt-delta "
+    "target-accept max-treedepth sampler algorithm nuts step-size num-steps"
+)
+_HABITS = {
+    **dict.fromkeys(_SETTINGS.split(), _PLANNED),
+    **dict.fromkeys(
+        ("seed", "random-seed", "rng-key"),
+        "noise comes from the operating system, since whoever knows a seed can take it away: leave it out",
+    ),
+    "link": "a family has one link, which the page From a table to an answer names: leave it out",
+    "weights": "weights are not taken: how much a row counts would be private",
+    "eps": "ε of the target is --epsilon",
+    **dict.fromkeys(("output", "output-dir", "save"), "the dossier's folder is --out"),
+    **dict.fromkeys(("data", "table", "csv"), "the table is named first, without an option"),
+}
+_ANSWERED = re.compile(r" (fit|run|plan)$")
+
+
+def in_a_line(error: Any) -> str:
+    """What is wrong with a command line, and the remedy."""
+    words = error.format_message().replace("\n", " ").strip().rstrip(".")
+    end = "" if words.endswith("?") else "."
+    path = "private-mcmc" if error.ctx is None else error.ctx.command_path
+    habit = _HABITS.get(str(getattr(error, "option_name", "")).lstrip("-").replace("_", "-"))
+    if habit is not None and _ANSWERED.search(path):
+        # Without the options that are merely spelt alike.
+        return f"{path}: {words.partition(' (Possible')[0]}: {habit}."
+    if "extra argument" in words and _ANSWERED.search(path):
+        return f"{path}: {words}{end} A formula stands in quotes: --formula 'death ~ age + sex'."
+    return f"{path}: {words}{end} What it takes: {path} --help."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import HtmlOption, JsonOption
+from private_mcmc.cli.common import HtmlOption, JsonOption, open_ledger
 from private_mcmc.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def _page(what: Path, key: Path | None) -> Report:
     with what.open("rb") as file:
         first = file.read(len(_SQLITE))
     if first == _SQLITE:
-        from private_mcmc.release import Ledger
-
-        return Ledger(what, None if key is None else key.read_bytes().strip()).report()
+        return open_ledger(what, key).report()
     return _plan(what)
 
 
@@ -96,12 +94,7 @@ def verify(
     """
     from private_mcmc.dossier import verify_dossier
 
-    books = None
-    if ledger is not None:
-        from private_mcmc.release import Ledger
-
-        books = Ledger(ledger, None if key is None else key.read_bytes().strip())
-    found = verify_dossier(dossier, books)
+    found = verify_dossier(dossier, None if ledger is None else open_ledger(ledger, key))
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:

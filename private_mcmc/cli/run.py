@@ -194,8 +194,7 @@ def fit(
     delta: OptionalDelta = None,
     adjacency: AdjacencyOption = "replace_one",
     n: Annotated[
-        int | None,
-        typer.Option("--n", help="public: bound on the number of rows (add_remove), of persons"),
+        int | None, typer.Option("--n", help="public: bound on the number of rows (add_remove), of persons")
     ] = None,
     guarantee: GuaranteeOption = "run",
     max_error: MaxErrorOption = None,

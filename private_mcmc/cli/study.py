@@ -81,9 +81,7 @@ def read_question(
 
     function, source = (None, "") if model is None else load_model(model)
     asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
-    if model is None:
-        return asked
-    return replace(asked, source=source)
+    return asked if model is None else replace(asked, source=source)
 
 
 def as_guarantee(word: str) -> Literal["run", "posterior"]:
@@ -166,7 +164,7 @@ def show(
     study: Study, profiles: Sequence[dict[str, str]], prob: float, as_json: bool, out: Path | None = None
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
-    from private_mcmc.dossier.accuracy import widening
+    from private_mcmc.dossier.claims import widening
     from private_mcmc.dossier.page import results
     from private_mcmc.report import Block, Report, Text
 

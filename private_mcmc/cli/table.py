@@ -64,11 +64,7 @@ class Missing:
 
 
 def read_columns(
-    path: Path,
-    rows: Rows,
-    mapping: Sequence[str],
-    missing: Missing | None = None,
-    present: str | None = None,
+    path: Path, rows: Rows, mapping: Sequence[str], missing: Missing | None = None, present: str | None = None
 ) -> dict[str, np.ndarray]:
     """The declared columns of a CSV file with a header, every cell a finite number; identifiers are text.
 

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from private_mcmc.domains.domain import Domain, every_other, number
-from private_mcmc.domains.real import LARGEST, storage_dtype, working_dtype
+from private_mcmc.domains.domain import every_other, number
+from private_mcmc.domains.real import LARGEST, RealDomain, storage_dtype, working_dtype
 from private_mcmc.errors import DeclarationError, construction_checked
 
 
 @construction_checked
 @dataclass(frozen=True)
-class Ratio(Domain):
+class Ratio(RealDomain):
     """Pairs ``(x, y)``, ``x_low ≤ x ≤ x_high``, ``|y/x − center| ≤ width``: a column of shape ``(n, 2)``.
 
     Of a pair outside, ``x`` is clipped, then ``y``, by a few rounding errors more than the bounds say. A NaN
@@ -56,11 +56,6 @@ class Ratio(Domain):
     def event_shape(self) -> tuple[int, ...]:
         """``(2,)``."""
         return (2,)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """float64."""
-        return np.dtype(np.float64)
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of ``x`` and of ``y``."""

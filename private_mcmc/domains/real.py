@@ -35,9 +35,18 @@ def storage_dtype(dtype: DTypeLike | None) -> np.dtype:
     return chosen
 
 
+class RealDomain(Domain):
+    """Base of the domains of real numbers."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float64."""
+        return np.dtype(np.float64)
+
+
 @construction_checked
 @dataclass(frozen=True)
-class Ball(Domain):
+class Ball(RealDomain):
     """Vectors of ``dim`` numbers with Euclidean norm at most ``radius``; longer ones are scaled down.
 
     A row with a NaN or an infinity becomes the zero vector. ``dim`` is 1 for a column of single numbers
@@ -67,11 +76,6 @@ class Ball(Domain):
     def event_shape(self) -> tuple[int, ...]:
         """Shape of one row's value."""
         return (self.dim,)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """float64."""
-        return np.dtype(np.float64)
 
     @property
     def norm_bound(self) -> float:
@@ -110,7 +114,7 @@ class Ball(Domain):
 
 @construction_checked
 @dataclass(frozen=True)
-class Box(Domain):
+class Box(RealDomain):
     """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
 
     NaN becomes the point of the box nearest to zero. ``lo`` and ``hi`` are numbers or arrays.
@@ -143,11 +147,6 @@ class Box(Domain):
         """Shape of one row's value."""
         return np.shape(self.lo)
 
-    @property
-    def dtype(self) -> np.dtype:
-        """float64."""
-        return np.dtype(np.float64)
-
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """The box itself."""
         return np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64)
@@ -179,7 +178,7 @@ class Box(Domain):
 
 @construction_checked
 @dataclass(frozen=True)
-class Real(Domain):
+class Real(RealDomain):
     """Unbounded numbers (``dim=None``) or vectors of ``dim`` numbers; NaN and infinities become 0.
 
     Nothing bounds such a column: a row that enters a predictor through it needs clipping.
@@ -202,11 +201,6 @@ class Real(Domain):
     def event_shape(self) -> tuple[int, ...]:
         """Shape of one row's value."""
         return () if self.dim is None else (self.dim,)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """float64."""
-        return np.dtype(np.float64)
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """``(−∞, ∞)``."""

@@ -53,8 +53,7 @@ def is_known(domain: object) -> bool:
 def domain_from_dict(record: Mapping[str, object] | str) -> Domain:
     """The domain of ``{"ball": {"radius": 1.0, "dim": 9}}``; a bare name where it takes no arguments.
 
-    Raises:
-        DeclarationError: for an unknown name or wrong arguments; the message lists the names.
+    ``DeclarationError`` for an unknown name or wrong arguments; the message lists the names.
     """
     entry = {record: {}} if isinstance(record, str) else record
     if not isinstance(entry, Mapping) or len(entry) != 1:
@@ -153,8 +152,7 @@ class Rows:
         Slots without a person, and persons without rows, are marked absent. ``public``: the number of persons
         is, so that more of them than ``n`` are refused; otherwise those beyond are left out silently.
 
-        Raises:
-            DataSchemaError: as ``validate``.
+        ``DataSchemaError``: as ``validate``.
         """
         if self.unit is None:
             raise DeclarationError("Rows(…): no column of identifiers is declared.")
@@ -177,9 +175,8 @@ class Rows:
         Only names, shapes and types decide; no value is looked at. ``n=None`` skips the number of rows
         (where it is private). Columns are NumPy or JAX arrays, or pandas Series and DataFrames.
 
-        Raises:
-            DataSchemaError: missing or extra columns, not an array, masked, not numeric, a wrong shape or
-                length.
+        ``DataSchemaError``: missing or extra columns, not an array, masked, not numeric, a wrong shape or
+        length.
         """
         missing = sorted(self.columns.keys() - data.keys())
         extra = sorted(data.keys() - self.columns.keys())
@@ -240,8 +237,7 @@ class Rows:
         ``ratio`` (``x_low``, ``x_high``, ``center``, ``width``), ``real``
         (``dim``); ``person`` (``at_most``) for a column of identifiers.
 
-        Raises:
-            DeclarationError: for a file that is not TOML or a domain that is not one of these.
+        ``DeclarationError`` for a file that is not TOML or a domain that is not one of these.
         """
         record = read_toml(path)
         return cls.from_dict(record)

@@ -39,8 +39,7 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
 
     Nothing is left, no empty folder either, if the work ends without a result.
 
-    Raises:
-        OutputError: if there is a dossier already, or the folder cannot be written.
+    ``OutputError`` if there is a dossier already, or the folder cannot be written.
     """
     place = Path(folder)
     made = [folder for folder in (place, *place.parents) if not os.path.lexists(folder)]
@@ -148,8 +147,7 @@ class Study(StudyRecord):
     def save(self, folder: str | Path) -> Path:
         """Write the dossier into a folder: record, page, draws, model and schema.
 
-        Raises:
-            OutputError: if there is a dossier already, or a file cannot be written.
+        ``OutputError`` if there is a dossier already, or a file cannot be written.
         """
         with new_dossier(folder) as place:
             place.write(self)

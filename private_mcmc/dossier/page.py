@@ -11,7 +11,7 @@ from private_mcmc.accounting.risk import argument, curve, in_words, picture, who
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
-from private_mcmc.dossier.accuracy import accuracy, widening
+from private_mcmc.dossier.claims import accuracy, widening
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.release.ledger.export import as_epsilon
@@ -136,14 +136,16 @@ def _sites(study: StudyRecord, prob: float) -> list[Block]:
 
 
 def _question(study: StudyRecord) -> Facts:
-    items: list[tuple[str, Cell]] = [("table", study.table or "rows in memory")]
-    items += [("rows" if study.price.unit is None else "persons", study.n)]
+    items: list[tuple[str, Cell]] = [
+        ("table", study.table or "rows in memory"),
+        ("rows" if study.price.unit is None else "persons", study.n),
+    ]
     if study.formula:
         items += [
             ("formula", study.formula if "`" in study.formula else f"`{study.formula}`"),
             ("family", study.family),
+            ("priors", "; ".join(study.priors) or "the defaults, see the model"),
         ]
-        items += [("priors", "; ".join(study.priors) or "the defaults, see the model")]
     else:
         items += [("model", "of the user's own")]
         given = (
@@ -161,14 +163,11 @@ def _question(study: StudyRecord) -> Facts:
     return Facts(tuple(items))
 
 
-def _short(value: object) -> str:
-    return shorten(repr(value), 90, placeholder=" …")
-
-
 def _columns(study: StudyRecord) -> Table:
     if not study.schema:
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (name, _short(domain)) for name, domain in Rows.from_dict(study.rows).items
+            (name, shorten(repr(domain), 90, placeholder=" …"))
+            for name, domain in Rows.from_dict(study.rows).items
         )
         return Table(("column", "what a row may hold (enforced)"), rows)
     schema = Schema.from_dict(texts(study.schema))
@@ -241,10 +240,8 @@ def _sentences(study: StudyRecord) -> tuple[str, ...]:
     if study.ledger is None:
         found.append("Nothing else was or will be released about these people that is not added to this.")
     else:
-        found.append(
-            f"All that is ever released about these people is charged to `{study.ledger['file']}` as "
-            f"`{study.ledger['dataset']}`."
-        )
+        file, dataset = study.ledger["file"], study.ledger["dataset"]
+        found.append(f"All that is ever released about these people is charged to `{file}` as `{dataset}`.")
     if study.adjacency != "replace_one":
         found.append(f"{study.n:,} is a public number that was not counted from the table.")
     return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))
@@ -294,8 +291,5 @@ def _of_two(study: StudyRecord) -> str:
 
 def _versions(study: StudyRecord) -> tuple[tuple[str, Cell], ...]:
     shown = ", ".join(f"{name} {version}" for name, version in study.versions.items())
-    return (("versions", f"private-mcmc {study.library}, {shown}"), ("randomness", _randomness(study)))
-
-
-def _randomness(study: StudyRecord) -> str:
-    return ", ".join(f"{name}: {value}" for name, value in study.randomness.items()) or "not recorded"
+    drawn = ", ".join(f"{name}: {value}" for name, value in study.randomness.items()) or "not recorded"
+    return (("versions", f"private-mcmc {study.library}, {shown}"), ("randomness", drawn))

@@ -70,8 +70,7 @@ class DossierCheck:
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
-        checks = [{"what": one.what, "result": one.result, "why": one.why} for one in self.checks]
-        return {"ok": self.ok, "dossier": self.folder, "checks": checks}
+        return {"ok": self.ok, "dossier": self.folder, "checks": [vars(one) for one in self.checks]}
 
     def report(self) -> Report:
         """The checks as a table, the answer first."""
@@ -94,8 +93,7 @@ def verify_dossier(folder: str | Path, ledger: Ledger | None = None) -> DossierC
         folder: the dossier.
         ledger: also compare with the charge in it.
 
-    Raises:
-        DeclarationError: if there is no record to check.
+    ``DeclarationError`` if there is no record to check.
     """
     place = Path(folder)
     place = place.parent if place.name == RECORD else place

@@ -1,12 +1,12 @@
 """Running whole chains: one compiled block of steps, called until the schedule is done.
 
 Only what the schedule releases is kept: every state for a path, the declared states, the last one, or a
-running sum for an average. The number of calls depends on the schedule alone.
+running sum for an average. How a run is cut into calls depends on the schedule alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
+from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.kernels.devices import Layout, on_mesh
 from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
-from private_mcmc.kernels.randomness.batches import StepKeys
-from private_mcmc.kernels.segments import buffer_size, longest, segments
+from private_mcmc.kernels.randomness.batches import StepKeys, drawn_size
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Average, Schedule
 
@@ -27,10 +27,7 @@ Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
 
 
 class Streams(NamedTuple):
-    """Independent random keys of one run, one for each purpose; each is used in this run only.
-
-    ``batches`` is needed by schedules that draw batches.
-    """
+    """Independent random keys of one run; ``batches`` is needed by schedules that draw batches."""
 
     start: jax.Array
     steps: jax.Array
@@ -66,19 +63,9 @@ class Saving(Protocol):
 
     def due(self) -> bool:
         """Whether it is time to save."""
-        ...
 
     def save(self, state: ChainState) -> None:
         """Save it."""
-        ...
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What may look on while a chain runs: told steps done; given its state when that is due."""
-
-    on_progress: Callable[[int], None] = lambda done: None
-    saving: Saving | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,10 +92,7 @@ class ChainRunner:
         saving: Saving | None = None,
         state: ChainState | None = None,
     ) -> ChainOutput:
-        """Run from ``θ_0`` of shape ``(p,)`` (public), or on from ``state``.
-
-        ``on_progress`` is told steps done, nothing else.
-        """
+        """Run from ``θ_0`` of shape ``(p,)`` (public), or on from ``state``; ``on_progress``: steps done."""
         with jax.enable_x64(True):
             rows = self.prepare(columns, present)
             if state is None:
@@ -118,7 +102,7 @@ class ChainRunner:
             def advance(*now: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
                 return self.advance(*now, keys, rows)
 
-            return follow(self.schedule, advance, state, Watch(on_progress, saving))
+            return follow(self.schedule, advance, state, on_progress, saving)
 
     def try_out(self, theta: npt.ArrayLike, columns: Columns, present: jax.Array, streams: Streams) -> None:
         """Call for no step all that ``run`` calls: it is compiled then, and what can fail has failed."""
@@ -148,14 +132,15 @@ def follow(
     schedule: Schedule,
     advance: Callable[..., tuple[jax.Array, jax.Array, jax.Array]],
     state: ChainState,
-    watch: Watch,
+    on_progress: Callable[[int], None],
+    saving: Saving | None,
 ) -> ChainOutput:
     """Call ``advance(u, first, gaps, count, total)`` until the schedule is done; keep what it releases."""
     u, total, kept = jnp.asarray(state.u), jnp.asarray(state.total), [state.kept]
     size = buffer_size(schedule)
-    if watch.saving is not None and state.done == 0:
+    if saving is not None and state.done == 0:
         # From here on the keys are on disk, and a run that crashes is the same run when it goes on.
-        watch.saving.save(state)
+        saving.save(state)
     for segment in segments(schedule, state.done):
         count = len(segment.gaps)
         gaps = np.pad(segment.gaps, (0, size - count))
@@ -163,10 +148,10 @@ def follow(
         if segment.keep.any():
             kept.append(np.asarray(states)[:count][segment.keep])
         u.block_until_ready()
-        watch.on_progress(segment.last)
-        if watch.saving is not None and watch.saving.due():
+        on_progress(segment.last)
+        if saving is not None and saving.due():
             kept = [np.concatenate(kept)]
-            watch.saving.save(ChainState(segment.last, np.asarray(u), np.asarray(total), kept[0]))
+            saving.save(ChainState(segment.last, np.asarray(u), np.asarray(total), kept[0]))
     if isinstance(schedule.release, Average):
         count = schedule.num_steps - schedule.release.first + 1
         return ChainOutput(None, np.asarray(total).sum(axis=0) / (count * schedule.num_chains))
@@ -239,3 +224,72 @@ def pieces(
         return advance
 
     return several
+
+
+_BUFFER_ELEMENTS = 2**22
+_FEWEST = 64
+_MOST = 1024
+# A call that does about this many multiplications takes about a tenth of a second on a few cores.
+_WORK = 2**28
+# What a call draws ahead for its steps: a few megabytes.
+_DRAWN_ELEMENTS = 2**19
+# What a step costs besides its rows, in multiplications.
+_STEP_WORK = 2**14
+
+
+class Segment(NamedTuple):
+    """One call: steps ``first + 1, …``, in pieces of ``gaps`` steps; whether the end of a piece is kept."""
+
+    first: int
+    gaps: npt.NDArray[np.int64]
+    keep: npt.NDArray[np.bool_]
+
+    @property
+    def last(self) -> int:
+        """Steps done when it ends."""
+        return self.first + int(self.gaps.sum())
+
+
+def stops(schedule: Schedule) -> npt.NDArray[np.int64]:
+    """The steps whose states are kept, in order; for an average the last step, whose state is not."""
+    if schedule.release == "path":
+        return np.arange(1, schedule.num_steps + 1)
+    if isinstance(schedule.release, tuple):
+        return np.asarray(schedule.release, dtype=np.int64)
+    return np.asarray([schedule.num_steps])
+
+
+def buffer_size(schedule: Schedule) -> int:
+    """States that one call gives back at most: memory is bounded whatever the number of steps."""
+    return max(1, min(len(stops(schedule)), longest(schedule), _BUFFER_ELEMENTS // _state_size(schedule)))
+
+
+def longest(schedule: Schedule) -> int:
+    """Steps of one call: some ten calls a second, neither a few dozen nor thousands in all.
+
+    There are more calls where that many steps would draw too many numbers at once.
+    """
+    work = rows_summed(schedule) * _state_size(schedule) + _STEP_WORK
+    calls = min(_MOST, max(_FEWEST, schedule.num_steps * work // _WORK))
+    drawn = schedule.num_chains * (schedule.dim + drawn_size(schedule))
+    return max(1, min(-(-schedule.num_steps // calls), _DRAWN_ELEMENTS // drawn))
+
+
+def segments(schedule: Schedule, done: int = 0) -> Iterator[Segment]:
+    """The calls of a run, or of what is left of it after ``done`` steps."""
+    wanted, most = stops(schedule), longest(schedule)
+    edges = np.union1d(wanted, np.arange(most, wanted[-1], most))
+    keep = np.isin(edges, wanted) & (not isinstance(schedule.release, Average))
+    gaps = np.diff(edges, prepend=0)
+    call = (edges - 1) // most
+    begin = int(np.searchsorted(edges, done, side="right"))
+    size = buffer_size(schedule)
+    while begin < len(edges):
+        end = min(begin + size, int(np.searchsorted(call, call[begin], side="right")))
+        first = int(edges[begin] - gaps[begin])
+        yield Segment(first, gaps[begin:end], keep[begin:end])
+        begin = end
+
+
+def _state_size(schedule: Schedule) -> int:
+    return schedule.num_chains * schedule.dim

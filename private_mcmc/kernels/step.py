@@ -145,8 +145,7 @@ class LangevinProgram:
 def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = False) -> LangevinProgram:
     """Build the step of ``schedule`` for ``model``; ``one_by_one`` takes the gradients chain after chain.
 
-    Raises:
-        DeclarationError: for a preconditioner, noise or projection that makes no sense.
+    ``DeclarationError`` for a preconditioner, noise or projection that makes no sense.
     """
     if schedule.unit != model.unit:
         raise DeclarationError(

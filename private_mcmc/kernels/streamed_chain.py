@@ -20,9 +20,16 @@ from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import blank, holds_person
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.kernels.chain import ChainOutput, ChainState, Saving, Streams, Watch, first_state, follow
+from private_mcmc.kernels.chain import (
+    ChainOutput,
+    ChainState,
+    Saving,
+    Streams,
+    buffer_size,
+    first_state,
+    follow,
+)
 from private_mcmc.kernels.randomness.batches import StepKeys
-from private_mcmc.kernels.segments import buffer_size
 from private_mcmc.kernels.step import LangevinProgram, Observable, Place
 from private_mcmc.schedule import Average, Schedule
 
@@ -84,7 +91,7 @@ class StreamedRunner:
                     states[j] = self.program.whitening.to_parameter(u)
                 return u, jnp.asarray(states), total
 
-            return follow(self.schedule, advance, state, Watch(on_progress, saving))
+            return follow(self.schedule, advance, state, on_progress, saving)
 
     def try_out(self, blocks: Iterable[Block], theta: npt.ArrayLike, streams: Streams) -> None:
         """Make one step with the first block alone and throw it away: all is compiled and read then."""

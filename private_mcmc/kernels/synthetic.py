@@ -17,19 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.kernels.chain import pieces
+from private_mcmc.kernels.chain import buffer_size, pieces
 from private_mcmc.kernels.gradient.clipped import weighted_gradient
 from private_mcmc.kernels.gradient.clipping import Columns
 from private_mcmc.kernels.randomness.batches import BatchSum, StepKeys
-from private_mcmc.kernels.segments import buffer_size
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program
 from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
-from private_mcmc.records import ON_FEW_ROWS
+from private_mcmc.records import ON_FEW_ROWS, Record
 from private_mcmc.schedule import Schedule
 
 # Steps of the schedule that one compiled program is made for: their states come back in several calls.
 _STEPS = 6400
+# Of the preconditioner's root and the clip.
+_Model = Callable[[jax.Array, jax.Array], RowModel]
 
 
 class PathNumbers(NamedTuple):
@@ -51,7 +52,7 @@ class SyntheticChain:
     :func:`chain_runner`; the numbers of a schedule are arguments instead of constants.
     """
 
-    model: Callable[[jax.Array, jax.Array], RowModel]
+    model: _Model
 
     def path(
         self,
@@ -78,25 +79,10 @@ class SyntheticChain:
 
 def _shared(schedule: Schedule, num_rows: int) -> Schedule:
     """What compiled programs may be shared by: the schedule without the numbers that are arguments."""
-    shared = replace(
-        schedule,
-        num_rows=num_rows,
-        num_steps=_STEPS,
-        step_size=1.0,
-        clip=1.0,
-        temper=1.0,
-        preconditioner=None,
-    )
-    plain = Schedule(
-        adjacency=schedule.adjacency,
-        num_rows=num_rows,
-        dim=schedule.dim,
-        step_size=1.0,
-        num_steps=_STEPS,
-        clip=1.0,
-        release="path",
-        unit=schedule.unit,
-    )
+    common: Record = {"num_rows": num_rows, "num_steps": _STEPS, "step_size": 1.0, "clip": 1.0}
+    own: Record = {name: getattr(schedule, name) for name in ("adjacency", "dim", "unit")}
+    plain = Schedule(release="path", **common, **own)
+    shared = replace(schedule, temper=1.0, preconditioner=None, **common)
     if shared != plain or isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2:
         raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
     return plain
@@ -107,9 +93,7 @@ def _numbers(schedule: Schedule) -> PathNumbers:
     return PathNumbers(jnp.asarray(root), jnp.asarray(schedule.clip), StepNumbers.of(schedule))
 
 
-def _program(
-    model: Callable[[jax.Array, jax.Array], RowModel], shared: Schedule, numbers: PathNumbers
-) -> LangevinProgram:
+def _program(model: _Model, shared: Schedule, numbers: PathNumbers) -> LangevinProgram:
     change, read = Whitening(numbers.root), model(numbers.root, numbers.clip)
     weighted = weighted_gradient(read, change, numbers.clip)
     every_row = BatchSum(
@@ -121,18 +105,14 @@ def _program(
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _prepare(
-    model: Callable[[jax.Array, jax.Array], RowModel],
-    shared: Schedule,
-    numbers: PathNumbers,
-    columns: Columns,
-    weights: jax.Array,
+    model: _Model, shared: Schedule, numbers: PathNumbers, columns: Columns, weights: jax.Array
 ) -> Any:
     return _program(model, shared, numbers).prepare(columns, weights)
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _advance(
-    model: Callable[[jax.Array, jax.Array], RowModel],
+    model: _Model,
     shared: Schedule,
     numbers: PathNumbers,
     rows: Any,

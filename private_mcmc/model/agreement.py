@@ -17,7 +17,7 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.model.ir.evaluate_each import evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.predictor import MultiPredictor, Row
 from private_mcmc.model.priors.prior import PriorConstants

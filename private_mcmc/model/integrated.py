@@ -2,14 +2,14 @@
 
 ``V(θ, person) = −log Σ_q ω_q(θ) Π_rows p(row | θ, u_q(θ))`` with ``Σ_q ω_q = 1`` for every ``θ``. This sum is
 the model that is sampled, and statements are about it; how far it is from the integral is accuracy. It is
-not convex, even where the integral is.
+not convex, even where the integral is. What persons share is that of a model without these latents.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Pieces, Program, Vector
+from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.row_constants import RowConstants
 from private_mcmc.model.row_latents import END, PLAIN_POINTS, POINTS, SPANS, RowLatent, log_total
 from private_mcmc.model.sites import Site
@@ -80,10 +81,7 @@ class OwnLatents:
         return Pieces((theta, own), (self.shared, self.own))
 
     def _points(self, theta: jax.Array) -> jax.Array:
-        """The grid ``u_q(θ)`` on the unconstrained space, shape ``(points, own)``.
-
-        Of a Normal it is laid over the mean in units of the sd, and follows ``θ``.
-        """
+        """The grid ``u_q(θ)``, unconstrained, ``(points, own)``; of a Normal in units of its sd."""
         at = self.embed(theta, jnp.zeros(len(self.own), theta.dtype))
         lines = [line for site in self.sites for line in self._lines(site, at)]
         return jnp.stack([part.ravel() for part in jnp.meshgrid(*lines, indexing="ij")], axis=-1)
@@ -96,8 +94,7 @@ class OwnLatents:
         loc, scale = self.program.run(keys, {self.program.inputs["theta"]: at})
         points = (_COARSE if self.coarse else POINTS)[len(self.own)]
         grid = jnp.linspace(-1.0, 1.0, points) * SPANS[len(self.own)] * (0.8 if self.coarse else 1.0)
-        centres = jnp.broadcast_to(loc, site.unconstrained_shape).ravel()
-        sds = jnp.broadcast_to(scale, site.unconstrained_shape).ravel()
+        centres, sds = (jnp.broadcast_to(end, site.unconstrained_shape).ravel() for end in (loc, scale))
         return [centre + sd * grid for centre, sd in zip(centres, sds, strict=True)]
 
     def atoms(self, theta: jax.Array) -> tuple[jax.Array, Row, jax.Array]:
@@ -248,9 +245,54 @@ def of_one_row(loss: RowLoss, theta: jax.Array, row: Row) -> jax.Array:
 
 
 NOTHING_PROVED = RowConstants(
-    convex=False,
-    gradient_bound=math.inf,
-    curvature_bound=math.inf,
-    range_bound=math.inf,
-    why="nothing is proved of integrated latents; clip the persons (clip=…, guarantee='run')",
+    why="nothing is proved of integrated latents; clip the persons (clip=…, guarantee='run')"
 )
+
+
+def shared_prior(
+    own: OwnLatents, sites: Sequence[Site]
+) -> tuple[PriorConstants, Callable[[jax.Array], jax.Array]]:
+    """What is proved of the prior of the shared latents, and ``θ ↦ K``."""
+    rest = [site for site in sites if site not in own.sites]
+    known = prior_constants(own.program, rest)
+    hessian = known.hessian
+    if hessian is not None:
+        hessian = hessian[own.shared] if hessian.ndim == 1 else hessian[np.ix_(own.shared, own.shared)]
+    here = replace(known, lower=known.lower[own.shared], upper=known.upper[own.shared], hessian=hessian)
+
+    def potential(theta: jax.Array) -> jax.Array:
+        vector = own.embed(theta, jnp.zeros(len(own.own), theta.dtype)).whole()
+        return neg_log_prior(own.program, rest, known, vector)
+
+    return here, potential
+
+
+def shared_sites(own: OwnLatents, sites: Sequence[Site]) -> tuple[Site, ...]:
+    """The other sites, laid one after another."""
+    start, found = 0, []
+    for site in sites:
+        if site not in own.sites:
+            count = site.slice.stop - site.slice.start
+            found.append(replace(site, slice=slice(start, start + count)))
+            start += count
+    return tuple(found)
+
+
+def shared_values(
+    own: OwnLatents, constrain: Callable[[Vector], dict[str, jax.Array]]
+) -> Callable[[jax.Array], dict[str, jax.Array]]:
+    """``θ ↦`` values of the sites, deterministic ones too, that depend on none of a person's own latents."""
+    program = own.program
+    hidden = {program.outputs[Output("value", site.name)] for site in own.sites}
+    names = {
+        key.site
+        for key, variable in program.outputs.items()
+        if isinstance(key, Output) and key.kind in ("value", "deterministic")
+        if not program.uses([variable]) & hidden
+    }
+
+    def values(theta: jax.Array) -> dict[str, jax.Array]:
+        vector = own.embed(theta, jnp.zeros(len(own.own), theta.dtype))
+        return {name: value for name, value in constrain(vector).items() if name in names}
+
+    return values

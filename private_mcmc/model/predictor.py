@@ -19,10 +19,9 @@ from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval, between, of_domain, up
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, separate, total
+from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, certified, separate, total
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
-from private_mcmc.model.smooth_loss import certified
 from private_mcmc.records import Fields
 
 
@@ -170,7 +169,6 @@ class MultiPredictor:
         offset: ``row ↦ o``, shape ``(k,)``.
         loss: ``(η, row) ↦ ψ``.
         radius: proved bound of the spectral norm of ``A(row)`` over the row domain.
-        radii: proved bounds of the norms of the rows of ``A``.
         family: proved constants of ``ψ`` as a function of the vector ``η``.
     """
 
@@ -179,7 +177,6 @@ class MultiPredictor:
     offset: Callable[[Row], jax.Array]
     loss: Callable[[ArrayLike, Row], jax.Array]
     radius: float
-    radii: tuple[float, ...]
     family: LikelihoodFamily
 
 
@@ -191,18 +188,18 @@ def build(
     loss = functools.partial(_loss, view, structure)
     first = view()
     size = sum(first.program.size(base) for base in first.bases)
-    radius, radii = _norms(eta, rows, dim, size)
+    radius = _norm(eta, rows, dim, size)
     design, offset = functools.partial(_design, eta, dim), functools.partial(_offset, eta, dim)
     family = structure.family if structure.terms else certified(loss, rows)
-    several = MultiPredictor(size, design, offset, loss, radius, radii, family)
+    several = MultiPredictor(size, design, offset, loss, radius, family)
     if size != 1:
         return None, several
-    shift = _bounds_of(offset, rows)
+    shift = row_bounds(offset, rows)
     single = Predictor(
         design=functools.partial(_line, eta, dim, 0),
         offset=lambda row: offset(row)[0],
         loss=loss,
-        radius=radii[0],
+        radius=radius,
         family=family,
         centred=not (np.any(shift.lo) or np.any(shift.hi)),
     )
@@ -252,21 +249,20 @@ def _offset(eta: Callable[..., jax.Array], dim: int, row: Row) -> jax.Array:
     return eta(_origin(dim), row)
 
 
-def _norms(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> tuple[float, tuple[float, ...]]:
-    """Bounds of the spectral norm of ``A`` and of the norms of its rows, from the programs of the rows.
+def _norm(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> float:
+    """A bound of the spectral norm of ``A``, from the programs of the rows.
 
     ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
     """
     if size > _MOST_SEPARATE:
-        whole = _bounds_of(lambda row: _design(eta, dim, row), rows)
-        return whole.norm, (whole.norm,) * size
+        return row_bounds(lambda row: _design(eta, dim, row), rows).norm
     lines = [_line_bounds(eta, rows, dim, index) for index in range(size)]
-    radii = tuple(line.norm for line in lines)
+    radii = [line.norm for line in lines]
     shared = max(int(sum((line.lo != 0) | (line.hi != 0) for line in lines).max(initial=0)), 1)
     if shared == 1:
-        return max(radii), radii
+        return max(radii)
     together = up(math.hypot(*radii)) if all(map(math.isfinite, radii)) else math.inf
-    return min(up(math.sqrt(shared) * max(radii)), together), radii
+    return min(up(math.sqrt(shared) * max(radii)), together)
 
 
 def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Interval:
@@ -274,17 +270,18 @@ def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int
 
     Backwards, a group's effect is a one-hot vector times a matrix; forwards, an entry picked from one.
     """
-    back = _bounds_of(functools.partial(_line, eta, dim, index), rows)
+    back = row_bounds(functools.partial(_line, eta, dim, index), rows)
     if dim > _MOST_FORWARD:
         return back
-    ahead = _bounds_of(
+    ahead = row_bounds(
         lambda row: jnp.asarray(jax.jacfwd(lambda theta: eta(theta, row)[index])(_origin(dim))), rows
     )
     both = between(np.maximum(back.lo, ahead.lo), np.minimum(back.hi, ahead.hi))
     return both.with_norm(min(back.norm, ahead.norm))
 
 
-def _bounds_of(function: Callable[[Row], jax.Array], rows: Rows) -> Interval:
+def row_bounds(function: Callable[[Row], jax.Array], rows: Rows) -> Interval:
+    """Bounds of a function of a row over the row domain."""
     shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
     program = trace(lambda **row: {"x": function(row)}, **shapes)
     given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}

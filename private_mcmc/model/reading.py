@@ -22,6 +22,9 @@ from private_mcmc.model.integrated import (
     kinds_of,
     of_one_row,
     own_latents,
+    shared_prior,
+    shared_sites,
+    shared_values,
 )
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
@@ -48,7 +51,6 @@ from private_mcmc.model.row_latents import (
 )
 from private_mcmc.model.row_model import RowModel, names_of
 from private_mcmc.model.row_sum import COUNT, refuse_coupled_rows, synthetic_rows
-from private_mcmc.model.shared_latents import free_of_own, shared_prior, shared_sites, shared_values
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
@@ -75,10 +77,9 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         n: number of rows, or of persons (or its public bound).
         model_args: the model's other arguments.
 
-    Raises:
-        DeclarationError: the arguments do not fit the model.
-        UnsupportedModel: the model has no such form, or it is not recognised, or what was read differs from
-            NumPyro's own density at synthetic rows and parameters; the message names the site.
+    ``DeclarationError``: the arguments do not fit the model; ``UnsupportedModel`` the model has no such form,
+    or it is not recognised, or what was read differs from NumPyro's own density at synthetic rows and
+    parameters; the message names the site.
     """
     check_kind("rows", rows, Rows)
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
@@ -208,7 +209,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         names=tuple(one.names[index] for index in own.shared),
         neg_log_prior=potential,
         row_loss=functools.partial(of_one_row, loss),
-        constrain=functools.partial(shared_values, own, one.constrain, free_of_own(own)),
+        constrain=shared_values(own, one.constrain),
         predictor=None,
         predictors=None,
         constants=NOTHING_PROVED,
@@ -237,11 +238,7 @@ def _current(wide: View, narrow: Callable[[], View]) -> View:
 
 
 def _narrow_view(
-    model: Model,
-    rows: Rows,
-    public: PublicArguments,
-    model_sites: ModelSites,
-    structure: Structure | None,
+    model: Model, rows: Rows, public: PublicArguments, model_sites: ModelSites, structure: Structure | None
 ) -> Callable[[], View]:
     @functools.cache
     def narrow() -> View:

@@ -13,10 +13,8 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.evaluate_each import evaluate_each
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.permitted import has_own_derivatives
+from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
+from private_mcmc.model.ir.flatten import abstract, has_own_derivatives, trace
 from private_mcmc.model.ir.program import Kind, Output, Program, Vector
 from private_mcmc.model.row_sum import MOST_NUMBERS, synthetic_rows
 from private_mcmc.model.sites import ModelSites, Site
@@ -49,8 +47,7 @@ def refuse_unknown_slopes(
 ) -> None:
     """Trace the gradients that run: a derivative that a function brings with it is in no program of values.
 
-    Raises:
-        UnsupportedModel: as ``trace`` does, for what such a derivative prints, calls or mixes.
+    ``UnsupportedModel``: as ``trace`` does, for what such a derivative prints, calls or mixes.
     """
     if not has_own_derivatives(program):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from private_mcmc.model.likelihoods.family import UNKNOWN, times
 from private_mcmc.model.likelihoods.terms import FAMILIES, find_term, row_values
 from private_mcmc.model.predictor import MultiPredictor
 from private_mcmc.model.sites import Observation
+from private_mcmc.records import Record
 
 _REMEDY = "clip the rows (clip=…, guarantee='run')"
 _SHRINKING = "the score grows without bound as the scale shrinks or the residual grows; fix the scale"
@@ -106,11 +107,11 @@ class RowConstants:
         why: the argument.
     """
 
-    convex: bool
-    gradient_bound: float
-    curvature_bound: float
-    range_bound: float
-    why: str
+    convex: bool = False
+    gradient_bound: float = math.inf
+    curvature_bound: float = math.inf
+    range_bound: float = math.inf
+    why: str = ""
 
 
 def row_constants(
@@ -127,7 +128,7 @@ def row_constants(
         why = f"interval arithmetic on the gradient: ‖∇v‖ ≤ {steepest:.6g}"
         if math.isinf(steepest):
             why = missing_structure(program, rows, observations)
-        return RowConstants(False, steepest, math.inf, spread, why)
+        return RowConstants(gradient_bound=steepest, range_bound=spread, why=why)
     family, radius = predictor.family, predictor.radius
     proved = family.name != UNKNOWN.name or math.isfinite(family.score_bound)
     why = family.why if proved else missing_structure(program, rows, observations)
@@ -196,11 +197,6 @@ def person_constants(each: RowConstants, count: int) -> RowConstants:
     Two persons may differ in how many rows they have, so that what the rows of both have in common does not
     cancel.
     """
-    larger = count * (1 + 2.0**-50)
-    return RowConstants(
-        convex=each.convex,
-        gradient_bound=larger * each.gradient_bound,
-        curvature_bound=larger * each.curvature_bound,
-        range_bound=larger * each.range_bound,
-        why=f"a sum of up to {count} rows, each: {each.why}",
-    )
+    names = ("gradient_bound", "curvature_bound", "range_bound")
+    larger: Record = {name: count * (1 + 2.0**-50) * getattr(each, name) for name in names}
+    return replace(each, **larger, why=f"a sum of up to {count} rows, each: {each.why}")

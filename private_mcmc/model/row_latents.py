@@ -98,9 +98,8 @@ def row_latents(
 ) -> tuple[RowLatent, ...]:
     """The latents whose plate has as many elements as there are rows: 1, and ``count``.
 
-    Raises:
-        DoThisInstead: where they are all that is said of rows.
-        NotYetSupported: for those that are not summed out, by name.
+    ``DoThisInstead`` where they are all that is said of rows; ``NotYetSupported`` for those that are not
+    summed out, by name.
     """
     one = _sites(model, rows(1), public)
     single = [
@@ -223,11 +222,7 @@ def _points(latent: RowLatent, latents: list[RowLatent] | tuple[RowLatent, ...])
 
 
 def summed_loss(
-    latents: tuple[RowLatent, ...],
-    program: Program,
-    row_loss: RowLoss,
-    theta: jax.Array,
-    row: Row,
+    latents: tuple[RowLatent, ...], program: Program, row_loss: RowLoss, theta: jax.Array, row: Row
 ) -> jax.Array:
     """``v``: over all values of the row's latents; ``row_loss`` is that of the row with them as columns."""
 

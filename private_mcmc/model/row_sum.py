@@ -15,7 +15,7 @@ import numpy as np
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.evaluate_each import evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate_each
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.sites import ModelSites
 

@@ -24,11 +24,7 @@ _TRUNCATED = (
     dist.RightTruncatedDistribution,
     dist.TwoSidedTruncatedDistribution,
 )
-_CENSORED = (
-    dist.LeftCensoredDistribution,
-    dist.RightCensoredDistribution,
-    dist.IntervalCensoredDistribution,
-)
+_CENSORED = (dist.LeftCensoredDistribution, dist.RightCensoredDistribution, dist.IntervalCensoredDistribution)
 _INFLATED = (dist.ZeroInflatedProbs, dist.ZeroInflatedLogits)
 _OF_A_BASE = (*_TRUNCATED, *_CENSORED, *_INFLATED, dist.TransformedDistribution)
 _WITHOUT_PARAMETERS = (dist.transforms.ExpTransform, dist.transforms.OrderedTransform)

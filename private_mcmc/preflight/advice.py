@@ -16,7 +16,8 @@ from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program
-from private_mcmc.preflight.certify.certificates import Constants, meets, times
+from private_mcmc.model.likelihoods.family import times
+from private_mcmc.preflight.certify.certificates import Constants, meets
 from private_mcmc.preflight.records import Advice
 from private_mcmc.report import number
 from private_mcmc.target import Target
@@ -95,34 +96,27 @@ def is_sayable(value: float) -> bool:
 
 def rounded_down(value: float) -> float:
     """The shortest decimal at most ``value ≥ 0`` and within 2 % of it, of two digits or more."""
-    if not is_sayable(value):
-        return value
-    for digits in (2, 3):
-        result = _decimal(value, digits, math.floor, 1 + 1e-12)
-        if result > value:
-            result = _decimal(result, digits, lambda units: math.floor(units) - 1, 1 + 1e-12)
-        if result >= 0.98 * value:
-            break
-    return result
+    return _rounded(value, -1)
 
 
 def rounded_up(value: float) -> float:
     """The shortest decimal at least ``value ≥ 0`` and within 2 % of it, of two digits or more."""
+    return _rounded(value, 1)
+
+
+def _rounded(value: float, side: int) -> float:
     if not is_sayable(value):
         return value
     for digits in (2, 3):
-        result = _decimal(value, digits, math.ceil, 1 - 1e-12)
-        if result < value:
-            result = _decimal(result, digits, lambda units: math.ceil(units) + 1, 1 - 1e-12)
-        if result <= 1.02 * value:
+        power = math.floor(math.log10(value)) - digits + 1
+        units = value / 10.0**power * (1 - side * 1e-12)
+        whole = math.ceil(units) if side > 0 else math.floor(units)
+        result = float(f"{whole}e{power}")
+        if side * result < side * value:
+            result = float(f"{whole + side}e{power}")
+        if abs(result - value) <= 0.02 * value:
             break
     return result
-
-
-def _decimal(value: float, digits: int, whole: Callable[[float], int], slack: float) -> float:
-    """A whole number of units of the last of ``digits`` significant digits of ``value``."""
-    power = math.floor(math.log10(value)) - digits + 1
-    return float(f"{whole(value / 10.0**power * slack)}e{power}")
 
 
 def posterior_advice(

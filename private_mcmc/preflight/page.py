@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from private_mcmc.accounting import Statement
+from private_mcmc.accounting.risk import curve
 from private_mcmc.preflight.records import Findings
 from private_mcmc.preflight.run_statement import TONES, verdicts
 from private_mcmc.report import (
@@ -17,7 +18,6 @@ from private_mcmc.report import (
     Facts,
     Heading,
     Line,
-    Mark,
     Note,
     Plot,
     Report,
@@ -112,8 +112,10 @@ def _proved(found: Findings) -> list[Block]:
         Table(("theorem", "GDP", *at, "meets the target"), rows),
         _argument(found.certificates[0], found, "The best one"),
     ]
-    curve = _curve(found)
-    return [*blocks, curve] if curve else blocks
+    target, best = found.target, found.certificates[0]
+    if best.epsilon(max(target.delta, 1e-12)) < 200 and target.epsilon < 200:
+        blocks.append(curve(best, (target.epsilon, target.delta), TONES[found.verdict]))
+    return blocks
 
 
 def _argument(statement: Statement, found: Findings, title: str = "") -> Facts:
@@ -126,32 +128,6 @@ def _argument(statement: Statement, found: Findings, title: str = "") -> Facts:
     price = f"ε = {number(statement.epsilon(found.target.delta))} at δ = {number(found.target.delta)}"
     items = (("price", price), ("theorem", statement.argument.theorem), *given)
     return Facts((*items, ("with", ", ".join(constants))), title)
-
-
-def _curve(found: Findings) -> Plot | None:
-    """δ(ε) of the best certificate against the target."""
-    best = found.certificates[0]
-    top = 1.25 * max(best.epsilon(max(found.target.delta, 1e-12)), found.target.epsilon)
-    if not top < 250:
-        return None
-    epsilons = np.linspace(0.0, top, 90)
-    deltas = np.array([best.delta(float(epsilon)) for epsilon in epsilons])
-    floor = max(found.target.delta, 1e-12) / 100
-    shown = deltas >= floor / 10
-    lines = [Line(floats(epsilons[shown]), floats(deltas[shown]), "best certificate")]
-    shown_target = max(found.target.delta, floor)
-    return Plot(
-        title="Privacy curve against the target",
-        x_label="ε",
-        y_label="δ",
-        drawn=(*lines, Mark(found.target.epsilon, shown_target, "target", TONES[found.verdict])),
-        description=(
-            "An upper bound on δ for every ε. The target is certified when the curve passes below its mark."
-        ),
-        y_log=True,
-        y_range=(floor, 1.5),
-        x_range=(0.0, top),
-    )
 
 
 def _refuted(found: Findings) -> list[Block]:
@@ -230,7 +206,8 @@ def _read(found: Findings) -> list[Block]:
         (item["name"], item["family"], _curvature(item["lower"], item["upper"]), item["why"])
         for item in facts["latents"]
     )
-    items: list[tuple[str, str | int | float | None]] = [
+    predictors = facts["predictors"]
+    items: tuple[tuple[str, str | int | float | None], ...] = (
         ("rows", found.n),
         ("latent dimension", facts["dim"]),
         ("temper", found.temper),
@@ -238,13 +215,12 @@ def _read(found: Findings) -> list[Block]:
         ("prior strong convexity μ", facts["prior_strong_convexity"]),
         ("one row's gradient at most", facts["row_gradient"]),
         ("observed", ", ".join(f"{item['name']} ({item['family']})" for item in facts["observed"])),
-    ]
-    predictors = facts["predictors"]
-    count = "none is proved" if predictors is None else predictors["count"]
-    items += [("affine predictors of a row", count), ("a row's likelihood", facts["row"]["why"])]
+        ("affine predictors of a row", "none is proved" if predictors is None else predictors["count"]),
+        ("a row's likelihood", facts["row"]["why"]),
+    )
     return [
         Heading("What was read of the model"),
-        Facts(tuple(items)),
+        Facts(items),
         Table(("latent site", "family", "prior curvature", "why"), latents),
     ]
 

@@ -48,23 +48,12 @@ class Refutation:
 
     def to_dict(self) -> Record:
         """Plain data; infinite ends of intervals as ``None``."""
-        return {
-            "kind": self.kind,
-            "reason": self.reason,
-            "first": self.first.to_dict(),
-            "second": None if self.second is None else self.second.to_dict(),
-            "event": self.event,
-            "coordinate": self.coordinate,
-            "intervals": [
-                [None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals
-            ],
-            "coordinates": list(self.coordinates),
-            "boxes": [[list(side) for side in box] for box in self.boxes],
-            "p": self.p,
-            "q": self.q,
-            "p_low": self.p_low,
-            "q_high": self.q_high,
-        }
+        kept = {name: value for name, value in vars(self).items() if name != "density"}
+        ends = [[None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals]
+        second = None if self.second is None else self.second.to_dict()
+        sets = {"first": self.first.to_dict(), "second": second, "intervals": ends}
+        result: Record = plain(kept | sets)
+        return result
 
 
 @dataclass(frozen=True)
@@ -158,15 +147,7 @@ class Findings:
         run = None
         if self.run is not None:
             statement = None if self.run.statement is None else self.run.statement.to_dict()
-            run = {
-                "meets": self.run.meets,
-                "text": self.run.text,
-                "distance": self.run.distance,
-                "interim": self.run.interim,
-                "refuted": self.run.refuted,
-                "by_steps": self.run.by_steps,
-                "statement": statement,
-            }
+            run = vars(self.run) | {"statement": statement}
         result: Record = plain(
             {
                 "model": self.model_name,
@@ -187,10 +168,7 @@ class Findings:
                 "certificates": [statement.to_dict() for statement in self.certificates],
                 "refutation": None if self.refutation is None else self.refutation.to_dict(),
                 "structure": self.structure,
-                "advice": [
-                    {"change": a.change, "value": a.value, "text": a.text, "concerns": a.concerns}
-                    for a in self.advice
-                ],
+                "advice": [vars(advice) for advice in self.advice],
                 "run": run,
                 "unclipped": None if self.unclipped is None else self.unclipped.to_dict(),
             }

@@ -35,12 +35,12 @@ def run_part(
     Source: Heller, Fetaya 2023 (a private posterior, a run that is not); Bertazzi, Johnston, Roberts,
     Durmus, Prop. 3.4 (the opposite case).
     """
+    known = curvature(row_model, schedule)
     if isinstance(schedule.release, Average):
-        moved = accounting.average_sensitivity(schedule, curvature(row_model, schedule))
+        moved = accounting.average_sensitivity(schedule, known)
         size = f"at most {number(moved)}·ℓ" if math.isfinite(moved) else "by an amount that is not bounded"
         text = f"an average of hidden states, moved by one row {size}: its noise decides its price"
         return RunPart(None, math.isfinite(moved), text)
-    known = curvature(row_model, schedule)
     statement = accounting.langevin_statement(schedule, known)
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
@@ -106,10 +106,8 @@ def _distance(refutation: Refutation | None, statement: Statement) -> float | No
     if refutation is None or refutation.kind != "event":
         return None
     best = 0.0
-    for epsilon in np.linspace(
-        0.0, max(0.0, math.log(max(refutation.p_low, 1e-300) / refutation.q_high)), 41
-    ):
-        level = float(epsilon)
+    top = max(0.0, math.log(max(refutation.p_low, 1e-300) / refutation.q_high))
+    for level in np.linspace(0.0, top, 41).tolist():
         posterior, run = refutation.p_low - math.exp(level) * refutation.q_high, statement.delta(level)
         if run < posterior:
             best = max(best, accounting.run_distance_at_least(level, posterior, run))
@@ -130,23 +128,18 @@ def run_advice(row_model: RowModel, schedule: Schedule, target: Target) -> tuple
     found = []
     steps = _most_steps(schedule, holds)
     if steps:
-        size = (
-            f" of size {number(schedule.step_sizes[0])}" if not isinstance(schedule.step_size, tuple) else ""
-        )
         what = "last state" if schedule.release == "last" else "path"
-        found.append(Advice("steps", steps, f"at most {steps:,} steps{size} for the {what}", "run"))
+        text = f"at most {steps:,} steps of size {number(schedule.step_sizes[0])} for the {what}"
+        found.append(Advice("steps", steps, text, "run"))
     if schedule.release != "last" and schedule.num_chains >= 1:
         last = replace(schedule, release="last")
         if holds(last):
             found.append(Advice("release", None, "release the last state instead of the path", "run"))
         elif known.strong_convexity > 0:
             most = _most_steps(last, holds)
-            if most and most > (steps or 0):
-                found.append(
-                    Advice(
-                        "release", most, f"release the last state instead of the path, {most:,} steps", "run"
-                    )
-                )
+            if most > steps:
+                text = f"release the last state instead of the path, {most:,} steps"
+                found.append(Advice("release", most, text, "run"))
     return tuple(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
@@ -19,6 +20,8 @@ from private_mcmc.report import number
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive
 
+_OF_FAMILY = (("family", "name"), ("link", "link"), ("score_bound", "score_bound"))
+
 
 def structure(row_model: RowModel, known: Constants) -> Record:
     """Sites, prior constants, predictors and proved constants; infinities mean "not proved"."""
@@ -27,42 +30,22 @@ def structure(row_model: RowModel, known: Constants) -> Record:
         "dim": row_model.dim,
         "rows": (row_model.each or row_model).rows.to_dict(),
         "latents": [
-            {
-                "name": site.name,
-                "family": site.family,
-                "shape": list(site.shape),
-                "lower": site_prior.lower,
-                "upper": site_prior.upper,
-                "proper": site_prior.proper,
-                "why": site_prior.why,
-            }
-            for site, site_prior in zip(row_model.sites, row_model.prior.sites, strict=True)
+            {"name": site.name, "family": site.family, "shape": list(site.shape)}
+            | {name: getattr(proved, name) for name in ("lower", "upper", "proper", "why")}
+            for site, proved in zip(row_model.sites, row_model.prior.sites, strict=True)
         ],
         "observed": [{"name": site.name, "family": site.family} for site in row_model.observations],
-        "predictors": None
-        if predictors is None
-        else {
+        "predictors": predictors
+        and {
             "count": predictors.size,
-            "family": predictors.family.name,
-            "link": predictors.family.link,
             "radius": predictors.radius,
-            "score_bound": predictors.family.score_bound,
+            **{name: getattr(predictors.family, field) for name, field in _OF_FAMILY},
         },
-        "row": {
-            "convex": rows.convex,
-            "gradient_bound": rows.gradient_bound,
-            "curvature_bound": rows.curvature_bound,
-            "range_bound": rows.range_bound,
-            "why": rows.why,
-        },
+        "row": asdict(rows),
         "prior_strong_convexity": known.strong_convexity,
         "row_gradient": known.gradient,
         "row_range": known.row_range,
-        "unbounded_columns": [
-            name
-            for name, domain in (row_model.each or row_model).rows.items
-            if not math.isfinite(domain.norm_bound)
-        ],
+        "unbounded_columns": _unbounded((row_model.each or row_model).rows),
         "subject": known.subject,
     }
 
@@ -231,11 +214,7 @@ def _run_instead(row_model: RowModel, known: Constants, temper: float, target: T
 
 
 def _reasons(
-    row_model: RowModel,
-    known: Constants,
-    proved: tuple[Statement, ...],
-    searched: Search,
-    target: Target,
+    row_model: RowModel, known: Constants, proved: tuple[Statement, ...], searched: Search, target: Target
 ) -> tuple[str, ...]:
     reasons = []
     if proved:
@@ -251,6 +230,10 @@ def _reasons(
     return tuple(reasons)
 
 
+def _unbounded(rows: Rows) -> list[str]:
+    return [name for name, domain in rows.items if not math.isfinite(domain.norm_bound)]
+
+
 def _strength(best: Statement, known: Constants, target: Target) -> str:
     shown = f"{number(best.gdp)}-GDP, " if best.gdp is not None else ""
     epsilon = best.epsilon(target.delta)
@@ -263,7 +246,7 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     if known.subject == "no posterior":
         return "clipped rows that are no loss of one predictor have no posterior (theirs is no gradient)"
     missing = []
-    unbounded = [name for name, domain in row_model.rows.items if not math.isfinite(domain.norm_bound)]
+    unbounded = _unbounded(row_model.rows)
     if row_model.prior.improper:
         missing.append(f"the prior of {', '.join(row_model.prior.improper)} is improper")
     elif not known.proper and math.isfinite(row_model.constants.range_bound):

@@ -1,11 +1,7 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
 from private_mcmc.release.curator import Curator, CuratorOnly, curator_side
-from private_mcmc.release.curvature import (
-    CurvatureTest,
-    ProposedCurvature,
-    plan_curvature_test,
-)
+from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
 from private_mcmc.release.expectations.declared import Expectations, mean_and_square, variance
 from private_mcmc.release.expectations.price import ExpectationsPlan, plan_expectations
 from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan

@@ -24,7 +24,7 @@ from private_mcmc.accounting.statement import of_unit
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.kernels.gradient.clipping import widened
-from private_mcmc.kernels.whitening import Whitening, whitening
+from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.preflight.certify.certificates import clip_is_idle, largest_eigenvalue
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
@@ -160,10 +160,6 @@ class CurvatureTest:
     def _of_rows(self) -> Callable[[Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
         return jax.jit(jax.vmap(self._row))  # type: ignore[no-any-return]
 
-    @cached_property
-    def _whitening(self) -> Whitening:
-        return whitening(self.schedule.preconditioner, self.schedule.dim)
-
     def _certified(self, rows: Mapping[str, jax.Array], present: jax.Array) -> tuple[FloatArray, FloatArray]:
         """``z_i`` and ``c_i``, shapes ``(n, p)`` and ``(n,)``."""
         designs, weights = self._of_rows(rows)
@@ -176,7 +172,7 @@ class CurvatureTest:
     def _row(self, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         predictor, schedule = self.predictor, self.schedule
         plain = predictor.design(row)
-        design = self._whitening.pull_back(plain)
+        design = whitening(schedule.preconditioner, schedule.dim).pull_back(plain)
         norm = jnp.linalg.norm(design)
         if schedule.box is None:
             reach = norm * (schedule.diameter / 2)
@@ -206,11 +202,9 @@ def plan_curvature_test(
 ) -> CurvatureTest:
     """Plan a ``gdp``-GDP test of the curvature on the set that ``schedule`` projects on.
 
-    Raises:
-        NotYetSupported: unless every row enters through one affine predictor of a family whose curvature
-            is least at the ends of an interval.
-        DeclarationError: for a schedule without a set, with minibatches, or numbers out of range; of persons,
-            for a clip that their gradients may exceed.
+    ``NotYetSupported`` unless every row enters through one affine predictor of a family whose curvature is
+    least at the ends of an interval; ``DeclarationError`` for a schedule without a set, with minibatches, or
+    numbers out of range; of persons, for a clip that their gradients may exceed.
     """
     predictor = (reading.each or reading).predictor
     if predictor is None or (predictor.family.name, predictor.family.link) not in _LEAST_AT_ENDS:

@@ -10,11 +10,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement, capped
-from private_mcmc.accounting.noise import (
-    second_moments,
-    second_moments_noise,
-    second_moments_sensitivity,
-)
+from private_mcmc.accounting.noise import second_moments, second_moments_noise, second_moments_sensitivity
 from private_mcmc.domains.numeric import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
@@ -34,14 +30,6 @@ class Counts:
     values: FloatArray
     noise_sd: float
     statement: Statement
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
-        return {
-            "counts": self.values.tolist(),
-            "noise_sd": self.noise_sd,
-            "statement": self.statement.to_dict(),
-        }
 
 
 @dataclass(frozen=True)
@@ -63,11 +51,7 @@ class CountsPlan:
     statement: Statement
 
     def release(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> Counts:
-        """Count the present rows by cell, add noise. Both arguments have shape ``(n,)``: curator-side.
-
-        Raises:
-            DataSchemaError: for a wrong shape; never about values.
-        """
+        """Count the present rows by cell, add noise. Both arguments have shape ``(n,)``: curator-side."""
         return self.released(self.noised(self.sums(cells, present)))
 
     def sums(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> FloatArray:
@@ -88,11 +72,7 @@ class CountsPlan:
 
 
 def plan_counts(gdp: float, *, cells: int, adjacency: Adjacency) -> CountsPlan:
-    """Plan a release of cost ``gdp``-GDP.
-
-    Raises:
-        DeclarationError: for numbers out of range.
-    """
+    """Plan a release of cost ``gdp``-GDP."""
     if not (cells >= 1 and 0 < gdp < math.inf):
         raise DeclarationError(
             f"cells={cells}, gdp={gdp}: at least one cell and a positive budget are needed."
@@ -125,14 +105,6 @@ class SecondMoments:
     matrix: FloatArray
     noise_sd: float
     statement: Statement
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON types."""
-        return {
-            "second_moments": self.matrix.tolist(),
-            "noise_sd": self.noise_sd,
-            "statement": self.statement.to_dict(),
-        }
 
     def __repr__(self) -> str:
         return f"SecondMoments(dim={len(self.matrix)}, noise_sd={self.noise_sd:.4g})\n{self.statement}"
@@ -175,11 +147,7 @@ class SecondMomentsPlan:
     vectors: int = 1
 
     def release(self, rows: npt.ArrayLike) -> SecondMoments:
-        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side.
-
-        Raises:
-            DataSchemaError: for a wrong shape or type, a mask, or too many rows; never about values.
-        """
+        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side."""
         return self.released(self.noised(self.sums(rows)))
 
     def sums(self, rows: npt.ArrayLike) -> FloatArray:
@@ -217,9 +185,6 @@ def plan_second_moments(
     """Plan a release of cost ``gdp``-GDP; ``num_rows`` is ``n``, under ``add_remove`` the public ``n_max``.
 
     ``vectors`` is the most vectors that one row adds, with joint norm at most ``radius``.
-
-    Raises:
-        DeclarationError: for numbers out of range, or so many rows that float64 sums have no useful bound.
     """
     check_adjacency(adjacency)
     if not (num_rows >= 1 and vectors >= 1):

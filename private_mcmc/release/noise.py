@@ -112,11 +112,7 @@ class LaplaceNoise:
 
 
 def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceNoise:
-    """The smallest Laplace noise that makes ``size`` values of L1 sensitivity ``sensitivity`` ε-DP.
-
-    Raises:
-        DeclarationError: unless both numbers are positive and finite.
-    """
+    """The smallest Laplace noise that makes ``size`` values of L1 sensitivity ``sensitivity`` ε-DP."""
     _check(sensitivity, size, epsilon=epsilon)
     grid = math.ldexp(power_of_two_below(sensitivity / epsilon), -_GRID_BITS)
     scale = (sensitivity + grid * size) * _UP / epsilon * _UP
@@ -191,11 +187,7 @@ class GaussianNoise:
 
 
 def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoise:
-    """The smallest Gaussian noise that makes ``size`` values of L2 sensitivity ``sensitivity`` ``m``-GDP.
-
-    Raises:
-        DeclarationError: unless both numbers are positive and finite.
-    """
+    """The smallest Gaussian noise that makes ``size`` values of L2 sensitivity ``sensitivity`` ``m``-GDP."""
     _check(sensitivity, size, gdp=gdp)
     grid = math.ldexp(power_of_two_below(sensitivity / gdp), -_GRID_BITS)
     continuous = (sensitivity + grid * math.sqrt(size)) * _UP / gdp
@@ -237,11 +229,7 @@ _MAX_MULTIPLE = 2.0**52
 
 @dataclass(frozen=True)
 class StateGrid:
-    """Multiples of ``step``, a power of two.
-
-    Raises:
-        DeclarationError: when ``step`` is not a power of two.
-    """
+    """Multiples of ``step``, a power of two."""
 
     step: float
 

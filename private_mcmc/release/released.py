@@ -183,9 +183,6 @@ class ReleasedExpectations:
 
     def __repr__(self) -> str:
         lines = [str(value) for value in self.values]
-        seeded = ["seed chosen by the caller: reproducible, not private"] if _seeded(self.provenance) else []
-        return "\n".join([*lines, *seeded, str(self.statement)])
-
-
-def _seeded(provenance: Mapping[str, str]) -> bool:
-    return provenance.get("source") == "caller"
+        if self.provenance.get("source") == "caller":
+            lines.append("seed chosen by the caller: reproducible, not private")
+        return "\n".join([*lines, str(self.statement)])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from private_mcmc.files import write_whole
 from private_mcmc.records import Record
-from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
+from private_mcmc.report.blocks import Band, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,26 +50,10 @@ LIGHT = Palette(
 )
 
 # Colours nothing else uses: each is replaced by a CSS variable, so that one SVG follows light and dark.
-_SENTINELS = {
-    "#010203": "var(--ink)",
-    "#010204": "var(--faint)",
-    "#010205": "var(--card)",
-    "#010206": "var(--c0)",
-    "#010207": "var(--c1)",
-    "#010208": "var(--c2)",
-    "#010209": "var(--c3)",
-    "#01020a": "var(--c4)",
-    "#01020b": "var(--good)",
-    "#01020c": "var(--bad)",
-}
-_CSS = Palette(
-    ink="#010203",
-    faint="#010204",
-    ground="#010205",
-    series=("#010206", "#010207", "#010208", "#010209", "#01020a"),
-    good="#01020b",
-    bad="#01020c",
-)
+_VARIABLES = ("ink", "faint", "card", "c0", "c1", "c2", "c3", "c4", "good", "bad")
+_SENTINELS = {f"#0102{code:02x}": f"var(--{name})" for code, name in enumerate(_VARIABLES, start=3)}
+_INK, _FAINT, _CARD, *_SERIES, _GOOD, _BAD = _SENTINELS
+_CSS = Palette(_INK, _FAINT, _CARD, tuple(_SERIES), _GOOD, _BAD)
 
 
 def tall(plot: Plot, size: tuple[float, float]) -> tuple[float, float]:
@@ -218,7 +202,7 @@ def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size:
         axes.set_xlabel(label, fontsize=9.5, color=palette.ink)
     axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
-    names = [label for drawn in plot.drawn if (label := _label(drawn))]
+    names = [drawn.label for drawn in plot.drawn if not isinstance(drawn, Rule | Mark) and drawn.label]
     if names:
         owner: Axes | Figure | SubFigure = axes
         place: Record = {}
@@ -226,10 +210,6 @@ def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size:
             owner, place = axes.figure, {"loc": "outside lower center", "ncols": _columns(names)}
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)
         legend.get_frame().set(facecolor=palette.ground, edgecolor="none")
-
-
-def _label(drawn: Drawn) -> str:
-    return "" if isinstance(drawn, Rule | Mark) else drawn.label
 
 
 def _columns(names: list[str]) -> int:

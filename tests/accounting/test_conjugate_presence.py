@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from private_mcmc.accounting import Statement
-from private_mcmc.accounting.posterior import conjugate_presence
+from private_mcmc.accounting.posterior import conjugate
 from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
@@ -44,7 +44,7 @@ HALF_LINE = np.concatenate([[0], np.geomspace(1e-6, 400, 2000), [np.inf]])
     temper=st.floats(0.1, 1.0), epsilon=EPSILONS,
 )  # fmt: skip
 def test_beta_binomial_covers_every_data_set(a, b, n, trials, temper, epsilon) -> None:
-    worst = conjugate_presence.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=epsilon)
+    worst = conjugate.beta_binomial_presence(a, b, n=n, trials=trials, temper=temper, epsilon=epsilon)
     for rows in range(n):
         for won, own in product(range(rows * trials + 1), range(trials + 1)):
             less = a + temper * won, b + temper * (rows * trials - won)
@@ -59,7 +59,7 @@ def test_beta_binomial_covers_every_data_set(a, b, n, trials, temper, epsilon) -
     temper=st.floats(0.1, 1.0), epsilon=EPSILONS,
 )  # fmt: skip
 def test_dirichlet_covers_every_count_of_the_rows_own_category(alphas, n, temper, epsilon) -> None:
-    worst = conjugate_presence.dirichlet_categorical(tuple(alphas), n=n, temper=temper, epsilon=epsilon)
+    worst = conjugate.dirichlet_categorical_presence(tuple(alphas), n=n, temper=temper, epsilon=epsilon)
     for index, rows in product(range(len(alphas)), range(n)):
         for same in range(rows + 1):
             own, rest = alphas[index] + temper * same, sum(alphas) - alphas[index] + temper * (rows - same)
@@ -74,7 +74,7 @@ def test_dirichlet_covers_every_count_of_the_rows_own_category(alphas, n, temper
     temper=st.floats(0.1, 1.0), epsilon=EPSILONS,
 )  # fmt: skip
 def test_gamma_poisson_covers_every_data_set(shape, rate, n, largest, temper, epsilon) -> None:
-    worst = conjugate_presence.gamma_poisson(
+    worst = conjugate.gamma_poisson_presence(
         shape, rate, n=n, largest=largest, temper=temper, epsilon=epsilon
     )
     for rows in range(n):

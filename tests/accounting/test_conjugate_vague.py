@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from private_mcmc.accounting.posterior import conjugate_presence
+from private_mcmc.accounting.posterior import conjugate
 from private_mcmc.accounting.posterior.certificates import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
@@ -56,7 +56,7 @@ def test_beta_thresholds_below_all_floats(a: float, b: float, move: float, epsil
     assert exact <= found * (1 + 1e-9) <= exact * (1 + 1e-6) + 1e-8
     at = (rising(own, w) - rising(own + other, w) - e) / w
     exact = float(beta_below(own, other, at) - mp.exp(e) * beta_below(own + w, other, at))
-    found = conjugate_presence.one_shape(a, b, move, epsilon)
+    found = conjugate.one_shape(a, b, move, epsilon)
     assert exact <= found * (1 + 1e-9) <= exact * (1 + 1e-6) + 1e-8
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from private_mcmc.accounting.curves import gdp, mixtures, rdp
+from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Pure
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
@@ -108,7 +108,7 @@ def test_without_replacement_vector():
     found = Sampled("fixed", case["q"], ratio, 1).delta(case["epsilon"])
     assert found == pytest.approx(case["delta"], rel=1e-5)
     assert found >= case["delta"] * (1 - 1e-6)
-    poisson = mixtures.fixed_profile(case["q"], ratio, case["epsilon"])
+    poisson = rdp.fixed_profile(case["q"], ratio, case["epsilon"])
     assert poisson < found / 100
 
 
@@ -122,8 +122,8 @@ def test_fixed_size_is_symmetrised_before_composing():
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.01, 1.0), st.floats(0.05, 3.0), st.floats(0.0, 6.0))
 def test_profile_without_replacement_is_a_symmetric_privacy_profile(q, m, epsilon):
-    at = float(mixtures.fixed_profile(q, m, epsilon))
-    other = float(mixtures.fixed_profile(q, m, -epsilon))
+    at = float(rdp.fixed_profile(q, m, epsilon))
+    other = float(rdp.fixed_profile(q, m, -epsilon))
     assert other == pytest.approx(1 - math.exp(-epsilon) + math.exp(-epsilon) * at, rel=1e-12)
     assert 0 <= at <= gdp.delta(m, epsilon) * (1 + 1e-9)
 
@@ -242,7 +242,7 @@ def renyi_reference(name, q, r, alpha):
 @pytest.mark.parametrize(("q", "r", "alpha"), [(0.01, 1.0, 1.5), (0.3, 0.2, 6.0), (0.9, 1.5, 12.5)])
 def test_renyi_divergence_of_one_poisson_step(name, q, r, alpha):
     reference = renyi_reference(name, q, r, alpha)
-    assert reference * (1 - 1e-12) <= mixtures.renyi(name, q, r, alpha) <= reference * (1 + 1e-8)
+    assert reference * (1 - 1e-12) <= rdp.renyi(name, q, r, alpha) <= reference * (1 + 1e-8)
 
 
 @pytest.mark.some(2)
@@ -302,7 +302,7 @@ def test_a_gaussian_seen_through_losses_keeps_its_delta():
         lambda: Sampled("fixed", 0.1, math.nan, 1),
         lambda: Sampled("fixed", 0.1, 1.0, 0),
         lambda: Truncated(0.1, 0, 1.0, 1, 10),
-        lambda: mixtures.renyi("fixed", 0.1, 1.0, 1.0),
+        lambda: rdp.renyi("fixed", 0.1, 1.0, 1.0),
     ],
 )
 def test_bad_pairs_are_refused(call):

@@ -8,7 +8,7 @@ import pytest
 
 from private_mcmc import Box, PrivateULA, Rows, Target
 from private_mcmc.auditing import Pair, audit, chain_mechanism
-from private_mcmc.kernels.sgld import PrivateSGLD
+from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.auditing import mutants
 from tests.soundness.sweep.zoo import bent, mean
 

@@ -54,7 +54,7 @@ def test_a_hole_may_be_in_any_slot_and_what_lies_in_it_does_not_matter(place):
 )
 def test_what_is_not_adjacent_is_refused(given, adjacency, said):
     with pytest.raises(DeclarationError, match=said):
-        given.check(adjacency)
+        given.differing(adjacency)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -9,8 +9,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import StepKeys
-from private_mcmc.kernels.chain import first_state
-from private_mcmc.kernels.segments import buffer_size, longest, segments
+from private_mcmc.kernels.chain import buffer_size, first_state, longest, segments
 from private_mcmc.preflight import curvature
 from tests.examples_of_models import logistic
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels.chain import buffer_size, segments
 from private_mcmc.kernels.devices import layout
-from private_mcmc.kernels.segments import buffer_size, segments
 from private_mcmc.schedule import Average
 from tests.examples_of_models import logistic
 from tests.kernels import several_devices

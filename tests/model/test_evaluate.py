@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from jax.scipy.special import gammaln, logsumexp, xlogy
 
-from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.evaluate_each import evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import trace
 
 A = np.random.default_rng(0).normal(size=(5, 3))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.evaluate_each import evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.intervals import bounds
 

@@ -226,7 +226,7 @@ def test_separate_predictors_are_one_vector():
     row_model = read(model, rows, n=5)
     several = row_model.predictors
     assert row_model.predictor is None and several.size == 2
-    assert several.radius == 1.0 and several.radii == (1.0, 1.0)
+    assert several.radius == 1.0
     assert row_model.constants.convex and row_model.constants.curvature_bound == pytest.approx(1.0)
     with jax.enable_x64(True):
         row = {"X": jnp.array([0.2, 0.4, 0.1]), "y": 1, "z": 0.3}

@@ -10,7 +10,7 @@ from private_mcmc.domains import Box, Rows
 from private_mcmc.model.ir.dependence import Shape, smoothness
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import anything, between
-from private_mcmc.model.smooth_loss import certified
+from private_mcmc.model.likelihoods.family import certified
 
 
 @jax.custom_jvp

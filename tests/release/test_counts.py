@@ -27,7 +27,7 @@ def test_present_rows_are_counted_and_cells_out_of_range_go_to_the_nearest():
     mechanism = plan_counts(1e6, cells=3, adjacency="replace_one")
     released = mechanism.release(np.array([0, 1, 1, 7, -4, 2]), np.array([1, 1, 1, 1, 1, 0], bool))
     np.testing.assert_allclose(released.values, [2, 2, 1], atol=1e-3)
-    assert released.to_dict()["noise_sd"] == mechanism.noise.sd
+    assert released.noise_sd == mechanism.noise.sd
 
 
 def test_noise_is_gaussian_of_the_stated_scale():

@@ -17,7 +17,7 @@ from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Rows
 from private_mcmc.model import RowModel, Site
-from private_mcmc.model.ir.evaluate_each import evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.row_latents import RowLatent, summed_loss
 

@@ -20,9 +20,9 @@ from private_mcmc import accounting as acc
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.mixtures import poisson_orders, renyi
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.rdp import poisson_orders, renyi
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.modulus_shapes import Affine

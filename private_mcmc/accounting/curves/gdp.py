@@ -43,9 +43,7 @@ def check_epsilon(epsilon: float) -> float:
 def delta(m: float, epsilon: float) -> float:
     """``δ(ε) = Φ(−ε/m + m/2) − e^ε Φ(−ε/m − m/2)`` of an ``m``-GDP mechanism, rounded up.
 
-    Raises:
-        DeclarationError: unless ``m ≥ 0`` and ``ε ≥ 0``.
-
+    ``DeclarationError`` unless ``m ≥ 0`` and ``ε ≥ 0``.
     Source: Dong, Roth, Su 2022, Corollary 2.13.
     """
     m, epsilon = check_gdp(m), check_epsilon(epsilon)

@@ -16,7 +16,7 @@ import numpy as np
 
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.mixtures import check_pair, fixed_profile, renyi
+from private_mcmc.accounting.curves.rdp import check_pair, fixed_profile, renyi
 from private_mcmc.accounting.rounding import product_up, root_up
 from private_mcmc.errors import DeclarationError
 
@@ -28,7 +28,7 @@ NOISE_PER_STEP = 1e-15
 class Step:
     """``count`` independent steps with the same dominating pair.
 
-    ``pair`` is one of ``mixtures.PAIRS`` with ``rate`` and ``size = r/σ``; or ``"gaussian"`` with
+    ``pair`` is one of ``rdp.PAIRS`` with ``rate`` and ``size = r/σ``; or ``"gaussian"`` with
     ``size = m``, ``"laplace"`` and ``"pure"`` with ``size = ε``, ``"point"`` with ``size = ε`` and
     ``rate = δ``.
     """
@@ -141,7 +141,7 @@ def _from_fixed_profile(step: Step, grid: float) -> Any:
 
 @dataclass(frozen=True)
 class Sampled(Curve):
-    """``steps`` subsampled Gaussian steps with one dominating pair (see ``mixtures``).
+    """``steps`` subsampled Gaussian steps with one dominating pair (see ``rdp``).
 
     Attributes:
         pair: ``"add_remove"``, ``"replace_one"`` (Poisson) or ``"fixed"`` (without replacement).

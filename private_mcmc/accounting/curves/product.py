@@ -205,8 +205,7 @@ _SIMPLE: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, 
 def curve_from_dict(record: Constants) -> Curve:
     """The curve a ``to_dict`` described.
 
-    Raises:
-        DeclarationError: for an unknown kind, or fields that it does not have.
+    ``DeclarationError`` for an unknown kind, or fields that it does not have.
     """
     kind = taken(record, "kind", str)
     try:

@@ -58,11 +58,7 @@ class Bound:
 
 
 def released_steps(schedule: Schedule) -> tuple[int, ...]:
-    """The steps whose states leave the curator's side, in order.
-
-    Raises:
-        DeclarationError: for an average, which is a release of its own.
-    """
+    """The steps whose states leave the curator's side, in order; an average is refused."""
     check_states(schedule)
     if isinstance(schedule.release, tuple):
         return schedule.release
@@ -193,15 +189,8 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
             known[sizes] = _stretch(schedule, curvature, sizes)
         bound, form = known[sizes]
         squares.append(bound.m_squared)
-        records.append(
-            {
-                "steps": late - early,
-                "used": form,
-                "first": bound.first,
-                "from_diameter": bound.from_diameter,
-                "shifts": bound.shifts,
-            }
-        )
+        fields = {"first": bound.first, "from_diameter": bound.from_diameter, "shifts": bound.shifts}
+        records.append({"steps": late - early, "used": form, **fields})
     proved = [f"the constants are proved by {curvature.source}"] if curvature.source else []
     if math.isfinite(schedule.diameter):
         proved.append(assumptions.NEAREST_POINT)
@@ -225,7 +214,7 @@ def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...])
     # The worst row is one used in the last step: later steps that do not use it are post-processing.
     if isinstance(used, Affine) and float(used.gap) >= 0 and not math.isfinite(schedule.diameter):
         value = shifts.cyclic(product_up(float(used.offset), over=(noise,)), float(used.gap), passes, steps)
-        return ShiftBound(value, "cyclic, closed form"), "once in a pass"
+        return ShiftBound(value), "once in a pass"
     idle = modulus(schedule, curvature, sizes[0], 0.0)
     pattern = [used if (steps - 1 - step) % passes == 0 else idle for step in range(steps)]
     return last_state(pattern, noise, steps, diameter=schedule.diameter), "once in a pass"

@@ -40,14 +40,12 @@ class ShiftBound:
 
     Attributes:
         m_squared: the bound, rounded up.
-        method: which form of the shift bound gave it, in words.
         shifts: ``z_τ, …, z_T`` where the bound is a numerical certificate, else ``None``.
         first: ``τ``, the step after which the argument starts (0 without a restart).
         from_diameter: whether it starts from chains as far apart as the set is wide.
     """
 
     m_squared: float
-    method: str
     shifts: tuple[float, ...] | None = None
     first: int = 0
     from_diameter: bool = False
@@ -63,23 +61,16 @@ def path(moduli: Moduli, noise: float | Sequence[float] | FloatArray, steps: int
 
     Source: BJRD Theorem 5.4 (the same number).
     """
-    return ShiftBound(certify(moduli, noise, np.zeros(steps + 1)), "path")
+    return ShiftBound(certify(moduli, noise, np.zeros(steps + 1)))
 
 
 def last_state(
-    moduli: Moduli,
-    noise: float | Sequence[float] | FloatArray,
-    steps: int,
-    *,
-    diameter: float = math.inf,
+    moduli: Moduli, noise: float | Sequence[float] | FloatArray, steps: int, *, diameter: float = math.inf
 ) -> ShiftBound:
     """The least bound on the last state of ``steps`` steps from equal data-free starts.
 
-    ``diameter`` is that of the set projected on after every step, in the noise metric; the argument
-    may then start at any step from chains that far apart.
-
-    Raises:
-        DeclarationError: for a non-positive diameter, noise or number of steps.
+    ``diameter`` is that of the set projected on after every step, in the noise metric; the argument may then
+    start at any step from chains that far apart.
     """
     if not (steps >= 1 and diameter > 0):
         raise DeclarationError(f"steps={steps}, diameter={diameter}: at least 1 and positive.")
@@ -112,7 +103,7 @@ def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[S
         if not math.isfinite(diameter):
             return []
         value = two_starts_constant(float(phi.c), float(phi.h), noise, diameter, steps)
-        return [ShiftBound(value, "two starts, closed form", from_diameter=True)]
+        return [ShiftBound(value, from_diameter=True)]
     return _numerical(phi, noise, steps, diameter)
 
 
@@ -121,10 +112,10 @@ def _affine(phi: Affine, noise: float, steps: int, diameter: float) -> list[Shif
     found = []
     if gap >= 0:
         ratio = product_up(offset, over=(noise,))
-        found.append(ShiftBound(affine(ratio, gap, steps), "affine modulus"))
+        found.append(ShiftBound(affine(ratio, gap, steps)))
     value, togo = affine_from(diameter, offset, gap, noise, steps)
     if math.isfinite(value):
-        found.append(ShiftBound(value, "affine modulus", first=steps - togo, from_diameter=True))
+        found.append(ShiftBound(value, first=steps - togo, from_diameter=True))
     return found
 
 
@@ -150,20 +141,20 @@ def _numerical(moduli: Moduli, noise: float | FloatArray, steps: int, diameter: 
     sds = noise_array(noise, steps)
     found = []
     if steps <= _LONGEST:
-        found += _certified(moduli, sds, 0, 0.0, "numerical certificate")
+        found += _certified(moduli, sds, 0, 0.0)
     start = _invariant(moduli) if steps > _TAIL else math.inf
     if math.isfinite(start):  # what happened before the tail is covered by a distance never exceeded
         for tail in (_TAIL, _LONGEST):
             if tail < steps:
-                found += _certified(moduli, sds, steps - tail, start, "numerical certificate of the end")
+                found += _certified(moduli, sds, steps - tail, start)
     if math.isfinite(diameter):
 
         def cost(togo: int) -> float:
-            bounds = _certified(moduli, sds, steps - togo, diameter, "", work=60_000)
+            bounds = _certified(moduli, sds, steps - togo, diameter, work=60_000)
             return bounds[0].m_squared if bounds else math.inf
 
         togo = _least(cost, min(steps, _LONGEST))
-        found += _certified(moduli, sds, steps - togo, diameter, "numerical certificate", from_diameter=True)
+        found += _certified(moduli, sds, steps - togo, diameter, from_diameter=True)
     return found
 
 
@@ -172,7 +163,6 @@ def _certified(
     sds: FloatArray,
     first: int,
     start: float,
-    method: str,
     *,
     work: int = 600_000,
     from_diameter: bool = False,
@@ -182,7 +172,7 @@ def _certified(
     if z is None:
         return []
     value = certify(tail, sds[first:], z, start=start)
-    return [ShiftBound(value, method, tuple(z.tolist()), first, from_diameter)]
+    return [ShiftBound(value, tuple(z.tolist()), first, from_diameter)]
 
 
 def _invariant(moduli: Moduli) -> float:
@@ -226,7 +216,7 @@ def _varying(moduli: Sequence[Modulus], sds: FloatArray, diameter: float) -> lis
         if z is None:
             return None
         value = certify(list(moduli[first:]), sds[first:], z, start=start)
-        return ShiftBound(value, "affine moduli, optimal certificate", tuple(z.tolist()), first, start > 0)
+        return ShiftBound(value, tuple(z.tolist()), first, start > 0)
 
     found = [certified(0, 0.0)]
     if math.isfinite(diameter):

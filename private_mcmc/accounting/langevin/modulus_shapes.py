@@ -51,11 +51,7 @@ def _like(value: Parameter, distance: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Affine:
-    """``φ(z) = ρz + s`` with ``ρ = 1 − gap``; ``gap`` is kept because ``1 − ρ`` would lose digits.
-
-    Raises:
-        DeclarationError: unless ``gap ≤ 1`` and ``offset ≥ 0``, both finite.
-    """
+    """``φ(z) = ρz + s`` with ``ρ = 1 − gap ≥ 0``; ``gap`` is kept because ``1 − ρ`` would lose digits."""
 
     gap: Parameter
     offset: Parameter
@@ -98,13 +94,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Root:
-    """``φ(z) = sqrt(cz² + h) + s``; ``s = 0`` for one map and two starts, ``s = γΔ`` for different data.
-
-    Raises:
-        DeclarationError: unless ``c, h, s`` are non-negative and finite.
-
-    Source: BFG, Section 2, for ``s = 0``.
-    """
+    """``φ(z) = sqrt(cz² + h) + s``; ``s = 0`` for one map and two starts (BFG, Section 2), else ``γΔ``."""
 
     c: Parameter
     h: Parameter

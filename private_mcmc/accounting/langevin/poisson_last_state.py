@@ -20,9 +20,9 @@ import numpy as np
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.mixtures import check_pair
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.rdp import check_pair
 from private_mcmc.accounting.langevin.modulus_shapes import Affine, Modulus, Root
 from private_mcmc.accounting.langevin.shift_optimiser import optimise
 from private_mcmc.accounting.langevin.shifts import certify, two_starts_constant
@@ -46,9 +46,8 @@ class SampledChain:
             offset for different data: ``Affine(gap, 0)`` or ``Root(c, h)``.
         diameter: of the set projected on, or ``inf``.
 
-    Raises:
-        DeclarationError: for values out of range, or a modulus that is not zero at zero where the
-            shape is affine.
+    ``DeclarationError`` for values out of range, or a modulus that is not zero at zero where the shape is
+    affine.
     """
 
     pair: str
@@ -121,11 +120,8 @@ class Split:
 def split(chain: SampledChain, first: int, share: float) -> Split:
     """The bound with start ``τ = first`` and share ``κ``; ``first = 0`` with ``κ = 1`` is plain composition.
 
-    Guarantee:
-        the last state satisfies ``Split.curve``.
-
-    Raises:
-        DeclarationError: unless ``0 ≤ τ < T``, ``0 < κ ≤ 1``, and ``κ < 1`` where the chains differ at ``τ``.
+    **Guarantee**: the last state satisfies ``Split.curve``.
+    ``DeclarationError`` unless ``0 ≤ τ < T``, ``0 < κ ≤ 1``, and ``κ < 1`` where the chains differ at ``τ``.
     """
     if not (0 <= first < chain.steps and 0 < share <= 1):
         raise DeclarationError(f"first={first}, share={share}: need 0 ≤ τ < T and 0 < κ ≤ 1.")

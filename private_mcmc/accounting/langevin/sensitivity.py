@@ -16,11 +16,7 @@ from private_mcmc.target import Adjacency, check_adjacency
 
 
 def dense(matrix: Matrix | None, dim: int, name: str) -> npt.NDArray[np.float64]:
-    """``matrix`` as a ``(dim, dim)`` array (``None`` is the identity).
-
-    Raises:
-        DeclarationError: unless it has that size, is symmetric and positive definite.
-    """
+    """``matrix`` as ``(dim, dim)`` array (``None``: identity); symmetric, positive definite, or refused."""
     if matrix is None:
         return np.eye(dim)
     array = np.asarray(matrix, dtype=np.float64)
@@ -63,12 +59,10 @@ def whitened_noise(schedule: Schedule) -> FloatArray | None:
 def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
     """Least eigenvalue of ``M^{-1/2} (S/2γ) M^{-1/2}``, rounded down, and whether ``S ∝ M``.
 
-    In the norm ``‖M^{-1/2}·‖`` every direction has noise variance at least ``2γ`` times the ratio. It is
-    that of the very matrix that the kernel uses: factors of matrices that are nearly singular are far from
-    those of real arithmetic. Singular values are found up to a modest multiple of ``u`` times the largest.
-
-    Raises:
-        DeclarationError: where float64 does not tell the least one from zero.
+    In the norm ``‖M^{-1/2}·‖`` every direction has noise variance at least ``2γ`` times the ratio. It is that
+    of the very matrix that the kernel uses: factors of nearly singular matrices are far from those of real
+    arithmetic. Singular values are found up to a modest multiple of ``u`` times the largest; where float64
+    does not tell the least one from zero, ``DeclarationError``.
     """
     mixed = whitened_noise(schedule)
     if mixed is None:
@@ -151,9 +145,8 @@ def rounding_box(schedule: Schedule) -> float:
 def gradient_limit(schedule: Schedule) -> float:
     """The bound ``G`` at which a kernel clamps every coordinate of the whitened gradient; ``inf``: none.
 
-    With ``4γG`` inside ``rounding_box`` the slack of a path release is enforced, not assumed: a clamp does
-    not increase the sensitivity. Where states are hidden no clamp is made, since contraction needs
-    the gradient itself.
+    With ``4γG`` inside ``rounding_box`` the slack of a path release is enforced, not assumed. Where states
+    are hidden no clamp is made, since contraction needs the gradient itself.
     """
     if schedule.release != "path":
         return math.inf
@@ -161,19 +154,16 @@ def gradient_limit(schedule: Schedule) -> float:
 
 
 def row_change(schedule: Schedule) -> float:
-    """The most that one present row adds to the computed gradient of a step, in ``|·|_*``.
-
-    ``wC`` times the public factor of a minibatch, plus the rounding difference of two float64 sums.
+    """The most that one present row adds to a step's computed gradient, in ``|·|_*``: ``wC`` times the public
+    factor of a minibatch, plus the rounding difference of two float64 sums.
     """
     exact = product_up(schedule.temper, schedule.clip, batch_factor(schedule))
     return product_up(sum_up((exact, rounding_allowance(schedule))), 1 + 8 * UNIT_ROUNDOFF)
 
 
 def sensitivity(schedule: Schedule) -> float:
-    """``Δ``: the most that one row changes the computed gradient of the data term, in ``|·|_*``.
-
-    ``2wC`` (``replace_one``) or ``wC``, times the public factor ``n/b`` or ``1/q`` of a minibatch,
-    plus the rounding difference of two float64 sums.
+    """``Δ``: the most that one row changes the computed gradient of the data term, in ``|·|_*``: ``2wC``
+    (``replace_one``) or ``wC``, times the batch's public factor, plus the rounding of two float64 sums.
     """
     row = row_sensitivity(schedule.clip, schedule.temper, schedule.adjacency)
     exact = product_up(row, batch_factor(schedule))
@@ -185,9 +175,6 @@ def coordinate_changes(schedule: Schedule) -> tuple[float, ...]:
 
     ``2w√M_jj C_j`` (``replace_one``) or ``w√M_jj C_j``, and what rounding adds between two sums of ``n``
     terms of that size, coordinate by coordinate (Higham 2002, §4.2).
-
-    Raises:
-        DeclarationError: for a schedule whose rows are clipped by their norm.
     """
     if schedule.clips is None:
         raise DeclarationError("clips: rows are clipped by their norm.")
@@ -215,9 +202,6 @@ def farthest_corner(widths: Sequence[float], noise: FloatArray) -> float:
 
     A convex function is largest at a corner. Diagonal: a sum. Otherwise, up to twelve coordinates, the
     largest over all corners; beyond, ``Σ_ij |N⁻¹|_ij widths_i widths_j``, which no corner exceeds.
-
-    Raises:
-        DeclarationError: for a matrix whose inverse float64 does not know to nine digits.
     """
     if noise.ndim == 1:
         return sum_up(

@@ -22,14 +22,10 @@ _Block = tuple[float, float, float, int]  # total push N, squared weight W, prod
 def affine_shifts(
     slopes: FloatArray, offsets: FloatArray, variances: FloatArray, start: float
 ) -> FloatArray | None:
-    """The optimal ``z_0, …, z_T`` for ``φ_k(z) = ρ_k z + s_k`` and noise variances ``σ_k²``.
+    """The optimal ``z_0, …, z_T`` for ``φ_k(z) = ρ_k z + s_k`` and variances ``σ_k²``; ``None`` if infinite.
 
-    The problem is a taut string below an obstacle: adjacent stretches between visits of zero are
-    pooled while that is cheaper, each pooled stretch costing ``N²/W`` with
-    ``N = Σ s_i Π_{l>i} ρ_l``, ``W = Σ σ_i² Π_{l>i} ρ_l²``. Linear in the number of steps.
-
-    Returns:
-        the shifts, or ``None`` where no finite certificate exists (``start > 0``, unknown slopes).
+    A taut string below an obstacle: adjacent stretches between visits of zero are pooled while that is
+    cheaper, each costing ``N²/W`` with ``N = Σ s_i Π_{l>i} ρ_l``, ``W = Σ σ_i² Π_{l>i} ρ_l²``. Linear time.
     """
     blocks = _pool(slopes.tolist(), offsets.tolist(), variances.tolist(), start)
     if blocks is None:
@@ -91,8 +87,7 @@ def optimise(
     Searches from several levels, because a minimum of moduli has several local optima. ``work``
     bounds steps times solutions, not time, so that results are reproducible.
 
-    Returns:
-        ``z_0 = start, …, z_T = 0``, feasible, or ``None`` where nothing finite was found.
+    Returns ``z_0 = start, …, z_T = 0``, feasible, or ``None`` where nothing finite was found.
     """
     phi = per_step(moduli) if isinstance(moduli, Sequence) else moduli
     variances = noise_array(noise, steps) ** 2

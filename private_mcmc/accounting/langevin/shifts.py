@@ -50,14 +50,10 @@ def certify(
     *,
     start: float = 0.0,
 ) -> float:
-    """``m²`` proved by the shifts ``z_0, …, z_T``, rounded up.
+    """``m²`` proved by the shifts ``z_0, …, z_T``, rounded up; shifts that are not feasible are refused.
 
-    Guarantee:
-        ``X_T`` is ``m``-GDP if ``moduli`` hold and the initial ``W_∞`` distance is at most ``start``.
-
-    Raises:
-        DeclarationError: if the shifts are not feasible: not finite, negative, ``z_0 < start``,
-            ``z_T ≠ 0`` or some ``z_k > φ_k(z_{k−1})``.
+    **Guarantee**: ``X_T`` is ``m``-GDP if ``moduli`` hold and the initial ``W_∞`` distance is at most
+    ``start``.
     """
     z = np.asarray(shifts, dtype=np.float64)
     if z.ndim != 1 or len(z) < 2:
@@ -87,12 +83,9 @@ def _check_steps(steps: int) -> None:
 def affine(ratio: float, gap: float, steps: int) -> float:
     """``m²`` of the last state for ``φ(z) = ρz + s``, ``ρ = 1 − gap ≤ 1``, equal starts, ``s/σ = ratio``.
 
-    ``m² = (s/σ)² (1+ρ)/(1−ρ) (1−ρ^T)/(1+ρ^T)``, at ``ρ = 1`` ``T (s/σ)²``: the optimum of the shift
-    bound, and exact for quadratic potentials that differ along a least-curved eigenvector.
-
-    Raises:
-        DeclarationError: for ``ρ > 1``, where this expression would need a negative shift; the
-            path bound ``steps·ratio²`` is what holds there.
+    ``m² = (s/σ)² (1+ρ)/(1−ρ) (1−ρ^T)/(1+ρ^T)``, at ``ρ = 1`` ``T (s/σ)²``: the optimum of the shift bound,
+    exact for quadratic potentials that differ along a least-curved eigenvector. For ``ρ > 1``, where a shift
+    would be negative, the path bound ``steps·ratio²`` is what holds.
 
     Source: Bok, Su, Altschuler 2024 (noisy gradient descent, strongly convex losses).
     """
@@ -111,11 +104,9 @@ def affine(ratio: float, gap: float, steps: int) -> float:
 def affine_from(distance: float, offset: float, gap: float, noise: float, steps: int) -> tuple[float, int]:
     """``m²`` for ``φ(z) = ρz + s`` on a set of diameter ``distance``, any ``ρ = 1 − gap ≥ 0``.
 
-    With ``n`` steps to go the chains may be taken to be ``distance`` apart, whatever happened before:
-    ``m² = (ρ^n D + s Σ_{j<n} ρ^j)² / (σ² Σ_{j<n} ρ^{2j})``, minimised over ``n ≤ steps``.
-
-    Returns:
-        ``(m², n)``; ``(inf, 0)`` if no ``n`` has non-negative shifts (possible for ``ρ > 1`` only).
+    With ``n`` steps to go the chains may be taken to be ``distance`` apart, whatever happened before: ``m² =
+    (ρ^n D + s Σ_{j<n} ρ^j)² / (σ² Σ_{j<n} ρ^{2j})``, minimised over ``n ≤ steps``. ``(m², n)``; ``(inf, 0)``
+    if no ``n`` has non-negative shifts (possible for ``ρ > 1`` only).
 
     Source: BFG Lemma 3.3; Bok, Su, Altschuler 2024 (projected noisy gradient descent).
     """

@@ -36,13 +36,9 @@ def check_non_negative(**values: float) -> None:
 
 
 def contraction_gap(step_size: float, strong_convexity: float, smoothness: float) -> float:
-    """``1 − ρ``, ``ρ = max(|1 − γμ|, |1 − γL|)``: Lipschitz constant of a convex gradient step.
+    """``1 − ρ``, ``ρ = max(|1 − γμ|, |1 − γL|)``, of a convex gradient step, rounded down.
 
     Positive exactly for ``μ > 0`` and ``γ < 2/L``; negative (an expanding step) for ``γ > 2/L``.
-    Rounded down.
-
-    Raises:
-        DeclarationError: unless ``0 ≤ μ ≤ L < ∞`` and ``γ > 0``.
     """
     check_positive(step_size=step_size)
     if not 0 <= strong_convexity <= smoothness < math.inf:
@@ -53,13 +49,7 @@ def contraction_gap(step_size: float, strong_convexity: float, smoothness: float
     return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
 
 
-_BOUNDS = (
-    "strong_convexity",
-    "smoothness",
-    "prior_strong_convexity",
-    "prior_smoothness",
-    "gradient_bound",
-)
+_BOUNDS = ("strong_convexity", "smoothness", "prior_strong_convexity", "prior_smoothness", "gradient_bound")
 
 
 @dataclass(frozen=True)
@@ -82,8 +72,7 @@ class Curvature:
         prior_convex: ``K`` is convex; implied by ``prior_strong_convexity > 0``.
         source: where the proof is, in words.
 
-    Raises:
-        DeclarationError: for negative or contradictory constants.
+    ``DeclarationError`` for negative or contradictory constants.
     """
 
     strong_convexity: float = 0.0
@@ -99,10 +88,7 @@ class Curvature:
         for name in _BOUNDS:
             if not getattr(self, name) >= 0:
                 raise DeclarationError(f"{name}={getattr(self, name)}: must be a number in [0, ∞].")
-        for low, high in (
-            ("strong_convexity", "smoothness"),
-            ("prior_strong_convexity", "prior_smoothness"),
-        ):
+        for low, high in (("strong_convexity", "smoothness"), ("prior_strong_convexity", "prior_smoothness")):
             if not getattr(self, low) <= getattr(self, high):
                 raise DeclarationError(f"{low}={getattr(self, low)} exceeds {high}={getattr(self, high)}.")
         if math.inf in (self.strong_convexity, self.prior_strong_convexity):
@@ -167,11 +153,7 @@ _DOWN = 1 - 2.0**-50
 
 
 def check_scheme(schedule: Schedule) -> None:
-    """Refuse pairs of batch scheme and adjacency for which nothing is proved.
-
-    Raises:
-        DeclarationError: naming the scheme, the adjacency and what to use instead.
-    """
+    """Refuse, by name, pairs of batch scheme and adjacency for which nothing is proved."""
     batch, adjacency = schedule.batch, schedule.adjacency
     if batch is None:
         return
@@ -209,8 +191,7 @@ def noise_sd(schedule: Schedule, step_size: float) -> float:
 def largest_change(schedule: Schedule) -> float:
     """The most that adjacent data change a step's gradient when equal rows are drawn, in ``|·|_*``.
 
-    ``sensitivity`` of the schedule; twice that for truncated Poisson batches, where a row that
-    appears pushes another one out.
+    ``sensitivity``, twice for truncated Poisson batches: a row that appears pushes another one out.
     """
     batch = schedule.batch
     displaced = batch is not None and batch.scheme == "truncated_poisson"

@@ -18,8 +18,8 @@ from scipy.special import betainc
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.mixtures import check_pair, poisson_orders
 from private_mcmc.accounting.curves.pld import NOISE_PER_STEP, Losses, Step, single, spacing, worthwhile
+from private_mcmc.accounting.curves.rdp import check_pair, poisson_orders
 from private_mcmc.accounting.rounding import product_up, root_up
 from private_mcmc.errors import DeclarationError
 

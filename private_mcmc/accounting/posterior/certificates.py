@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from private_mcmc.accounting.assumptions import (
     CONJUGATE,
@@ -16,12 +17,12 @@ from private_mcmc.accounting.assumptions import (
 from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Points, Pure
-from private_mcmc.accounting.posterior import conjugate, conjugate_presence
+from private_mcmc.accounting.posterior import conjugate
 from private_mcmc.accounting.posterior.normal import Extremes, normal_regression
 from private_mcmc.accounting.rounding import product_up, root_down
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants
+from private_mcmc.records import Constants, Record
 from private_mcmc.target import Adjacency, check_adjacency
 
 _EXACT = "exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and neighbours"
@@ -43,14 +44,11 @@ def posterior_beta_binomial(
     Worst pairs under ``replace_one``: ``Beta(a + w(k + N), b + w((n−1)N − k))`` against the move back,
     ``0 ≤ k ≤ (n−1)N``.
     """
-
-    def worst(at: float) -> float:
-        if adjacency == "replace_one":
-            return conjugate.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=at)
-        return conjugate_presence.beta_binomial(a, b, n=n, trials=trials, temper=temper, epsilon=at)
-
+    replaced = adjacency == "replace_one"
+    law = conjugate.beta_binomial if replaced else conjugate.beta_binomial_presence
     constants = {"a": a, "b": b, "n": n, "trials": trials, "temper": temper}
-    how = _EXACT if adjacency == "replace_one" or trials == 1 else _BOUND
+    how = _EXACT if replaced or trials == 1 else _BOUND
+    worst = partial(law, a, b, n=n, trials=trials, temper=temper)
     return _statement(f"Beta-Binomial: {how}", constants, epsilons, "beta_binomial", adjacency, worst)
 
 
@@ -64,13 +62,9 @@ def posterior_dirichlet_categorical(
 ) -> Statement:
     """Categorical rows under a Dirichlet prior."""
     replaced = adjacency == "replace_one"
-
-    def worst(at: float) -> float:
-        if replaced:
-            return conjugate.dirichlet_categorical(concentration, n=n, temper=temper, epsilon=at)
-        return conjugate_presence.dirichlet_categorical(concentration, n=n, temper=temper, epsilon=at)
-
+    law = conjugate.dirichlet_categorical if replaced else conjugate.dirichlet_categorical_presence
     constants = {"concentration": concentration, "n": n, "temper": temper}
+    worst = partial(law, concentration, n=n, temper=temper)
     name = f"Dirichlet-categorical: {_EXACT}"
     return _statement(name, constants, epsilons, "dirichlet_categorical", adjacency, worst)
 
@@ -87,12 +81,10 @@ def posterior_gamma_poisson(
 ) -> Statement:
     """Poisson rows of counts at most ``largest``; ``rate`` is the Gamma prior's over a row's exposure."""
     replaced = adjacency == "replace_one"
-
-    def worst(at: float) -> float:
-        if replaced:
-            return conjugate.gamma_poisson(shape, largest=largest, temper=temper, epsilon=at)
-        return conjugate_presence.gamma_poisson(shape, rate, n=n, largest=largest, temper=temper, epsilon=at)
-
+    worst = partial(conjugate.gamma_poisson, shape, largest=largest, temper=temper)
+    if not replaced:
+        presence = conjugate.gamma_poisson_presence
+        worst = partial(presence, shape, rate, n=n, largest=largest, temper=temper)
     constants = {"shape": shape, "rate": rate, "n": n, "largest": largest, "temper": temper}
     name = f"Gamma-Poisson: {_EXACT if replaced else _BOUND}"
     return _statement(name, constants, epsilons, "gamma_poisson", adjacency, worst)
@@ -104,13 +96,13 @@ def _statement(
     epsilons: tuple[float, ...],
     rule: str,
     adjacency: Adjacency,
-    worst: Callable[[float], float],
+    worst: Callable[..., float],
 ) -> Statement:
     check_adjacency(adjacency)
     for key, value in constants.items():
         if not all(item > 0 for item in (value if isinstance(value, tuple) else (value,))):
             raise DeclarationError(f"{theorem.split(':')[0]}: {key}={value} must be positive.")
-    points = tuple((float(at), worst(at)) for at in epsilons)
+    points = tuple((float(at), worst(epsilon=at)) for at in epsilons)
     argument = Argument(
         theorem,
         (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency]),
@@ -123,12 +115,8 @@ def _statement(
 def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
     """One exact posterior draw is ``b``-DP, and ``b²/8``-zCDP as a bounded-range mechanism.
 
-    Args:
-        range_b: ``b ≥ sup_θ − inf_θ`` of ``w(v(θ,d) − v(θ,d'))`` over all row pairs (``replace_one``),
-            or of ``w v(θ,d)`` over all rows (``add_remove``, ``zero_out``).
-        adjacency: the relation.
-
-    Source: Dimitrakakis et al. 2017; Cesar, Rogers 2021.
+    ``range_b``: ``b ≥ sup_θ − inf_θ`` of ``w(v(θ,d) − v(θ,d'))`` over all row pairs (``replace_one``), or of
+    ``w v(θ,d)`` over all rows. Source: Dimitrakakis et al. 2017; Cesar, Rogers 2021.
     """
     if not range_b >= 0:
         raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
@@ -142,7 +130,7 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
     return Statement(adjacency, curves, argument)
 
 
-def _for_rows(num_rows: int | None) -> Constants:
+def _for_rows(num_rows: int | None) -> Record:
     return {} if num_rows is None else {"num_rows": num_rows}
 
 
@@ -169,11 +157,8 @@ def posterior_strongly_log_concave(
         },
         "posterior.strongly_log_concave",
     )
-    return Statement(
-        adjacency,
-        (Gaussian(product_up(sensitivity, over=(root_down(strong_convexity),))),),
-        argument,
-    )
+    m = product_up(sensitivity, over=(root_down(strong_convexity),))
+    return Statement(adjacency, (Gaussian(m),), argument)
 
 
 def posterior_bounded_gradient(
@@ -207,11 +192,8 @@ def posterior_bounded_gradient(
 def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
     """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
 
-    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n``, then
+    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n`` (or refused), then
     ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
-
-    Raises:
-        DeclarationError: unless ``δ > δ_n``.
 
     Source: BJRD Proposition 3.4.
     """
@@ -268,18 +250,8 @@ def posterior_normal_ratio(
     **Guarantee**: one exact posterior draw satisfies every point of the curve under ``replace_one``.
     **Assumptions**: the model is this regression, every row lies in the domain.
 
-    Args:
-        precision: ``α``.
-        noise: ``β``, times the temper.
-        x_low: smallest ``x``, above 0.
-        x_high: largest ``x``.
-        center: ``c``, what ratios ``y/x`` are near.
-        width: ``g``, how near.
-        n: number of rows.
-        epsilons: where the curve is evaluated.
-
-    Raises:
-        DeclarationError: for constants that are not positive and finite.
+    ``precision``: ``α``. ``noise``: ``β``, times the temper. ``0 < x_low ≤ x ≤ x_high``, ``|y/x − center| ≤
+    width``. ``epsilons``: where the curve is evaluated.
 
     Source: Gaussian divergences; the domain of Heller, Fetaya 2023, (5).
     """

@@ -97,26 +97,13 @@ def posterior_normal_regression(
     **Guarantee**: one exact posterior draw satisfies every point of the curve under the adjacency.
     **Assumptions**: the model is this regression, ``|x| ≤ R``, ``|y| ≤ Y`` for every row.
 
-    Args:
-        precision: ``α``.
-        noise: ``β``, times the temper.
-        radius: ``R``.
-        response: ``Y``.
-        n: number of rows (its bound under ``add_remove``).
-        epsilons: where the curve is evaluated.
-        adjacency: the relation.
-
-    Raises:
-        DeclarationError: for constants that are not positive and finite.
+    ``precision``: ``α``. ``noise``: ``β``, times the temper. ``radius``: ``R``. ``response``: ``Y``.
+    ``epsilons``: where the curve is evaluated.
 
     Source: Gaussian divergences and the triangle inequality of hockey-stick divergences.
     """
-    for name, value in (
-        ("precision", precision),
-        ("noise", noise),
-        ("radius", radius),
-        ("response", response),
-    ):
+    held = {"precision": precision, "noise": noise, "radius": radius, "response": response}
+    for name, value in held.items():
         if not 0 < value < math.inf:
             raise DeclarationError(f"Normal regression: {name}={value} must be positive and finite.")
     found = extremes(precision, noise, radius=radius, response=response, n=n, adjacency=adjacency)
@@ -124,12 +111,9 @@ def posterior_normal_regression(
     argument = Argument(
         "Normal regression in one dimension: a shift and a change of scale of Gaussian posteriors",
         (BOUNDED_PAIRS, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
-        {
-            "precision": precision, "noise": noise, "radius": radius, "response": response, "n": n,
-            "epsilons": tuple(float(at) for at in epsilons),
-        },
+        {**held, "n": n, "epsilons": tuple(float(at) for at in epsilons)},
         "posterior.normal_regression",
-    )  # fmt: skip
+    )
     return capped(Statement(adjacency, (Points(points),), argument), n)
 
 
@@ -162,19 +146,8 @@ def posterior_normal_mean(
     **Guarantee**: one exact posterior draw satisfies every point of the curve under the adjacency.
     **Assumptions**: the model is this one, ``low ≤ y ≤ high`` for every row.
 
-    Args:
-        precision: ``α > 0`` of the prior.
-        step: ``κ``, the precision that one row adds, temper included.
-        low: smallest ``y``.
-        high: largest ``y``.
-        center: ``y`` predicted by the prior's mean.
-        slope: ``s ≠ 0``.
-        n: the largest number of rows.
-        epsilons: where the curve is evaluated.
-        adjacency: ``add_remove`` or ``zero_out``.
-
-    Raises:
-        DeclarationError: for constants that are not finite, or not positive where they must be.
+    ``precision``: ``α`` of the prior. ``step``: ``κ``, the precision that one row adds, temper included.
+    ``center``: ``y`` predicted by the prior's mean. ``slope``: ``s``. ``n``: the largest number of rows.
 
     Source: Gaussian divergences; Anderson 1955.
     """

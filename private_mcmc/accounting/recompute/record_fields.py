@@ -164,22 +164,14 @@ _BATCH: Fields = {
 }
 _CHAIN: Fields = {
     "step_size": lambda value: is_positive(value) or some(is_positive)(value),
-    "num_steps": is_count,
-    "num_chains": is_count,
-    "num_rows": is_count,
-    "clip": is_positive,
-    "temper": is_positive,
+    **dict.fromkeys(("num_steps", "num_chains", "num_rows"), is_count),
+    **dict.fromkeys(("clip", "temper", "noise_ratio", "sensitivity"), is_positive),
     "batch": none_or(record_of(_BATCH)),
     "condition_number": lambda value: is_finite(value) and value >= 1,
-    "noise_ratio": is_positive,
-    "sensitivity": is_positive,
     "diameter": is_distance,
-    "strong_convexity": is_non_negative,
-    "smoothness": is_bound,
-    "prior_strong_convexity": is_non_negative,
-    "prior_smoothness": is_bound,
+    **dict.fromkeys(("strong_convexity", "prior_strong_convexity"), is_non_negative),
+    **dict.fromkeys(("smoothness", "prior_smoothness", "gradient_bound"), is_bound),
     "convex": is_flag,
-    "gradient_bound": is_bound,
 }
 LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(_is_bound_record)}
 # Fields that older records lack; what they do not say is not relied on.
@@ -201,52 +193,27 @@ _CONJUGATE: Fields = {"n": is_count, "temper": is_positive, "epsilons": some(is_
 BETA_BINOMIAL: Fields = {"a": is_positive, "b": is_positive, "trials": is_count, **_CONJUGATE}
 DIRICHLET_CATEGORICAL: Fields = {"concentration": some(is_positive), **_CONJUGATE}
 GAMMA_POISSON: Fields = {"shape": is_positive, "rate": is_positive, "largest": is_count, **_CONJUGATE}
+_CURVE: Fields = {"n": is_count, "epsilons": some(is_non_negative)}
 NORMAL_MEAN: Fields = {
-    "precision": is_positive,
-    "step": is_positive,
-    "low": is_finite,
-    "high": is_finite,
-    "center": is_finite,
+    **dict.fromkeys(("precision", "step"), is_positive),
+    **dict.fromkeys(("low", "high", "center"), is_finite),
     "slope": lambda value: is_finite(value) and value != 0,
-    "n": is_count,
-    "epsilons": some(is_non_negative),
+    **_CURVE,
 }
 NORMAL_REGRESSION: Fields = {
-    "precision": is_positive,
-    "noise": is_positive,
-    "radius": is_positive,
-    "response": is_positive,
-    "n": is_count,
-    "epsilons": some(is_non_negative),
+    **dict.fromkeys(("precision", "noise", "radius", "response"), is_positive),
+    **_CURVE,
 }
 NORMAL_RATIO: Fields = {
-    "precision": is_positive,
-    "noise": is_positive,
-    "x_low": is_positive,
-    "x_high": is_positive,
+    **dict.fromkeys(("precision", "noise", "x_low", "x_high", "width"), is_positive),
     "center": is_finite,
-    "width": is_positive,
-    "n": is_count,
-    "epsilons": some(is_non_negative),
+    **_CURVE,
 }
-LAPLACE: Fields = {
-    "epsilon": is_positive,
-    "sensitivity": is_positive,
-    "scale": is_positive,
-    "grid": is_non_negative,
-    "dim": is_count,
-    "what": is_string,
-}
-GAUSSIAN: Fields = {
-    "sensitivity": is_positive,
-    "scale": is_positive,
-    "grid": none_or(is_non_negative),
-    "dim": is_count,
-    "what": is_string,
-}
+_NOISE: Fields = {"sensitivity": is_positive, "scale": is_positive, "dim": is_count, "what": is_string}
+LAPLACE: Fields = {"epsilon": is_positive, "grid": is_non_negative, **_NOISE}
+GAUSSIAN: Fields = {"grid": none_or(is_non_negative), **_NOISE}
 SECOND_MOMENTS: Fields = {
-    "radius": is_positive,
-    "noise_sd": is_positive,
+    **dict.fromkeys(("radius", "noise_sd"), is_positive),
     "dim": is_count,
     "adjacency": one_of(*get_args(Adjacency)),
     "grid": none_or(is_non_negative),
@@ -254,8 +221,7 @@ SECOND_MOMENTS: Fields = {
 STEPWISE: Fields = {"steps": _is_steps}
 COMPOSITION: Fields = {"choices": some(some(is_whole))}
 TESTED: Fields = {
-    "released": is_finite,
-    "margin": is_finite,
+    **dict.fromkeys(("released", "margin"), is_finite),
     "rounding": is_non_negative,
     "noise_sd": is_positive,
     "failure": is_share,

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from private_mcmc.accounting import assumptions as quoted
-from private_mcmc.accounting.recompute import conjugate as rules_conjugate
+from private_mcmc.accounting.recompute import conjugate as rules_posterior
 from private_mcmc.accounting.recompute import langevin as rules_langevin
-from private_mcmc.accounting.recompute import normal as rules_normal
 from private_mcmc.accounting.recompute import record_fields as fields
 from private_mcmc.records import Constants, Parts, Record
 from private_mcmc.target import Adjacency
@@ -36,16 +35,11 @@ def _posterior_bounded(adjacency: str, c: Constants, parts: Parts) -> list[Recor
 
 
 def _posterior_concave(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    return [_gaussian(_rooted(c["sensitivity"], c["strong_convexity"]))]
+    return [_gaussian(c["sensitivity"] / c["strong_convexity"] ** 0.5)]
 
 
 def _posterior_gradient(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    return [_gaussian(_rooted(2 * c["gradient_bound"], c["prior_strong_convexity"]))]
-
-
-def _rooted(change: float, convexity: float) -> float:
-    """``Δ/√μ``."""
-    return float(change / convexity**0.5)
+    return [_gaussian(2 * c["gradient_bound"] / c["prior_strong_convexity"] ** 0.5)]
 
 
 def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
@@ -238,14 +232,14 @@ RULES: Mapping[str, Rule] = {
     "posterior.bounded": Rule(_posterior_bounded, {"range_b": fields.is_bound}, _POSTERIOR),
     "posterior.strongly_log_concave": Rule(_posterior_concave, _CONCAVE, _POSTERIOR, later=_ROWS),
     "posterior.bounded_gradient": Rule(_posterior_gradient, _GRADIENT, _POSTERIOR, later=_ROWS),
-    "posterior.beta_binomial": Rule(rules_conjugate.beta_binomial, fields.BETA_BINOMIAL, _CONJUGATE),
+    "posterior.beta_binomial": Rule(rules_posterior.beta_binomial, fields.BETA_BINOMIAL, _CONJUGATE),
     "posterior.dirichlet_categorical": Rule(
-        rules_conjugate.dirichlet_categorical, fields.DIRICHLET_CATEGORICAL, _CONJUGATE
+        rules_posterior.dirichlet_categorical, fields.DIRICHLET_CATEGORICAL, _CONJUGATE
     ),
-    "posterior.gamma_poisson": Rule(rules_conjugate.gamma_poisson, fields.GAMMA_POISSON, _CONJUGATE),
-    "posterior.normal_mean": Rule(rules_normal.normal_mean, fields.NORMAL_MEAN, _CONJUGATE),
-    "posterior.normal_regression": Rule(rules_normal.normal_regression, fields.NORMAL_REGRESSION, _PAIRS),
-    "posterior.normal_ratio": Rule(rules_normal.normal_ratio, fields.NORMAL_RATIO, _RATIO),
+    "posterior.gamma_poisson": Rule(rules_posterior.gamma_poisson, fields.GAMMA_POISSON, _CONJUGATE),
+    "posterior.normal_mean": Rule(rules_posterior.normal_mean, fields.NORMAL_MEAN, _CONJUGATE),
+    "posterior.normal_regression": Rule(rules_posterior.normal_regression, fields.NORMAL_REGRESSION, _PAIRS),
+    "posterior.normal_ratio": Rule(rules_posterior.normal_ratio, fields.NORMAL_RATIO, _RATIO),
     "noise.laplace": Rule(_laplace, fields.LAPLACE, _moved("L1")),
     "noise.gaussian": Rule(_gaussian_noise, fields.GAUSSIAN, _moved("L2")),
     "noise.second_moments": Rule(

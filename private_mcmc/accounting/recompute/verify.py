@@ -58,13 +58,11 @@ def verify(record: Constants) -> Verification:
     """Check ``Statement.to_dict()`` output, also after a JSON round trip; never raises.
 
     The record has the fields of its rule, quotes every assumption that the rule's theorem needs, word by
-    word, and each of its curves follows from its constants and parts under its adjacency. Records that an
-    earlier version wrote without a field or sentence that is needed now are not verified; the reason says
-    which.
-
-    The assumptions themselves (that the constants are right, that the chain ran as declared) are
-    not something numbers can show; they are part of the claim.
+    word, and each of its curves follows from its constants and parts under its adjacency. One that an earlier
+    version wrote without what is needed now is not verified; the reason says what. That the assumptions
+    themselves are true (the constants right, the chain run as declared) numbers cannot show.
     """
+
     try:
         read = unplain(record)
         _check(read)

@@ -95,11 +95,7 @@ def times(factors: jax.Array, weights: jax.Array | None) -> jax.Array:
 
 @cache
 def check_arithmetic() -> None:
-    """Refuse a compiler that takes every number for finite, once in a process: no guard above would hold.
-
-    Raises:
-        ReleaseError: where ``XLA_FLAGS`` ask for such arithmetic.
-    """
+    """Refuse a compiler that takes every number for finite, once in a process: no guard above would hold."""
 
     @jax.jit
     def kept(rows: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -37,11 +37,7 @@ class StepKeys(NamedTuple):
     batches: jax.Array | None = None
 
     def batch_streams(self) -> tuple[jax.Array, jax.Array]:
-        """Two keys for the batches: for what is drawn for all chains together, and for each chain alone.
-
-        Raises:
-            DeclarationError: without a key for them.
-        """
+        """Two keys for the batches: for what is drawn for all chains together, and for each chain alone."""
         if self.batches is None:
             raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
         return jax.random.fold_in(self.batches, 0), jax.random.fold_in(self.batches, 1)

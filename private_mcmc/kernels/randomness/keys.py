@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import secrets
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NoReturn, get_args
 
 import jax
@@ -169,7 +169,7 @@ class Provenance:
 
     def to_dict(self) -> dict[str, str]:
         """Plain values for JSON and ArviZ attributes."""
-        return {"source": self.source, "generator": self.generator}
+        return asdict(self)
 
 
 class RunKeys:
@@ -209,18 +209,12 @@ class RunKeys:
 def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "chacha20") -> RunKeys:
     """Keys for one run.
 
-    **Guarantee**: with ``rng_key=None`` every bit of the key comes from the operating system's
-    cryptographic source (256 bits for ``chacha20``, 64 for ``threefry2x32``, a fast generator that is
-    not cryptographic). The streams are keys folded with distinct constants.
+    **Guarantee**: with ``rng_key=None`` every bit of the key comes from the operating system's cryptographic
+    source (256 bits for ``chacha20``, 64 for ``threefry2x32``, a fast generator that is not cryptographic).
+    The streams are keys folded with distinct constants. A caller's own seed or key marks the run as
+    reproducible.
 
     **Assumptions**: the operating system's source and ChaCha20 are indistinguishable from random.
-
-    Args:
-        rng_key: ``None``, or the caller's own seed or key, which marks the run as reproducible.
-        generator: used for keys from the operating system and for integer seeds.
-
-    Raises:
-        DeclarationError: for an unknown generator or something that is not one key.
     """
     if generator not in get_args(Generator):
         raise DeclarationError(f"generator={generator!r}: one of {', '.join(get_args(Generator))}.")

@@ -6,7 +6,7 @@ zero. A bound on derivatives is a bound on the function only where it is smooth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 
 import jax
@@ -35,14 +35,11 @@ _LINEAR = frozenset(
     [*_SUMS, *_MOVES, "convert_element_type", "concatenate", "stack", "pad", "copy", "copy_p"]
 )
 # Linear in the operands at these positions when all the others are constant.
-_LINEAR_AT = {
-    "div": (0,),
-    "gather": (0,),
-    "dynamic_slice": (0,),
+_LINEAR_AT: Mapping[str, Iterable[int]] = {
+    **dict.fromkeys(("div", "gather", "dynamic_slice"), (0,)),
     "dynamic_update_slice": (0, 1),
-    "scatter": (0, 2),
-    "scatter-add": (0, 2),
-    "scatter_add": (0, 2),
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add"), (0, 2)),
+    "select_n": range(1, 100),
 }
 # Linear in each of two operands when the other one is constant.
 _BILINEAR = frozenset(["mul", "dot_general", "conv_general_dilated"])
@@ -58,7 +55,7 @@ def affinity(program: Program, name: str) -> Mapping[Variable, Level]:
     levels = dict.fromkeys(program.constants, Level.CONSTANT)
     levels.update({v: Level.AFFINE if n == name else Level.CONSTANT for n, v in program.inputs.items()})
     for equation in program.equations:
-        result = _level(equation, [levels[variable] for variable in equation.inputs], program)
+        result = _level(equation, [levels[variable] for variable in equation.inputs])
         if result is Level.AFFINE and _rounds(equation, program):
             result = Level.UNKNOWN
         levels.update(dict.fromkeys(equation.outputs, result))
@@ -73,7 +70,7 @@ def _rounds(equation: Equation, program: Program) -> bool:
     return any(not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < widest for dtype in results)
 
 
-def _level(equation: Equation, levels: list[Level], program: Program) -> Level:
+def _level(equation: Equation, levels: list[Level]) -> Level:
     worst = max(levels, default=Level.CONSTANT)
     if worst is not Level.AFFINE:
         return worst
@@ -85,22 +82,8 @@ def _level(equation: Equation, levels: list[Level], program: Program) -> Level:
         return Level.AFFINE if set(moving) <= set(_LINEAR_AT[name]) else Level.UNKNOWN
     if name in _BILINEAR:
         return Level.AFFINE if len(moving) == 1 else Level.UNKNOWN
-    rule = _OWN_RULES.get(name)
-    return rule(equation, moving, program) if rule else Level.UNKNOWN
-
-
-def _select(equation: Equation, moving: list[int], program: Program) -> Level:
-    return Level.UNKNOWN if 0 in moving else Level.AFFINE
-
-
-def _integer_power(equation: Equation, moving: list[int], program: Program) -> Level:
-    return Level.AFFINE if equation.params["y"] == 1 else Level.UNKNOWN
-
-
-_OWN_RULES: Mapping[str, Callable[[Equation, list[int], Program], Level]] = {
-    "select_n": _select,
-    "integer_pow": _integer_power,
-}
+    power_of_one = name == "integer_pow" and equation.params["y"] == 1
+    return Level.AFFINE if power_of_one else Level.UNKNOWN
 
 
 class Shape(IntEnum):
@@ -114,20 +97,8 @@ class Shape(IntEnum):
 
 _ARITHMETIC = ("add", "sub", "add_any", "neg", "mul", "div", "integer_pow", "pow", "square", "dot_general")
 _COLLECT = ("concatenate", "stack", "pad", "reduce_sum", "cumsum", "copy", "copy_p", "reduce_prod", "cumprod")
-_ANALYTIC = (
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "logistic",
-    "tanh",
-    "sin",
-    "cos",
-    "atan",
-    "asinh",
-    "sqrt",
-    "rsqrt",
-)
+_EXPONENTIALS = ("exp", "expm1", "log", "log1p", "logistic", "tanh", "asinh", "sqrt", "rsqrt")
+_ANALYTIC = (*_EXPONENTIALS, "sin", "cos", "atan")
 _SPECIAL = ("erf", "erfc", "erf_inv", "lgamma", "digamma")
 _SMOOTH = frozenset([*_ARITHMETIC, *_MOVES, *_COLLECT, *_ANALYTIC, *_SPECIAL])
 _CONTINUOUS = frozenset(["max", "min", "clamp", "abs", "reduce_max", "reduce_min"])
@@ -165,10 +136,7 @@ def _walk(
 
 
 def _shape(
-    program: Program,
-    equation: Equation,
-    shapes: Mapping[Variable, Shape],
-    known: Mapping[Variable, Interval],
+    program: Program, equation: Equation, shapes: Mapping[Variable, Shape], known: Mapping[Variable, Interval]
 ) -> Shape:
     inputs = [shapes[variable] for variable in equation.inputs]
     worst = max(inputs, default=Shape.FREE)

@@ -87,11 +87,10 @@ def bounds(
             for output, result in zip(equation.outputs, results, strict=True):
                 if output not in given:
                     known[output] = _representable(program, output, result)
-    return [_claimed(program, variable, known[variable]) for variable in targets]
-
-
-def _claimed(program: Program, variable: Variable, value: Interval) -> Interval:
-    return value if value.defined else replace(_nothing(program, variable), defined=False)
+    return [
+        known[variable] if known[variable].defined else replace(_nothing(program, variable), defined=False)
+        for variable in targets
+    ]
 
 
 def _apply(equation: Equation, operands: list[Interval], program: Program) -> list[Interval | None]:

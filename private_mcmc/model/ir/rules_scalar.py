@@ -10,15 +10,7 @@ import scipy.special as special
 
 from private_mcmc.model.ir.interval import Interval, between
 from private_mcmc.model.ir.program import Params, Shape
-from private_mcmc.model.ir.rules_arithmetic import (
-    TINY,
-    Operands,
-    Rule,
-    hypot,
-    negate,
-    reciprocal,
-    widen,
-)
+from private_mcmc.model.ir.rules_arithmetic import TINY, Operands, Rule, hypot, negate, reciprocal, widen
 
 
 def _select(operands: Operands, params: Params, shape: Shape) -> Interval:

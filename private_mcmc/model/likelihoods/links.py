@@ -45,15 +45,8 @@ _SPELLINGS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
         lambda eta: 0.5 * (1 + erf(eta / jnp.sqrt(2))),
         lambda eta: 0.5 * (1 + erf(eta / jnp.sqrt(2.0))),
     ),
-    "cloglog": (
-        lambda eta: 1 - jnp.exp(-jnp.exp(eta)),
-        lambda eta: -jnp.expm1(-jnp.exp(eta)),
-    ),
-    "softplus": (
-        jax.nn.softplus,
-        lambda eta: jnp.log1p(jnp.exp(eta)),
-        lambda eta: jnp.log(1 + jnp.exp(eta)),
-    ),
+    "cloglog": (lambda eta: 1 - jnp.exp(-jnp.exp(eta)), lambda eta: -jnp.expm1(-jnp.exp(eta))),
+    "softplus": (jax.nn.softplus, lambda eta: jnp.log1p(jnp.exp(eta)), lambda eta: jnp.log(1 + jnp.exp(eta))),
     "softmax": (
         jax.nn.softmax,
         lambda eta: jnp.exp(jax.nn.log_softmax(eta)),

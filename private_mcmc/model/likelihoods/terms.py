@@ -19,9 +19,8 @@ from private_mcmc.model.likelihoods.categories import CATEGORIES, inflated_entri
 from private_mcmc.model.likelihoods.censored import CENSORED
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
-from private_mcmc.model.likelihoods.positive import POSITIVE, SHARES
+from private_mcmc.model.likelihoods.positive import POSITIVE, SHARES, log_softplus, with_softplus
 from private_mcmc.model.likelihoods.real import CENTRED, REAL, TRUNCATED
-from private_mcmc.model.likelihoods.softplus_rates import with_softplus
 from private_mcmc.model.likelihoods.whole import WHOLE
 from private_mcmc.model.sites import Observation
 
@@ -223,34 +222,29 @@ def evaluate(
     wanted = [first, *needed, *_weights(program, site)]
     if entry.centred:
         given = {**given, parameter: jnp.zeros(program.shape(parameter))}
-    observed, *rest = (_as_float(value) for value in program.run(wanted, given))
+    observed, *rest = (jnp.asarray(value, dtype=float) for value in program.run(wanted, given))
     others = dict(zip(entry.needs, rest, strict=False))
     if term.link in AT_ZERO:
         origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
         there = program.run([parameter], {**given, base: origin})[0]
         others["log_multiplier"] = jnp.log(there) - math.log(AT_ZERO[term.link])
-        others["sign"] = jnp.asarray(-1.0 if term.link == "exp_neg" else 1.0, eta.dtype)
+        falls = term.link in ("exp_neg", "one_over_softplus")
+        others["sign"] = jnp.asarray(-1.0 if falls else 1.0, eta.dtype)
+    if "softplus" in term.link:
+        eta = log_softplus(eta)
     weights = rest[len(entry.needs) :]
     eta, shape = eta.reshape(program.shape(parameter)), _summed_shape(site)
     one = math.prod(shape) == 1 and shape == site.shape
     if one and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):
         # A single observation is a scalar: axes of length one slow a chain's step down.
         shape = ()
-        eta, observed, others, weights = jax.tree.map(_scalar, (eta, observed, others, weights))
+        eta, observed, others, weights = jax.tree.map(jnp.squeeze, (eta, observed, others, weights))
     values = jnp.broadcast_to(term.loss(eta, observed, others), shape)
     for weight in weights:
         values = jnp.where(weight > 0, weight * values, 0.0)
     return jnp.sum(values)
 
 
-def _scalar(value: jax.Array) -> jax.Array:
-    return jnp.reshape(value, ())
-
-
 def _summed_shape(site: Observation) -> tuple[int, ...]:
     """Shape of the elements whose losses add up."""
     return site.shape[:-1] if site.family.startswith("Multinomial") else site.shape
-
-
-def _as_float(value: jax.Array) -> jax.Array:
-    return jnp.asarray(value).astype(jax.dtypes.canonicalize_dtype(np.float64))

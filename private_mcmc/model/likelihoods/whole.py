@@ -22,6 +22,7 @@ from private_mcmc.model.likelihoods.family import (
     Recognised,
     Recogniser,
 )
+from private_mcmc.model.likelihoods.positive import log_rate
 
 
 @jax.custom_jvp
@@ -156,8 +157,8 @@ def _poisson(link: str, observed: Interval, others: Bounds) -> Recognised | None
     )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        log_rate = given["log_multiplier"] + given["sign"] * eta
-        return jnp.exp(log_rate) - y * log_rate + gammaln(y + 1)
+        t = log_rate(eta, given)
+        return jnp.exp(t) - y * t + gammaln(y + 1)
 
     return Recognised(family, loss)
 
@@ -183,9 +184,9 @@ def _negative_binomial(link: str, observed: Interval, others: Bounds) -> Recogni
     )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t, shape_ = given["log_multiplier"] + given["sign"] * eta, given["concentration"]
-        constant = gammaln(shape_ + y) - gammaln(shape_) - gammaln(y + 1)
-        return (shape_ + y) * jax.nn.softplus(t) - shape_ * t - constant
+        t, k = log_rate(eta, given), given["concentration"]
+        constant = gammaln(k + y) - gammaln(k) - gammaln(y + 1)
+        return (k + y) * jax.nn.softplus(t) - k * t - constant
 
     return Recognised(family, loss)
 

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model.ir.dependence import Level, affinity
-from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.evaluate_each import evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.priors.normalised import is_normalised

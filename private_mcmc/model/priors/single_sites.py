@@ -87,9 +87,7 @@ def _rule(
 _POSITIVE = "positive, neither bounded below nor above"
 # On the log scale, ``x = e^u``, on the logit scale ``x = σ(u)``.
 _half_normal = _rule(
-    ("scale",),
-    lambda u, s: 0.5 * jnp.exp(2 * u) / s**2 - u,
-    f"log scale: K'' = 2e^{{2u}}/s², {_POSITIVE}",
+    ("scale",), lambda u, s: 0.5 * jnp.exp(2 * u) / s**2 - u, f"log scale: K'' = 2e^{{2u}}/s², {_POSITIVE}"
 )
 _half_cauchy = _rule(
     ("scale",),
@@ -98,9 +96,7 @@ _half_cauchy = _rule(
     top=1.0,
 )
 _gamma = _rule(
-    ("concentration", "rate"),
-    lambda u, a, r: r * jnp.exp(u) - a * u,
-    f"log scale: K'' = re^u, {_POSITIVE}",
+    ("concentration", "rate"), lambda u, a, r: r * jnp.exp(u) - a * u, f"log scale: K'' = re^u, {_POSITIVE}"
 )
 _exponential = _rule(("rate",), lambda u, r: r * jnp.exp(u) - u, f"log scale: K'' = re^u, {_POSITIVE}")
 _inverse_gamma = _rule(

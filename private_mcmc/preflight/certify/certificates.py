@@ -20,6 +20,7 @@ from private_mcmc.accounting import (
 )
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.model import RowModel
+from private_mcmc.model.likelihoods.family import times
 from private_mcmc.preflight.certify.conjugates import conjugate_certificates
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Target, check_positive
@@ -39,11 +40,6 @@ def largest_eigenvalue(preconditioner: Matrix | None) -> float:
     if metric.ndim == 1:
         return float(np.max(metric))
     return float(np.linalg.eigvalsh(metric)[-1]) + float(np.linalg.norm(metric)) * len(metric) * 2.0**-48
-
-
-def times(first: float, second: float) -> float:
-    """Product of two bounds: a zero bound wins over an unknown one."""
-    return 0.0 if first == 0 or second == 0 else first * second
 
 
 def never_clips(free: float, clip: float, row_model: RowModel) -> bool:
@@ -182,13 +178,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
 
 
 def certificates(
-    row_model: RowModel,
-    known: Constants,
-    *,
-    n: int,
-    temper: float,
-    target: Target,
-    whole_curve: bool = True,
+    row_model: RowModel, known: Constants, *, n: int, temper: float, target: Target, whole_curve: bool = True
 ) -> tuple[Statement, ...]:
     """Every certificate whose assumptions are proved, best at the target first.
 
@@ -221,8 +211,11 @@ def certificates(
     if known.subject == "posterior" and row_model.unit is None:
         # Of persons they would have to be maximised again, over every number of rows on each side.
         found += conjugate_certificates(row_model, n=n, temper=temper, target=target, whole_curve=whole_curve)
-    stated = (of_unit(statement, row_model.unit) for statement in found)
-    return tuple(sorted(stated, key=lambda statement: _rank(statement, target)))
+
+    def rank(statement: Statement) -> tuple[float, float]:
+        return statement.delta(target.epsilon), statement.epsilon(max(target.delta, 1e-300))
+
+    return tuple(sorted((of_unit(statement, row_model.unit) for statement in found), key=rank))
 
 
 def meets(statement: Statement, target: Target) -> bool:
@@ -233,7 +226,3 @@ def meets(statement: Statement, target: Target) -> bool:
 def _product(first: float, second: float) -> float:
     """Of two bounds; what is too small for a float is still not nothing."""
     return max(first * second, 1e-300) if second > 0 else 0.0
-
-
-def _rank(statement: Statement, target: Target) -> tuple[float, float]:
-    return statement.delta(target.epsilon), statement.epsilon(max(target.delta, 1e-300))

@@ -15,10 +15,11 @@ from private_mcmc.domains import Ratio
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.interval import Interval, of_domain
+from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable
 from private_mcmc.model.likelihoods.terms import row_values
+from private_mcmc.model.predictor import row_bounds
 from private_mcmc.target import Adjacency
 
 _RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
@@ -59,12 +60,8 @@ def has_no_offset(row_model: RowModel) -> bool:
 
 def row_free(row_model: RowModel, part: str) -> float:
     """The value of a one-dimensional design or offset that is proved equal for all rows, else NaN."""
-    function = getattr(row_model.predictor, part)
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
     with jax.enable_x64(True):
-        program = trace(lambda **row: {"value": function(row)}, **shapes)
-        given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in row_model.rows.items}
-        (value,) = bounds(program, given, [program.outputs["value"]])
+        value = row_bounds(getattr(row_model.predictor, part), row_model.rows)
     return value.lowest if value.is_point else math.nan
 
 

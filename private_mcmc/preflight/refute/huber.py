@@ -25,14 +25,18 @@ def in_chunks(function: Callable[[Array], ArrayLike]) -> Callable[[Array], Array
 
     @functools.lru_cache(maxsize=24)
     def at(key: bytes) -> Array:
-        points = np.frombuffer(key, dtype=np.float64)
-        count = -(-len(points) // _CHUNK)
-        padded = np.concatenate([points, np.full(count * _CHUNK - len(points), points[-1])])
-        with jax.enable_x64(True):
-            parts = [np.asarray(function(part)) for part in np.split(padded, count)]
-        return np.concatenate(parts, axis=-1)[..., : len(points)]
+        return chunked(function, np.frombuffer(key, dtype=np.float64), _CHUNK)
 
     return lambda points: at(np.ascontiguousarray(points, dtype=np.float64).tobytes())
+
+
+def chunked(function: Callable[[Array], ArrayLike], points: Array, size: int) -> Array:
+    """``function`` of points along the first axis, ``size`` of them at a time; its last axis is theirs."""
+    count = -(-len(points) // size)
+    padded = np.concatenate([points, np.repeat(points[-1:], count * size - len(points), axis=0)])
+    with jax.enable_x64(True):
+        parts = [np.asarray(function(part)) for part in np.split(padded, count)]
+    return np.concatenate(parts, axis=-1)[..., : len(points)]
 
 
 def line_losses(
@@ -52,35 +56,22 @@ def line_losses(
     with jax.enable_x64(True):
         low, high = _knots(predictor, columns, limit)
         loss = jax.vmap(predictor.loss, in_axes=(0, {name: None for name in rows}))
-
-        @jax.jit
-        def each(
-            t: jax.Array,
-            c: jax.Array,
-            o: jax.Array,
-            lo: jax.Array,
-            hi: jax.Array,
-            slope: jax.Array,
-            columns: dict[str, jax.Array],
-        ) -> jax.Array:
-            def one(
-                c: jax.Array,
-                o: jax.Array,
-                lo: jax.Array,
-                hi: jax.Array,
-                slope: jax.Array,
-                row: dict[str, jax.Array],
-            ) -> jax.Array:
-                eta = c * t + o
-                # Where nothing is clipped the knots are infinite and the slopes unused.
-                below, above = jnp.minimum(eta - lo, 0.0), jnp.maximum(eta - hi, 0.0)
-                tail = jnp.where(below < 0, -slope * below, 0.0) + jnp.where(above > 0, slope * above, 0.0)
-                return loss(jnp.clip(eta, lo, hi), row) + tail
-
-            return jax.vmap(one)(c, o, lo, hi, slope, columns)
-
     slope = np.where(np.isfinite(limit), limit, 0.0)
-    return in_chunks(lambda t: each(t, scale, offset, low, high, slope, columns))
+    numbers = np.stack([scale, offset, low, high, slope])
+
+    @jax.jit
+    def each(t: jax.Array, numbers: jax.Array, columns: dict[str, jax.Array]) -> jax.Array:
+        def one(numbers: jax.Array, row: dict[str, jax.Array]) -> jax.Array:
+            scale, offset, low, high, slope = numbers
+            eta = scale * t + offset
+            # Where nothing is clipped the knots are infinite and the slopes unused.
+            below, above = jnp.minimum(eta - low, 0.0), jnp.maximum(eta - high, 0.0)
+            tail = jnp.where(below < 0, -slope * below, 0.0) + jnp.where(above > 0, slope * above, 0.0)
+            return loss(jnp.clip(eta, low, high), row) + tail
+
+        return jax.vmap(one, in_axes=(1, 0))(numbers, columns)
+
+    return in_chunks(lambda t: each(t, numbers, columns))
 
 
 def _knots(

@@ -20,7 +20,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.huber import in_chunks, line_losses
 from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows
 from private_mcmc.preflight.refute.peaks import Array
-from private_mcmc.preflight.refute.search import Reduction, Terms
+from private_mcmc.preflight.refute.search import Reduction
 from private_mcmc.schedule import Matrix
 
 _MOST_ROWS = 7
@@ -209,17 +209,16 @@ def _along(row_model: RowModel, index: int) -> Curve:
     return in_chunks(potential)
 
 
-def _with_terms(potential: Curve, losses: Curve) -> Terms:
-    return lambda points: np.concatenate([potential(points[:, 0])[None], losses(points[:, 0])])
-
-
 def _thinned(
     name: str, direction: Array, potential: Curve, rows: Sequence[PublicRow], losses: Curve
 ) -> Reduction:
     """The reduction with few rows: each kind of loss once."""
     probe = np.array([0.0, -3.0, -1.0, -0.2, -1e-3, 1e-3, 0.2, 1.0, 3.0])
     kept = distinct(losses(probe), 1, _MOST_ROWS)
-    terms = _with_terms(potential, lambda t: losses(t)[kept])
+
+    def terms(points: Array) -> Array:
+        return np.concatenate([potential(points[:, 0])[None], losses(points[:, 0])[kept]])
+
     return Reduction((name,), direction[None], tuple(rows[index] for index in kept), terms)
 
 

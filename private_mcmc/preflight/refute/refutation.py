@@ -16,8 +16,8 @@ from private_mcmc.model.ir.interval import between
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program
 from private_mcmc.preflight.records import Refutation
+from private_mcmc.preflight.refute.huber import chunked
 from private_mcmc.preflight.refute.pairs import DataSet, PublicRow, data_set, extreme_rows
-from private_mcmc.preflight.refute.peaks import Array
 from private_mcmc.preflight.refute.reduce_1d import coordinate_name, distinct, is_independent, lines
 from private_mcmc.preflight.refute.search import Found, Reduction, Terms, law_weights, log_posterior, search
 from private_mcmc.records import Record
@@ -150,14 +150,7 @@ def _terms(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicR
         losses = jax.vmap(lambda row: jax.vmap(lambda theta: row_model.row_loss(theta, row))(thetas))(columns)
         return jnp.concatenate([prior[None], losses])
 
-    def terms(points: Array) -> Array:
-        count = -(-len(points) // _CHUNK)
-        padded = np.concatenate([points, np.repeat(points[-1:], count * _CHUNK - len(points), axis=0)])
-        with jax.enable_x64(True):
-            parts = [np.asarray(chunk(part)) for part in np.split(padded, count)]
-        return np.concatenate(parts, axis=1)[:, : len(points)]
-
-    return terms
+    return lambda points: chunked(chunk, points, _CHUNK)
 
 
 class Search(NamedTuple):

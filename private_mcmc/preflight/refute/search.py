@@ -194,32 +194,24 @@ def certify(
     return None
 
 
-def log_posterior(reduction: Reduction, weights: Array) -> LogDensity:
-    """Log density on a line, up to a constant, of the law with these weights of the terms."""
+def log_posterior(reduction: Reduction, weights: Array, term: np.ufunc = np.negative) -> LogDensity:
+    """Log density on a line, up to a constant, of the law with these weights of the terms.
+
+    With ``np.abs`` for ``term`` the sum of their sizes, on which its rounding depends.
+    """
     used = np.flatnonzero(weights)
 
     def log_density(t: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(-(weights[used] @ reduction.terms(t[:, None])[used]))
+            return np.asarray(weights[used] @ term(reduction.terms(t[:, None])[used]))
 
     return log_density
 
 
-def _magnitude(reduction: Reduction, weights: Array) -> LogDensity:
-    """The sum of the absolute terms of ``log_posterior``, on which its rounding depends."""
-    used = np.flatnonzero(weights)
-
-    def magnitude(t: Array) -> Array:
-        with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(weights[used] @ np.abs(reduction.terms(t[:, None])[used]))
-
-    return magnitude
-
-
 def _on_axis(reduction: Reduction, weights: Array, target: Target) -> tuple[Violation, Density] | None:
     p, q = (log_posterior(reduction, law) for law in weights)
-    sizes = _magnitude(reduction, weights[0]), _magnitude(reduction, weights[1])
-    found = violation(p, q, target.epsilon, target.delta, sizes=sizes)
+    one, other = (log_posterior(reduction, law, np.abs) for law in weights)
+    found = violation(p, q, target.epsilon, target.delta, sizes=(one, other))
     return None if found is None else (found, densities(p, q))
 
 

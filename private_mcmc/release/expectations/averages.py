@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.preflight.certify.certificates import largest_eigenvalue
 from private_mcmc.release.expectations.functions import Function, Lipschitz, Slopes
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.schedule import Average, Matrix, Schedule
@@ -50,9 +51,8 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
         slopes = np.sqrt(np.diag(gram)) * _UP
     else:
         gram = None
-        slopes = np.full(
-            part.size, part.constant * math.sqrt(_largest_eigenvalue(schedule.preconditioner)) * _UP
-        )
+        widest = math.sqrt(largest_eigenvalue(schedule.preconditioner))
+        slopes = np.full(part.size, part.constant * widest * _UP)
     # What is no number bounds nothing.
     slopes = np.where(slopes >= 0, slopes, math.inf)
     # A constant value moves by nothing, however far the chains are apart.
@@ -120,13 +120,6 @@ def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
     return product
 
 
-def _largest_eigenvalue(metric: Matrix | None) -> float:
-    if metric is None:
-        return 1.0
-    array = np.asarray(metric, dtype=np.float64)
-    return float(array.max() if array.ndim == 1 else np.linalg.eigvalsh(array)[-1])
-
-
 _UNIT = 2.0**-53
 # Share of a value's own sensitivity that rounding of the running sums may add; it sets the window.
 ROUNDING_SHARE = 2.0**-14
@@ -177,11 +170,7 @@ class Observed:
         ]
 
 
-def observed(
-    functions: tuple[Function, ...],
-    units: FloatArray,
-    schedule: Schedule,
-) -> Observed:
+def observed(functions: tuple[Function, ...], units: FloatArray, schedule: Schedule) -> Observed:
     """The vector of ``functions`` in these units, fit for the running sums of ``schedule``."""
     low, high = (np.concatenate([getattr(f, end) for f in functions]) for end in ("low", "high"))
     bounded = np.isfinite(high - low)

@@ -14,6 +14,7 @@ import numpy as np
 from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
+from private_mcmc.records import Record
 from private_mcmc.release.expectations.functions import (
     Bounds,
     Function,
@@ -106,34 +107,21 @@ class Expectations:
                 raise DeclarationError(f"lipschitz of {name!r} is {constant}: must be positive and finite.")
         for name, pair in bounds_by_name.items():
             _check_bounds(name, pair)
-        for field, value in (
-            ("items", items),
-            ("epsilon", epsilon),
-            ("lipschitz", lipschitz_by_name),
-            ("bounds", bounds_by_name),
-            ("burn_in", burn_in),
-            ("noise", noise),
-            ("by_convergence", _by_name(by_convergence, names, names, "by_convergence")),
-        ):
+        given: Record = {"items": items, "epsilon": epsilon, "burn_in": burn_in, "noise": noise}
+        given |= {"lipschitz": lipschitz_by_name, "bounds": bounds_by_name}
+        given |= {"by_convergence": _by_name(by_convergence, names, names, "by_convergence")}
+        for field, value in given.items():
             object.__setattr__(self, field, value)
 
     def average(self, num_steps: int) -> Average:
-        """The schedule's release: averages over the steps after the burn-in.
-
-        Raises:
-            DeclarationError: when the burn-in leaves no step.
-        """
+        """The schedule's release: averages over the steps after the burn-in, which must leave some."""
         burn_in = num_steps // 5 if self.burn_in is None else self.burn_in
         if not burn_in < num_steps:
             raise DeclarationError(f"burn_in={burn_in}: leaves none of the {num_steps} steps.")
         return Average(first=burn_in + 1)
 
     def bind(self, model: RowModel) -> tuple[Function, ...]:
-        """The declared functions on the flat unconstrained vector of ``model``.
-
-        Raises:
-            DeclarationError: for an unknown site, or a function without bounds and Lipschitz constant.
-        """
+        """The declared functions on the flat unconstrained vector of ``model``."""
         return bind_functions(model, self.items, self.lipschitz, self.bounds, self.by_convergence)
 
 
@@ -189,13 +177,9 @@ def mean_and_square(site: str, bounds: Bounds) -> dict[str, SiteFunction]:
 
     For ``Expectations(mean_and_square("w", (-3, 3)))``. Both slopes are proved: that of the square is at
     most ``b − a`` times the site's, so that a narrow ``[a, b]`` costs less.
-
-    Raises:
-        DeclarationError: unless ``a < b`` are finite.
     """
+    _check_bounds(site, bounds)
     low, high = (float(end) for end in bounds)
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise DeclarationError(f"bounds of {site!r} are ({low}, {high}): need finite a < b.")
 
     def clamped(sites: Sites) -> jax.Array:
         return jnp.clip(sites[site], low, high)

@@ -38,15 +38,6 @@ from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
 
 
-@dataclass(frozen=True, eq=False)
-class Price:
-    """Sensitivities, noise and statement of all declared expectations."""
-
-    moved: Movement
-    noise: LaplaceNoise | GaussianNoise
-    statement: Statement
-
-
 def price(
     expectations: Expectations,
     functions: tuple[Function, ...],
@@ -54,8 +45,8 @@ def price(
     curvature: Curvature,
     distance: float,
     target: Target,
-) -> Price:
-    """The price when one row moves the coupled averages by ``distance``."""
+) -> tuple[Movement, LaplaceNoise | GaussianNoise, Statement]:
+    """Sensitivities, noise and statement when one row moves the coupled averages by ``distance``."""
     items = [_moved(function, schedule, distance) for function in functions]
     moved = together(tuple(item for item, _ in items))
     assumed = {f.name: c for f, (_, c) in zip(functions, items, strict=True) if c is not None}
@@ -89,7 +80,7 @@ def price(
         failures=tuple(bound.failure for bound in assumed.values()),
         stated=tuple(stated),
     )
-    return Price(moved, noise, averaged)
+    return moved, noise, averaged
 
 
 def _moved(
@@ -161,7 +152,7 @@ def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 3.8; Dalalyan, Karagulyan 2019 (``ρ``).
     """
-    if not isinstance(schedule.release, Average) or schedule.batch is not None:
+    if not isinstance(schedule.release, Average) or schedule.batch is not None or schedule.noise is not None:
         return math.inf
     kept = schedule.num_steps - schedule.release.first + 1
     slopes: list[float] = []
@@ -173,7 +164,7 @@ def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
         ahead += 1.0 if index >= schedule.release.first else 0.0
         slopes.append(2 * step * ahead * ahead)
         ahead *= _contraction(step, curvature)
-    variance = math.fsum(slopes) * _noise_factor(schedule) / kept**2 / schedule.num_chains
+    variance = math.fsum(slopes) / kept**2 / schedule.num_chains
     return math.sqrt(variance) if variance < math.inf else math.inf
 
 
@@ -182,11 +173,6 @@ def _contraction(step: float, curvature: Curvature) -> float:
     if not (low > 0 and high < math.inf):
         return math.inf
     return max(abs(1 - step * low), abs(1 - step * high))
-
-
-def _noise_factor(schedule: Schedule) -> float:
-    """Largest noise variance over ``2γ`` in the metric; only the isotropic case is known here."""
-    return 1.0 if schedule.noise is None else math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,9 +222,6 @@ class ExpectationsPlan:
         """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
 
         ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
-
-        Raises:
-            DeclarationError: for a wrong shape; never about values.
         """
         seen = self.observable
         values = self.noise.release(seen.averages(averages)) * seen.units + seen.centres
@@ -254,10 +237,6 @@ def plan_expectations(
     """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
 
     ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
-
-    Raises:
-        DeclarationError: when the schedule releases something else, when nothing bounds an expectation,
-            or when the target cannot be met by the chosen noise (Gaussian noise at ``δ = 0``).
     """
     if not isinstance(schedule.release, Average):
         raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
@@ -267,9 +246,8 @@ def plan_expectations(
     distance = average_sensitivity(schedule, curvature)
     if isinstance(expectations, Quantile):
         return plan_quantile(expectations, functions, model, schedule, curvature, distance, target)
-    cost = price(expectations, functions, schedule, curvature, distance, target)
-    seen = observed(functions, cost.moved.units, schedule)
-    chain_sd, slopes = monte_carlo_sd(schedule, curvature), cost.moved.slopes
+    moved, noise, statement = price(expectations, functions, schedule, curvature, distance, target)
+    chain_sd, slopes = monte_carlo_sd(schedule, curvature), moved.slopes
     ranges = np.concatenate([f.high - f.low for f in functions])
     sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
-    return ExpectationsPlan(seen, cost.noise, cost.statement, sampling)
+    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement, sampling)

@@ -14,13 +14,7 @@ import numpy.typing as npt
 from private_mcmc.accounting import AveragedValue, Curvature, Statement, noised_average, stepwise
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import RowModel
-from private_mcmc.release.expectations.averages import (
-    ROUNDING_SHARE,
-    Observed,
-    movement,
-    observed,
-    together,
-)
+from private_mcmc.release.expectations.averages import ROUNDING_SHARE, Observed, movement, observed, together
 from private_mcmc.release.expectations.declared import Expectations
 from private_mcmc.release.expectations.functions import Bounds, Function, Sites, What, site_function
 from private_mcmc.release.noise import FloatArray, opendp

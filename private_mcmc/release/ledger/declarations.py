@@ -1,15 +1,26 @@
-"""What a ledger's owner declares: data sets, disjoint parts, cohorts of persons and waves of them."""
+"""What a ledger's owner declares (data sets, disjoint parts, cohorts of persons and waves of them), and what
+entries say: each is applied to the state before it, or refused as one that cannot be.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 
 from private_mcmc.errors import DeclarationError, LedgerError
-from private_mcmc.release.ledger.file import Columns, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger.filter import Cohorts, FilterKind, Membership, check_cohorts, filter_for
-from private_mcmc.release.ledger.replay import replay
-from private_mcmc.release.ledger.state import Balance
-from private_mcmc.target import Target
+from private_mcmc.release.ledger.file import Columns, Entry, LedgerFile, Transaction, data_mark
+from private_mcmc.release.ledger.filter import (
+    Cohorts,
+    Filter,
+    FilterKind,
+    Membership,
+    check_cohorts,
+    filter_for,
+)
+from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
+from private_mcmc.target import Target, check_adjacency
 
 
 class Declarations:
@@ -62,13 +73,10 @@ class Declarations:
             return _balance(transaction, name)
 
     def partition(self, name: str, by: str, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """Declare disjoint parts ``name/by=part``: releases on different parts do not add up.
+        """Declare disjoint parts ``name/by=part``, the names to charge: their releases do not add up.
 
         **Assumption**, the owner's: each person is in at most one part, decided by public facts alone and
         not by private values. Without this declaration releases always add up.
-
-        Returns:
-            the names to charge.
         """
         if not by or not parts or len(set(parts)) != len(parts) or any("/" in word for word in (by, *parts)):
             raise DeclarationError("a partition needs a name and different part names, all without '/'.")
@@ -129,11 +137,7 @@ class Declarations:
             return replay(transaction.entries).cohorts[name]
 
     def wave(self, name: str, wave: str, cohorts: tuple[str, ...]) -> str:
-        """Declare one year's rows, ``name/wave``: those of persons of these cohorts and of nobody else.
-
-        Returns:
-            the name to charge.
-        """
+        """Declare one year's rows, of persons of these cohorts and nobody else: ``name/wave``, to charge."""
         if not wave or "/" in wave or "=" in wave or not cohorts:
             raise DeclarationError("a wave needs a name without '/' and '=', and the cohorts that are in it.")
         with self._file.writing() as transaction:
@@ -170,3 +174,95 @@ def now() -> str:
 def _balance(transaction: Transaction, name: str) -> Balance:
     state = replay(transaction.entries)
     return state.balance(state.dataset(name))
+
+
+def replay(entries: Iterable[Entry]) -> LedgerState:
+    """The state after all entries."""
+    datasets: dict[str, DataSet] = {}
+    reservations: dict[str, Reservation] = {}
+    cohorts: dict[str, Cohorts] = {}
+    for number, entry in enumerate(entries, start=1):
+        try:
+            _apply(entry, datasets, reservations, cohorts)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, LedgerError) as error:
+            raise LedgerError(
+                f"entry {number} of the ledger makes no sense to this version ({type(error).__name__}): it "
+                "was written by a newer version or tampered with. Nothing is run against it."
+            ) from error
+    return LedgerState(datasets, reservations, cohorts)
+
+
+def _apply(
+    entry: Entry,
+    datasets: dict[str, DataSet],
+    reservations: dict[str, Reservation],
+    cohorts: dict[str, Cohorts],
+) -> None:
+    kind = entry["kind"]
+    if kind in ("cohorts", "wave"):
+        _apply_cohorts(entry, datasets, cohorts)
+    elif kind == "dataset":
+        new = _dataset(entry, datasets)
+        if new.name in datasets:
+            raise ValueError("declared twice")
+        datasets[new.name] = new
+    elif kind == "fingerprint":
+        known = datasets[entry["dataset"]]
+        datasets[known.name] = replace(known, fingerprint=str(entry["fingerprint"]))
+    elif kind == "reserve":
+        cost = Fraction(entry["cost"])
+        if not cost >= 0 or entry["id"] in reservations or entry["dataset"] not in datasets:
+            raise ValueError("a charge that cannot be")
+        reservations[entry["id"]] = Reservation(
+            identity=str(entry["id"]),
+            dataset=str(entry["dataset"]),
+            cost=cost,
+            outcome="reserved",
+            statement=dict(entry["statement"]),
+            purpose=str(entry["purpose"]),
+            model=str(entry["model"]),
+            time=str(entry["time"]),
+        )
+    elif kind == "settle":
+        if entry["outcome"] not in ("released", "kept"):
+            raise ValueError("unknown outcome")
+        before = reservations[entry["id"]]
+        reservations[entry["id"]] = replace(before, outcome=entry["outcome"], settled=str(entry["time"]))
+    else:
+        raise ValueError(f"unknown kind {kind!r}")
+
+
+def _apply_cohorts(entry: Entry, datasets: dict[str, DataSet], cohorts: dict[str, Cohorts]) -> None:
+    if entry["kind"] == "cohorts":
+        whole = datasets[entry["dataset"]]
+        new = Cohorts(tuple(entry["names"]), entry["membership"], int(entry["at_most"]))
+        check_cohorts(new, whole.adjacency, cohorts.get(whole.name))
+        cohorts[whole.name] = cohorts[whole.name].joined(new) if whole.name in cohorts else new
+        return
+    whole, held = datasets[entry["whole"]], frozenset(entry["cohorts"])
+    if not held or not held <= set(cohorts[whole.name].names) or entry["name"] in datasets:
+        raise ValueError("a wave that cannot be")
+    datasets[entry["name"]] = replace(
+        whole, name=str(entry["name"]), fingerprint=None, whole=whole.name, cohorts=held
+    )
+
+
+def _dataset(entry: Entry, datasets: Mapping[str, DataSet]) -> DataSet:
+    if entry["whole"] is not None:
+        whole = datasets[entry["whole"]]
+        return replace(
+            whole, name=str(entry["name"]), fingerprint=None, whole=whole.name, by=str(entry["by"])
+        )
+    budget = entry["filter"]
+    kept = Filter(
+        budget["kind"],
+        float(budget["epsilon"]),
+        float(budget["delta"]),
+        Fraction(budget["limit"]),
+        float(budget["order"]),
+    )
+    if not kept.limit >= 0:
+        raise ValueError("a budget that cannot be")
+    unit = str(entry["unit"]) if "unit" in entry else None
+    adjacency = check_adjacency(entry["adjacency"])
+    return DataSet(str(entry["name"]), adjacency, kept, entry["fingerprint"], unit=unit)

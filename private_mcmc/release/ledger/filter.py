@@ -48,7 +48,7 @@ class Cohorts:
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
-        return {"names": list(self.names), "membership": self.membership, "at_most": self.at_most}
+        return vars(self) | {"names": list(self.names)}
 
 
 def check_cohorts(found: Cohorts, adjacency: Adjacency, before: Cohorts | None) -> None:
@@ -58,11 +58,7 @@ def check_cohorts(found: Cohorts, adjacency: Adjacency, before: Cohorts | None) 
     the releases of both would add up, and the public numbers of persons change.
     """
     names = found.names
-    if (
-        not names
-        or len(set(names)) != len(names)
-        or not all(isinstance(name, str) and name for name in names)
-    ):
+    if not names or len(set(names)) < len(names) or not all(isinstance(n, str) and n for n in names):
         raise DeclarationError("cohorts: different names, at least one.")
     if found.membership not in get_args(Membership):
         raise DeclarationError(
@@ -137,11 +133,7 @@ class Filter:
     order: float = 0.0
 
     def cost(self, statement: Statement) -> Fraction:
-        """What ``statement`` costs.
-
-        Raises:
-            ReleaseError: if the statement proves nothing in this filter's currency.
-        """
+        """What ``statement`` costs; ``ReleaseError`` if it proves nothing in this filter's currency."""
         level = self._level(statement)
         if 0 <= level < math.inf:
             return self._exact(Fraction(level))
@@ -208,13 +200,7 @@ class Filter:
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
-        return {
-            "kind": self.kind,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "limit": str(self.limit),
-            "order": self.order,
-        }
+        return vars(self) | {"limit": str(self.limit)}
 
 
 def filter_for(target: Target, kind: FilterKind | None = None) -> Filter:
@@ -255,8 +241,6 @@ def _largest_divergence(order: float, target: Target) -> float:
         high *= 2
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        if delta_at_order(order, middle, target.epsilon) <= target.delta:
-            low = middle
-        else:
-            high = middle
+        meets = delta_at_order(order, middle, target.epsilon) <= target.delta
+        low, high = (middle, high) if meets else (low, middle)
     return low

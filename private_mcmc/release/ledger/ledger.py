@@ -13,7 +13,7 @@ from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
-from private_mcmc.release.ledger.declarations import Declarations, now, refuse_second_name
+from private_mcmc.release.ledger.declarations import Declarations, now, refuse_second_name, replay
 from private_mcmc.release.ledger.export import (
     export_csv,
     export_json,
@@ -24,7 +24,6 @@ from private_mcmc.release.ledger.export import (
     what_fits,
 )
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger.replay import replay
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation
 from private_mcmc.report import Report
 
@@ -106,9 +105,8 @@ class Ledger(Declarations):
     ) -> Reservation:
         """Charge a release before it runs. On disk when this returns.
 
-        Raises:
-            BudgetExceeded: if too little is left; the message says what would fit.
-            LedgerError: for another adjacency or unit, other data than before, or any trouble with the file.
+        ``BudgetExceeded`` if too little is left; the message says what would fit. ``LedgerError`` for another
+        adjacency or unit, other data than before, or any trouble with the file.
         """
         if not statement.verify():
             raise ReleaseError(
@@ -150,21 +148,13 @@ class Ledger(Declarations):
         return made
 
     def recognise(self, dataset: str, data: Columns | None) -> None:
-        """Refuse data that ``dataset`` does not stand for; the first ones to come are kept in mind.
-
-        Raises:
-            LedgerError: for other data than before, or those of another name.
-        """
+        """Refuse data that ``dataset`` does not stand for; the first ones to come are kept in mind."""
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             self._recognise(transaction, state, state.dataset(dataset), data)
 
     def room_for(self, dataset: str, statement: Statement) -> str:
-        """What is left for a data set, in words, if a release of this price would fit now.
-
-        Raises:
-            BudgetExceeded: if it would not.
-        """
+        """What is left for a data set, in words, if a release of this price fits; else ``BudgetExceeded``."""
         state = self.state()
         kept = state.dataset(dataset)
         if not kept.filter.cost(statement) <= state.room(kept):
@@ -172,11 +162,7 @@ class Ledger(Declarations):
         return what_fits(kept.filter, state.room(kept))
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
-        """Record how a reserved release ended; its cost stays either way.
-
-        Raises:
-            LedgerError: if it is unknown or settled already.
-        """
+        """Record how a reserved release ended, once; its cost stays either way."""
         if outcome not in ("released", "kept"):
             raise DeclarationError(f"outcome {outcome!r}: 'released' or 'kept'.")
         with self._file.writing() as transaction:
@@ -247,12 +233,9 @@ class Ledger(Declarations):
     def verify(self, head: str | None = None) -> Head:
         """Check the file, every charge against its statement, and that nothing after ``head`` is missing.
 
-        Args:
-            head: an earlier return value, as text, kept where nobody could change it with the file.
-
-        Raises:
-            LedgerError: for whatever is wrong; also for a charge whose statement lacks a sentence that is
-                asked for now, as those of earlier versions may. It stays charged.
+        ``head`` is an earlier return value, as text, kept where nobody could change it with the file.
+        A charge whose statement lacks a sentence that is asked for now, as those of earlier versions may,
+        is refused, and stays charged.
         """
         with self._file.reading() as transaction:
             state = replay(transaction.entries)

@@ -90,6 +90,7 @@ class Balance:
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types, without the fingerprint."""
+        exposed = {name: self.dataset.filter.describe(cost) for name, cost in self.cohorts.items()}
         return {
             "dataset": self.dataset.name,
             "adjacency": self.dataset.adjacency,
@@ -100,12 +101,8 @@ class Balance:
             "spent_epsilon": self.spent_epsilon,
             "reservations": self.reservations,
             "open": self.open,
-            **({"most_exposed": self.most_exposed, "cohorts": self._in_words} if self.cohorts else {}),
+            **({"most_exposed": self.most_exposed, "cohorts": exposed} if exposed else {}),
         }
-
-    @property
-    def _in_words(self) -> dict[str, str]:
-        return {name: self.dataset.filter.describe(cost) for name, cost in self.cohorts.items()}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.kernels.sgld import PrivateSGLD
+from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.soundness.front_door.setup import FAILURE, SEEDED, Attempt, audited, driver, seeded, states
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, row_gradients
 from tests.soundness.sweep.zoo import line, mean

@@ -8,7 +8,7 @@ import numpy as np
 
 import private_mcmc as pmc
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.kernels.sgld import PrivateSGLD
+from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.soundness.front_door.resumed import Resumed
 from tests.soundness.front_door.setup import FAILURE, FAR, SEEDED, Attempt, driver, seeded, states
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, repeated
