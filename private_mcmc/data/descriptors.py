@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from private_mcmc.data.cells import FALSE, TRUE, composed, date_of, days, plain_number, truth_of
@@ -49,6 +49,12 @@ def check_spelling(where: str, record: Fields, words: Sequence[str]) -> None:
             raise DeclarationError(f"{where}: {given!r} is no word of a Table Schema; write {meant!r}.")
 
 
+def check_ours(where: str, record: Fields, words: Collection[str]) -> None:
+    """Refuse this library's own words beside ``KEY``: they would be read as nothing, and protect nobody."""
+    if stray := sorted(set(words) & set(record)):
+        raise DeclarationError(f"{where}: {stray} belong under {KEY}, as in {KEY}: {{{stray[0]}: …}}.")
+
+
 def _plain(word: str) -> str:
     return word.replace("_", "").replace("-", "").lower()
 
@@ -60,6 +66,7 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
         raise DeclarationError("schema: every field needs a name.")
     name = composed(name)
     check_spelling(f"field {name!r}", record, _WORDS)
+    check_ours(f"field {name!r}", record, _OURS)
     ours = _mapping(name, record, KEY)
     limits = _mapping(name, record, "constraints")
     check_spelling(f"field {name!r}: constraints", limits, _LIMITS)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from private_mcmc.data.descriptors import check_spelling, field_from_dict, field_to_dict
+from private_mcmc.data.descriptors import check_ours, check_spelling, field_from_dict, field_to_dict
 from private_mcmc.data.fields import KEY, Field, count_of, identifier
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
@@ -21,6 +21,7 @@ from private_mcmc.records import Record
 if TYPE_CHECKING:
     from private_mcmc.domains import Domain, Rows
 
+_OURS = {"person", "encoding"}
 _STANDARD = "https://datapackage.org/profiles/2.0/tableschema.json"
 
 
@@ -108,12 +109,13 @@ class Schema:
         if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
         check_spelling("schema", record, ("fields", "missingValues", KEY))
+        check_ours("schema", record, _OURS)
         marks = record.get("missingValues", [""])
         ours = record.get(KEY, {})
         ours = ours if isinstance(ours, Mapping) else {"?": ours}
         person = ours.get("person", {})
         known = isinstance(person, Mapping) and not set(person) - {"field", "at_most"}
-        if not known or set(ours) - {"person", "encoding"}:
+        if not known or set(ours) - _OURS:
             raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}, and encoding.")
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)

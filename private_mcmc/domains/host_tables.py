@@ -21,6 +21,32 @@ from private_mcmc.records import Fields, Record
 _LOADED = 2**16
 
 
+@dataclass(frozen=True)
+class Written:
+    """A file as it was: what is charged is what is read, at every step."""
+
+    path: Path
+    mark: tuple[int, int, int]
+
+    @classmethod
+    def now(cls, path: Path) -> Written:
+        """Which file it is, its size, and when it was last written to."""
+        found = os.stat(path)
+        return cls(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+    def check(self) -> None:
+        """Raise ``DataSchemaError`` where it was replaced or written to; nothing read of it is used then."""
+        try:
+            same = Written.now(self.path) == self
+        except OSError:
+            same = False
+        if not same:
+            raise DataSchemaError(
+                f"{self.path}: the file is another one than when its columns were taken. Nothing more is "
+                "done with it: start again, on a file that nobody writes to."
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class HostColumn(ABC):
     """A column of known shape and type whose rows are read in order."""
@@ -44,15 +70,18 @@ class HostColumn(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ArrayColumn(HostColumn):
-    """An array in memory or mapped into it (``np.memmap``, ``np.load(…, mmap_mode="r")``)."""
+    """An array in memory or mapped into it (``np.memmap``, ``np.load(…, mmap_mode="r")``), from ``file``."""
 
     values: np.ndarray
+    file: Written | None = None
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
         """Copies of consecutive rows, in native byte order."""
         kind = native(self.dtype)
         for first in range(0, len(self.values), size):
             yield np.array(self.values[first : first + size], dtype=kind)
+        if self.file is not None:
+            self.file.check()
 
 
 def on_host(column: object) -> bool:
@@ -71,7 +100,13 @@ def host_column(name: str, column: object) -> HostColumn:
             "Arrow files."
         )
     check_type(name, column.dtype)
-    return ArrayColumn(column.shape, column.dtype, column)
+    return ArrayColumn(column.shape, column.dtype, column, _mapped(column))
+
+
+def _mapped(column: np.ndarray) -> Written | None:
+    """The file that an array is mapped from, as it is now; ``None`` where no path leads to it."""
+    path = getattr(column, "filename", None)
+    return None if path is None or not Path(path).is_file() else Written.now(Path(path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +125,15 @@ Opener = Callable[[Path], AbstractContextManager[Table]]
 class TableColumn(HostColumn):
     """One column of a file, or several side by side, as float64; missing values are NaN."""
 
-    path: Path
+    file: Written
     names: tuple[str, ...]
     opened: Opener
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Consecutive rows, whatever the groups of rows in the file."""
+        """Consecutive rows, whatever the groups of rows in the file, which is checked before and after."""
         waiting: list[np.ndarray] = []
-        with self.opened(self.path) as table:
-            self._check_unchanged(table)
+        self.file.check()
+        with self.opened(self.file.path) as table:
             for batch in table.batches(list(self.names), size):
                 waiting.append(self._numbers(batch))
                 while sum(map(len, waiting)) >= size:
@@ -107,12 +142,7 @@ class TableColumn(HostColumn):
                     yield rows[:size]
         if rest := [part for part in waiting if len(part)]:
             yield np.concatenate(rest)
-
-    def _check_unchanged(self, table: Table) -> None:
-        """Refuse what the checks of the schema did not see; errors of a conversion would quote values."""
-        numeric = all(name in table.types and _numeric(table.types[name]) for name in self.names)
-        if not numeric or table.num_rows != self.shape[0]:
-            raise DataSchemaError(f"{self.path}: the file is another one than when its columns were taken.")
+        self.file.check()
 
     def _numbers(self, batch: Any) -> npt.NDArray[np.float64]:
         # One type whatever is missing: an integer column with gaps must not look different from one without.
@@ -126,6 +156,8 @@ class TableColumn(HostColumn):
 class _TableFile:
     def __init__(self, path: str | os.PathLike[str], opened: Opener) -> None:
         self._path, self._opened = Path(path), opened
+        with _in_words(self._path):
+            self._file = Written.now(self._path)
         with opened(self._path) as table:
             self._rows, self._types = table.num_rows, table.types
 
@@ -138,7 +170,7 @@ class _TableFile:
             if not _numeric(self._types[name]):
                 raise DataSchemaError(f"{self._path}: column {name!r} is {self._types[name]}, not numeric.")
         shape = (self._rows,) if isinstance(names, str) else (self._rows, len(wanted))
-        return TableColumn(shape, np.dtype(np.float64), self._path, wanted, self._opened)
+        return TableColumn(shape, np.dtype(np.float64), self._file, wanted, self._opened)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._path)!r})"

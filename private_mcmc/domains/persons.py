@@ -7,6 +7,7 @@ nothing whose law depends on the slot may be run.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -166,7 +167,9 @@ def _text(value: object) -> str:
             return ""
         return str(int(value)) if value == int(value) else repr(float(value))
     # NumPy drops zeros at the end of a text; two texts that differ in nothing else are one identifier.
-    return (value.decode("latin-1") if isinstance(value, bytes) else str(value)).strip()
+    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    # Of two systems one writes an accent as a sign of its own: that is the same name.
+    return unicodedata.normalize("NFC", text).strip()
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)

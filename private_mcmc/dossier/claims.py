@@ -22,7 +22,7 @@ from private_mcmc.planning.coefficients import elements
 from private_mcmc.records import Fields
 from private_mcmc.report import Block, Note, Table, Text, number
 from private_mcmc.report.blocks import Cell
-from private_mcmc.target import Target
+from private_mcmc.target import Target, Unit
 
 Result = Literal["agrees", "differs", "not checked"]
 
@@ -79,10 +79,18 @@ def _statement(study: StudyRecord) -> str:
     need(study.price.adjacency == study.adjacency, "the statement speaks of another adjacency.")
     need(not study.seeded, "the caller chose the randomness: not private.")
     _is_for(study, study.price, "the statement")
+    stated = [] if study.price.unit is None else [study.price.unit]
+    need(_units(study) == stated, "the statement protects another unit than the rows declare.")
     price = study.price
     meets = price.delta(study.epsilon) <= study.delta or price.epsilon(study.delta) <= study.epsilon
     need(meets, f"the statement does not meet ε = {study.epsilon:g} at δ = {study.delta:g}.")
     return found.reason
+
+
+def _units(study: StudyRecord) -> list[Unit]:
+    """Whose rows were put together, as the row declaration of a record says."""
+    found = [(name, one["person"]) for name, one in study.rows.items() if "person" in one]
+    return [Unit(name, person["at_most"]) for name, person in found]
 
 
 def _is_for(study: StudyRecord, made: Statement, what: str) -> None:

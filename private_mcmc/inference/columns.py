@@ -263,7 +263,8 @@ def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Lay
 def in_memory(data: Mapping[str, object]) -> dict[str, object]:
     """The columns, those of files read whole: for runs that need all rows at once."""
     return {
-        name: column.loaded() if isinstance(column, HostColumn) else column for name, column in data.items()
+        name: host_column(name, column).loaded() if on_host(column) else column
+        for name, column in data.items()
     }
 
 

@@ -113,6 +113,7 @@ def test_a_cells_fate_does_not_depend_on_other_rows(cells):
         ({"type": "factor"}, "write string, with its levels"),
         ({"type": "number", "constraints": {"minimum": "3", "maximum": "2"}}, "below"),
         ({"type": "number", "minimum": "3"}, "belong under constraints"),
+        ({"type": "number", "role": "person"}, "belong under private_mcmc"),
         ({"type": "number", "constraints": {"minimum": "low"}}, "is no number"),
         ({"type": "string", "constraints": {"enum": ["a"]}}, "at least two"),
         ({"type": "string", "constraints": {"enum": ["a", "a"]}}, "twice"),

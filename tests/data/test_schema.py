@@ -213,6 +213,8 @@ def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
         "seen": [True, False, True, True],
     }
     assert read_identifiers(table, schema).tolist() == ["b", "a", "", "b"]
+    with pytest.raises(pmc.DeclarationError, match=r"'person'.*belong under private_mcmc"):
+        pmc.Schema.from_dict({"fields": record["fields"], **record["private_mcmc"]})
     asked = question(schema, "seen ~ age")
     assert asked.rows.unit == Unit("patient_no", 3)
     columns = read_columns(table, schema, asked)

@@ -147,6 +147,11 @@ def seeded(record):
         (lambda s: {"adjacency": "add_remove"}, "the privacy statement"),
         (lambda s: {"statement": lower(s.statement)}, "the privacy statement"),
         (lambda s: {"statement": s.statement | {"curves": []}}, "the privacy statement"),
+        (
+            lambda s: {"statement": accounting.of_unit(s.price, Unit("id", 9)).to_dict()},
+            "the privacy statement",
+        ),
+        (lambda s: {"rows": {**s.rows, "id": {"person": {"at_most": 9}}}}, "the privacy statement"),
         (lambda s: {"statement": s.statement | {"parts": []}}, "the stages' prices"),
         (lambda s: {"privacy": s.privacy | {"gdp": 0.1}}, "ε, δ and the risk at the target"),
         (lambda s: {"privacy": s.privacy | {"epsilon_at_delta": 0.9}}, "ε, δ and the risk at the target"),

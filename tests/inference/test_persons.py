@@ -1,6 +1,7 @@
 """Persons with several rows: grouped by any identifiers, run and stated as one row each, refused by name."""
 
 import math
+from unicodedata import normalize
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +64,7 @@ SAME = {
     "unsigned": lambda i: np.asarray(i, np.uint64) + np.uint64(2**63),
     "text": lambda i: np.array([f"no. {each}" for each in i], dtype=np.str_),
     "objects": lambda i: np.array([(j, str(j), f" {j} ", float(j))[k % 4] for k, j in enumerate(i)], object),
+    "accents": lambda i: np.array([normalize(("NFC", "NFD")[k % 2], f"Zoë {j}") for k, j in enumerate(i)]),
     "floats": lambda i: np.asarray(i, float),
     "pandas, nullable": lambda i: pd.Series(i, dtype="Int64"),
     "pandas, categories": lambda i: pd.Series(i).astype(str).astype("category"),

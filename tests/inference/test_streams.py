@@ -1,8 +1,11 @@
 """Rows that stay outside the device give the chain of rows that lie on it."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -24,6 +27,12 @@ def data():
     # Outside the domain: enforced block by block.
     X[7], X[-1, 0] = np.nan, 1e30
     return {"X": X, "y": rng.integers(0, 2, N)}
+
+
+def mean(y):
+    p = numpyro.sample("p", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=p), obs=y)
 
 
 def draws(columns, kernel=None, seed=4, **changes):
@@ -130,9 +139,52 @@ def test_a_file_that_changed_is_refused_without_its_values(tmp_path, changed, ki
     write(pyarrow.table({"y": [1.0, 2.0]}), path)
     column = source(path)["y"]
     write(pyarrow.table(changed), path)
+    os.utime(path, (1, 1))  # clocks of files are coarse
     with pytest.raises(pmc.DataSchemaError, match="another one") as refused:
         list(column.blocks(2))
     assert "secret" not in str(refused.value)
+
+
+def write_npy(values, path):
+    with open(path, "wb") as file:
+        np.save(file, values["y"].to_numpy())
+
+
+CHANGES = {
+    "replaced": lambda fresh, path: fresh.replace(path),
+    "written to": lambda fresh, path: (path.write_bytes(fresh.read_bytes()), os.utime(path, (1, 1))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", ["npy", *FILES])
+def test_a_file_that_changes_after_the_charge_releases_nothing(tmp_path, kind, change, monkeypatch):
+    # As many rows of the same types: the ledger would know other people than those that ran.
+    pyarrow, path, fresh = pytest.importorskip("pyarrow"), tmp_path / "rows", tmp_path / "fresh"
+    write = write_npy if kind == "npy" else FILES[kind][1]
+    write(pyarrow.table({"y": np.zeros(N)}), path)
+    write(pyarrow.table({"y": np.ones(N)}), fresh)
+    column = np.load(path, mmap_mode="r") if kind == "npy" else FILES[kind][0](path)["y"]
+    books = pmc.Ledger.create(tmp_path / "books")
+    books.declare("people", pmc.Target(9.0, 1e-6))
+    reserve = pmc.Ledger.reserve
+
+    def then_changed(*args, **kwargs):
+        charge = reserve(*args, **kwargs)
+        CHANGES[change](fresh, path)
+        return charge
+
+    monkeypatch.setattr(pmc.Ledger, "reserve", then_changed)
+    mcmc = pmc.PrivateMCMC(
+        PrivateULA(mean, 0.02, 1.0), rows=pmc.Rows(y=pmc.Binary()), target=pmc.Target(9.0, 1e-6),
+        release="last", num_steps=3, guarantee="run", bookkeeping=pmc.Bookkeeping(books, "people"),
+        execution=pmc.Execution(rows_on_device=10, progress_bar=False),
+    )  # fmt: skip
+    with pytest.raises(pmc.DataSchemaError, match="another one"):
+        mcmc.run(y=column)
+    assert [charge.outcome for charge in books.history()] == ["kept"]
+    with pytest.raises(pmc.ReleaseError):
+        mcmc.get_samples()
 
 
 def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
