@@ -11,6 +11,8 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[np.float64]
 # The least share of its weight that a row keeps.
 _LEAST_WEIGHT = 0.05
+# Weights are positive, as two sds of this leave them.
+LARGEST_SD = 0.5
 
 
 def conditioned(
@@ -26,7 +28,7 @@ def conditioned(
         total_sd: of the sum of all weights before anything was released, relatively; 0 where it is public.
     """
     if not seen:
-        return weights, _centred(weights, moving, total_sd)
+        return weights, _positive(weights, _centred(weights, moving, total_sd))
     adds, found = np.concatenate(seen, axis=1), np.concatenate(released)
     centred, factor = _factored(weights, moving, adds, total_sd)
     off = (weights[:, None] * centred).T @ adds @ (found - weights @ adds)
@@ -35,7 +37,22 @@ def conditioned(
     total = weights.sum() * max(1 + total_sd * effects[-1], _LEAST_WEIGHT)
     weights = changed * (total / changed.sum())
     centred, factor = _factored(weights, moving, adds, total_sd)
-    return weights, np.asarray(np.linalg.solve(factor, centred.T).T)
+    return weights, _positive(weights, np.asarray(np.linalg.solve(factor, centred.T).T, dtype=np.float64))
+
+
+def _positive(weights: Array, deviations: Array) -> Array:
+    """Deviations that leave every weight positive: those of a row have :data:`LARGEST_SD` together, or less.
+
+    Weights are linear in Normal numbers. Where these can be many sds of a weight, people of positive and of
+    negative weight cancel, whatever the parameter is, and far parameters are as likely as near ones. What
+    all weights have in common is how many people there are, and stays.
+    """
+    shares = weights / weights.sum()
+    common = shares @ deviations
+    apart = deviations - common
+    sds = np.linalg.norm(apart, axis=1, keepdims=True)
+    bounded = apart * np.minimum(1.0, LARGEST_SD / np.maximum(sds, 1e-300))
+    return np.asarray(bounded - shares @ bounded + common)
 
 
 def _centred(weights: Array, moving: Array, total_sd: float) -> Array:
