@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks import boxes, large, written
+from benchmarks import boxes, large, noise_aware, written
 
 
 def test_the_page_shows_the_errors_that_are_kept():
@@ -31,3 +31,15 @@ def test_a_clip_that_leaves_nothing_of_the_slope_errs_without_bound():
 def test_the_page_says_of_ten_million_rows_what_was_measured():
     page = (written.ROOT / "docs/scale.md").read_text(encoding="utf-8")
     assert "\n".join(large.shown(written.kept("large.json"))) in page
+
+
+def test_the_page_compares_with_noise_aware_peers_as_measured():
+    page = (written.ROOT / "docs/utility.md").read_text(encoding="utf-8")
+    assert "\n".join(noise_aware.page(written.kept(noise_aware.KEPT))) in page
+
+
+def test_scores_of_intervals_against_a_posterior_that_is_known():
+    """Means one sd off, intervals twice as wide, of which the second coefficient's misses the truth."""
+    run = {"truth": [0.0, 3.5], "sd": [1.0, 2.0], "exact mean": [0.0, 0.0], "exact ends": [[-1, 1], [-2, 2]]}
+    run |= {"ours mean": [1.0, -2.0], "ours ends": [[-1, 3], [-6, 2]]}
+    assert noise_aware.scores([run, run], "ours") == (1.0, 2, 4, 2.0)
