@@ -42,6 +42,7 @@ HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="write an HTML report to this file", callback=_writable)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the ledger owner's secret key")]
 
 
 def open_ledger(path: Path, key: Path | None, create: bool = False) -> Ledger:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import ERROR, in_words, open_ledger
+from private_mcmc.cli.common import ERROR, KeyOption, in_words, open_ledger
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
 
@@ -24,7 +24,6 @@ app = typer.Typer(
 )
 
 FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
-KeyOption = Annotated[Path | None, typer.Option(help="File with the owner's secret key.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DataSetOption = Annotated[str | None, typer.Option(help="Only this data set.", show_default=False)]
 

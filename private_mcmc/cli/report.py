@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import HtmlOption, JsonOption, open_ledger
+from private_mcmc.cli.common import HtmlOption, JsonOption, KeyOption, open_ledger
 from private_mcmc.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SQLITE = b"SQLite format 3"
 
 def report(
     what: Annotated[Path, typer.Argument(help="a dossier's folder, a ledger file, or a saved plan")],
-    key: Annotated[Path | None, typer.Option(help="file with the ledger owner's secret key")] = None,
+    key: KeyOption = None,
     html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,7 +85,7 @@ NOT_VERIFIED = 1
 def verify(
     dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
     ledger: Annotated[Path | None, typer.Option(help="also compare with the charge in this ledger")] = None,
-    key: Annotated[Path | None, typer.Option(help="file with the ledger owner's secret key")] = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute every privacy number of a dossier from its folder alone, and compare its files.

@@ -13,6 +13,7 @@ from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
     JsonOption,
+    KeyOption,
     ModelArgument,
     load_model,
     near_private_rows,
@@ -93,6 +94,7 @@ def run(
     public_rows: PublicRowsOption = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
+    key: KeyOption = None,
     purpose: PurposeOption = "",
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -140,7 +142,7 @@ def run(
     if relation != "zero_out" and present is not None:
         raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
     check_apart(data, public_rows)
-    public, books = read_arguments(args), opened(ledger, dataset)
+    public, books = read_arguments(args), opened(ledger, dataset, key)
     bar = not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
@@ -207,6 +209,7 @@ def fit(
     profile: ProfileOption = None,
     ledger: LedgerOption = None,
     dataset: DatasetOption = None,
+    key: KeyOption = None,
     purpose: PurposeOption = "",
     show_model: Annotated[
         bool, typer.Option("--show-model", help="print the NumPyro model and stop")
@@ -244,7 +247,7 @@ def fit(
             delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
         )
         made = saved_plan(saved, asked.model, relation, wanted)
-    books, bar = opened(ledger, dataset), not as_json and sys.stderr.isatty()
+    books, bar = opened(ledger, dataset, key), not as_json and sys.stderr.isatty()
     with new_dossier(out) as place:
         with near_private_rows():
             if made is not None:

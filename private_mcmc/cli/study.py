@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from private_mcmc.cli.common import JsonOption, ask
+from private_mcmc.cli.common import JsonOption, ask, open_ledger
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Model, Record
 
@@ -58,15 +58,13 @@ ProfileOption = Annotated[
 ]
 
 
-def opened(ledger: Path | None, dataset: str | None) -> Ledger | None:
+def opened(ledger: Path | None, dataset: str | None, key: Path | None) -> Ledger | None:
     """The ledger, before any work; it must know the data set."""
-    if (ledger is None) != (dataset is None):
-        raise DeclarationError("give --ledger and --dataset, both or neither.")
+    if (ledger is None) != (dataset is None) or (key is not None and ledger is None):
+        raise DeclarationError("give --ledger and --dataset, both or neither; --key is that ledger's.")
     if ledger is None or dataset is None:
         return None
-    from private_mcmc.release import Ledger
-
-    books = Ledger(ledger)
+    books = open_ledger(ledger, key)
     books.balance(dataset)
     return books
 

@@ -107,6 +107,8 @@ def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):
 
 @pytest.mark.long
 def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
+    (folder / "owner.key").write_text("a secret of the owner")
+    key = ("--key", "owner.key")
     assert (
         call(
             monkeypatch,
@@ -119,10 +121,11 @@ def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
             "2.4",
             "--delta",
             "1e-6",
+            *key,
         )
         == 0
     )
-    charged = ("--ledger", "l.db", "--dataset", "people")
+    charged = ("--ledger", "l.db", "--dataset", "people", *key)
     assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--yes", "--out", "out") == 0
     released = json.loads((folder / "out" / "study.json").read_text())
     assert not list(folder.rglob("*.part"))

@@ -184,7 +184,7 @@ class LedgerFile:
                 raise LedgerError(f"{self.path}: was made without an owner's key; open it without one.")
             return bytes(stored)
         if self._owner_key is None:
-            raise LedgerError(f"{self.path}: was made with an owner's key; give it.")
+            raise LedgerError(f"{self.path}: was made with an owner's key; give it (--key FILE).")
         if not hmac.compare_digest(stored, hashlib.sha256(b"check" + self._owner_key).digest()):
             raise LedgerError(f"{self.path}: this is not the key it was made with.")
         return self._owner_key
