@@ -20,6 +20,9 @@ def liar(x):
 
 liar.defjvp(lambda primals, tangents: (primals[0], 0.0 * tangents[0]))
 
+twin = jax.custom_jvp(xlogy.fun)
+twin.defjvp(lambda primals, tangents: (twin(*primals), liar(primals[1]) * tangents[1]))
+
 FUNCTIONS = {
     "free": (lambda e, x: jnp.exp(x), Shape.FREE),
     "smooth": (lambda e, x: jnp.tanh(e) * x + jnp.exp(-(e**2)), Shape.SMOOTH),
@@ -33,6 +36,7 @@ FUNCTIONS = {
     "sign": (lambda e, x: jnp.sign(e), Shape.ROUGH),
     "rounded": (lambda e, x: jnp.floor(e), Shape.ROUGH),
     "own derivative": (lambda e, x: liar(e), Shape.ROUGH),
+    "own derivative of a body of jax": (lambda e, x: twin(x, 0.1 + jax.nn.sigmoid(e)), Shape.ROUGH),
     "hidden derivative": (lambda e, x: jax.lax.stop_gradient(e), Shape.ROUGH),
     "loop": (lambda e, x: jax.lax.fori_loop(0, 3, lambda _, s: s + e, 0.0), Shape.SMOOTH),
     "open loop": (lambda e, x: jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1.0, e), Shape.ROUGH),
