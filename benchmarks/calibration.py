@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.calibration_problems import FAMILIES, Problem, real, simulated
 from benchmarks.datasets import LOADERS
 from benchmarks.datasets.tables import TABLES
-from private_mcmc.errors import NotYetSupported
+from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.report.blocks import Line, Plot, Rule
 from private_mcmc.report.drawing import png
 
@@ -47,12 +47,12 @@ _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 def replicate(problem: Problem, epsilon: float, seed: int) -> dict[str, Any]:
     """One run: ranks of the truth among the draws, and its distance in posterior sds."""
-    people, truth = problem.outcomes(seed)
     begin = time.perf_counter()
     try:
+        people, truth = problem.outcomes(seed)
         with jax.enable_x64(True):
             found = problem.draws(people, epsilon, seed)
-    except NotYetSupported as refusal:
+    except (NotYetSupported, DeclarationError) as refusal:
         return {"refused": str(refusal), "seed": seed}
     ranks = (found < truth).mean(axis=0)
     z = (found.mean(axis=0) - truth) / found.std(axis=0)

@@ -20,6 +20,7 @@ from benchmarks.datasets import LOADERS
 from benchmarks.datasets.tables import TABLES
 from private_mcmc import Ball, Binary, Box, Categories, Counts, Rows
 from private_mcmc.accounting.curves import gdp
+from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.posterior.given_releases import posterior_draws
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
@@ -41,6 +42,8 @@ _CHAINS = Chains(chains=2, warm_up=75, draws=150)
 _MOST_ROWS = 10_000
 # Of general plans, in place of a search.
 _CHOICES = {"multiple": 3.2, "step": 0.1}
+# Where a larger share of the outcomes is beyond the declared range, rows are not those of the parameter.
+_MOST_CUT = 1e-3
 _NOTHING_SAID = Prediction(1.0, 0.0, 1.0, 0.0, OF_PARAMETERS)
 
 
@@ -106,7 +109,12 @@ class Problem:
         )
 
     def outcomes(self, seed: int) -> tuple[Columns, Array]:
-        """People, and the parameter on the unconstrained space that intervals should hold."""
+        """People, and the parameter on the unconstrained space that intervals should hold.
+
+        Raises:
+            DeclarationError: where outcomes of the drawn parameter do not fit the declared range: cut at its
+                end they tell of another parameter, with or without privacy.
+        """
         with jax.enable_x64(True):
             if self.real:
                 return self.columns, self._mode
@@ -117,6 +125,9 @@ class Problem:
                 for site in self.reading.sites
             ]
             drawn = {self.outcome: np.asarray(found[self.outcome]["value"])}
+            inside = np.asarray(self.rows.columns[self.outcome].project(drawn[self.outcome]))
+            if np.mean(inside != drawn[self.outcome]) > _MOST_CUT:
+                raise DeclarationError("outcomes of this parameter are beyond their declared range")
             return {**self.columns, **drawn}, np.concatenate(free)
 
     @cached_property
@@ -234,8 +245,8 @@ def _groups(X: Any, group: Any, y: Any = None) -> None:
 
 
 FAMILIES: dict[str, tuple[Callable[..., None], Any, int]] = {
-    "line": (_line, Box(-9.0, 9.0), 6),
-    "counts": (_counts, Counts(60), 6),
+    "line": (_line, Box(-30.0, 30.0), 6),
+    "counts": (_counts, Counts(200), 6),
     "laplace": (_laplace, Binary(), 5),
     "unknown_sd": (_unknown_sd, Box(-9.0, 9.0), 4),
     "negative_binomial": (_negative_binomial, Counts(60), 4),

@@ -99,6 +99,8 @@ class LastRun:
             states.print_summary(prob)
             if "draws" in states.provenance:
                 print(f"Draws: {states.provenance['draws']}.")
+            for remark in () if self._known is None else self._known.remarks:
+                print(remark)
         else:
             print(self.released)
         declared = self._run.declared
@@ -117,7 +119,9 @@ class LastRun:
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
         samples = {} if noised else self.get_samples(group_by_chain=True)
         outcome = replace(self._outcome, conclusion=self.conclusion)
-        return study_of(self._run, self._n, outcome, samples, self._charge, about or About())
+        found = study_of(self._run, self._n, outcome, samples, self._charge, about or About())
+        remarks = () if self._known is None else self._known.remarks
+        return replace(found, warnings=(*found.warnings, *remarks))
 
     def kept(self, about: About | None = None) -> Study:
         """As :meth:`study`, whatever happens after a release that was paid for.

@@ -22,7 +22,7 @@ from private_mcmc.planning.estimates import (
     score_average,
 )
 from private_mcmc.planning.influence import Bound, Influence
-from private_mcmc.planning.influence_counts import InfluenceCounts
+from private_mcmc.planning.influence_counts import InfluenceCounts, people_counted
 from private_mcmc.planning.people import expected_counts
 from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, History, PathStage
 from private_mcmc.release import Counts, SecondMoments, floored
@@ -223,11 +223,12 @@ class Releases:
         stage, counts = (done := named(history, COUNTS[bound])[0]).stage, done.value
         if not (isinstance(counts, Counts) and isinstance(stage, CountsStage)):
             raise TypeError("the rows are counted by their influence")
-        released = InfluenceCounts(counts, self.num_rows, 0.0)
+        people = people_counted(counts, self.num_rows, self.adjacency)
+        released = InfluenceCounts(counts, self.num_rows, 0.0, people=people)
         if not released.hidden or not self.influence.believed(bound):
             return released
         # Noise would be read as if no row had any influence.
-        expected = expected_counts(self.influence, stage, self.num_rows)
+        expected = expected_counts(self.influence, stage, people)
         return replace(released, counts=replace(counts, values=expected, noise_sd=0.0))
 
 

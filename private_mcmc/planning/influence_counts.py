@@ -15,6 +15,7 @@ from scipy.optimize import isotonic_regression
 from private_mcmc.planning.estimates import NOISE
 from private_mcmc.planning.stages import Array
 from private_mcmc.release import Counts
+from private_mcmc.target import Adjacency
 
 # Cells are geometric in a row's influence over the typical norm; the first and the last are open.
 _LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 32
@@ -37,6 +38,14 @@ def cell_of(influence: jax.Array) -> jax.Array:
     return jnp.clip(jnp.floor(jnp.nan_to_num(position)) + 1, 0, CELLS - 1).astype(int)
 
 
+def people_counted(counts: Counts, num_rows: int, adjacency: Adjacency) -> float:
+    """About how many rows are there, at most: those counted and two sds, where slots may be empty."""
+    if adjacency == "replace_one":
+        return float(num_rows)
+    noise = 2 * counts.noise_sd * math.sqrt(len(counts.values))
+    return min(max(float(np.sum(counts.values)), 0.0) + noise, float(num_rows))
+
+
 @dataclass(frozen=True, eq=False)
 class InfluenceCounts:
     """Released counts of rows by influence, of ``num_rows`` rows: what a clip keeps, and what it costs.
@@ -44,6 +53,7 @@ class InfluenceCounts:
     ``skew``: the share of what rows lose beyond the clip that moves the mean; 0 where they lose weight.
     ``dispersion``: how much larger the squared slopes are than the model says.
     ``cells``: rows are in the first of so many.
+    ``people``: how many of the rows are no empty slots, as far as that is known; all if left out.
     """
 
     counts: Counts
@@ -51,6 +61,7 @@ class InfluenceCounts:
     skew: float
     dispersion: float = 1.0
     cells: int = CELLS
+    people: float | None = None
 
     @cached_property
     def _significant(self) -> Array:
@@ -76,8 +87,9 @@ class InfluenceCounts:
 
     @property
     def hidden(self) -> bool:
-        """Whether noise hides where most rows are."""
-        return float(self._significant.sum()) < self.num_rows / 2
+        """Whether noise hides where most rows are, of those that are there."""
+        there = self.num_rows if self.people is None else self.people
+        return float(self._significant.sum()) < there / 2
 
     @property
     def synthetic(self) -> bool:

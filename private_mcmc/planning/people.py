@@ -84,8 +84,8 @@ def _indicator(count: int, random: np.random.Generator) -> Array:
     return np.asarray(random.random(count) < random.choice(_PREVALENCES), dtype=np.float64)
 
 
-def expected_counts(influence: Influence, stage: CountsStage, num_rows: int) -> Array:
-    """How many of ``num_rows`` synthetic people are in each cell of the stage, with outcomes of the model.
+def expected_counts(influence: Influence, stage: CountsStage, count: float) -> Array:
+    """How many of ``count`` synthetic people are in each cell of the stage, with outcomes of the model.
 
     A cell is that of a row's influence at a parameter and in a metric, which the stage's function is given.
     """
@@ -95,7 +95,7 @@ def expected_counts(influence: Influence, stage: CountsStage, num_rows: int) -> 
     with jax.enable_x64(True):
         rows, design, offset = _people(influence.predictor, influence.model.rows)
         logits = -np.asarray(losses(influence.predictor, choices, rows, design @ theta + offset))
-        each = num_rows / len(logits)
+        each = count / len(logits)
         rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(0))
         cells = of_rows(stage.cell, rows)
     return np.asarray(np.bincount(np.asarray(cells), weights, minlength=CELLS), dtype=np.float64)

@@ -22,7 +22,14 @@ from private_mcmc import accounting
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import Metric
 from private_mcmc.planning.facts import Facts
-from private_mcmc.planning.influence_counts import CELLS, CLIPS, MIDDLES, InfluenceCounts, cell_of
+from private_mcmc.planning.influence_counts import (
+    CELLS,
+    CLIPS,
+    MIDDLES,
+    InfluenceCounts,
+    cell_of,
+    people_counted,
+)
 from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, Row
 from private_mcmc.release import Counts, CountsPlan, plan_counts
 
@@ -119,7 +126,8 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
     """What the counts say, or ``None`` where noise hides most persons."""
     if not isinstance(completed.value, Counts):
         raise TypeError("persons are counted by the lengths of their sums")
-    found = InfluenceCounts(completed.value, facts.num_rows, 0.0)
+    there = people_counted(completed.value, facts.num_rows, facts.adjacency)
+    found = InfluenceCounts(completed.value, facts.num_rows, 0.0, people=there)
     if found.hidden:
         return None
     last = found.occupied - 2

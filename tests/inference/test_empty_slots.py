@@ -18,7 +18,9 @@ from private_mcmc.inference.posterior.given_releases import posterior_draws
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
-from private_mcmc.release import SecondMoments, plan_second_moments
+from private_mcmc.planning.affine import affine_policy
+from private_mcmc.planning.influence_counts import CELLS
+from private_mcmc.release import Counts, SecondMoments, plan_second_moments
 from private_mcmc.schedule import Schedule
 
 SLOTS, LEVELS = 60_000, np.array([20_000, 16_959, 41])
@@ -91,3 +93,28 @@ def test_a_posterior_is_as_wide_as_people_are_few():
     found = posterior_draws(reading, [history], slots, jax.random.key(0), Chains(2, 100, 500))
     own = 4 / people * (1 + 2 / time)
     assert found.std() == pytest.approx((1 + 1 / own) ** -0.5, rel=0.15)
+
+
+@pytest.mark.parametrize("adjacency", ["zero_out", "add_remove", "replace_one"])
+def test_counts_of_people_are_not_hidden_by_empty_slots(adjacency):
+    """A third of the slots are full: noise hides nobody, and synthetic people in their place are as many."""
+    slots, people = 6000, 2000
+    reading = read(mean_of_people, pmc.Rows(y=pmc.Box(-12.0, 12.0)), n=slots)
+    policy, cells = affine_policy(reading, slots, adjacency, 1.0), np.zeros(CELLS)
+    cells[10:15] = people / 5
+
+    def read_off(noise_sd):
+        with jax.enable_x64(True):
+            root = np.array([[2 / people**0.5]])
+            stages = [policy._count(np.array([0.5]), root, bound) for bound in policy.influence.bounds]
+            counts = Counts(cells, noise_sd, stages[0].statement)
+            return policy.influence_on(tuple(CompletedStage(stage, counts) for stage in stages), "clip")
+
+    if adjacency == "replace_one":
+        assert read_off(5.0).synthetic
+        return
+    assert not read_off(5.0).synthetic
+    # With so much noise it does, and then at most two of its sds more people are assumed than were counted.
+    hides = read_off(200.0)
+    assert hides.synthetic
+    assert hides.counts.values.sum() == pytest.approx(people + 2 * 200 * CELLS**0.5, rel=0.01)

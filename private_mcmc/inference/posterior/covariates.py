@@ -81,12 +81,14 @@ class Fitted:
         functions: of the covariates, which a model may have left out; ``(rows, functions)``.
         deviations: by how much those numbers may be off, relatively: a column for every independent standard
             Normal number that they depend on linearly, given what was released; ``(rows, deviations)``.
+        off: released matrices less what these rows would give, each in its entries' sds, ``(entries,)``.
     """
 
     rows: Columns
     weights: Array
     functions: Array
     deviations: Array
+    off: tuple[Array, ...] = ()
 
 
 class Target(NamedTuple):
@@ -116,24 +118,24 @@ def fitted(
         made = [one.with_empty_slots() for one in made]
     # With the law of outcomes, the queries that read them; else any outcome will do.
     asked = tuple((one.query[0], at is not None and one.reads(made[0].rows, at)) for one in released)
-    scales = [math.hypot(one.value.noise_sd, _DISCREPANCY) for one in released]
     given = tuple(one.query[1:] for one in released)
     matrices = tuple(jnp.asarray(one.value.matrix) for one in released)
     everyone = jnp.asarray(float(n))
-    parts = [
-        _people(reading, asked, Target(given, matrices, tuple(map(jnp.asarray, scales)), everyone, one, at))
-        for one in made
-    ]
-    rows = {name: jnp.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
-    shares = (SMOOTH, 1 - SMOOTH) if len(made) > 1 else (1.0,)
-    weights = np.concatenate([share * part[1] for share, part in zip(shares, parts, strict=True)])
+    known = [_entry_sds(one) for one in released]
+    scales = known
+    # Twice where a matrix reads outcomes: how far those are from their mean is known once people are.
+    for _ in range(2 if any(reads for _, reads in asked) else 1):
+        target = partial(Target, given, matrices, tuple(map(jnp.asarray, scales)), everyone)
+        parts = [_people(reading, asked, target(one, at)) for one in made]
+        rows = {name: jnp.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
+        shares = (SMOOTH, 1 - SMOOTH) if len(made) > 1 else (1.0,)
+        weights = np.concatenate([share * part[1] for share, part in zip(shares, parts, strict=True)])
+        of_each = [_of_rows(reading, ask, *one, at, rows) for ask, one in zip(asked, given, strict=True)]
+        scales = [np.sqrt(sd**2 + weights @ varies) for sd, (_, varies) in zip(known, of_each, strict=True)]
     functions = np.concatenate(
         [np.hstack([np.asarray(one.features), squares(np.asarray(one.shapes))]) for one in made]
     )
-    seen = [
-        _of_rows(reading, ask, *one, at, rows) / scale
-        for ask, one, scale in zip(asked, given, scales, strict=True)
-    ]
+    seen = [means / scale for (means, _), scale in zip(of_each, scales, strict=True)]
     released_entries = [
         np.asarray(_upper(matrix, len(matrix))) / scale
         for matrix, scale in zip(matrices, scales, strict=True)
@@ -141,7 +143,8 @@ def fitted(
     # By how much the number of people may be off, before it was released.
     total_sd = 0.0 if adjacency == "replace_one" else FULL_SD * max(1 - float(weights.sum()) / n, 0.0)
     weights, deviations = conditioned(weights, moving(reading, made), seen, released_entries, total_sd)
-    return Fitted(rows, weights, functions, deviations)
+    off = tuple(found - weights @ one for found, one in zip(released_entries, seen, strict=True))
+    return Fitted(rows, weights, functions, deviations, off)
 
 
 def _people(reading: RowModel, asked: Functions, data: Target) -> tuple[Columns, Array]:
@@ -162,14 +165,26 @@ def _of_rows(
     radius: float,
     at: Law | None,
     rows: Columns,
-) -> Array:
-    """What one person of every row adds to a released matrix: its free entries, ``(rows, entries)``."""
+) -> tuple[Array, Array]:
+    """What one person of every row adds to a released matrix: mean and variance of its free entries.
+
+    Of shapes ``(rows, entries)``; the variance is that of outcomes, where the matrix reads them.
+    """
     function, reads = asked
     one = jnp.ones(len(next(iter(rows.values()))))
     people = at.of(reading, rows, one) if reads and at is not None else (rows, one)
     matrices = _one_by_one(function, given, radius, *people)
-    matrices = matrices.reshape(len(one), -1, *matrices.shape[1:]).sum(axis=1)
-    return np.asarray(jax.vmap(partial(_upper, dim=matrices.shape[-1]))(matrices))
+    entries = np.asarray(jax.vmap(partial(_upper, dim=matrices.shape[-1]))(matrices))
+    apart = entries.reshape(len(one), -1, entries.shape[-1])
+    means = apart.sum(axis=1)
+    probable = np.maximum(np.asarray(people[1]).reshape(len(one), -1, 1), 1e-300)
+    return means, np.maximum((apart**2 / probable).sum(axis=1) - means**2, 0.0)
+
+
+def _entry_sds(released: Released) -> Array:
+    """How well the free entries of a matrix are known at best, ``(entries,)``: noise, and other shapes."""
+    dim = len(released.value.matrix)
+    return np.full(dim * (dim + 1) // 2, math.hypot(released.value.noise_sd, _DISCREPANCY))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)

@@ -29,7 +29,8 @@ def dispersion(
     for one in (completed for history in histories for completed in history):
         if not (isinstance(one.stage, CountsStage) and isinstance(one.value, Counts)):
             continue
-        counted = InfluenceCounts(one.value, n, 0.0)
+        # Of slots that may be empty, so many hold somebody by the other releases.
+        counted = InfluenceCounts(one.value, n, 0.0, people=float(rows.weights.sum()))
         if one.stage.name != COUNTS["clip"] or counted.hidden:
             continue
         columns: Fields = rows.columns

@@ -16,6 +16,7 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Released, fitted
 from private_mcmc.inference.posterior.dispersion import dispersion
 from private_mcmc.inference.posterior.drawn import likelihood_to_draw, with_drawn
+from private_mcmc.inference.posterior.explained import beyond_range, unexplained
 from private_mcmc.inference.posterior.likelihood import HYPERPARAMETERS, Likelihood, log_density
 from private_mcmc.inference.posterior.observations import (
     EDGES,
@@ -52,11 +53,13 @@ class GivenReleases(NamedTuple):
         draws: ``(chains, draws, p)``.
         sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
         dispersion: how many times as much people vary as the model says.
+        remarks: what the fit does not explain of the releases, in words.
     """
 
     draws: Array
     sds: Array
     dispersion: float = 1.0
+    remarks: tuple[str, ...] = ()
 
     @property
     def error(self) -> float:
@@ -181,7 +184,10 @@ def _draws(
     found = draws(density, terms, best, scale, key, asked)
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
-    return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion)
+    names = [one.stage.name for one in released]
+    said = unexplained(reading, names, covariates.off, terms, best)
+    remarks = (*said, *beyond_range(reading, persons, at))
+    return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion, remarks)
 
 
 @lru_cache(maxsize=8)

@@ -77,13 +77,19 @@ def log_density(reading: RowModel, terms: Terms, parameters: jax.Array) -> jax.A
     """``log p(releases, θ*, log δ)`` up to a constant; ``parameters`` are ``(θ*, log δ)``."""
     dim = terms.score.shape[1]
     theta, hyper = parameters[:dim], parameters[dim:]
-    rows = _means(reading, terms, theta)
-    sides = terms.sides.T @ rows
-    covariance = terms.fixed + jnp.tensordot(jnp.exp(2 * hyper), terms.misfits, 1) + sides.T @ sides
-    value = _log_normal(terms.score.ravel() - rows.sum(axis=0), covariance)
+    value = _log_normal(*off_and_covariance(reading, terms, parameters))
     value = value - jnp.sum(((hyper - _HYPERPRIOR[:, 0]) / _HYPERPRIOR[:, 1]) ** 2) / 2
     value = value - jnp.sum((jnp.exp(hyper) / _LARGEST) ** 2) / 2 - reading.neg_log_prior(theta)
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+def off_and_covariance(reading: RowModel, terms: Terms, parameters: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What was observed less its mean, ``(blocks·p,)``, and its covariance."""
+    dim = terms.score.shape[1]
+    rows = _means(reading, terms, parameters[:dim])
+    sides = terms.sides.T @ rows
+    misfit = jnp.tensordot(jnp.exp(2 * parameters[dim:]), terms.misfits, 1)
+    return terms.score.ravel() - rows.sum(axis=0), terms.fixed + misfit + sides.T @ sides
 
 
 @partial(jax.jit, static_argnums=0)

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[np.float64]
-# The least share of its weight that a row keeps.
-_LEAST_WEIGHT = 0.05
 # Weights are positive, as two sds of this leave them.
 LARGEST_SD = 0.5
 
@@ -18,24 +16,36 @@ LARGEST_SD = 0.5
 def conditioned(
     weights: Array, moving: Array, seen: Sequence[Array], released: Sequence[Array], total_sd: float = 0.0
 ) -> tuple[Array, Array]:
-    """Weights ``w(1 + φe)`` at the most likely ``e ~ N(0, I)``, and deviations of what is left of ``e``.
+    """Weights ``∝ w exp(φe)`` at the most likely ``e ~ N(0, I)``, and deviations of what is left of ``e``.
+
+    They stay positive however far releases pull them; deviations are those of small changes from there.
 
     Args:
         weights: ``w``, ``(rows,)``.
         moving: ``φ``, ``(rows, functions)``.
         seen: what one person of every row adds to each release, over its noise's sd, ``(rows, entries)``.
         released: over its noise's sd, ``(entries,)``.
-        total_sd: of the sum of all weights before anything was released, relatively; 0 where it is public.
+        total_sd: of the logarithm of the sum of all weights before anything was released; 0 where it is
+            public.
     """
     if not seen:
         return weights, _positive(weights, _centred(weights, moving, total_sd))
     adds, found = np.concatenate(seen, axis=1), np.concatenate(released)
-    centred, factor = _factored(weights, moving, adds, total_sd)
-    off = (weights[:, None] * centred).T @ adds @ (found - weights @ adds)
-    effects = np.linalg.solve(factor.T, np.linalg.solve(factor, off))
-    changed = weights * np.maximum(1 + centred @ effects, _LEAST_WEIGHT)
-    total = weights.sum() * max(1 + total_sd * effects[-1], _LEAST_WEIGHT)
-    weights = changed * (total / changed.sum())
+    first = weights
+
+    def of(effects: Array) -> Array:
+        logs = moving @ effects[:-1]
+        made = first * np.exp(logs - logs.max())
+        return np.asarray(made * (first.sum() * np.exp(total_sd * effects[-1]) / made.sum()))
+
+    def linearised(effects: Array) -> tuple[Array, Array]:
+        made = of(effects)
+        sides = (made[:, None] * _centred(made, moving, total_sd)).T @ adds
+        off = np.concatenate([effects, made @ adds - found])
+        return off, np.vstack([np.eye(len(effects)), sides.T])
+
+    best, _ = least_squares(linearised, np.zeros(moving.shape[1] + 1))
+    weights = first if best is None else of(best)
     centred, factor = _factored(weights, moving, adds, total_sd)
     return weights, _positive(weights, np.asarray(np.linalg.solve(factor, centred.T).T, dtype=np.float64))
 
