@@ -243,7 +243,7 @@ def test_the_estimate_is_unbiased(scheme):
             program = langevin_program(reading, kernel.schedule(**common))
             prepared = program.prepare(columns, present)
             keys = StepKeys(jax.random.key(2), jax.random.key(3))
-            return np.asarray(program.step(jnp.asarray(u), 0, keys, prepared))
+            return np.asarray(program.step(jnp.asarray(u), jnp.asarray(0), keys, prepared))
 
         mean = states(sgld(scheme)) - states(PrivateULA(logistic, 0.3, 0.7, temper=0.5))
     error = mean.std(axis=0) / np.sqrt(len(mean))
