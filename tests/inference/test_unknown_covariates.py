@@ -38,12 +38,10 @@ def test_curvature_is_positive_in_every_direction_where_nothing_of_covariates_wa
     assert np.median(share) > 0.05
 
 
-@pytest.mark.parametrize("released", [False, True])
-def test_weights_are_positive_and_their_sum_as_uncertain_as_before(released):
+def test_weights_are_positive_and_their_sum_as_uncertain_as_before():
     random = np.random.default_rng(1)
     weights, moving = random.uniform(1, 3, 50), 4 * random.standard_normal((50, 6))
-    seen = [random.random((50, 2)) * 1e-4] if released else []
-    found, deviations = conditioned(weights, moving, seen, [np.zeros(2)] * released, total_sd=0.7)
+    found, deviations = conditioned(weights, moving, [], [], total_sd=0.7)
     common = found @ deviations / found.sum()
     assert np.all(found > 0)
     assert np.linalg.norm(common) == pytest.approx(0.7, rel=0.02)

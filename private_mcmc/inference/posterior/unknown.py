@@ -18,7 +18,8 @@ def conditioned(
 ) -> tuple[Array, Array]:
     """Weights ``∝ w exp(φe)`` at the most likely ``e ~ N(0, I)``, and deviations of what is left of ``e``.
 
-    They stay positive however far releases pull them; deviations are those of small changes from there.
+    They stay positive however far releases pull them; deviations are those of small changes from there. Where
+    nothing was released they are bounded: of some that releases tell, bounded ones would be too small.
 
     Args:
         weights: ``w``, ``(rows,)``.
@@ -47,7 +48,7 @@ def conditioned(
     best, _ = least_squares(linearised, np.zeros(moving.shape[1] + 1))
     weights = first if best is None else of(best)
     centred, factor = _factored(weights, moving, adds, total_sd)
-    return weights, _positive(weights, np.asarray(np.linalg.solve(factor, centred.T).T, dtype=np.float64))
+    return weights, np.asarray(np.linalg.solve(factor, centred.T).T)
 
 
 def _positive(weights: Array, deviations: Array) -> Array:
