@@ -154,39 +154,51 @@ def plan():
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def ledger(tmp_path_factory):
-    return pmc.Ledger.create(tmp_path_factory.mktemp("books") / "ledger")
+MODES = ("declared", "streamed", "saved", "planned")
 
 
 @pytest.fixture(scope="module")
-def drivers(ledger, tmp_path_factory):
+def ledgers(tmp_path_factory):
+    """One for every kind of run: the same people have no second name in one ledger."""
+    books = tmp_path_factory.mktemp("books")
+    made = {mode: pmc.Ledger.create(books / mode) for mode in MODES}
+    for mode, ledger in made.items():
+        ledger.declare(mode, pmc.Target(1000.0, 1e-3))
+    return made
+
+
+@pytest.fixture(scope="module")
+def drivers(ledgers, tmp_path_factory):
     """One driver of every kind, made once: declared, streamed, saved, planned."""
     saved = tmp_path_factory.mktemp("saved") / "run"
     seeded = pmc.Execution(generator="threefry2x32", unsafe_seed=True)
     options = {
         "declared": {},
         "streamed": dict(execution=replace(seeded, rows_on_device=2)),
-        "saved": dict(bookkeeping=pmc.Bookkeeping(ledger, "saved", checkpoint=pmc.Checkpoint(saved))),
+        "saved": dict(
+            bookkeeping=pmc.Bookkeeping(ledgers["saved"], "saved", checkpoint=pmc.Checkpoint(saved))
+        ),
     }
     found = {}
     for name, more in options.items():
-        ledger.declare(name, pmc.Target(1000.0, 1e-3))
         found[name] = pmc.PrivateMCMC(
             KERNEL, rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run",
-            progress_bar=False, **(dict(execution=seeded, bookkeeping=pmc.Bookkeeping(ledger, name)) | more),
+            progress_bar=False,
+            **(dict(execution=seeded, bookkeeping=pmc.Bookkeeping(ledgers[name], name)) | more),
         )  # fmt: skip
-    ledger.declare("planned", pmc.Target(1000.0, 1e-3))
     found["planned"] = pmc.PrivateMCMC.from_plan(
-        plan(), execution=seeded, bookkeeping=pmc.Bookkeeping(ledger, "planned"), progress_bar=False
+        plan(),
+        execution=seeded,
+        bookkeeping=pmc.Bookkeeping(ledgers["planned"], "planned"),
+        progress_bar=False,
     )
     return found, saved
 
 
-def outcome(drivers, ledger, mode, column):
+def outcome(drivers, ledgers, mode, column):
     """The draws, or the refusal, after checking that charge and result go together."""
     found, saved = drivers
-    mcmc = found[mode]
+    mcmc, ledger = found[mode], ledgers[mode]
     saved.unlink(missing_ok=True)
     before = len(ledger.history(mode))
     with warnings.catch_warnings():
@@ -203,7 +215,6 @@ def outcome(drivers, ledger, mode, column):
     return mcmc.released.get_samples()["mu"]
 
 
-MODES = ("declared", "streamed", "saved", "planned")
 # Runs that are saved check columns as plain ones do, and plans compile anew every time: one of each sort.
 ONE_OF_EACH = (
     "numpy ?", "numpy <f2", "numpy >f8", "memmap, big-endian", "Parquet", "Parquet, bool", "Arrow",
@@ -213,12 +224,12 @@ ONE_OF_EACH = (
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledger, mode, tmp_path):
-    wanted = outcome(drivers, ledger, mode, VALUES.copy())
+def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledgers, mode, tmp_path):
+    wanted = outcome(drivers, ledgers, mode, VALUES.copy())
     assert isinstance(wanted, np.ndarray)
     made = ARRAYS | IN_MEMORY
     for name in made if mode in ("declared", "streamed") else ONE_OF_EACH:
-        found = outcome(drivers, ledger, mode, made[name](tmp_path))
+        found = outcome(drivers, ledgers, mode, made[name](tmp_path))
         if mode == "streamed" and name in IN_MEMORY:
             assert isinstance(found, pmc.DataSchemaError), name
         else:
@@ -228,6 +239,6 @@ def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledger,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_no_column_of_numbers_is_refused_before_the_charge(drivers, ledger, mode, tmp_path):
+def test_what_is_no_column_of_numbers_is_refused_before_the_charge(drivers, ledgers, mode, tmp_path):
     for name, make in REFUSED.items():
-        assert isinstance(outcome(drivers, ledger, mode, make(tmp_path)), pmc.DataSchemaError), name
+        assert isinstance(outcome(drivers, ledgers, mode, make(tmp_path)), pmc.DataSchemaError), name
