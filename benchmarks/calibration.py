@@ -20,7 +20,7 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -42,6 +42,7 @@ Array = npt.NDArray[np.float64]
 LEVELS = (0.5, 0.9)
 _PICTURE = "pictures/calibration.png"
 _BESIDE, _COLORS = 1.06, 5
+_STYLES: tuple[Literal["solid", "dashed", "dotted"], ...] = ("solid", "dashed", "dotted")
 _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -114,7 +115,8 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> Plot:
     for key, runs in sorted(results.items()):
         kind, name, epsilon = key.split("|")
         made = [np.array(run["ranks"]) for run in runs if "ranks" in run]
-        if made:
+        # Other adjacencies stand in the table.
+        if made and "," not in name:
             label = f"{name}, real" if kind == "real" else name
             drawn[label][float(epsilon)] = coverage(np.concatenate(made), LEVELS[1])
     many = [(name, sorted(cells.items())) for name, cells in drawn.items() if len(cells) > 1]
@@ -125,7 +127,7 @@ def picture(results: dict[str, list[dict[str, Any]]]) -> Plot:
             tuple(share for _, share in cells),
             name,
             color,
-            style="dashed" if color >= _COLORS else "solid",
+            style=_STYLES[color // _COLORS],
             marker=True,
         )
         for color, (name, cells) in enumerate(many)
