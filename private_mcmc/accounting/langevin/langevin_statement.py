@@ -103,24 +103,21 @@ def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Const
     """The numbers of a chain from which ``verify`` recomputes its moduli."""
     batch, release = schedule.batch, schedule.release
     proved = {key: value for key, value in asdict(curvature).items() if key != "source"}
-    names = (
-        "step_size",
-        "num_steps",
-        "num_chains",
-        "num_rows",
-        "dim",
-        "storage",
-        "clip",
-        "temper",
-        "diameter",
-    )
     return {
-        **{name: getattr(schedule, name) for name in names},
+        "step_size": schedule.step_size,
+        "num_steps": schedule.num_steps,
+        "num_chains": schedule.num_chains,
+        "num_rows": schedule.num_rows,
+        "dim": schedule.dim,
+        "storage": schedule.storage,
         "release": None if isinstance(release, Average) else release,
+        "clip": schedule.clip,
+        "temper": schedule.temper,
         "batch": None if batch is None else asdict(batch),
         "condition_number": condition_number(schedule),
         "noise_ratio": noise_ratio(schedule)[0],
         "sensitivity": sensitivity(schedule),
+        "diameter": schedule.diameter,
         **({} if schedule.clips is None else {"clips": schedule.clips}),
         **proved,
     }
