@@ -155,7 +155,12 @@ class Statement:
 
     @classmethod
     def from_dict(cls, record: Constants) -> Statement:
-        """Inverse of ``to_dict``. Whether the numbers are true is for ``verify`` to say."""
+        """Inverse of ``to_dict``.
+
+        Raises:
+            DeclarationError: for a record that is none of a statement. Whether its numbers are true is for
+                ``verify`` to say.
+        """
         mechanism = taken(record, "mechanism", str, type(None))
         try:
             parts = tuple(cls.from_dict(part) for part in taken(record, "parts", list, tuple))

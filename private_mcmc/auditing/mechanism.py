@@ -42,7 +42,8 @@ class Pair:
     def differing(self, adjacency: Adjacency) -> tuple[int | None, int | None]:
         """The slot of the differing row in the first and in the second data set, ``None`` where absent.
 
-        ``DeclarationError`` unless the data sets are adjacent.
+        Raises:
+            DeclarationError: unless the data sets are adjacent.
         """
         if not self.first or self.first.keys() - {PRESENT} != self.second.keys() - {PRESENT}:
             raise DeclarationError(f"pair {self.name!r}: both data sets need the same columns, at least one.")

@@ -152,7 +152,8 @@ class Rows:
         Slots without a person, and persons without rows, are marked absent. ``public``: the number of persons
         is, so that more of them than ``n`` are refused; otherwise those beyond are left out silently.
 
-        ``DataSchemaError``: as ``validate``.
+        Raises:
+            DataSchemaError: as ``validate``.
         """
         if self.unit is None:
             raise DeclarationError("Rows(…): no column of identifiers is declared.")
@@ -175,8 +176,9 @@ class Rows:
         Only names, shapes and types decide; no value is looked at. ``n=None`` skips the number of rows
         (where it is private). Columns are NumPy or JAX arrays, or pandas Series and DataFrames.
 
-        ``DataSchemaError``: missing or extra columns, not an array, masked, not numeric, a wrong shape or
-        length.
+        Raises:
+            DataSchemaError: missing or extra columns, not an array, masked, not numeric, a wrong shape or
+                length.
         """
         missing = sorted(self.columns.keys() - data.keys())
         extra = sorted(data.keys() - self.columns.keys())
@@ -237,7 +239,8 @@ class Rows:
         ``ratio`` (``x_low``, ``x_high``, ``center``, ``width``), ``real``
         (``dim``); ``person`` (``at_most``) for a column of identifiers.
 
-        ``DeclarationError`` for a file that is not TOML or a domain that is not one of these.
+        Raises:
+            DeclarationError: for a file that is not TOML or a domain that is not one of these.
         """
         record = read_toml(path)
         return cls.from_dict(record)

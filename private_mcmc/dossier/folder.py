@@ -147,7 +147,8 @@ class Study(StudyRecord):
     def save(self, folder: str | Path) -> Path:
         """Write the dossier into a folder: record, page, draws, model and schema.
 
-        ``OutputError`` if there is a dossier already, or a file cannot be written.
+        Raises:
+            OutputError: if there is a dossier already, or a file cannot be written.
         """
         with new_dossier(folder) as place:
             place.write(self)

@@ -73,7 +73,7 @@ class StudyRecord:
         certificate: of the posterior, under ``guarantee="posterior"``.
         privacy: the statement's numbers at the target, and what they mean to one person.
         ledger: what was spent before and is left; ``None`` where nothing kept count.
-        warnings: what was said before the run.
+        warnings: what was said before the run, and what its fit does not explain of the releases.
         versions: of the libraries that ran.
         randomness: where the run's keys came from.
         chains: number of chains, of which ``draws`` has one after the other.

@@ -114,14 +114,22 @@ class Expectations:
             object.__setattr__(self, field, value)
 
     def average(self, num_steps: int) -> Average:
-        """The schedule's release: averages over the steps after the burn-in, which must leave some."""
+        """The schedule's release: averages over the steps after the burn-in.
+
+        Raises:
+            DeclarationError: when the burn-in leaves no step.
+        """
         burn_in = num_steps // 5 if self.burn_in is None else self.burn_in
         if not burn_in < num_steps:
             raise DeclarationError(f"burn_in={burn_in}: leaves none of the {num_steps} steps.")
         return Average(first=burn_in + 1)
 
     def bind(self, model: RowModel) -> tuple[Function, ...]:
-        """The declared functions on the flat unconstrained vector of ``model``."""
+        """The declared functions on the flat unconstrained vector of ``model``.
+
+        Raises:
+            DeclarationError: for an unknown site, or a function without bounds and Lipschitz constant.
+        """
         return bind_functions(model, self.items, self.lipschitz, self.bounds, self.by_convergence)
 
 

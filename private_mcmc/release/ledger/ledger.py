@@ -105,8 +105,9 @@ class Ledger(Declarations):
     ) -> Reservation:
         """Charge a release before it runs. On disk when this returns.
 
-        ``BudgetExceeded`` if too little is left; the message says what would fit. ``LedgerError`` for another
-        adjacency or unit, other data than before, or any trouble with the file.
+        Raises:
+            BudgetExceeded: if too little is left; the message says what would fit.
+            LedgerError: for another adjacency or unit, other data than before, or any trouble with the file.
         """
         if not statement.verify():
             raise ReleaseError(
@@ -148,13 +149,21 @@ class Ledger(Declarations):
         return made
 
     def recognise(self, dataset: str, data: Columns | None) -> None:
-        """Refuse data that ``dataset`` does not stand for; the first ones to come are kept in mind."""
+        """Refuse data that ``dataset`` does not stand for; the first ones to come are kept in mind.
+
+        Raises:
+            LedgerError: for other data than before, or those of another name.
+        """
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             self._recognise(transaction, state, state.dataset(dataset), data)
 
     def room_for(self, dataset: str, statement: Statement) -> str:
-        """What is left for a data set, in words, if a release of this price fits; else ``BudgetExceeded``."""
+        """What is left for a data set, in words, if a release of this price would fit now.
+
+        Raises:
+            BudgetExceeded: if it would not.
+        """
         state = self.state()
         kept = state.dataset(dataset)
         if not kept.filter.cost(statement) <= state.room(kept):
@@ -162,7 +171,11 @@ class Ledger(Declarations):
         return what_fits(kept.filter, state.room(kept))
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
-        """Record how a reserved release ended, once; its cost stays either way."""
+        """Record how a reserved release ended; its cost stays either way.
+
+        Raises:
+            LedgerError: if it is unknown or settled already.
+        """
         if outcome not in ("released", "kept"):
             raise DeclarationError(f"outcome {outcome!r}: 'released' or 'kept'.")
         with self._file.writing() as transaction:
@@ -233,9 +246,12 @@ class Ledger(Declarations):
     def verify(self, head: str | None = None) -> Head:
         """Check the file, every charge against its statement, and that nothing after ``head`` is missing.
 
-        ``head`` is an earlier return value, as text, kept where nobody could change it with the file.
-        A charge whose statement lacks a sentence that is asked for now, as those of earlier versions may,
-        is refused, and stays charged.
+        Args:
+            head: an earlier return value, as text, kept where nobody could change it with the file.
+
+        Raises:
+            LedgerError: for whatever is wrong; also for a charge whose statement lacks a sentence that is
+                asked for now, as those of earlier versions may. It stays charged.
         """
         with self._file.reading() as transaction:
             state = replay(transaction.entries)
