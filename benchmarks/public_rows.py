@@ -33,8 +33,8 @@ from benchmarks.datasets import LOADERS, Dataset
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
-from private_mcmc.planning.coefficients import Coefficients
-from private_mcmc.planning.public import learnt, public_columns, resampled
+from private_mcmc.planning.frontier import Coefficients
+from private_mcmc.planning.planners import learnt, public_columns, resampled
 from private_mcmc.planning.simulate import mode_and_sd, predict, simulate_affine
 
 Columns = Mapping[str, npt.NDArray[Any]]

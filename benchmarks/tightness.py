@@ -21,14 +21,14 @@ from rich.table import Table
 
 from benchmarks.papers import moduli as papers_moduli
 from benchmarks.papers.bounds import bfg, bjrd
+from benchmarks.papers.sampled import RoughChain, plain, tightest
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, tightest
+from private_mcmc.accounting.langevin.poisson_last_state import SampledChain
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 
@@ -208,7 +208,7 @@ def projected(delta: float) -> list[Row]:
     rows = []
     for row, c, h in [("convex Lipschitz", 1.0, 0.01), ("nonconvex", 1.1, 0.0), ("dissipative", 0.9, 0.05)]:
         steps, noise, diameter = 400, 0.5, 2.0
-        value = shifts.two_starts_constant(c, h, noise, diameter, steps)
+        value = papers_moduli.two_starts_constant(c, h, noise, diameter, steps)
         printed = bfg.table_1(row, c, h, noise, diameter, steps)  # type: ignore[arg-type]
         rows.append(
             Row(
@@ -241,7 +241,7 @@ def sampled(delta: float) -> list[Row]:
             diameter=diameter,
         )
         phi = papers_moduli.weakly_smooth(step, exponent, 1.0)
-        chain = SampledChain(
+        chain = RoughChain(
             pair="replace_one",
             rate=batch / n,
             row_shift=step / batch * lipschitz,
@@ -276,7 +276,7 @@ def nonconvex_sgd(delta: float) -> list[Row]:
     }
     printed = bfg.theorem_5_4(**shared, steps=steps, smoothness=smooth)  # type: ignore[arg-type]
     other = bfg.asoodeh_diaz(**shared, delta=delta)  # type: ignore[arg-type]
-    chain = SampledChain(
+    chain = RoughChain(
         pair="replace_one",
         rate=batch / n,
         row_shift=step / batch * lipschitz,
@@ -354,7 +354,7 @@ def plot(file: str, delta: float) -> None:
             row_shift=0.1,
             noise=1.0,
             steps=steps,
-            modulus=Affine(0.02, 0.0),
+            gap=0.02,
         )
 
     coarse = counts[::5]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
@@ -245,3 +247,14 @@ def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Argumen
         return function(*args, **kwargs)
 
     return checked
+
+
+def warn_of_what_was_paid(words: str) -> None:
+    """``warnings.warn`` after a charge: where warnings are errors, the words go to standard error alone.
+
+    Raised, they would take a result with them that was paid for.
+    """
+    try:
+        warnings.warn(words, stacklevel=3)
+    except UserWarning as error:
+        print(f"UserWarning: {error}", file=sys.stderr)

@@ -57,8 +57,8 @@ def check_writable(path: PathLike) -> None:
 class NewFile:
     """A file that is not there yet; see :func:`new_file`."""
 
-    def __init__(self, path: Path, part: Path, descriptor: int) -> None:
-        self._path, self._part, self._descriptor = path, part, descriptor
+    def __init__(self, path: Path, holder: int, part: Path, descriptor: int) -> None:
+        self._path, self._holder, self._part, self._descriptor = path, holder, part, descriptor
         self.kept = False
 
     def write(self, content: str) -> None:
@@ -66,6 +66,8 @@ class NewFile:
         data = content.encode()
         try:
             _write_all(self._descriptor, data)
+            if os.path.lexists(self._path) and not _is_open_as(self._path, self._holder):
+                raise FileExistsError(errno.EEXIST, "another file took its place")
             os.replace(self._part, self._path)
         except OSError as error:
             self.kept = _holds(self._part, data)
@@ -80,36 +82,31 @@ class NewFile:
 def new_file(path: PathLike) -> Iterator[NewFile]:
     """Take the place of a new file, and some room on its disk, before the work whose result it will hold.
 
-    Nobody else can take the place meanwhile. Nothing is left if the work ends without a result.
+    Nobody else can take the place meanwhile. Nothing is left if the work ends without a result; what somebody
+    else put there after removing the placeholder stays.
     """
-    place = Path(path)
-    part = _beside(place)
-    made: list[Path] = []
-    with _in_words(path):
-        _refuse_existing(place)
-        try:
-            os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-            made.append(place)
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            made.append(part)
-            _set_aside(descriptor)
-        except BaseException:
-            _clear(made)
-            raise
-    result = NewFile(place, part, descriptor)
+    place, result = Path(path), None
+    # Kept open: the number of a file that is only removed is given to the next one.
+    made: list[tuple[Path, int]] = []
     try:
+        with _in_words(path):
+            _refuse_existing(place)
+            for one in (place, _beside(place)):
+                made.append((one, os.open(one, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)))
+            _set_aside(made[1][1])
+        result = NewFile(*made[0], *made[1])
         yield result
     finally:
-        os.close(descriptor)
-        if not result.kept:
-            _clear(made)
+        for one, descriptor in made:
+            # What is no longer ours, or out of reach, stays.
+            with contextlib.suppress(OSError):
+                if not (result and result.kept) and _is_open_as(one, descriptor):
+                    one.unlink()
+            os.close(descriptor)
 
 
-def _clear(made: list[Path]) -> None:
-    for path in made:
-        # What is no longer ours, or out of reach, stays.
-        with contextlib.suppress(OSError):
-            path.unlink()
+def _is_open_as(path: Path, descriptor: int) -> bool:
+    return os.path.samestat(os.lstat(path), os.fstat(descriptor))
 
 
 def _refuse_existing(path: Path) -> None:

@@ -7,16 +7,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Minimum, Root, check_parameter
+from private_mcmc.accounting.langevin.modulus_shapes import Minimum, Parameter, check_parameter
 from private_mcmc.accounting.langevin.shifts import UNIT, Moduli, noise_array
 from private_mcmc.accounting.langevin.steps import check_non_negative, check_positive
 from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, sum_up, up
 from private_mcmc.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Root:
+    """``φ(z) = sqrt(cz² + h) + s``; ``s = 0`` for one map and two starts (BFG, Section 2), else ``γΔ``."""
+
+    c: Parameter
+    h: Parameter
+    offset: Parameter = 0.0
+    _roots: tuple[FloatArray, FloatArray] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("c", "h", "offset"):
+            check_parameter(name, getattr(self, name))
+        object.__setattr__(self, "_roots", (np.sqrt(self.c), np.sqrt(self.h)))
+
+    def value(self, distance: FloatArray) -> FloatArray:
+        """``sqrt(cz² + h) + s``."""
+        return np.hypot(self._roots[0] * distance, self._roots[1]) + self.offset
+
+    def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The supporting line of this convex function."""
+        root = np.hypot(self._roots[0] * distance, self._roots[1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            slope = np.where(root > 0, self.c * distance / root, self._roots[0])
+            offset = np.where(root > 0, self.h / root, 0.0)
+        return slope, offset + self.offset
 
 
 def convex_lipschitz(step_size: float, lipschitz: float, sensitivity: float = 0.0) -> Root:
@@ -99,6 +127,33 @@ def saddle(step_size: float, lipschitz: float, smoothness: float, offset: float 
     jump = product_up(2.0, step_size, lipschitz)
     bend = product_up(step_size, step_size, smoothness, smoothness)
     return Minimum((Root(1.0, product_up(jump, jump), offset), Root(sum_up((1.0, bend)), 0.0, offset)))
+
+
+def two_starts_constant(
+    c: float, h: float, noise: float, diameter: float, steps: int, *, restart: bool = True
+) -> float:
+    """``m²`` for one map run from two starts ``diameter`` apart, ``φ(z) = sqrt(cz² + h)``.
+
+    With ``restart`` the argument may start at any step, as it may on a set of that diameter.
+    ``V(D) = D²/r_T + h Σ_{k<T} 1/(r_k + σ²)`` with ``r_k = σ² (1 − c^{−k})/(c − 1)`` (``kσ²`` at 1):
+    the six rows of BFG Table 1 and their ``c → 1`` limits.
+
+    Source: BFG Theorem 3.4, Corollaries 3.7–3.9.
+    """
+    if not (steps >= 1 and c > 0 and math.isfinite(c) and h >= 0 and noise > 0 and diameter >= 0):
+        raise DeclarationError("two_starts: steps ≥ 1, c > 0, h ≥ 0, diameter ≥ 0 and noise > 0 are needed.")
+    done = np.arange(0.0, steps + 1.0)
+    rate = math.log1p(c - 1) if c > 0.5 else math.log(c)
+    with np.errstate(over="ignore"):
+        resistance = done if c == 1 else -np.expm1(-rate * done) / (c - 1)
+    resistance = resistance * (1 - 8 * UNIT * (2 + abs(rate) * done))
+    far = product_up(diameter, over=(noise,))
+    square, spread = product_up(far, far), product_up(h, over=(noise, noise))
+    with np.errstate(over="ignore", divide="ignore", under="ignore"):
+        spent = np.cumsum(spread / (resistance[:-1] + 1)) * (1 + 4 * UNIT * steps)
+        values = square / resistance[1:] + spent
+    value = float(values.min() if restart else values[-1])
+    return up(value) + 2 * steps * TINY if square > 0 or spread > 0 else 0.0
 
 
 def two_starts(

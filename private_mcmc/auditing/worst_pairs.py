@@ -19,7 +19,7 @@ from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.records import Refutation
 from private_mcmc.preflight.refute.pairs import DataSet as PublicDataSet
-from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows
+from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, stacked
 from private_mcmc.schedule import Schedule
 
 _PROBES = 5
@@ -114,7 +114,7 @@ def refutation_pair(refutation: Refutation) -> Pair:
             only_first.append(row)
         else:
             shared.append(left.pop(twin))
-    return Pair(_stacked(shared + only_first), _stacked(shared + left), "preflight's refutation")
+    return Pair(stacked(shared + only_first), stacked(shared + left), "preflight's refutation")
 
 
 def _listed(data: PublicDataSet) -> list[PublicRow]:
@@ -132,7 +132,7 @@ def _gradients(model: RowModel, schedule: Schedule, rows: list[PublicRow]) -> Fl
     probes = np.random.default_rng(0).normal(size=(_PROBES, model.dim))
     probes[0] = 0.0
     with jax.enable_x64(True):
-        columns = model.rows.project(_stacked(rows))
+        columns = model.rows.project(stacked(rows))
 
         def of_row(row: dict[str, jax.Array]) -> jax.Array:
             single = {name: value[None] for name, value in row.items()}
@@ -183,10 +183,6 @@ def _sizes(gradients: FloatArray) -> FloatArray:
 
 def _apart(gradients: FloatArray, i: int, j: int) -> float:
     return float(np.linalg.norm(gradients[i] - gradients[j], axis=-1).mean())
-
-
-def _stacked(rows: list[PublicRow]) -> dict[str, npt.NDArray[np.generic]]:
-    return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
 
 def _words(row: PublicRow | None) -> str:

@@ -86,8 +86,7 @@ def sgld(
         num_rows=num_rows,
         batch=chain_batch(sampling, batch_size, batch_cap, num_rows),
     )
-    tuned = None if epsilon is not None else (1e-6 if delta is None else delta)
-    report(accounting.langevin_statement(schedule, chain.curvature, delta=tuned), delta, epsilon, as_json)
+    report(accounting.langevin_statement(schedule, chain.curvature), delta, epsilon, as_json)
 
 
 @app.command()

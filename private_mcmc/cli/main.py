@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from private_mcmc.cli.common import ERROR, INTERRUPTED, UNREAD, in_words, quiet_end
-from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.errors import PrivateMCMCError
 
 # Typer brings its own copy of click, whose usage errors have no public name.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -30,10 +29,7 @@ COMMANDS = {
     "audit": "private_mcmc.cli.audit:app",
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.demo:demo",
-    "papers": "private_mcmc.cli.main:papers",
 }
-# What they are given goes on to another command as it is.
-_PASSED_ON = {"papers"}
 
 
 class _Lazy(TyperGroup):
@@ -49,8 +45,7 @@ class _Lazy(TyperGroup):
         target = getattr(importlib.import_module(module), name)
         if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False)
-            passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-            single.command(cmd_name, context_settings=passed_on if cmd_name in _PASSED_ON else None)(target)
+            single.command(cmd_name)(target)
             target = single
         command = typer.main.get_command(target)
         command.name = cmd_name
@@ -106,25 +101,6 @@ def main(group: typer.Typer = app) -> None:
     if code == INTERRUPTED:  # Typer makes an exit of most interruptions
         typer.echo("Interrupted. What was charged to a ledger stays charged.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def papers(context: typer.Context) -> None:
-    """Claims of the papers beside our numbers: 000, 001, 002, 004 or beyond; --full, --html, --json.
-
-    The same as python -m benchmarks.papers in a checkout of the project. The papers' own bounds and
-    experiments are not in the installed package.
-    """
-    root = Path(__file__).parents[2]
-    if not (root / "benchmarks" / "papers" / "__main__.py").is_file():
-        raise DeclarationError(
-            "papers: the papers' own bounds and experiments are not in the installed package. "
-            "In a checkout of the project: python -m benchmarks.papers."
-        )
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    app: typer.Typer = importlib.import_module("benchmarks.papers.__main__").app
-    code = app(context.args, standalone_mode=False, prog_name="private-mcmc papers")
-    raise typer.Exit(code if isinstance(code, int) else 0)
 
 
 _PLANNED = "steps, chains and warm-up follow from the plan, whose noise is what protects people: leave it out"

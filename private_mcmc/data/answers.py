@@ -12,8 +12,17 @@ import numpy as np
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Array, Draws
-from private_mcmc.data.figures import Coefficient, Prediction, between, curve_plot, digits, forest_plot
-from private_mcmc.data.labels import labels, outcome_levels, units
+from private_mcmc.data.figures import (
+    Coefficient,
+    Prediction,
+    between,
+    curve_plot,
+    digits,
+    forest_plot,
+    labels,
+    outcome_levels,
+    units,
+)
 from private_mcmc.data.profiles import Margins, Profile, read_profile
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Plot, Report, Table, number, png

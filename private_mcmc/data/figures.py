@@ -1,13 +1,16 @@
-"""Coefficients and predictions as records, and their figures."""
+"""Coefficients and predictions as records, their figures, and the names and units that users read."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
+from private_mcmc.data.effects import Effect
 from private_mcmc.data.fields import Field
 from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats, number
 
@@ -63,8 +66,8 @@ def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: 
     high = [one.ratio_high or 0.0 if ratio else one.high for one in shown]
     middle = [one.ratio or 0.0 if ratio else one.mean for one in shown]
     # The first level that others are compared with is in the table.
-    units = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
-    names = [f"{one.name} ({unit})" if unit else one.name for one, unit in zip(shown, units, strict=True)]
+    said = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
+    names = [f"{one.name} ({unit})" if unit else one.name for one, unit in zip(shown, said, strict=True)]
     return Plot(
         title=title,
         x_label=label,
@@ -97,14 +100,14 @@ def curve_plot(
     at = f"{title}; {rest}."
     if field.is_category:
         heights = floats([float(len(points) - index) for index in range(len(points))])
-        labels = tuple(level.label for level in field.all_levels)
+        levels = tuple(level.label for level in field.all_levels)
         return Plot(
             title=title,
             x_label=f"{label}, {interval}",
             y_label="",
             drawn=(Interval(heights, low, middle, high),),
             description=at,
-            y_ticks=tuple(zip(heights, labels, strict=True)),
+            y_ticks=tuple(zip(heights, levels, strict=True)),
             y_range=(0.4, len(points) + 0.6),
         )
     ticks = [float(point) for point in np.linspace(points[0], points[-1], 4)] if field.type == "date" else []
@@ -129,3 +132,56 @@ def digits(low: float, high: float) -> int:
     if not 0 < high - low < math.inf:
         return 4
     return min(max(4, 2 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))), 12)
+
+
+def outcome_levels(design: Design) -> tuple[str, ...]:
+    """Labels of an outcome with more than two levels; empty for others."""
+    several = design.family.kind in ("levels", "ordered")
+    outcome = design.schema[design.formula.outcome]
+    return tuple(level.label for level in outcome.all_levels) if several else ()
+
+
+def labels(design: Design, name: str) -> tuple[str, ...]:
+    """Names of a term's coefficients, or of intercept, thresholds, sds and parameters of the family."""
+    effect = _effect(design, name)
+    if effect is not None:
+        return effect.coordinates()
+    if name == THRESHOLDS:
+        levels = outcome_levels(design)
+        return tuple(f"{name}[{low}|{high}]" for low, high in pairwise(levels))
+    if name == INTERCEPT and design.classes:
+        return tuple(f"{name}[{label}]" for label in design.classes)
+    return (name,)
+
+
+def units(design: Design) -> dict[str, str]:
+    """What each coefficient is per, or against."""
+    names = [INTERCEPT, *(effect.name for effect in design.shared), *design.correlations]
+    names += [*design.parameters, *([THRESHOLDS] if design.thresholds else [])]
+    names += [effect.spread_name for effect in design.effects if effect.spread]
+    return {label: unit(design, name) for name in names for label in labels(design, name)}
+
+
+def unit(design: Design, name: str) -> str:
+    """What the coefficients of a term are per, or against; of ``sigma`` the outcome's unit."""
+    schema, effect = design.schema, _effect(design, name)
+    if name == INTERCEPT:
+        return "at 0 and first levels"
+    if effect is None:
+        of_group = next((one for one in design.effects if one.spread_name == name), None)
+        own = unit(design, of_group.name) if of_group is not None else ""
+        whole = design.family.is_linear and (name == "sigma" or of_group is not None)
+        return own or schema[design.formula.outcome].unit * whole
+    parts = []
+    for each in effect.term.numbers:
+        field = schema[next(iter(each.fields.values()))]
+        plain = each.text == field.name and len(effect.term.numbers) == 1
+        parts.append(each.per or (field.unit or "days" * (field.type == "date")) * plain)
+    for field_name, reduced in effect.term.categories:
+        if reduced:
+            parts.append(f"vs {schema[field_name].all_levels[0].label}")
+    return ", ".join(part for part in parts if part)
+
+
+def _effect(design: Design, name: str) -> Effect | None:
+    return next((effect for effect in design.effects if effect.name == name), None)

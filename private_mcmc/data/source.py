@@ -1,9 +1,12 @@
-"""The NumPyro model of a design, as source: what is shown is what runs."""
+"""Models as source, what is shown is what runs: of a design, and of a function whose file still has it."""
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
@@ -12,7 +15,7 @@ from private_mcmc.data.families import ordered_start
 from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.priors import Prior, marginal
 from private_mcmc.data.terms import Term
-from private_mcmc.records import Record
+from private_mcmc.records import Model, Record
 
 _HEAD = '''"""{formula}
 
@@ -246,3 +249,37 @@ def _index(term: Term, design: Design) -> str:
 
 def _comment(words: str) -> str:
     return "# " + " ".join(words.split())
+
+
+def shown_source(model: Model) -> str:
+    """The source of ``model``; empty where there is none, or where its file has another by now."""
+    function = inspect.unwrap(model)
+    try:
+        source, code = inspect.getsource(function), function.__code__  # type: ignore[attr-defined]
+        file = inspect.getsourcefile(function) or inspect.getfile(function)
+        lines = linecache.getlines(file, function.__globals__)  # type: ignore[attr-defined]
+        whole = compile("".join(lines), file, "exec", dont_inherit=True)
+    except (OSError, TypeError, AttributeError, SyntaxError, ValueError):
+        return ""
+    # The text is looked up by the number of its line: it must be there, too.
+    same = (_place(each) == _place(code) and _meaning(each) == _meaning(code) for each in _all(whole))
+    return source if any(same) else ""
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
+
+
+def _all(code: CodeType) -> Iterator[CodeType]:
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield inner
+            yield from _all(inner)
+
+
+def _meaning(code: CodeType) -> tuple[object, ...]:
+    """All that a code does, wherever in a file it stands."""
+    constants = tuple(
+        _meaning(one) if isinstance(one, CodeType) else (type(one), repr(one)) for one in code.co_consts
+    )
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants

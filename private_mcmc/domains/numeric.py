@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DataSchemaError
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 # The argument of a run that tells it; among a data set's columns it lies under the same name.
 PRESENT = "present"
@@ -26,6 +28,13 @@ def blank(values: np.ndarray, flags: np.ndarray) -> np.ndarray:
     if there.all():
         return values
     return np.where(there.reshape(-1, *(1,) * (values.ndim - 1)), values, np.zeros((), values.dtype))
+
+
+def padded(values: npt.NDArray[Scalar], slots: int) -> npt.NDArray[Scalar]:
+    """``values`` of shape ``(n, …)`` and zeros after them, ``slots ≥ n`` in all."""
+    if len(values) == slots:
+        return values
+    return np.concatenate([values, np.zeros((slots - len(values), *values.shape[1:]), values.dtype)])
 
 
 _KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")

@@ -18,7 +18,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import model_source
 from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts, warnings_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
-from private_mcmc.planning.coefficients import elements
+from private_mcmc.planning.frontier import elements
 from private_mcmc.records import Fields
 from private_mcmc.report import Block, Note, Table, Text, number
 from private_mcmc.report.blocks import Cell

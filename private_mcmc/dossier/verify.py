@@ -253,8 +253,17 @@ def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
     if charge is None:
         raise DeclarationError("the ledger has no such charge.")
     need(charge.outcome == "released", f"the charge was {charge.outcome}, not released.")
+    same = _paid_for(charge.statement) == _paid_for(study.statement)
+    need(same, "the charge was made for another statement than that of the release.")
     cost = state.dataset(charge.dataset).filter.cost(study.price)
     need(cost <= charge.cost * (1 + Fraction(1, 10**9)), "less was charged than the release costs.")
     again = standing(state, charge.identity) | {"file": books["file"]}
     need(close(books, again), "budget, prices or what is left are not those of the ledger.")
     return f"charged to {charge.dataset!r} at {charge.time}"
+
+
+def _paid_for(statement: Fields) -> Fields:
+    """A statement without names of runs, and without a plan's stages, which are chosen after the charge."""
+    found = {name: value for name, value in statement.items() if name not in ("mechanism", "parts")}
+    later = statement["argument"]["rule"] == "adaptive"
+    return found if later else found | {"parts": [_paid_for(part) for part in statement["parts"]]}

@@ -9,7 +9,14 @@ from functools import cached_property, partial
 from typing import Any, Self, TypeVar
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, ReleaseError, check_kind, construction_checked
+from private_mcmc.errors import (
+    DeclarationError,
+    LedgerError,
+    ReleaseError,
+    check_kind,
+    construction_checked,
+    warn_of_what_was_paid,
+)
 from private_mcmc.inference.checkpoint import (
     Checkpoint,
     Head,
@@ -213,13 +220,19 @@ class ChargedRun:
     ) -> RunKeysAndState:
         if not releases():
             return RunKeysAndState(streams, provenance, state=state)
-        saver = Saver(checkpoint, about, streams)
+        saver = Saver(checkpoint, about, streams, saved=state is not None)
 
         def finish() -> None:
             # The ledger settles a reservation once: of two copies of a checkpoint one gets past this.
             reservation = self._open(about.record["reservation"])
             if reservation is not None and self.books.ledger is not None:
-                self.books.ledger.settle(reservation)
+                try:
+                    self.books.ledger.settle(reservation)
+                except LedgerError as error:
+                    if saver.saved:
+                        raise
+                    # No file holds its keys: it can neither be taken up again nor released a second time.
+                    warn_of_what_was_paid(f"the charge stays open, and spent: {error}")
             saver.released()
 
         return RunKeysAndState(streams, provenance, saver, state, finish)

@@ -23,7 +23,6 @@ import shutil
 import stat
 import struct
 import time
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -37,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.errors import DeclarationError, ReleaseError, warn_of_what_was_paid
 from private_mcmc.inference.processes import joined, shared_bytes
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
@@ -102,11 +101,12 @@ class Saved:
 
 @dataclass(eq=False)
 class Saver:
-    """Writes the state of one run, and at its end that it has released."""
+    """Writes the state of one run, and at its end that it has released; ``saved``: a file may hold it."""
 
     checkpoint: Checkpoint
     head: Head
     streams: Streams = field(repr=False)
+    saved: bool = False
     _last: float = field(default_factory=time.monotonic)
 
     def due(self) -> bool:
@@ -124,12 +124,13 @@ class Saver:
         try:
             record = {**self.head.record, "done": state.done}
             _write(Path(self.checkpoint.path), record, {**arrays, **keys}, self.head.seal)
+            self.saved = True
         except OSError as error:
+            self.saved = self.saved or os.path.lexists(self.checkpoint.path)
             # The run is paid for: its result is worth more than being able to take it up again.
-            warnings.warn(
+            warn_of_what_was_paid(
                 f"{self.checkpoint.path}: the run could not be saved at step {state.done} "
-                f"({error.strerror}); it goes on, and would be resumed from an earlier step.",
-                stacklevel=2,
+                f"({error.strerror}); it goes on, and would be resumed from an earlier step."
             )
 
     def released(self) -> None:
@@ -149,10 +150,9 @@ def forget(checkpoint: Checkpoint) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            warnings.warn(
+            warn_of_what_was_paid(
                 f"{path}: the run has released, but its keys could not be removed from this file "
-                f"({error.strerror}): delete it.",
-                stacklevel=2,
+                f"({error.strerror}): delete it."
             )
 
 

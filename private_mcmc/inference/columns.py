@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from private_mcmc.data.same_table import is_part
 from private_mcmc.domains import Rows
 from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
-from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
+from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column, padded
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
@@ -186,12 +186,12 @@ def on_device(
     count = len(next(iter(columns.values())))
     slots = layout.slots(n) // (1 if layout.mesh is None else jax.process_count())
     flags = columns.get(PRESENT, np.ones(count, dtype=bool))
-    padded = {name: _padded(blank(value, flags), slots) for name, value in columns.items() if name != PRESENT}
-    there = _padded(holds_person(flags), slots)
+    filled = {name: padded(blank(value, flags), slots) for name, value in columns.items() if name != PRESENT}
+    there = padded(holds_person(flags), slots)
     project = _projection(rows, storage)
     with jax.enable_x64(True):
         if layout.mesh is None:
-            whole = {name: jnp.asarray(value) for name, value in padded.items()}
+            whole = {name: jnp.asarray(value) for name, value in filled.items()}
             return project(whole), jnp.asarray(there)
         sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
@@ -201,7 +201,7 @@ def on_device(
             return whole
 
         present = spread(there)
-        return project({name: spread(local) for name, local in padded.items()}), present
+        return project({name: spread(local) for name, local in filled.items()}), present
 
 
 def placed(
@@ -239,13 +239,6 @@ def _projection(rows: Rows, storage: Storage) -> Callable[[Mapping[str, jax.Arra
     """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
     compiled: Callable[..., dict[str, jax.Array]] = jax.jit(partial(rows.project, dtype=storage))
     return compiled
-
-
-def _padded(values: np.ndarray, slots: int) -> np.ndarray:
-    missing = slots - len(values)
-    if missing == 0:
-        return values
-    return np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
 
 
 def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Layout) -> dict[str, object]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import Study
-from private_mcmc.errors import DeclarationError, arguments_checked
+from private_mcmc.errors import DeclarationError, arguments_checked, warn_of_what_was_paid
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.fit_plan import plan_fit
 from private_mcmc.inference.question import SHARE, question
@@ -109,7 +109,7 @@ def fit(
         warnings.warn(words, stacklevel=2)
     study = planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
     for words in study.warnings[len(said) :]:
-        warnings.warn(words, stacklevel=2)
+        warn_of_what_was_paid(words)
     return study
 
 

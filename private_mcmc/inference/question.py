@@ -16,16 +16,15 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, count_of, identifier
+from private_mcmc.data.figures import units
 from private_mcmc.data.formula import read_formula
-from private_mcmc.data.labels import units
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.shown_source import shown_source
-from private_mcmc.data.source import compile_model, model_source
+from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan
-from private_mcmc.planning.coefficients import Named
+from private_mcmc.planning.frontier import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
 from private_mcmc.target import Target

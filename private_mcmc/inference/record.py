@@ -11,7 +11,7 @@ from importlib.metadata import version
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.data.shown_source import shown_source
+from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.errors import ReleaseError

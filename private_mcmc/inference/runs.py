@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, warn_of_what_was_paid
 from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import (
@@ -136,10 +135,9 @@ def keep_all(outcome: Outcome, keep: Keep, side: Callable[[], Curator] | None) -
         keep(replace(outcome, curator=side()))
     except Exception as error:
         # Its message may quote values of rows.
-        warnings.warn(
+        warn_of_what_was_paid(
             f"curator=True: the curator's side could not be kept ({type(error).__name__}); what was released "
-            "stands.",
-            stacklevel=2,
+            "stands."
         )
 
 

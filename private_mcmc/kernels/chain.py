@@ -96,7 +96,7 @@ class ChainRunner:
         with jax.enable_x64(True):
             rows = self.prepare(columns, present)
             if state is None:
-                state = self._first(theta)
+                state = first_state(self.program, self.schedule, theta, self.observable)
             keys = StepKeys(streams.steps, streams.batches)
 
             def advance(*now: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -107,20 +107,20 @@ class ChainRunner:
     def try_out(self, theta: npt.ArrayLike, columns: Columns, present: jax.Array, streams: Streams) -> None:
         """Call for no step all that ``run`` calls: it is compiled then, and what can fail has failed."""
         with jax.enable_x64(True):
-            rows, state = self.prepare(columns, present), self._first(theta)
+            rows = self.prepare(columns, present)
+            state = first_state(self.program, self.schedule, theta, self.observable)
             gaps = np.zeros(buffer_size(self.schedule), np.int64)
             keys = StepKeys(streams.steps, streams.batches)
             called = self.advance(jnp.asarray(state.u), 0, gaps, 0, jnp.asarray(state.total), keys, rows)
             for array in called:
                 array.block_until_ready()
 
-    def _first(self, theta: npt.ArrayLike) -> ChainState:
-        start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
-        return first_state(self.schedule, start, self.observable)
 
-
-def first_state(schedule: Schedule, start: Float[Array, " p"], observable: Observable | None) -> ChainState:
-    """All chains at the whitened ``start``."""
+def first_state(
+    program: LangevinProgram, schedule: Schedule, theta: npt.ArrayLike, observable: Observable | None
+) -> ChainState:
+    """All chains at ``theta``, whitened."""
+    start = program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
     # Through a lambda: JAX describes what it traces, and a callable object by the text of all its fields.
     shape = jax.eval_shape(lambda u: observable(u), jnp.zeros(schedule.dim)).shape if observable else ()
     chains, dim = schedule.num_chains, schedule.dim

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.domains import Rows
-from private_mcmc.domains.numeric import blank, holds_person
+from private_mcmc.domains.numeric import blank, holds_person, padded
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.chain import (
     ChainOutput,
@@ -75,7 +75,7 @@ class StreamedRunner:
         """Run from ``θ_0`` of shape ``(p,)``, or on from ``state``; every step goes through ``blocks``."""
         with jax.enable_x64(True):
             if state is None:
-                state = self._first(theta)
+                state = first_state(self.program, self.schedule, theta, self.observable)
             keys = StepKeys(streams.steps, streams.batches)
             size = buffer_size(self.schedule)
 
@@ -96,15 +96,12 @@ class StreamedRunner:
     def try_out(self, blocks: Iterable[Block], theta: npt.ArrayLike, streams: Streams) -> None:
         """Make one step with the first block alone and throw it away: all is compiled and read then."""
         with jax.enable_x64(True):
-            state, keys = self._first(theta), StepKeys(streams.steps, streams.batches)
+            state = first_state(self.program, self.schedule, theta, self.observable)
+            keys = StepKeys(streams.steps, streams.batches)
             u = jnp.asarray(state.u)
             total = self._sum(u, 0, keys, islice(blocks, 1))
             for array in self.move(u, 0, keys, total, jnp.asarray(state.total)):
                 array.block_until_ready()
-
-    def _first(self, theta: npt.ArrayLike) -> ChainState:
-        start = self.program.whitening.from_parameter(jnp.asarray(theta, dtype=jnp.float64))
-        return first_state(self.schedule, start, self.observable)
 
     def _sum(self, u: jax.Array, k: int, keys: StepKeys, blocks: Iterable[Block]) -> jax.Array:
         """The sum over all blocks; the next one is read while the device works on this one."""
@@ -147,7 +144,6 @@ def streamed_runner(
     return StreamedRunner(schedule, program, observable, jax.jit(add), jax.jit(move))
 
 
-Scalar = TypeVar("Scalar", bound=np.generic)
 Reader = Callable[[int], Iterator[npt.NDArray[np.generic]]]
 
 
@@ -167,19 +163,13 @@ class Blocks:
         parts = [column(self.size) for column in self.columns.values()]
         for index, (flags, *values) in enumerate(zip(self._flags(), *parts, strict=True)):
             filled = {
-                name: _filled(blank(value, flags), self.size)
+                name: padded(blank(value, flags), self.size)
                 for name, value in zip(self.columns, values, strict=True)
             }
-            yield Block(index * self.size, filled, _filled(holds_person(flags), self.size), self.number)
+            yield Block(index * self.size, filled, padded(holds_person(flags), self.size), self.number)
 
     def _flags(self) -> Iterator[npt.NDArray[np.generic]]:
         if self.present is not None:
             return self.present(self.size)
         sizes = (min(self.size, self.number - first) for first in range(0, self.number, self.size))
         return (np.ones(size, dtype=bool) for size in sizes)
-
-
-def _filled(values: npt.NDArray[Scalar], size: int) -> npt.NDArray[Scalar]:
-    if len(values) == size:
-        return values
-    return np.concatenate([values, np.zeros((size - len(values), *values.shape[1:]), values.dtype)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.errors import DeclarationError, NotYetSupported, check_kind
+from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
 from private_mcmc.model.agreement import Reading, refuse_misread
 from private_mcmc.model.compiled import refuse_misevaluated
 from private_mcmc.model.integrated import (
@@ -56,6 +57,7 @@ from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
     discover,
+    first_line,
     log_densities,
     own_potentials,
     terms,
@@ -223,7 +225,12 @@ def _differentiable() -> Iterator[None]:
     """Langevin steps take gradients: a loop without a fixed end has none that JAX could compute."""
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
+        if re.search("custom.[jv][vj]p", str(error), re.IGNORECASE):
+            raise DoThisInstead(
+                "JAX refuses a derivative rule that the model brings with it (jax.custom_vjp, which has no "
+                f"jax.jvp, or jax.custom_jvp): {first_line(error)}"
+            ) from error
         if "mode differentiation" not in str(error):
             raise
         raise NotYetSupported(

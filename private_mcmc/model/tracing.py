@@ -265,14 +265,14 @@ def _trace(
     except jax.errors.ConcretizationTypeError as error:
         raise DoThisInstead(
             "the model looks at the values of its rows or latents in Python (an `if`, `float(…)`, …); "
-            f"write it with jnp.where or jax.lax.cond. JAX said: {_first_line(error)}"
+            f"write it with jnp.where or jax.lax.cond. JAX said: {first_line(error)}"
         ) from error
     except Exception as error:
         _check_undisturbed(whole)
         fixed = {name: size for name, size in model_sites.plates.items() if size != count}
         hint = f" Plates whose size is not the number of rows: {fixed}; use X.shape[0]." if fixed else ""
         raise DoThisInstead(
-            f"the model cannot be run on {count} row(s): {type(error).__name__}: {_first_line(error)}{hint}"
+            f"the model cannot be run on {count} row(s): {type(error).__name__}: {first_line(error)}{hint}"
         ) from error
     return dict(messages)
 
@@ -285,5 +285,6 @@ def _check_undisturbed(whole: _Whole) -> None:
         )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says first."""
     return (str(error).strip().splitlines() or [""])[0]

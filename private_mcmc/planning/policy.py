@@ -14,19 +14,27 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
-from private_mcmc.planning.coefficients import Named, table
-from private_mcmc.planning.frontier import Frontier, MaxError, check_max_error, excess, frontier, too_little
+from private_mcmc.planning.frontier import (
+    Frontier,
+    MaxError,
+    Named,
+    check_max_error,
+    excess,
+    frontier,
+    table,
+    too_little,
+)
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.planners import (
     Choices,
     Planner,
+    PublicRows,
     certified_temper,
     gdp_budget,
     planner,
     policy_statement,
     prediction_for,
 )
-from private_mcmc.planning.public import PublicRows
 from private_mcmc.planning.saved import SavedPlan, mark_of, record_of
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.records import Model, PublicArguments

@@ -20,7 +20,7 @@ from scipy.special import softmax
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.affine import AffinePolicy
-from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.frontier import Coefficients
 from private_mcmc.planning.people import losses, people
 from private_mcmc.planning.stages import (
     Array,

@@ -83,14 +83,6 @@ def test_delta_grows_with_m_and_falls_with_epsilon(m, epsilon, factor):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.floats(0.05, 6.0), st.floats(0.0, 8.0))
-def test_profile_at_negative_epsilon_is_the_same_divergence(m, epsilon):
-    mpmath.mp.dps = 40
-    exact = mpmath.ncdf(epsilon / m + m / 2) - mpmath.exp(-epsilon) * mpmath.ncdf(epsilon / m - m / 2)
-    assert gdp.profile(m, -epsilon) == pytest.approx(float(exact), rel=1e-9)
-
-
-@settings(max_examples=100, deadline=None)
 @given(st.floats(0.0, 6.0), st.floats(1e-6, 1 - 1e-6))
 def test_trade_off_is_dual_to_delta(m, alpha):
     beta = gdp.beta(m, alpha)

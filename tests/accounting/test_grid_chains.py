@@ -11,12 +11,12 @@ from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
 from benchmarks.papers import moduli as papers
+from benchmarks.papers.sampled import plain, tightest
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Root
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, split, tightest
+from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, split
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 CELL = GRID[1] - GRID[0]
@@ -161,7 +161,7 @@ def test_projected_absolute_loss(steps):
     noise = math.sqrt(2 * step)
     data = [(-0.5, 0.2, 0.9), (-0.5, 0.2, -0.9)]
     phi = papers.convex_lipschitz(step, 3.0, 2.0)
-    bound = last_state(Root(phi.c, phi.h, phi.offset), noise, steps, diameter=2 * half)
+    bound = last_state(phi, noise, steps, diameter=2 * half)
     masses = []
     for rows in data:
         moved = cells - step * sum(np.sign(cells - d) for d in rows)
@@ -215,7 +215,7 @@ def test_last_state_of_poisson_sampled_logistic_regression(pair, steps, record_p
         row_shift=step / rate * clip,
         noise=math.sqrt(2 * step),
         steps=steps,
-        modulus=Affine(moduli.contraction_gap(step, mu, smooth), 0.0),
+        gap=moduli.contraction_gap(step, mu, smooth),
     )
     candidates = [plain(chain), tightest(chain, 1e-4)]
     if steps > 2:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from benchmarks.papers import mixing
 from benchmarks.papers import moduli as papers
-from private_mcmc.accounting.langevin import shifts
 from private_mcmc.errors import DeclarationError
 
 
@@ -31,7 +30,7 @@ def test_at_the_mixing_time_the_shift_bound_gives_half(exponent, constant, diame
     phi = papers.weakly_smooth(step, exponent, constant)
     if steps > 300_000:
         return
-    square = shifts.two_starts_constant(1.0, float(phi.h), math.sqrt(2 * step), diameter, steps)
+    square = papers.two_starts_constant(1.0, float(phi.h), math.sqrt(2 * step), diameter, steps)
     assert math.sqrt(square / 2 / 2) <= 0.5 * (1 + 1e-9)  # Pinsker: TV² ≤ KL/2, KL ≤ m²/2
 
 

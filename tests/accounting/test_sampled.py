@@ -7,13 +7,13 @@ import math
 import pytest
 
 from benchmarks.papers.bounds import bfg
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Root
+from benchmarks.papers.moduli import Root
+from benchmarks.papers.sampled import RoughChain, plain, tightest
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
 from private_mcmc.accounting.langevin.poisson_last_state import (
     SampledChain,
-    plain,
     proposals,
     split,
-    tightest,
 )
 from private_mcmc.errors import DeclarationError
 
@@ -23,8 +23,13 @@ CHAIN = {
     "row_shift": 0.1,
     "noise": 1.0,
     "steps": 150,
-    "modulus": Affine(0.05, 0.0),
+    "gap": 0.05,
 }
+
+
+def rough(**change):
+    """A chain with a modulus of its own."""
+    return RoughChain(**{name: value for name, value in CHAIN.items() if name != "gap"} | change)
 
 
 @pytest.mark.some(1)
@@ -34,14 +39,15 @@ CHAIN = {
         {"steps": 3},
         {},
         {"pair": "replace_one"},
-        {"modulus": Affine(0.0, 0.0)},
-        {"modulus": Affine(0.0, 0.0), "diameter": 0.5},
+        {"gap": 0.0},
+        {"gap": 1.0},
+        {"gap": 0.0, "diameter": 0.5},
         {"modulus": Root(1.0, 1e-4), "diameter": 1.0},
         {"modulus": Affine(-0.01, 0.0)},
     ],
 )
 def test_never_above_plain_composition_and_every_proposal_is_valid(change):
-    chain = SampledChain(**{**CHAIN, **change})
+    chain = rough(**change) if "modulus" in change else SampledChain(**{**CHAIN, **change})
     base, best = plain(chain).curve, tightest(chain, 1e-6)
     assert best.curve.epsilon(1e-6) <= base.epsilon(1e-6)
     for candidate in proposals(chain):
@@ -66,8 +72,7 @@ def test_the_distance_of_coupled_chains():
     assert replaced.distance(50) == pytest.approx(2 * chain.distance(50))
     bounded = SampledChain(**{**CHAIN, "diameter": 0.15})
     assert bounded.distance(50) == 0.15
-    rough = SampledChain(**{**CHAIN, "modulus": Root(1.0, 0.01)})
-    assert rough.distance(2) == pytest.approx(math.hypot(0.2, 0.1) + 0.1)
+    assert rough(modulus=Root(1.0, 0.01)).distance(2) == pytest.approx(math.hypot(0.2, 0.1) + 0.1)
 
 
 def test_fixed_size_batches_are_refused():
@@ -78,7 +83,9 @@ def test_fixed_size_batches_are_refused():
 @pytest.mark.parametrize(
     "change",
     [
-        {"modulus": Affine(0.05, 0.1)},
+        {"gap": -0.01},
+        {"gap": 1.01},
+        {"gap": math.nan},
         {"noise": 0.0},
         {"noise": math.nan},
         {"rate": 0.0},
@@ -92,6 +99,14 @@ def test_fixed_size_batches_are_refused():
 def test_constants_are_checked(change):
     with pytest.raises(DeclarationError):
         SampledChain(**{**CHAIN, **change})
+
+
+def test_a_general_chain_of_a_contracting_map_is_the_library_s_and_has_no_offset():
+    chain, general = SampledChain(**CHAIN), rough(modulus=Affine(0.05, 0.0))
+    assert general.distance(100) == pytest.approx(chain.distance(100), rel=1e-12)
+    assert general.absorbed(0.7, 50) == pytest.approx(chain.absorbed(0.7, 50), rel=1e-12)
+    with pytest.raises(DeclarationError, match="offset"):
+        rough(modulus=Affine(0.05, 0.1))
 
 
 @pytest.mark.parametrize(("first", "share"), [(150, 0.5), (-1, 0.5), (10, 0.0), (10, 1.0), (10, math.nan)])
@@ -109,7 +124,7 @@ def test_a_share_of_the_noise_costs_as_announced():
 
 
 def test_a_numerical_modulus_is_certified():
-    chain = SampledChain(**{**CHAIN, "steps": 40, "modulus": Minimum((Affine(0.05, 0.0), Root(0.8, 0.01)))})
+    chain = rough(steps=40, modulus=Minimum((Affine(0.05, 0.0), Root(0.8, 0.01))))
     assert split(chain, 20, 0.5).m <= split(SampledChain(**{**CHAIN, "steps": 40}), 20, 0.5).m * (1 + 1e-9)
 
 
@@ -135,7 +150,7 @@ def test_ratio_to_the_printed_theorem_is_known(record_property):
         row_shift=step / batch * lipschitz,
         noise=step * noise,
         steps=steps,
-        modulus=Affine(0.0, 0.0),
+        gap=0.0,
         diameter=diameter,
     )
     ratio = tightest(chain, 1e-6).curve.epsilon(1e-6) / printed.epsilon(1e-6)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers import moduli as papers
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point, Root, per_step
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point, per_step
 from private_mcmc.accounting.langevin.shifts import certify
 from private_mcmc.errors import DeclarationError
 
@@ -83,10 +83,10 @@ def test_the_number_is_never_below_exact_arithmetic(gap, offset, parts, noise):
 def test_moduli_of_many_steps_are_evaluated_one_by_one():
     parts = [
         Affine(0.1, 0.2),
-        Root(1.1, 0.3, 0.1),
+        papers.Root(1.1, 0.3, 0.1),
         papers.saddle(0.3, 1.0, 2.0),
         Point(0.4),
-        Root(0.9, 0.0),
+        papers.Root(0.9, 0.0),
         Affine(-0.2, 0.0),
     ]
     distance = np.array([0.5, 0.7, 0.01, 0.0, 2.0, 3.0])
@@ -103,7 +103,7 @@ def test_every_shape_is_increasing_and_its_tangent_touches(one, two):
     low, high = sorted((one, two))
     for phi in (
         Affine(0.3, 0.1),
-        Root(0.8, 0.2, 0.1),
+        papers.Root(0.8, 0.2, 0.1),
         papers.saddle(0.3, 1.0, 1.0, 0.05),
         Minimum((Affine(0.5, 0.4), Affine(-0.1, 0.1))),
     ):

@@ -17,7 +17,7 @@ from benchmarks.papers.bounds import bfg
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin.last_state import last_state, path
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Root
+from private_mcmc.accounting.langevin.modulus_shapes import Affine
 from private_mcmc.errors import DeclarationError
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -170,7 +170,7 @@ def test_theorem_3_4_vector():
     case = VECTORS["theorem_3_4_bfg"]
     value = papers.two_starts([case["c"]] * 6, [case["h"]] * 6, [case["sigma"]] * 6, case["D"], restart=False)
     assert value == pytest.approx(case["m_squared"], abs=1e-7)
-    constant = shifts.two_starts_constant(
+    constant = papers.two_starts_constant(
         case["c"], case["h"], case["sigma"], case["D"], case["T"], restart=False
     )
     assert constant == pytest.approx(value, rel=1e-12)
@@ -185,7 +185,7 @@ def test_theorem_3_4_equals_its_printed_form_and_is_certified(rows, diameter):
     c, h, noise = (list(column) for column in zip(*rows, strict=True))
     ours = papers.two_starts(c, h, noise, diameter, restart=False)
     assert ours == pytest.approx(bfg.theorem_3_4(c, h, noise, diameter), rel=1e-11, abs=1e-300)
-    moduli = [Root(ct, ht) for ct, ht in zip(c, h, strict=True)]
+    moduli = [papers.Root(ct, ht) for ct, ht in zip(c, h, strict=True)]
     z, resistance = [diameter], [0.0]
     for ct, sd in zip(c[::-1], noise[::-1], strict=True):
         resistance.append((resistance[-1] + sd * sd) / ct)
@@ -205,7 +205,7 @@ def test_constant_two_starts_is_continuous_at_one_and_never_below_exact(c, steps
         spent += mpmath.mpf("0.25") / (resistance + mpmath.mpf("0.49"))
         resistance = (resistance + mpmath.mpf("0.49")) / cm
     exact = mpmath.mpf(4) / resistance + spent
-    ours = shifts.two_starts_constant(c, 0.25, 0.7, 2.0, steps, restart=False)
+    ours = papers.two_starts_constant(c, 0.25, 0.7, 2.0, steps, restart=False)
     assert ours == pytest.approx(float(exact), rel=1e-12)
     assert ours >= float(exact) * (1 - 1e-16 * 4)
 
@@ -220,10 +220,10 @@ def test_six_rows_of_table_1(steps):
         ("convex smooth", 1.0, 0.0),
         ("nonconvex", (1 + eta * 0.4) ** 2, 0.0),
     ]:
-        ours = shifts.two_starts_constant(c, h, noise, diameter, steps, restart=False)
+        ours = papers.two_starts_constant(c, h, noise, diameter, steps, restart=False)
         assert ours == pytest.approx(bfg.table_1(row, c, h, noise, diameter, steps), rel=1e-11), row
     c, h = 1 - 2 * eta * 0.5 + (eta * 2) ** 2, 2 * eta * 0.3
-    ours = shifts.two_starts_constant(c, h, noise, diameter, steps, restart=False)
+    ours = papers.two_starts_constant(c, h, noise, diameter, steps, restart=False)
     printed = bfg.table_1("dissipative", c, h, noise, diameter, steps)
     assert ours <= printed * (1 + 1e-12)
 
@@ -232,7 +232,7 @@ def test_rows_of_table_1_meet_as_c_tends_to_one():
     flat = bfg.table_1("convex smooth", 1.0, 0.0, 1.0, 2.0, 50)
     for c, row in [(1 - 1e-9, "strongly convex"), (1 + 1e-9, "nonconvex")]:
         assert bfg.table_1(row, c, 0.0, 1.0, 2.0, 50) == pytest.approx(flat, rel=1e-6)
-        assert shifts.two_starts_constant(c, 0.0, 1.0, 2.0, 50, restart=False) == pytest.approx(
+        assert papers.two_starts_constant(c, 0.0, 1.0, 2.0, 50, restart=False) == pytest.approx(
             flat, rel=1e-6
         )
 
@@ -284,5 +284,5 @@ def test_a_million_steps_with_constant_coefficients():
     assert shifts.affine(0.01, 1e-5, 10**6) == pytest.approx(1e-4 * (2 - 1e-5) / 1e-5, rel=1e-4)
     value, togo = shifts.affine_from(1.0, 1e-3, 0.0, 1.0, 10**6)
     assert (value, togo) == (pytest.approx(4e-3, rel=1e-9), 1000)
-    assert shifts.two_starts_constant(0.999, 1e-6, 1.0, 1.0, 10**6) > 0
-    assert last_state(Root(1.0, 1e-8), 1.0, 10**6, diameter=1.0).m_squared > 0
+    assert papers.two_starts_constant(0.999, 1e-6, 1.0, 1.0, 10**6) > 0
+    assert papers.two_starts_constant(1.0, 1e-8, 1.0, 1.0, 10**6) > 0

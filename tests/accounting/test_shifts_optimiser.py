@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.papers import moduli as papers
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin.last_state import last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Root
+from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
 from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, optimise
 from private_mcmc.accounting.langevin.shifts import certify
 
@@ -53,15 +53,15 @@ def test_within_a_thousandth_of_the_affine_closed_form(gap, steps):
 @pytest.mark.parametrize("h", [0.0, 1e-3, 0.5])
 @pytest.mark.parametrize("steps", [1, 2, 9, 300])
 def test_within_a_thousandth_of_theorem_3_4(c, h, steps):
-    closed = shifts.two_starts_constant(c, h, 0.6, 2.0, steps, restart=False)
-    assert best(Root(c, h), 0.6, steps, 2.0) == pytest.approx(closed, rel=1e-3)
+    closed = papers.two_starts_constant(c, h, 0.6, 2.0, steps, restart=False)
+    assert best(papers.Root(c, h), 0.6, steps, 2.0) == pytest.approx(closed, rel=1e-3)
 
 
 def test_varying_root_moduli_match_theorem_3_4():
     rng = np.random.default_rng(3)
     c, h, noise = rng.uniform(0.7, 1.3, 80), rng.uniform(0, 0.1, 80), rng.uniform(0.3, 2, 80)
     closed = papers.two_starts(c, h, noise, 1.5, restart=False)
-    moduli = [Root(ct, ht) for ct, ht in zip(c, h, strict=True)]
+    moduli = [papers.Root(ct, ht) for ct, ht in zip(c, h, strict=True)]
     assert best(moduli, noise, 80, 1.5) == pytest.approx(closed, rel=1e-3)
 
 
@@ -72,9 +72,9 @@ def test_varying_root_moduli_match_theorem_3_4():
         ((Affine(-0.1, 0.1), Affine(0.3, 0.3)), 1.0),
         ((Affine(-0.3, 0.05), Affine(0.2, 0.3)), 0.0),
         ((Affine(0.01, 0.1), Affine(0.5, 0.4)), 5.0),
-        ((Root(1.2, 0.05, 0.05), Affine(0.2, 0.3)), 2.0),
-        ((Root(1.0, 0.3, 0.0), Root(1.4, 0.0, 0.0)), 1.5),
-        ((Root(0.9, 0.1, 0.1), Affine(-0.2, 0.15), Affine(0.4, 0.6)), 0.5),
+        ((papers.Root(1.2, 0.05, 0.05), Affine(0.2, 0.3)), 2.0),
+        ((papers.Root(1.0, 0.3, 0.0), papers.Root(1.4, 0.0, 0.0)), 1.5),
+        ((papers.Root(0.9, 0.1, 0.1), Affine(-0.2, 0.15), Affine(0.4, 0.6)), 0.5),
     ],
 )
 def test_minima_of_moduli_are_within_a_thousandth_of_brute_force(parts, start):
@@ -91,7 +91,7 @@ def test_minima_of_moduli_are_within_a_thousandth_of_brute_force(parts, start):
 
 
 def test_different_data_with_a_root_modulus_is_within_a_thousandth_of_brute_force():
-    phi = Root(1.0, 0.04, 0.1)
+    phi = papers.Root(1.0, 0.04, 0.1)
     coarse = [brute(phi, 1.0, 2.0, 8.0, 10, points) for points in (801, 1601)]
     assert best(phi, 1.0, 10, 2.0) <= (2 * coarse[1] - coarse[0]) * 1.001
 
@@ -144,7 +144,9 @@ def test_sensitivity_at_some_steps_only_leaves_the_unused_stretch_free():
 def test_ten_thousand_arbitrary_moduli_give_a_certificate():
     rng = np.random.default_rng(1)
     moduli = [
-        Minimum((Affine(-0.05 * a, 0.02 * b), Root(1 + 0.1 * a, 0.01 * b, 0.02), Affine(0.1 * a, 0.3 * b)))
+        Minimum(
+            (Affine(-0.05 * a, 0.02 * b), papers.Root(1 + 0.1 * a, 0.01 * b, 0.02), Affine(0.1 * a, 0.3 * b))
+        )
         for a, b in rng.uniform(0.5, 1.5, (10_000, 2))
     ]
     bound = last_state(moduli, 0.14, 10_000)
@@ -155,10 +157,10 @@ def test_ten_thousand_arbitrary_moduli_give_a_certificate():
 
 @pytest.mark.slow
 def test_a_diameter_lets_a_numerical_certificate_start_late():
-    bound = last_state(Root(1.0, 0.04, 0.1), 1.0, 1000, diameter=2.0)
+    bound = last_state(papers.Root(1.0, 0.04, 0.1), 1.0, 1000, diameter=2.0)
     assert bound.first > 900
-    assert bound.m_squared == certify(Root(1.0, 0.04, 0.1), 1.0, bound.shifts, start=2.0)
-    assert bound.m_squared < last_state(Root(1.0, 0.04, 0.1), 1.0, 1000).m_squared
+    assert bound.m_squared == certify(papers.Root(1.0, 0.04, 0.1), 1.0, bound.shifts, start=2.0)
+    assert bound.m_squared < last_state(papers.Root(1.0, 0.04, 0.1), 1.0, 1000).m_squared
 
 
 @pytest.mark.long

@@ -112,8 +112,9 @@ PRIOR_INSIDE_THE_CLIP = (
 )
 START_FROM_THE_DATA = Change(
     chain,
-    "                state = self._first(theta)",
-    '                state = self._first(jnp.asarray(theta) + columns["y"].mean())',
+    "                state = first_state(self.program, self.schedule, theta, self.observable)",
+    '                theta = jnp.asarray(theta) + columns["y"].mean()\n'
+    "                state = first_state(self.program, self.schedule, theta, self.observable)",
 )
 TEMPER_FORGOTTEN = Change(langevin, "numbers.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers import docs
-from benchmarks.papers.__main__ import PAGES, make
+from benchmarks.papers.__main__ import PAGES, app, make
 from benchmarks.papers.bounds import hf_theorem
 from benchmarks.papers.experiments.figures import FIGURES, measured
 from benchmarks.papers.pages import normals
@@ -199,9 +199,9 @@ def test_the_certificate_of_the_ratio_domain_covers_pairs_drawn_from_it(seed):
 
 def test_the_command_lists_the_papers_and_refuses_others(monkeypatch, capsys):
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["private-mcmc", "papers", *arguments])
+        monkeypatch.setattr(sys, "argv", ["benchmarks.papers", *arguments])
         with pytest.raises(SystemExit) as ended:
-            main()
+            main(app)
         return ended.value.code or 0
 
     assert call() == 0

@@ -317,6 +317,16 @@ def test_the_charge_must_be_in_the_ledger(folder, books, tmp_path):
     assert differing(folder, books) == {"the charge in the ledger"}
 
 
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
+def test_a_charge_pays_for_no_other_statement_of_the_same_cost(folder, books, adjacency):
+    """What was charged for people replaced verified a dossier that promised who was there at all."""
+    kept = Study.load(folder).ledger
+    forged = study_of(target=Target(1.0, 1e-6, adjacency), ledger=kept, warnings=())
+    assert all(check.result != "differs" for check in recomputed(forged))
+    finish(folder, forged)
+    assert differing(folder, books) == {"the charge in the ledger"}
+
+
 def test_nonsense_is_not_verified_and_raises_nothing(folder):
     for text in ("[]", "{}", '{"version": 2}', "x", '{"version": 1}'):
         (folder / "study.json").write_text(text)

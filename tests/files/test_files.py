@@ -1,5 +1,6 @@
 """Files are written whole or not at all; a result's place is taken before, and the result is never lost."""
 
+import contextlib
 import os
 import tempfile
 
@@ -107,6 +108,21 @@ def test_a_result_whose_place_was_taken_is_kept_beside_it(folder):
         (folder / "out").mkdir()
         result.write("the release")
     assert (folder / str(raised.value).split(" it is in ")[1]).read_text() == "the release"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_another_run_that_took_the_place_of_one_that_goes_on_keeps_its_result(folder, ends):
+    """Where the first one's empty file was removed, as the error says, its end removed the other's result."""
+    with contextlib.suppress(KeyboardInterrupt, OutputError), new_file("out") as first:
+        (folder / "out").unlink()
+        with new_file("out") as second:
+            second.write("the other release")
+        if not ends:
+            raise KeyboardInterrupt
+        first.write("the release")
+    assert (folder / "out").read_text() == "the other release"
+    kept = [path.read_text() for path in folder.glob(".*.part")]
+    assert kept == ["the release"] * ends
 
 
 def test_a_result_whose_folder_is_gone_is_kept_elsewhere(folder, monkeypatch):

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from private_mcmc.cli.main import _PASSED_ON, app
+from private_mcmc.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs/commands.md"
 BEGIN, END = "<!-- options: python -m tests.golden.commands -->", "<!-- end of options -->"
@@ -22,7 +22,7 @@ def leaves(command: Any = None, words: tuple[str, ...] = ()) -> dict[str, Any]:
         return {" ".join(words): command}
     found: dict[str, Any] = {}
     for name in command.list_commands(None):
-        found |= {} if name in _PASSED_ON else leaves(command.get_command(None, name), (*words, name))
+        found |= leaves(command.get_command(None, name), (*words, name))
     return found
 
 

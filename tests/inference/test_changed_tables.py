@@ -12,7 +12,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
 from private_mcmc.data.same_table import check_apart
-from private_mcmc.data.shown_source import shown_source
+from private_mcmc.data.source import shown_source
 from private_mcmc.inference import fit_plan
 from private_mcmc.inference.question import plan_bounds, question
 from tests.examples_of_models import normal_mean

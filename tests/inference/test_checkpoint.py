@@ -20,6 +20,7 @@ from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.model.row_model import program_mark
+from private_mcmc.release.ledger.file import Transaction
 from tests.examples_of_models import logistic, normal_mean
 
 N = 30
@@ -363,6 +364,50 @@ def test_a_disk_that_fills_up_ends_no_run_and_keeps_no_keys(data, monkeypatch, t
     for again in (mcmc.resume, mcmc.run):
         with pytest.raises(pmc.ReleaseError):
             again(**data)
+
+
+def test_where_warnings_are_errors_a_paid_run_is_released_all_the_same(data, monkeypatch, tmp_path, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint_module, "_write", full)
+    mcmc = driver(tmp_path / "run")
+    mcmc.run(rng_key=3, **data)  # the tests' own filter makes errors of all warnings
+    assert mcmc.get_samples()["w"].shape == (80, 2)
+    assert "could not be saved" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("saves", [0, 1])
+def test_a_paid_run_that_no_disk_takes_is_released_unless_it_can_be_resumed(
+    data, monkeypatch, tmp_path, saves
+):
+    """It was neither released nor resumed, and its charge was spent."""
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(20.0, 1e-6))
+    mcmc, written = driver(tmp_path / "run", books=pmc.Bookkeeping(ledger, "rows")), []
+    real, settle = checkpoint_module._write, Transaction.append
+
+    def few(*args):
+        written.append(args)
+        if len(written) > saves:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(*args)
+
+    def full(self, entry):
+        if entry["kind"] == "settle":
+            raise pmc.LedgerError("the disk is full")
+        settle(self, entry)
+
+    with monkeypatch.context() as patched, pytest.warns(UserWarning) as told:
+        patched.setattr(checkpoint_module, "_write", few)
+        patched.setattr(Transaction, "append", full)
+        with contextlib.nullcontext() if saves == 0 else pytest.raises(pmc.LedgerError, match="full"):
+            mcmc.run(rng_key=3, **data)
+    assert any("stays open" in str(each.message) for each in told) == (saves == 0)
+    if saves:
+        mcmc.resume(**data)
+    assert mcmc.get_samples()["w"].shape == (80, 2) and key_words_in(tmp_path) == []
+    assert [charge.outcome for charge in ledger.history()] == ["released" if saves else "reserved"]
 
 
 @pytest.mark.slow

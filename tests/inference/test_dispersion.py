@@ -9,8 +9,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference.posterior.covariates import Fitted
-from private_mcmc.inference.posterior.dispersion import dispersion
-from private_mcmc.inference.posterior.people import with_outcomes
+from private_mcmc.inference.posterior.people import dispersion, with_outcomes
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, of_rows
 from private_mcmc.planning.affine import affine_policy

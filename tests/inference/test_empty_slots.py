@@ -14,7 +14,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference.posterior.covariates import Released, fitted
-from private_mcmc.inference.posterior.given_releases import posterior_draws
+from private_mcmc.inference.posterior.given_releases import posterior_given
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
@@ -90,7 +90,7 @@ def test_a_posterior_is_as_wide_as_people_are_few():
         CompletedStage(PathStage("run", schedule, np.array(states[:1])), np.array(states[1:])[:, None]),
     )
     reading = read(mean_of_people, pmc.Rows(y=pmc.Box(-12.0, 12.0)), n=slots)
-    found = posterior_draws(reading, [history], slots, jax.random.key(0), Chains(2, 100, 500))
+    found = posterior_given(reading, [history], slots, jax.random.key(0), Chains(2, 100, 500)).draws
     own = 4 / people * (1 + 2 / time)
     assert found.std() == pytest.approx((1 + 1 / own) ** -0.5, rel=0.15)
 

@@ -1,5 +1,7 @@
 """Releases that the fit does not explain, and outcomes that a declared range cuts, are told."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 import private_mcmc as pmc
 from benchmarks.calibration_problems import simulated
 from private_mcmc.inference.posterior.covariates import Fitted
-from private_mcmc.inference.posterior.explained import beyond_range, unexplained
+from private_mcmc.inference.posterior.given_releases import beyond_range, unexplained
 from private_mcmc.inference.posterior.likelihood import Terms
 from private_mcmc.inference.posterior.outcomes import Listed
 from private_mcmc.inference.posterior.people import with_outcomes
@@ -24,6 +26,7 @@ def line(x, y=None):
         numpyro.sample("y", dist.Normal(b * x, 1.0), obs=y)
 
 
+@functools.cache
 def reading():
     return read(line, pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Box(-9.0, 9.0)), n=100)
 

@@ -5,7 +5,7 @@ import pytest
 from numpyro.diagnostics import effective_sample_size, gelman_rubin
 from scipy.stats import norm
 
-from private_mcmc.inference.posterior.independent import fitted_proposal, independent_draws
+from private_mcmc.inference.posterior.sample import fitted_proposal, independent_draws
 
 SHAPE = 4, 100, 300
 

@@ -111,7 +111,7 @@ def test_the_last_state_of_many_steps_keeps_no_trajectory():
     segment = next(segments(runner.schedule))
     with jax.enable_x64(True):
         rows = runner.prepare(ROWS.synthetic(0, N), np.ones(N, bool))
-        now = first_state(runner.schedule, np.zeros(2), None)
+        now = first_state(runner.program, runner.schedule, np.zeros(2), None)
         gaps, count = segment.gaps, len(segment.gaps)
         arguments = now.u, segment.first, gaps, count, now.total, StepKeys(jax.random.key(1)), rows
         memory = runner.advance.lower(*arguments).compile().memory_analysis()

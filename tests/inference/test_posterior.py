@@ -18,7 +18,7 @@ from numpyro.diagnostics import effective_sample_size, gelman_rubin
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.inference.posterior.covariates import Fitted, Released, fitted
-from private_mcmc.inference.posterior.given_releases import GivenReleases, posterior_draws
+from private_mcmc.inference.posterior.given_releases import GivenReleases, posterior_given
 from private_mcmc.inference.posterior.outcomes import law
 from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.inference.posterior.sample import Chains
@@ -90,7 +90,7 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
         mode = (0.5 + N / 4 * 1.2) / (1 + N / 4)
         stage = PathStage("run", replace(schedule, step_size=time / STEPS), np.array([mode]))
         history = (CompletedStage(stage, np.full((STEPS, 1), mode)),)
-    draws = posterior_draws(reading(), [history], N)
+    draws = posterior_given(reading(), [history], N).draws
     mean, sd = exact([history])
     if time < 1e-6:
         assert (mean, sd) == pytest.approx((0.5, 1.0), abs=1e-5)
@@ -121,7 +121,7 @@ def test_persons_are_told_from_a_path_that_never_left_its_start():
         preconditioner=((1 / curvature,),), release="path", unit=known.unit,
     )  # fmt: skip
     stage = PathStage("run", schedule, np.array([start]))
-    drawn = posterior_draws(known, [(CompletedStage(stage, np.array(states[1:])[:, None]),)], persons)
+    drawn = posterior_given(known, [(CompletedStage(stage, np.array(states[1:])[:, None]),)], persons).draws
     assert abs(np.mean(states) - mean) > 8 * curvature**-0.5
     assert abs(drawn.mean() - mean) < 2 * drawn.std()
     assert 1.5 * curvature**-0.5 < drawn.std() < 12 * curvature**-0.5
@@ -131,7 +131,7 @@ def test_persons_are_told_from_a_path_that_never_left_its_start():
 def test_runs_on_one_data_set_are_one_likelihood():
     """Each alone is twice as uncertain of the sample's mean; they share the sample's deviation."""
     histories = [released(0.5, 1.2, seed) for seed in (1, 2)]
-    draws = posterior_draws(reading(), histories, N, asked=Chains(2, 60, 200))
+    draws = posterior_given(reading(), histories, N, asked=Chains(2, 60, 200)).draws
     mean, sd = exact(histories)
     assert sd < 0.9 * exact(histories[:1])[1]
     assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)
@@ -141,7 +141,7 @@ def test_runs_on_one_data_set_are_one_likelihood():
 @pytest.mark.long
 def test_a_weight_of_the_likelihood_changes_what_is_known_and_not_what_is_asked():
     history = released(5.0, 1.2, temper=0.25)
-    draws = posterior_draws(reading(), [history], N)
+    draws = posterior_given(reading(), [history], N).draws
     mean, sd = exact([history])
     assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)
     assert draws.std() == pytest.approx(sd, rel=0.15)
@@ -157,7 +157,7 @@ def test_the_error_to_expect_is_what_the_width_has_beyond_that_without_privacy()
 
 def test_without_a_path_nothing_is_claimed():
     with pytest.raises(pmc.NotYetSupported, match="no path"):
-        posterior_draws(reading(), [()], N)
+        posterior_given(reading(), [()], N)
 
 
 def not_a_number(posterior):
@@ -244,7 +244,7 @@ def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say(pr
     for seed in range(30):
         data = synthetic_data(base, seed)
         history = simulate(base, chain, data.rows, data.weights, seed)
-        draws = posterior_draws(base.reading, [history], 5000, asked=Chains(2, 100, 200)).reshape(-1, 3)
+        draws = posterior_given(base.reading, [history], 5000, asked=Chains(2, 100, 200)).draws.reshape(-1, 3)
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         held += ((low <= data.mean) & (data.mean <= high)).tolist()
     assert sum(held) >= least

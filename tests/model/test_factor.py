@@ -10,7 +10,7 @@ import statsmodels.api as statsmodels
 from scipy import stats
 
 import private_mcmc as pmc
-from private_mcmc.errors import DoThisInstead
+from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.models import hazards, hazards_rows, survival, survival_rows
 from private_mcmc.planning.synthetic import outcome_columns
@@ -155,3 +155,13 @@ def test_a_censored_time_is_sampled_as_numpyro_samples_it():
     exact = nuts.get_samples()["w"]
     off = (driver.get_samples()["w"].mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
     assert np.abs(off).max() < 2.5
+
+
+def test_a_plan_for_a_term_without_an_outcome_is_refused_in_words():
+    def model(X):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.factor("term", -jnp.logaddexp(0.0, X @ w))
+
+    with pytest.raises(NotYetSupported, match="plans need an outcome"):
+        pmc.plan(model, pmc.Rows(X=pmc.Ball(1.0, dim=2)), pmc.Target(3.0, 1e-6), n=500, guarantee="run")

@@ -163,3 +163,24 @@ def test_a_mistake_of_the_evaluator_on_both_sides_shows_against_xla(monkeypatch)
         planted.setitem(numpy_functions._OF_FLOATS, "tanh", lambda x: 0.9 * np.tanh(x))
         read(model_of(), ROWS, n=10)
     assert read(model_of(), ROWS, n=10).dim == 3
+
+
+def brought(bwd):
+    same = jax.custom_vjp(unchanged)
+    same.defvjp(lambda x: (x, None), bwd)
+    return same
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        brought(lambda _, slope: (slope, None)),
+        brought(lambda _, slope: (jnp.zeros(7),)),
+        lambda x: jax.jvp(brought(lambda _, slope: (slope,)), (x,), (jnp.ones_like(x),))[1],
+    ],
+)
+@pytest.mark.parametrize("where", ["of_row", "of_latent"])
+def test_a_derivative_that_jax_refuses_is_told_in_words(function, where):
+    """It ended in an error of JAX, before anything was charged."""
+    with pytest.raises(DoThisInstead, match=r"JAX refuses a derivative rule that the model brings"):
+        read(model_of(**{where: function}), ROWS, n=40)

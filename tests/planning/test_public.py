@@ -10,7 +10,7 @@ import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.public import learnt, public_columns, resampled
+from private_mcmc.planning.planners import learnt, public_columns, resampled
 from private_mcmc.planning.simulate import mode_and_sd, simulate_affine
 from tests.examples_of_models import logistic
 

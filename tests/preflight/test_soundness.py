@@ -135,7 +135,7 @@ def test_certificates_and_refutations_hold_for_random_models(example, target, da
 
 
 @pytest.mark.long
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=90, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(example=examples() | richer(), target=TARGETS, data=st.data())
 def test_certificates_and_refutations_hold_for_many_random_models(example, target, data) -> None:
     check(example, target, data)

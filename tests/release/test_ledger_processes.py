@@ -117,7 +117,7 @@ def test_a_full_disk_stops_the_run_before_it_starts(ledger):
     message = told_by(ledger_workers.charge_with_a_full_disk, ledger.path)
     assert message.startswith("LedgerError")
     assert "disk" in message
-    assert "nothing was run" in message
+    assert "nothing is begun" in message
     assert ledger.verify() == before
 
 
@@ -143,5 +143,5 @@ def test_a_file_or_folder_that_cannot_be_written_stops_the_run(what):
         Path(folder).chmod(0o755)
         assert message.startswith("LedgerError")
         assert "cannot be written" in message
-        assert "nothing was run" in message
+        assert "nothing is begun" in message
         assert ledger.verify() == before

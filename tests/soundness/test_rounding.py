@@ -122,6 +122,8 @@ def test_cyclic_shift_bounds(ratio, gap, period, steps):
 
 @given(WIDE, WIDE, magnitudes(-12, 0), WIDE, st.integers(1, 300))
 @example(1e-170, 1e-180, 0.5, 1e-3, 20)
+@example(0.7, 0.0, 0.05, 1.0, 50)
+@example(1e-170, 0.0, 0.5, 1e-3, 20)
 def test_shift_bounds_from_a_diameter(distance, offset, gap, noise, steps):
     assume(gap <= 1)
     value, togo = shifts.affine_from(distance, offset, gap, noise, steps)
@@ -136,7 +138,7 @@ def test_shift_bounds_from_a_diameter(distance, offset, gap, noise, steps):
 @pytest.mark.slow
 @given(magnitudes(-3, 3), st.one_of(WIDE, st.just(0.0)), WIDE, WIDE, st.integers(1, 60))
 def test_shift_bounds_of_one_map_from_two_starts(c, h, noise, diameter, steps):
-    constant = shifts.two_starts_constant(c, h, noise, diameter, steps, restart=False)
+    constant = papers.two_starts_constant(c, h, noise, diameter, steps, restart=False)
     general = papers.two_starts([c] * steps, [h] * steps, [noise] * steps, diameter, restart=False)
     resistance, spent = mpf(0), mpf(0)
     for _ in range(steps):

@@ -13,6 +13,7 @@ from benchmarks.papers.bounds import bfg, bjrd, hf_theorem
 from benchmarks.papers.bounds.others import chourasia
 from benchmarks.papers.pages.bkpp.noise import stated_square
 from benchmarks.papers.pages.page import Claim, Page, Section, assemble
+from benchmarks.papers.sampled import plain
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
@@ -20,7 +21,7 @@ from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin import steps as moduli
 from private_mcmc.accounting.langevin.last_state import last_state, path
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, split
+from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, split
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 from private_mcmc.schedule import norm_of_clips
 
@@ -118,7 +119,7 @@ def _sampled(full: bool) -> Section:
             row_shift=1e-4,
             noise=0.005,
             steps=count,
-            modulus=Affine(0.0, 0.0),
+            gap=0.0,
             diameter=0.05,
         )
 

@@ -82,14 +82,6 @@ def _mills_difference(low: float, m: float) -> float:
     return total * (1 + 16 * _UNIT * (4 + (low + m) ** 2))
 
 
-def profile(m: float, epsilon: float) -> float:
-    """The hockey-stick divergence at any real ``epsilon``: ``δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε)``."""
-    if epsilon >= 0:
-        return delta(m, epsilon)
-    decay = math.exp(epsilon)
-    return min(1.0, (-math.expm1(epsilon) + decay * delta(m, -epsilon)) * (1 + 8 * _UNIT))
-
-
 def epsilon(m: float, delta: float) -> float:
     """The smallest ``ε ≥ 0`` at which an ``m``-GDP mechanism is certified ``(ε, δ)``-DP, rounded up.
 

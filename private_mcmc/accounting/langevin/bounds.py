@@ -220,7 +220,7 @@ def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...])
     return last_state(pattern, noise, steps, diameter=schedule.diameter), "once in a pass"
 
 
-def sampled_last(schedule: Schedule, curvature: Curvature, delta: float | None) -> list[Bound]:
+def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
     """Last state of a Poisson-sampled chain with constant steps: every proposed split is a bound."""
     batch = schedule.batch
     constant = len(set(schedule.step_sizes)) == 1
@@ -242,12 +242,9 @@ def sampled_last(schedule: Schedule, curvature: Curvature, delta: float | None) 
         row_shift=row_ratio(schedule, size) * noise,
         noise=noise,
         steps=schedule.num_steps,
-        modulus=contracting[0],
+        gap=float(contracting[0].gap),
         diameter=schedule.diameter,
     )
-    splits = sampled.proposals(chain)[:-1]
-    if delta is not None:
-        splits = (sampled.tightest(chain, delta), *splits)
     rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
     return [
         Bound(
@@ -256,6 +253,5 @@ def sampled_last(schedule: Schedule, curvature: Curvature, delta: float | None) 
             rests_on,
             {"kind": "sampled last", "first": item.first, "share": item.share},
         )
-        for item in splits
-        if item.share < 1
+        for item in sampled.proposals(chain)
     ]

@@ -31,16 +31,14 @@ from private_mcmc.records import Constant
 from private_mcmc.schedule import Average, Schedule
 
 
-def langevin_statement(
-    schedule: Schedule, curvature: Curvature | None = None, *, delta: float | None = None
-) -> Statement:
+def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -> Statement:
     """The statement of the states released by a run: every bound that is proved for it.
 
     ``path``: ``m² = chains · Σ γ_k Δ²/2``. ``last`` and declared steps: the shift bound with every modulus
     that ``curvature`` proves, each stretch between releases starting again from distance 0. Minibatches:
-    the composed loss of the sampled steps, for a last state also combined with shifts, whose split is tuned
-    for ``delta``. Independent chains compose. An average is refused (it needs noise of its own), as is a
-    batch scheme for which nothing is proved under this adjacency.
+    the composed loss of the sampled steps, for a last state also combined with shifts. Independent chains
+    compose. An average is refused (it needs noise of its own), as is a batch scheme for which nothing is
+    proved under this adjacency.
 
     **Guarantee**: every curve, under ``schedule.adjacency``. **Assumptions**: quoted in its argument.
     """
@@ -58,7 +56,7 @@ def langevin_statement(
         best = replace(
             best, theorem=f"{best.theorem}, charged for hidden states too: {_expansion(schedule, curvature)}"
         )
-    found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature, delta), best]
+    found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature), best]
     theorems = tuple(dict.fromkeys(bound.theorem for bound in found))
     quoted = (line for bound in found for line in bound.assumptions)
     lines = (*chain_assumptions(schedule), *quoted)

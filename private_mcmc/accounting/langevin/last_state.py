@@ -13,7 +13,6 @@ from private_mcmc.accounting.langevin.modulus_shapes import (
     Minimum,
     Modulus,
     Point,
-    Root,
     per_step,
     undominated,
 )
@@ -24,7 +23,6 @@ from private_mcmc.accounting.langevin.shifts import (
     affine_from,
     certify,
     noise_array,
-    two_starts_constant,
 )
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_up, up
 from private_mcmc.errors import DeclarationError
@@ -99,11 +97,6 @@ def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[S
         return []
     if isinstance(phi, Affine):
         return _affine(phi, noise, steps, diameter)
-    if isinstance(phi, Root) and phi.offset == 0 and float(phi.c) > 0:
-        if not math.isfinite(diameter):
-            return []
-        value = two_starts_constant(float(phi.c), float(phi.h), noise, diameter, steps)
-        return [ShiftBound(value, from_diameter=True)]
     return _numerical(phi, noise, steps, diameter)
 
 

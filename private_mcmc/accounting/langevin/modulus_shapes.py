@@ -8,7 +8,7 @@ entry for every step (then distances are arrays of that length).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Protocol, cast
 
 import numpy as np
@@ -93,33 +93,6 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Root:
-    """``φ(z) = sqrt(cz² + h) + s``; ``s = 0`` for one map and two starts (BFG, Section 2), else ``γΔ``."""
-
-    c: Parameter
-    h: Parameter
-    offset: Parameter = 0.0
-    _roots: tuple[FloatArray, FloatArray] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for name in ("c", "h", "offset"):
-            check_parameter(name, getattr(self, name))
-        object.__setattr__(self, "_roots", (np.sqrt(self.c), np.sqrt(self.h)))
-
-    def value(self, distance: FloatArray) -> FloatArray:
-        """``sqrt(cz² + h) + s``."""
-        return np.hypot(self._roots[0] * distance, self._roots[1]) + self.offset
-
-    def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The supporting line of this convex function."""
-        root = np.hypot(self._roots[0] * distance, self._roots[1])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            slope = np.where(root > 0, self.c * distance / root, self._roots[0])
-            offset = np.where(root > 0, self.h / root, 0.0)
-        return slope, offset + self.offset
-
-
-@dataclass(frozen=True)
 class Minimum:
     """Pointwise minimum of several valid moduli of one step."""
 
@@ -180,9 +153,7 @@ class PerStep:
 def _form(part: Modulus) -> object:
     if isinstance(part, Minimum):
         return (Minimum, *(_form(inner) for inner in part.parts))
-    if isinstance(part, (Affine, Point, Root)):
-        return type(part)
-    return id(part)
+    return type(part) if is_dataclass(part) else id(part)
 
 
 def _merge(parts: Sequence[Modulus]) -> Modulus:
@@ -190,7 +161,7 @@ def _merge(parts: Sequence[Modulus]) -> Modulus:
     if isinstance(first, Minimum):
         columns = zip(*(cast(Minimum, part).parts for part in parts), strict=True)
         return Minimum(tuple(_merge(column) for column in columns))
-    if isinstance(first, (Affine, Point, Root)):
+    if is_dataclass(first):
         names = [entry.name for entry in fields(first) if entry.init]
         return type(first)(**{name: np.array([getattr(part, name) for part in parts]) for name in names})
     return first

@@ -14,19 +14,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.curves.rdp import check_pair
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Modulus, Root
-from private_mcmc.accounting.langevin.shift_optimiser import optimise
-from private_mcmc.accounting.langevin.shifts import certify, two_starts_constant
-from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, sum_up, up
+from private_mcmc.accounting.langevin.shifts import affine_from
+from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, up
 from private_mcmc.errors import DeclarationError
 
 _SHARES = np.linspace(0.02, 0.98, 49)
@@ -42,12 +38,11 @@ class SampledChain:
         row_shift: ``r = γ(n/b)wC``, the most that one present row moves a step.
         noise: ``σ``, the standard deviation of a step's noise.
         steps: ``T``.
-        modulus: of the step without the differing row, for **every** batch that can occur, with no
-            offset for different data: ``Affine(gap, 0)`` or ``Root(c, h)``.
+        gap: ``1 − ρ`` of the step without the differing row, which is ``ρ``-Lipschitz for **every** batch
+            that can occur, ``0 ≤ ρ ≤ 1``.
         diameter: of the set projected on, or ``inf``.
 
-    ``DeclarationError`` for values out of range, or a modulus that is not zero at zero where the shape is
-    affine.
+    ``DeclarationError`` for values out of range.
     """
 
     pair: str
@@ -55,7 +50,7 @@ class SampledChain:
     row_shift: float
     noise: float
     steps: int
-    modulus: Modulus
+    gap: float
     diameter: float = math.inf
 
     def __post_init__(self) -> None:
@@ -67,9 +62,9 @@ class SampledChain:
             )
         if not (0 < self.noise < math.inf and self.steps >= 1 and self.diameter > 0):
             raise DeclarationError("a sampled chain needs noise > 0, steps ≥ 1 and diameter > 0.")
-        if isinstance(self.modulus, (Affine, Root)) and float(self.modulus.offset) != 0:
+        if not 0 <= self.gap <= 1:
             raise DeclarationError(
-                "modulus: that of one map on two states, without an offset for different data."
+                f"gap={self.gap}: the step without the row must not expand, 0 ≤ 1 − ρ ≤ 1."
             )
 
     @property
@@ -81,23 +76,14 @@ class SampledChain:
         """Distance surely not exceeded after ``steps`` steps with equal noise and equal batches."""
         if steps == 0:
             return 0.0
-        if isinstance(self.modulus, Affine) and float(self.modulus.gap) >= 0:
-            gap = float(self.modulus.gap)
-            rate = math.inf if gap == 1 else -math.log1p(-gap)
-            reached = float(steps) if gap == 0 else -math.expm1(-steps * rate) / gap
-            return min(self.diameter, product_up(self.largest_shift, up(reached)))
-        return self._climb[min(steps, len(self._climb) - 1)]
+        rate = math.inf if self.gap == 1 else -math.log1p(-self.gap)
+        reached = float(steps) if self.gap == 0 else -math.expm1(-steps * rate) / self.gap
+        return min(self.diameter, product_up(self.largest_shift, up(reached)))
 
-    @cached_property
-    def _climb(self) -> tuple[float, ...]:
-        """Distances after 0, 1, 2, … steps, up to where they stop growing."""
-        climb = [0.0]
-        while len(climb) <= self.steps and climb[-1] < min(self.diameter, 1e12 * self.largest_shift):
-            reached = up(float(self.modulus.value(np.array([climb[-1]]))[0]))
-            climb.append(min(self.diameter, sum_up((reached, self.largest_shift))))
-        if climb[-1] < self.diameter and len(climb) <= self.steps:
-            climb.append(self.diameter)
-        return tuple(climb)
+    def absorbed(self, distance: float, togo: int) -> float:
+        """``m²`` of bringing two copies of the chain together in ``togo`` steps with the whole noise."""
+        # It may start at any of these steps, which is not allowed here; with ρ ≤ 1 the first is the cheapest.
+        return affine_from(distance, 0.0, self.gap, self.noise, togo)[0]
 
 
 @dataclass(frozen=True)
@@ -129,11 +115,7 @@ def split(chain: SampledChain, first: int, share: float) -> Split:
     if share == 1 and distance > 0:
         raise DeclarationError("share=1 leaves no noise to absorb the distance of the chains.")
     togo = chain.steps - first
-    square = (
-        0.0
-        if distance == 0
-        else product_up(_absorb(chain.modulus, chain.noise, distance, togo), over=(1 - share,))
-    )
+    square = 0.0 if distance == 0 else product_up(chain.absorbed(distance, togo), over=(1 - share,))
     ratio = product_up(chain.row_shift, over=(root_down(share), chain.noise))
     parts: tuple[Curve, ...] = (Sampled(chain.pair, chain.rate, ratio, togo),)
     m = root_up(product_up(square, 1 + 2.0**-50))
@@ -142,26 +124,8 @@ def split(chain: SampledChain, first: int, share: float) -> Split:
     return Split(first, share, m, combine(parts))
 
 
-def _absorb(phi: Modulus, noise: float, distance: float, togo: int) -> float:
-    """``m²`` of bringing two copies of one chain together in ``togo`` steps with the whole noise."""
-    if not math.isfinite(distance):
-        return math.inf
-    if isinstance(phi, Affine) and float(phi.gap) < 1:
-        slope = float(phi.slope)
-        return two_starts_constant(product_up(slope, slope), 0.0, noise, distance, togo, restart=False)
-    if isinstance(phi, Root) and float(phi.c) > 0:
-        return two_starts_constant(float(phi.c), float(phi.h), noise, distance, togo, restart=False)
-    z = optimise(phi, noise, togo, start=distance, work=100_000)
-    return math.inf if z is None else certify(phi, noise, z, start=distance)
-
-
-def plain(chain: SampledChain) -> Split:
-    """Composition of all ``T`` sampled steps, as if the path were released."""
-    return split(chain, 0, 1.0)
-
-
 def proposals(chain: SampledChain, count: int = 3) -> tuple[Split, ...]:
-    """The most promising splits by a Gaussian approximation of the sampled part, plain composition last.
+    """The most promising splits by a Gaussian approximation of the sampled part.
 
     Every one of them is a valid bound; the approximation only ranks them.
     """
@@ -171,12 +135,12 @@ def proposals(chain: SampledChain, count: int = 3) -> tuple[Split, ...]:
         distance = chain.distance(chain.steps - togo)
         if distance == 0 or not math.isfinite(distance):
             continue
-        absorbed = _absorb(chain.modulus, chain.noise, distance, togo)
+        absorbed = chain.absorbed(distance, togo)
         totals = absorbed / (1 - _SHARES) + togo * _rough_square(chain, _SHARES)
         at = int(np.argmin(totals))
         best.append((float(totals[at]), chain.steps - togo, float(_SHARES[at])))
     best.sort()
-    return (*(split(chain, first, share) for _, first, share in best[:count]), plain(chain))
+    return tuple(split(chain, first, share) for _, first, share in best[:count])
 
 
 def _rough_square(chain: SampledChain, shares: FloatArray) -> FloatArray:
@@ -186,40 +150,3 @@ def _rough_square(chain: SampledChain, shares: FloatArray) -> FloatArray:
     squared = ratio**2 / shares
     sampled = (whole * chain.rate) ** 2 * np.expm1(np.minimum(squared, 50.0))
     return np.minimum(sampled, whole**2 * squared)
-
-
-def tightest(chain: SampledChain, delta: float) -> Split:
-    """The split with the smallest ``ε(delta)``: ranked roughly, then improved on the exact curve.
-
-    Never worse than ``plain``. Nothing here depends on data.
-    """
-    gdp.check_delta(delta)
-    known: dict[tuple[int, float], tuple[float, Split]] = {}
-
-    def price(first: int, share: float) -> float:
-        key = (first, share)
-        if key not in known:
-            candidate = split(chain, first, share)
-            known[key] = (candidate.curve.epsilon(delta), candidate)
-        return known[key][0]
-
-    base = plain(chain)
-    known[(0, 1.0)] = (base.curve.epsilon(delta), base)
-    for candidate in proposals(chain, 2)[:-1]:
-        price(candidate.first, candidate.share)
-    at = min(known, key=lambda key: known[key][0])
-    step, stretch = 0.16, 1.5
-    while at[1] < 1 and step > 0.02:
-        first, share = at
-        togo = chain.steps - first
-        longer = max(0, chain.steps - math.ceil(togo * stretch))
-        shorter = min(chain.steps - 1, chain.steps - math.floor(togo / stretch))
-        moves = [(first, share + step), (first, share - step), (longer, share), (shorter, share)]
-        for start, part in moves:
-            if 0 < part < 1 and chain.distance(start) > 0:
-                price(start, part)
-        nearest = min(known, key=lambda key: known[key][0])
-        if nearest == at:
-            step, stretch = step / 2, math.sqrt(stretch)
-        at = nearest
-    return known[at][1]

@@ -170,31 +170,3 @@ def cyclic(ratio: float, gap: float, period: int, steps: int) -> float:
         weight = math.exp(-2 * rate * (period - 1)) * (1 + 8 * UNIT * (1 + 2 * rate * period))
         extra = weight * -math.expm1(-2 * rate) / pass_sum**2 * math.tanh(rate * period * earlier / 2)
     return product_up(ratio, ratio, up(1 + extra))
-
-
-def two_starts_constant(
-    c: float, h: float, noise: float, diameter: float, steps: int, *, restart: bool = True
-) -> float:
-    """``m²`` for one map run from two starts ``diameter`` apart, ``φ(z) = sqrt(cz² + h)``.
-
-    With ``restart`` the argument may start at any step, as it may on a set of that diameter.
-    ``V(D) = D²/r_T + h Σ_{k<T} 1/(r_k + σ²)`` with ``r_k = σ² (1 − c^{−k})/(c − 1)`` (``kσ²`` at 1):
-    the six rows of BFG Table 1 and their ``c → 1`` limits.
-
-    Source: BFG Theorem 3.4, Corollaries 3.7–3.9.
-    """
-    _check_steps(steps)
-    if not (c > 0 and math.isfinite(c) and h >= 0 and noise > 0 and diameter >= 0):
-        raise DeclarationError("two_starts: c > 0, h ≥ 0, diameter ≥ 0 and noise > 0 are needed.")
-    done = np.arange(0.0, steps + 1.0)
-    rate = math.log1p(c - 1) if c > 0.5 else math.log(c)
-    with np.errstate(over="ignore"):
-        resistance = done if c == 1 else -np.expm1(-rate * done) / (c - 1)
-    resistance = resistance * (1 - 8 * UNIT * (2 + abs(rate) * done))
-    far = product_up(diameter, over=(noise,))
-    square, spread = product_up(far, far), product_up(h, over=(noise, noise))
-    with np.errstate(over="ignore", divide="ignore", under="ignore"):
-        spent = np.cumsum(spread / (resistance[:-1] + 1)) * (1 + 4 * UNIT * steps)
-        values = square / resistance[1:] + spent
-    value = float(values.min() if restart else values[-1])
-    return up(value) + 2 * steps * TINY if square > 0 or spread > 0 else 0.0

@@ -21,9 +21,16 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike
 
-from private_mcmc.inference.posterior.evenly import squares
 from private_mcmc.inference.posterior.outcomes import Columns, Law, law
-from private_mcmc.inference.posterior.tables import FULL_SD, SMOOTH, Table, moving, real_columns, tables
+from private_mcmc.inference.posterior.tables import (
+    FULL_SD,
+    SMOOTH,
+    Table,
+    moving,
+    real_columns,
+    squares,
+    tables,
+)
 from private_mcmc.inference.posterior.unknown import conditioned, least_squares
 from private_mcmc.model import RowModel
 from private_mcmc.planning import MomentsStage, of_rows, taken_apart

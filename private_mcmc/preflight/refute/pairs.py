@@ -40,6 +40,11 @@ def extreme_rows(rows: Rows) -> list[PublicRow]:
     return list(found.values())
 
 
+def stacked(rows: Sequence[PublicRow]) -> dict[str, np.ndarray]:
+    """The columns of some rows."""
+    return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+
+
 def _near(base: PublicRow, values: Mapping[str, list[Any]]) -> Iterable[PublicRow]:
     yield base
     for name, options in values.items():

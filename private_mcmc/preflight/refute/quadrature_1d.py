@@ -30,7 +30,6 @@ class Violation:
         boxes: the event, a union of boxes with one side for each coordinate.
         p: its probability under the first law; ``p_low`` the same less the quadrature error.
         q: its probability under the second law; ``q_high`` the same plus the quadrature error.
-        excess: ``p_low − e^ε q_high − δ``, positive.
     """
 
     boxes: tuple[Box, ...]
@@ -38,7 +37,6 @@ class Violation:
     q: float
     p_low: float
     q_high: float
-    excess: float
 
     @property
     def intervals(self) -> Intervals:
@@ -92,10 +90,9 @@ def violation(
     if not off < 0.01:
         return None
     p_low, q_high = max(p[0] * (1 - off) - p[1], 0.0), min(q[0] * (1 + off) + q[1], 1.0)
-    excess = p_low - math.exp(min(epsilon, 700.0)) * q_high - delta
-    if not excess > 0:
+    if not p_low - math.exp(min(epsilon, 700.0)) * q_high - delta > 0:
         return None
-    return Violation(tuple((pair,) for pair in intervals), p[0], q[0], p_low, q_high, excess)
+    return Violation(tuple((pair,) for pair in intervals), p[0], q[0], p_low, q_high)
 
 
 def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tuple[float, float] | None:

@@ -160,11 +160,10 @@ def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) ->
     slack_p, slack_q = p.outside + float(p.errors.sum()), q.outside + float(q.errors.sum())
     p_low = float(low[chosen].sum()) * (1 - slack_p)
     q_high = float(high[chosen].sum()) * (1 + 2 * slack_q)
-    excess = p_low - scale * q_high - delta
-    if not excess > 0:
+    if not p_low - scale * q_high - delta > 0:
         return None
     values = float(p.values[chosen].sum()), float(q.values[chosen].sum())
-    return Violation(_boxes(frame, chosen), *values, p_low, q_high, excess)
+    return Violation(_boxes(frame, chosen), *values, p_low, q_high)
 
 
 def framed(center: Array, scale: Array, fits: Callable[[Frame], bool]) -> Frame | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.refute.huber import in_chunks, line_losses
-from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows
+from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, stacked
 from private_mcmc.preflight.refute.peaks import Array
 from private_mcmc.preflight.refute.search import Reduction
 from private_mcmc.schedule import Matrix
@@ -98,11 +98,6 @@ def _whole_losses(row_model: RowModel, columns: dict[str, np.ndarray]) -> Curve:
             lambda t: jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x[None], row))(t))(columns)
         )
     )
-
-
-def stacked(rows: Sequence[PublicRow]) -> dict[str, np.ndarray]:
-    """The columns of some rows."""
-    return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
 
 def _designs(row_model: RowModel, columns: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -19,9 +19,8 @@ from scipy.special import log_ndtr
 from private_mcmc.accounting.posterior.normal import gaussian_pair
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.certify.normal import normal_facts
-from private_mcmc.preflight.refute.pairs import extreme_rows
+from private_mcmc.preflight.refute.pairs import extreme_rows, stacked
 from private_mcmc.preflight.refute.peaks import Array
-from private_mcmc.preflight.refute.reduce_1d import stacked
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
 

@@ -198,7 +198,7 @@ class LedgerFile:
             raise LedgerError(f"{self.path}: cannot be read ({error.strerror}).") from error
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema breaks its own error message
             raise LedgerError(
-                f"{self.path}: {_in_words(error)} Nothing was recorded and nothing was run."
+                f"{self.path}: {_in_words(error)} Nothing was recorded, and nothing is begun without that."
             ) from error
 
 

@@ -6,13 +6,18 @@ import contextlib
 import hmac
 import os
 import uuid
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError
+from private_mcmc.errors import (
+    BudgetExceeded,
+    DeclarationError,
+    LedgerError,
+    ReleaseError,
+    warn_of_what_was_paid,
+)
 from private_mcmc.release.ledger.declarations import Declarations, now, refuse_second_name, replay
 from private_mcmc.release.ledger.export import (
     export_csv,
@@ -211,7 +216,7 @@ class Ledger(Declarations):
         try:
             self.settle(reservation)
         except LedgerError as error:
-            warnings.warn(f"the charge stays open, and spent: {error}", stacklevel=3)
+            warn_of_what_was_paid(f"the charge stays open, and spent: {error}")
 
     def state(self) -> LedgerState:
         """All data sets and reservations, after checking the whole file."""

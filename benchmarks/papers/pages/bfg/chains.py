@@ -10,8 +10,9 @@ from benchmarks.papers import mixing, moduli
 from benchmarks.papers.bounds import bfg
 from benchmarks.papers.pages.grid import Grid
 from benchmarks.papers.pages.page import Claim, Section
+from benchmarks.papers.sampled import RoughChain, plain, tightest
 from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, plain, split, tightest
+from private_mcmc.accounting.langevin.poisson_last_state import split
 from private_mcmc.report import Heading, Line, Note, Plot, Rule, Text, floats, number
 
 DELTA = 1e-5
@@ -89,7 +90,7 @@ def sampled(full: bool) -> Section:
             constant=1.0,
             diameter=diameter,
         )
-        chain = SampledChain(
+        chain = RoughChain(
             pair="replace_one",
             rate=batch / rows,
             row_shift=step / batch * lip,
@@ -112,7 +113,7 @@ def sampled(full: bool) -> Section:
                 "certified",
                 "the proof conditions on all of Z, which fixes later maps; ours by a recursion (path: "
                 f"{number(path)})",
-                f"{_FORMULA} `theorem_5_2`; `poisson_last_state.tightest`",
+                f"{_FORMULA} `theorem_5_2`; benchmarks/papers/sampled.py `tightest`",
                 "tests/accounting/test_sampled.py",
                 proved=False,
             )
@@ -146,7 +147,7 @@ def nonconvex(full: bool) -> Section:
 
     ours_at, eta = [], 0.5
     for value in (*etas[::3], eta) if full else (etas[0], eta, etas[-1]):
-        chain = SampledChain(
+        chain = RoughChain(
             pair="replace_one",
             rate=0.05,
             row_shift=value / 50,
@@ -171,7 +172,7 @@ def nonconvex(full: bool) -> Section:
             "certified",
             "conditions on all of Z; writes σ_j = ησ/2 for σ_j² = η²σ²/2; ours, Poisson, is the "
             "path's, the same for every η",
-            f"{_FORMULA} `theorem_5_4`; `poisson_last_state.tightest`",
+            f"{_FORMULA} `theorem_5_4`; benchmarks/papers/sampled.py `tightest`",
             "tests/accounting/test_papers.py::test_nonconvex_bound_and_its_comparison",
             proved=False,
         ),

@@ -12,7 +12,6 @@ from benchmarks.papers.bounds import bfg
 from benchmarks.papers.pages.grid import Grid, renyi
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.modulus_shapes import Root
 from private_mcmc.accounting.langevin.shift_optimiser import optimise
 from private_mcmc.report import Heading, Line, Note, Plot, Table, Text, floats, number
 
@@ -25,16 +24,16 @@ def table_1(steps: int, cells: int) -> Section:
     """Each row beside Theorem 3.4 and beside the Rényi divergence of a chain of its kind, on a grid."""
     kappa, beta, lip, holder = 1.0, 1.5, 1.0, 0.5
     spread = 0.6  # of the dissipative potential κx²/2 + a(1 − cos x)
-    rows: list[tuple[bfg.Row, Root, Callable[[np.ndarray], np.ndarray]]] = [
+    rows: list[tuple[bfg.Row, moduli.Root, Callable[[np.ndarray], np.ndarray]]] = [
         ("convex Lipschitz", moduli.convex_lipschitz(_STEP, lip), lambda x: x - _STEP * lip * np.sign(x)),
         (
             "weakly smooth",
             moduli.weakly_smooth(_STEP, holder, 2 ** (1 - holder)),
             lambda x: x - _STEP * np.sign(x) * np.abs(x) ** holder,
         ),
-        ("strongly convex", Root((1 - _STEP * kappa) ** 2, 0.0), lambda x: (1 - _STEP * kappa) * x),
-        ("convex smooth", Root(1.0, 0.0), lambda x: x),
-        ("nonconvex", Root((1 + _STEP * beta) ** 2, 0.0), lambda x: (1 + _STEP * beta) * x),
+        ("strongly convex", moduli.Root((1 - _STEP * kappa) ** 2, 0.0), lambda x: (1 - _STEP * kappa) * x),
+        ("convex smooth", moduli.Root(1.0, 0.0), lambda x: x),
+        ("nonconvex", moduli.Root((1 + _STEP * beta) ** 2, 0.0), lambda x: (1 + _STEP * beta) * x),
         (
             "dissipative",
             moduli.strongly_dissipative(
@@ -47,7 +46,7 @@ def table_1(steps: int, cells: int) -> Section:
     for row, phi, move in rows:
         c, h = float(phi.c), float(phi.h)
         printed = _ORDER / 2 * bfg.table_1(row, c, h, _NOISE, _DIAMETER, steps)
-        best = _ORDER / 2 * shifts.two_starts_constant(c, h, _NOISE, _DIAMETER, steps, restart=False)
+        best = _ORDER / 2 * moduli.two_starts_constant(c, h, _NOISE, _DIAMETER, steps, restart=False)
         if h == 0:
             exact, seen = _linear(math.sqrt(c), steps)
         else:
@@ -65,7 +64,7 @@ def table_1(steps: int, cells: int) -> Section:
                 exact,
                 "exact" if h == 0 else "certified",
                 "equals Theorem 3.4, and is reached by a linear chain" if h == 0 else _REASONS[row],
-                f"{_FORMULA} `table_1`; `shifts.two_starts_constant`",
+                f"{_FORMULA} `table_1`; benchmarks/papers/moduli.py `two_starts_constant`",
                 f"{_SHIFTS}::test_six_rows_of_table_1",
             )
         )
@@ -190,7 +189,7 @@ def figure_2(cells: int) -> Section:
     """The shift problem of the paper's example: is the stationary point the minimum?"""
     noise = np.array([1.0, 0.01, 0.4])
     h, diameter = 4.0, 5.0
-    phi = Root(1.0, h)
+    phi = moduli.Root(1.0, h)
 
     def cost(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         parts = (
