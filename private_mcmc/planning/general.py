@@ -58,6 +58,8 @@ _WARM_UP_STEPS = 800
 # That of persons clips no tighter than leaves it so many sds off, up to this multiple: where their sums are
 # longer than the model says, a tight clip leads far away.
 _WARM_UP_OFF, _WARM_UP_CLIP = 3.0, 10.0
+# Its draws are as wide as if errors were so much larger: short intervals are worse than long ones.
+_CAUTION = 1.2
 # A run lasts so long at least.
 _SHORTEST = 10.0
 _FEWEST_STEPS, MOST_STEPS = 60, 8000
@@ -112,7 +114,7 @@ class GeneralPolicy:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         done = {completed.stage.name: completed for completed in history}
         expected = self._expected(done)
-        draws = widened(done[RUN], self.facts, expected.rms)
+        draws = widened(done[RUN], self.facts, _CAUTION * expected.rms)
         return Conclusion(draws, expected, beyond=expected.rms > self.prediction.rms)
 
     def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:

@@ -2,10 +2,9 @@
 
 A data set is a few hundred rows of the declared domain, each standing for many, with outcomes drawn from
 the model at a draw of the prior. The very stages that would be executed are executed on it, noise included,
-and compared with draws of the exact posterior of the same rows. Clip and step are chosen on some data sets
-and their error is measured on others: the least of many errors would promise too much. Of persons with
-latents it is measured on all, with fresh noise: whether an effect varies at all differs more between data
-sets than clips do, and each takes long.
+and compared with draws of the exact posterior of the same rows. Clip and step are chosen on some data sets;
+their error is measured on all, with fresh noise: the least of many errors would promise too much, and data
+sets differ more than clips do.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ import numpy as np
 
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
-from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.estimates import next_metric
 from private_mcmc.planning.exact_chains import CHAIN_STEPS, arrived, mala, pooled
 from private_mcmc.planning.facts import Facts
+from private_mcmc.planning.frontier import Coefficients
 from private_mcmc.planning.general import (
     RUN,
     GeneralPolicy,
@@ -34,7 +33,7 @@ from private_mcmc.planning.general import (
 )
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.people import people
-from private_mcmc.planning.simulate import CAREFUL, at_once, second_moments, simulate, typical
+from private_mcmc.planning.simulate import at_once, second_moments, simulate, typical
 from private_mcmc.planning.stages import (
     OF_LOSSES,
     OF_PARAMETERS,
@@ -178,7 +177,7 @@ class Simulator:
 
 
 def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPolicy:
-    """The policy whose clip and step make the smallest error on synthetic data sets, predicted on others.
+    """The policy whose clip and step make the least error on synthetic data sets, predicted with other noise.
 
     Errors are those of losses on all of them where ``θ`` is not identified on one: they have one unit.
     """
@@ -188,15 +187,13 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
         unit = OF_PARAMETERS
         if not all(data.identified for data in sets):
             sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES
-        count = len(_DISTANCES)
-
-        fresh = range(count, len(sets)) if facts.reading.own is None else range(len(sets))
 
         def tried(
-            draft: GeneralPolicy, on: range, noise: int = 0
+            draft: GeneralPolicy, on: Sequence[SyntheticPosterior], noise: int = 0
         ) -> tuple[list[float], float, list[CompletedStage]]:
             say(f"planning: clip {draft.multiple:g}, step {draft.step:g} on {len(on)} synthetic tables")
-            outcomes = at_once(lambda k: simulator.error(draft, sets[k], k + noise), on)
+            seeds = range(noise, noise + len(on))
+            outcomes = at_once(lambda one: simulator.error(draft, *one), list(zip(on, seeds, strict=True)))
             errors, times, runs = (list(each) for each in zip(*outcomes, strict=True))
             return errors, min(times), runs
 
@@ -204,20 +201,20 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
             GeneralPolicy(facts, multiple, step, _UNKNOWN)
             for multiple, step in itertools.product(CLIP_MULTIPLES, STEPS)
         ]
-        of_drafts = at_once(lambda draft: _typical_error(tried(draft, range(count))[0]), drafts)
+        of_drafts = at_once(lambda draft: _typical_error(tried(draft, sets[: len(_DISTANCES)])[0]), drafts)
         draft = widest(drafts, of_drafts)
         # Data sets that chose it are looked at with other noise.
-        errors, time, runs = tried(draft, fresh, 0 if facts.reading.own is None else len(sets))
-        rms = CAREFUL * _typical_error(errors)
+        errors, time, runs = tried(draft, sets, len(sets))
+        rms = _typical_error(errors)
         of_each: tuple[Expected, ...] = ()
         if unit == OF_PARAMETERS and read is not None and read.names and math.isfinite(rms):
             compared = [
                 read.compared(widened(run, facts, rms), data.draws.reshape(-1, facts.dim))
-                for run, data in zip(runs, [sets[k] for k in fresh], strict=True)
+                for run, data in zip(runs, sets, strict=True)
             ]
             of_each = read.expected(compared, errors, rms)
     monte_carlo = min(math.sqrt(2.0 / time), rms)
-    reference = min(_root_mean_square([sets[k].standard_error for k in fresh]), rms)
+    reference = min(_root_mean_square([data.standard_error for data in sets]), rms)
     bias = math.sqrt(max(rms**2 - monte_carlo**2 - reference**2, 0.0))
     low, high = (min(errors), max(errors)) if max(errors) < math.inf else (0.0, 0.0)
     found = Prediction(rms, bias, monte_carlo, draft.step / 4, unit, reference, low, high, of_each)

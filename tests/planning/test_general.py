@@ -254,7 +254,7 @@ def test_the_default_guarantee_plans_models_without_one_predictor():
 
 
 def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
-    """Where no posterior given the releases is to be had, intervals allow for the path's own noise.
+    """Where no posterior given the releases is to be had, intervals allow for its noise and a fifth more.
 
     Of a path that is too short to have the metric's sds, three times its own here, those of the metric count.
     """
@@ -270,7 +270,7 @@ def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
         facts = SimpleNamespace(
             prior=SimpleNamespace(centre=states.mean(axis=0), scale=spread * states.std(0)), temper=1.0
         )
-        said = Prediction(np.sqrt(3.0), 0.0, 1.0, 0.0, unit)
+        said = Prediction(np.sqrt(3.0) / 1.2, 0.0, 1.0, 0.0, unit)
         draws = GeneralPolicy(facts, 1.0, 0.1, said).conclude(history).draws
         np.testing.assert_allclose(draws.mean(axis=0), states.mean(axis=0))
         np.testing.assert_allclose(draws.std(axis=0), wider * states.std(axis=0))
