@@ -29,7 +29,7 @@ from benchmarks.peers.ours import Simulated
 from benchmarks.utility import DELTA
 from benchmarks.utility_metrics import Summary, score, summarise
 from benchmarks.utility_reference import Reference, reference
-from private_mcmc.planning import affine, influence_counts
+from private_mcmc.planning import affine, influence
 
 FACTORS = (0.5, 0.7, 1.4, 2.0)
 # What a target ratio of at most this asks of the planner.
@@ -50,9 +50,9 @@ class Setting:
             for constant in self.constants:
                 stack.enter_context(_replaced(affine, constant, getattr(affine, constant) * factor))
             if not self.constants:
-                chosen = influence_counts.InfluenceCounts.best_clip
+                chosen = influence.InfluenceCounts.best_clip
                 scaled = lambda self, *known: factor * chosen(self, *known)  # noqa: E731
-                stack.enter_context(_replaced(influence_counts.InfluenceCounts, "best_clip", scaled))
+                stack.enter_context(_replaced(influence.InfluenceCounts, "best_clip", scaled))
             yield
 
 

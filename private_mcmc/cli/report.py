@@ -59,7 +59,7 @@ def _page(what: Path, key: Path | None) -> Report:
 
 def _plan(what: Path) -> Report:
     """A saved plan, as it stands in its file: only its model could make it again."""
-    from private_mcmc.planning.saved import SavedPlan
+    from private_mcmc.planning.policy import SavedPlan
     from private_mcmc.report import Facts, Note, Report, number
 
     try:

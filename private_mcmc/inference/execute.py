@@ -50,7 +50,7 @@ from private_mcmc.inference.runs import (
 from private_mcmc.kernels import public_key
 from private_mcmc.kernels.devices import Layout
 from private_mcmc.kernels.gradient.clipping import widened
-from private_mcmc.model.row_model import model_marks, program_mark
+from private_mcmc.model.reading import model_marks, program_mark
 from private_mcmc.release import (
     Curator,
     ReleasedExpectations,

@@ -20,7 +20,7 @@ from private_mcmc.inference.processes import releases
 from private_mcmc.inference.record import About, study_of
 from private_mcmc.inference.runs import Array, Outcome, Runnable, constrainer
 from private_mcmc.planning import Conclusion, History, Plan
-from private_mcmc.planning.saved import mark_of
+from private_mcmc.planning.policy import mark_of
 from private_mcmc.records import Fields
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
 from private_mcmc.report import Report, number

@@ -11,19 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import jax
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.model.ir.evaluate import evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.program import Program
 from private_mcmc.model.predictor import MultiPredictor, Row
 from private_mcmc.model.priors.prior import PriorConstants
+from private_mcmc.model.refusals import synthetic_rows
 from private_mcmc.model.row_constants import RowConstants
-from private_mcmc.model.row_sum import synthetic_rows
 from private_mcmc.model.sites import ModelSites
+from private_mcmc.records import RUN_ONCE
 
 _NOISE = 2e-6
 
@@ -298,3 +301,64 @@ def _prior_claim(prior: PriorConstants, line: np.ndarray) -> Claim:
         float(np.sum(end[squares > 0] * squares[squares > 0])) for end in (prior.lower, prior.upper)
     )
     return Claim("K", math.inf, lower, upper, math.inf)
+
+
+# Longer programs (unrolled loops) take seconds to compile, and are made of the same primitives.
+_LONGEST = 1500
+
+
+def refuse_misevaluated(program: Program, rows: Rows, dim: int, own: Potentials) -> None:
+    """Compare ``own``, NumPyro's potentials, as compiled and as evaluated; once for a ``program``.
+
+    Raises:
+        NotYetSupported: where they differ.
+    """
+    known = _known(program.text([*program.outputs.values()]))
+    if known["checked"] or len(program.equations) > _LONGEST:
+        return
+    columns = synthetic_rows(rows, _FEWER_ROWS)
+    each = [{name: column[i] for name, column in columns.items()} for i in range(_FEWER_ROWS)]
+    thetas = np.outer([0.0, 0.4], np.cos(np.arange(1.0, dim + 1)))
+    points = [(theta, row) for theta in thetas for row in each]
+    by_xla = _by_xla(own, points)
+
+    def named(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
+        return dict(zip(("likelihood", "prior"), own(theta, row), strict=True))
+
+    shapes = {name: abstract(column.shape[1:], column.dtype) for name, column in columns.items()}
+    traced = trace(named, theta=abstract((dim,), np.float64), **shapes)
+    names = [*traced.outputs]
+    ours = np.array([evaluate(traced, names, theta=theta, **row) for theta, row in points], np.float64)
+    slack = _TOLERANCE * (1 + np.abs(by_xla))
+    if not _agree(by_xla, ours, slack):
+        # NumPyro's own may clamp or cancel there: then float32 gives another number.
+        with jax.enable_x64(False):
+            slack = slack + _FLOAT32_IS_WORSE * np.abs(by_xla - _by_xla(own, points))
+        if not _agree(by_xla, ours, slack):
+            raise NotYetSupported(
+                "NumPyro's own log density of this model is another number when XLA compiles it than by the "
+                "evaluator that its proofs are checked with (at synthetic rows and parameters): write the "
+                "distributions in their plain form, and please report this model."
+            )
+    known["checked"] = True
+
+
+@lru_cache(maxsize=256)
+def _known(text: str) -> dict[str, bool]:
+    """What is remembered of a program."""
+    return {"checked": False}
+
+
+def _by_xla(own: Potentials, points: Sequence[tuple[np.ndarray, Row]]) -> np.ndarray:
+    """``(points, 2)``: likelihoods and priors."""
+    compiled = jax.jit(own, compiler_options=RUN_ONCE)
+    return np.array([compiled(theta, row) for theta, row in points], np.float64)
+
+
+def _agree(one: np.ndarray, other: np.ndarray, slack: np.ndarray) -> bool:
+    """Whether numbers are the same up to ``slack`` where they are finite, and infinite or none together."""
+    with np.errstate(invalid="ignore"):
+        close = np.abs(one - other) <= slack
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    unknown = ~np.isfinite(slack)
+    return bool(np.all(close | same | unknown))

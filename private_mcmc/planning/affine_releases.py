@@ -21,9 +21,7 @@ from private_mcmc.planning.estimates import (
     root_of,
     score_average,
 )
-from private_mcmc.planning.influence import Bound, Influence
-from private_mcmc.planning.influence_counts import InfluenceCounts, people_counted
-from private_mcmc.planning.people import expected_counts
+from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts, expected_counts, people_counted
 from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, History, PathStage
 from private_mcmc.release import Counts, SecondMoments, floored
 from private_mcmc.schedule import Schedule

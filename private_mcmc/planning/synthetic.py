@@ -6,38 +6,28 @@ depends on nothing private.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from scipy.special import softmax
 
-from private_mcmc.domains import Domain, Rows
+from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
+from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.predictor import cut_off
 from private_mcmc.planning.stages import Array
-from private_mcmc.planning.synthetic_times import EventTimes
-from private_mcmc.records import RUN_ONCE, Record
+from private_mcmc.records import Record
 
 Columns: TypeAlias = Record
 _MOST_VALUES, _MOST_OUTCOMES = 257, 129
-_FEW_OUTCOMES = 8
-# So many outcomes of a synthetic row stand for those of its copies.
-_STRATA = 4
-# Times to an event that are drawn for each row.
-_TIMES = 4
-# Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
-_EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
-_QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
+FEW_OUTCOMES = 8
 
 
 def has_factors(reading: RowModel) -> bool:
@@ -143,7 +133,7 @@ def with_outcomes(
     shares = softmax(scores, axis=1)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     options = {name: np.asarray(each) for name, each in outcomes.items()}
-    if values > _FEW_OUTCOMES:
+    if values > FEW_OUTCOMES:
         strata = min(strata, max(1, round(each)))
         uniform = (np.arange(strata) + random.random((count, strata))) / strata
         below = np.cumsum(shares, axis=1)[:, None, :] < uniform[:, :, None]
@@ -159,81 +149,55 @@ def with_outcomes(
     return repeated | tiled, weights
 
 
-@dataclass(frozen=True, eq=False)
-class Likelihood:
-    """A row's loss with every possible outcome put in place of the row's own; ``temper`` is its weight."""
-
-    reading: RowModel
-    outcomes: Columns
-    temper: float = 1.0
-    times: EventTimes | None = None
-
-    @property
-    def few(self) -> bool:
-        """Whether the outcome takes so few values that all can be gone through."""
-        return self._count <= _FEW_OUTCOMES
-
-    @property
-    def vectors(self) -> int:
-        """How many gradients stand for one row and parameter."""
-        return self._count if self.few else len(_QUANTILES)
-
-    @property
-    def _count(self) -> int:
-        return int(next(iter(self.outcomes.values())).shape[0])
-
-    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
-        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas`` ``(k, p)``; shape ``(k·vectors, p)``.
-
-        The expectation is over outcomes of the model given the row's covariates: the row's own outcome is
-        not used. ``root`` is ``A``.
-        """
-        at = jax.vmap(self._scores, in_axes=(0, None))(jnp.asarray(thetas), row)
-        flat = at.reshape(-1, at.shape[-1]) * jnp.sqrt(self.temper / at.shape[0])
-        return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
-
-    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
-        """``each`` outcomes of every row, drawn from the model at ``theta``: see ``with_outcomes``."""
-        if self.times is not None:
-            rows = {name: jnp.repeat(column, _TIMES, axis=0) for name, column in rows.items()}
-            count = len(rows[self.times.time])
-            drawn = jax.vmap(self.drawn, in_axes=(None, 0, 0))(theta, rows, jax.random.split(key, count))
-            return rows | drawn, np.full(count, each / _TIMES)
-        logits = _all_logits(self, theta, dict(rows))
-        return with_outcomes(rows, self.outcomes, logits, each, key, _STRATA)
-
-    def drawn(self, theta: jax.Array, row: Columns, key: jax.Array) -> Columns:
-        """One outcome of a row: columns in the place of its own."""
-        if self.times is not None:
-            return self.times.drawn(functools.partial(self.reading.row_loss, theta), row, key)
-        chosen = jax.random.categorical(key, self._logits(theta, row))
-        return {name: options[chosen] for name, options in self.outcomes.items()}
-
-    def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
-        losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)
-        return jnp.where(jnp.isfinite(losses), -losses, -1e30)
-
-    def score(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
-        """``E_y ∇v``, which is 0 unless declared outcomes are not all that are possible, and ``E_y‖∇v‖²``."""
-        score = jax.grad(self.reading.row_loss)
-        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(self.outcomes)
-        shares = jax.nn.softmax(self._logits(theta, row))
-        return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
-
-    def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
-        probabilities = jax.nn.softmax(self._logits(theta, row))
-        if self.few:
-            chosen, weights = self.outcomes, probabilities
-        else:
-            index = jnp.searchsorted(jnp.cumsum(probabilities), jnp.asarray(_QUANTILES))
-            index = jnp.clip(index, 0, self._count - 1)
-            chosen = {name: values[index] for name, values in self.outcomes.items()}
-            weights = jnp.asarray(_WIDTHS)
-        score = jax.grad(self.reading.row_loss)
-        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
-        return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
+# Prevalences of indicators, and means of other columns' shares of their range.
+_PREVALENCES = (0.02, 0.08, 0.2, 0.35, 0.5)
+_MEANS, _SPREAD = (0.1, 0.25, 0.4, 0.6), 6.0
 
 
-@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def _all_logits(likelihood: Likelihood, theta: jax.Array, rows: Columns) -> jax.Array:
-    return jax.vmap(likelihood._logits, in_axes=(None, 0))(theta, rows)
+def people(rows: Rows, count: int, seed: int) -> dict[str, np.ndarray]:
+    """``count`` public rows, before they are mapped into their domains."""
+    random = np.random.default_rng(seed)
+    drawn = {name: _column(domain, count, random) for name, domain in rows.items}
+    if OWN_ROWS in drawn:
+        most = drawn[OWN_ROWS].shape[1]
+        # One person in two has all rows that are allowed.
+        has = np.where(random.random(count) < 0.5, most, random.integers(1, most + 1, count))
+        drawn[OWN_ROWS] = np.asarray(np.arange(most) < has[:, None], dtype=np.int64)
+    return drawn
+
+
+def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarray:
+    if isinstance(domain, Several):
+        values = _column(domain.each, count * domain.count, random)
+        values = values.reshape(count, domain.count, *domain.each.event_shape)
+        # Of some, what a row says is the person's, like their age, and of others it changes.
+        same = random.random(count) < 0.5
+        values[same] = values[same, :1]
+        return values
+    if isinstance(domain, Ball):
+        # An intercept, and the others in [0, 1], divided by the norm of the longest such row.
+        shares = np.column_stack([_shares(count, random) for _ in range(domain.dim)])
+        shares[:, 0] = 1.0
+        return np.asarray(shares * (domain.radius / math.sqrt(domain.dim)))
+    if isinstance(domain, Categories):
+        weights = random.permutation(0.5 ** np.arange(domain.k).clip(max=6))
+        return np.asarray(random.choice(domain.k, size=count, p=weights / weights.sum()))
+    low, high = domain.interval()
+    if not np.all(np.isfinite(high - low)):
+        return np.asarray(random.standard_normal((count, *domain.event_shape)))
+    if isinstance(domain, Binary):
+        return _indicator(count, random)
+    size = max(math.prod(domain.event_shape), 1)
+    shares = np.column_stack([_shares(count, random) for _ in range(size)])
+    return np.asarray(low + (high - low) * shares.reshape(count, *domain.event_shape))
+
+
+def _shares(count: int, random: np.random.Generator) -> Array:
+    if random.random() < 0.5:
+        return _indicator(count, random)
+    mean = random.choice(_MEANS)
+    return np.asarray(random.beta(_SPREAD * mean, _SPREAD * (1 - mean), size=count))
+
+
+def _indicator(count: int, random: np.random.Generator) -> Array:
+    return np.asarray(random.random(count) < random.choice(_PREVALENCES), dtype=np.float64)

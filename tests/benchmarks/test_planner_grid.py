@@ -4,7 +4,7 @@ from benchmarks.planner_grid import SETTINGS, Setting
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.model import read
-from private_mcmc.planning import affine, influence_counts
+from private_mcmc.planning import affine, influence
 from private_mcmc.planning.simulate import simulate_affine, synthetic_data
 from private_mcmc.planning.stages import PathStage
 from tests.examples_of_models import logistic
@@ -13,13 +13,13 @@ from tests.examples_of_models import logistic
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_a_setting_is_scaled_and_put_back(setting: Setting) -> None:
     before = {name: getattr(affine, name) for name in setting.constants}
-    chosen = influence_counts.InfluenceCounts.best_clip
+    chosen = influence.InfluenceCounts.best_clip
     with setting.scaled(2.0):
         for name, value in before.items():
             assert getattr(affine, name) == 2 * value
-        assert (influence_counts.InfluenceCounts.best_clip is chosen) == bool(setting.constants)
+        assert (influence.InfluenceCounts.best_clip is chosen) == bool(setting.constants)
     assert {name: getattr(affine, name) for name in setting.constants} == before
-    assert influence_counts.InfluenceCounts.best_clip is chosen
+    assert influence.InfluenceCounts.best_clip is chosen
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from private_mcmc.inference.posterior.people import dispersion, with_outcomes
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, of_rows
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.influence_counts import CELLS
+from private_mcmc.planning.influence import CELLS
 from private_mcmc.release import Counts
 
 N, THETA = 20_000, np.array([1.0, 0.5])

@@ -19,7 +19,7 @@ from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.influence_counts import CELLS
+from private_mcmc.planning.influence import CELLS
 from private_mcmc.release import Counts, SecondMoments, plan_second_moments
 from private_mcmc.schedule import Schedule
 

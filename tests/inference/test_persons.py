@@ -22,7 +22,7 @@ from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin_program
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.model import read
-from private_mcmc.model.row_sum import synthetic_rows
+from private_mcmc.model.refusals import synthetic_rows
 from private_mcmc.preflight.certify.certificates import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import logistic

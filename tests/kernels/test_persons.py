@@ -13,7 +13,7 @@ from private_mcmc.kernels.gradient.clipped import clipped_gradient, general_rows
 from private_mcmc.kernels.gradient.clipping import CLIP_SLACK
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
-from private_mcmc.model.row_sum import synthetic_rows
+from private_mcmc.model.refusals import synthetic_rows
 from tests.soundness.sweep.zoo import ZOO
 
 PERSONS, CLIP = 12, 0.7

@@ -20,7 +20,7 @@ from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.likelihoods.family import Entry
 from private_mcmc.model.likelihoods.links import find_link
 from private_mcmc.model.priors import prior
-from private_mcmc.model.row_sum import synthetic_rows
+from private_mcmc.model.refusals import synthetic_rows
 
 X = Ball(1.0, 3)
 CLASSES = Rows(X=X, y=Categories(4))

@@ -13,7 +13,7 @@ from jax.interpreters import batching, mlir
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.kernels.whitening import Whitening
-from private_mcmc.model import compiled, read
+from private_mcmc.model import agreement, read
 from private_mcmc.model.ir import flatten, numpy_functions
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -158,7 +158,7 @@ def test_a_key_that_follows_nothing_is_any_generators():
 
 def test_a_mistake_of_the_evaluator_on_both_sides_shows_against_xla(monkeypatch):
     """The comparison with NumPyro takes both densities through it, and does not see this."""
-    compiled._known.cache_clear()
+    agreement._known.cache_clear()
     with monkeypatch.context() as planted, pytest.raises(NotYetSupported, match="when XLA compiles it"):
         planted.setitem(numpy_functions._OF_FLOATS, "tanh", lambda x: 0.9 * np.tanh(x))
         read(model_of(), ROWS, n=10)

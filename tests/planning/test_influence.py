@@ -14,7 +14,7 @@ import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.influence_counts import CELLS, InfluenceCounts
+from private_mcmc.planning.influence import CELLS, InfluenceCounts
 from private_mcmc.planning.simulate import mode_and_sd, simulate_affine
 from private_mcmc.release import Counts, plan_counts
 

@@ -15,7 +15,7 @@ from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.simulate_general import synthetic_count
 from private_mcmc.planning.stages import PathStage, Prediction
-from private_mcmc.planning.synthetic_persons import likelihood_of
+from private_mcmc.planning.synthetic_outcomes import likelihood_of
 from tests.examples_of_models import logistic
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), person=pmc.Person(at_most=3))

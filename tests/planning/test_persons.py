@@ -11,10 +11,8 @@ import private_mcmc as pmc
 from private_mcmc import models
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import read
-from private_mcmc.model.row_sum import synthetic_rows
-from private_mcmc.planning.synthetic import Likelihood
-from private_mcmc.planning.synthetic_persons import PersonLikelihood, likelihood_of
-from private_mcmc.planning.synthetic_times import event_times
+from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, event_times, likelihood_of
 from private_mcmc.target import Unit
 from tests.soundness.sweep.zoo import ZOO
 

@@ -27,7 +27,7 @@ from private_mcmc.planning.estimates import (
     score_average,
     settled_average,
 )
-from private_mcmc.planning.influence_counts import CELLS, InfluenceCounts, cell_of
+from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
 from private_mcmc.planning.simulate import _chain, mode_and_sd, simulate, simulate_affine, synthetic_data
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from tests.examples_of_models import logistic

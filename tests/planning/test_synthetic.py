@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from private_mcmc.planning.exact_chains import arrived, pooled
 from private_mcmc.planning.frontier import Frontier, Point
+from private_mcmc.planning.simulate_general import arrived, pooled
 from private_mcmc.planning.stages import OF_LOSSES, Prediction
 from private_mcmc.planning.synthetic import with_outcomes
 from private_mcmc.report import Plot

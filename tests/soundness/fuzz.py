@@ -15,7 +15,7 @@ import numpy as np
 
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import RowModel, read
-from private_mcmc.model.row_sum import COUNT
+from private_mcmc.model.refusals import COUNT
 from tests.soundness.grammar import Written, write
 from tests.soundness.oracle import compare, draw_rows
 

@@ -17,7 +17,7 @@ from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.step import stored
 from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel, read
-from private_mcmc.model.row_sum import COUNT
+from private_mcmc.model.refusals import COUNT
 from tests.soundness.grammar import write
 
 ODD = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, 1e-160, 1e30, 1.0, 2.0**63, 0.5])

@@ -8,7 +8,7 @@ import pytest
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import read
 from private_mcmc.model.ir.program import Output
-from private_mcmc.model.row_sum import COUNT
+from private_mcmc.model.refusals import COUNT
 from private_mcmc.preflight import verdict as decision
 from tests.soundness.certified import judge, small
 from tests.soundness.fuzz import fault_of

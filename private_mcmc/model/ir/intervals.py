@@ -11,11 +11,18 @@ import numpy as np
 
 from private_mcmc.model.ir.evaluate import values
 from private_mcmc.model.ir.flatten import flatten
-from private_mcmc.model.ir.interval import Interval, anything, between, constant, spread
+from private_mcmc.model.ir.interval import (
+    ARITHMETIC,
+    Interval,
+    Rule,
+    anything,
+    between,
+    constant,
+    integer_division,
+    spread,
+)
+from private_mcmc.model.ir.interval_rules import SCALARS, SHAPES, split
 from private_mcmc.model.ir.program import Equation, Program, Variable
-from private_mcmc.model.ir.rules_arithmetic import ARITHMETIC, Rule, integer_division
-from private_mcmc.model.ir.rules_scalar import SCALARS
-from private_mcmc.model.ir.rules_shape import SHAPES, split
 
 
 def is_defined(equation: Equation, operands: Sequence[Interval]) -> bool:

@@ -15,13 +15,19 @@ from private_mcmc.model.ir.dependence import Level
 from private_mcmc.model.ir.interval import Interval, between, constant, of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.categories import CATEGORIES, inflated_entries, mixture_entries
-from private_mcmc.model.likelihoods.censored import CENSORED
+from private_mcmc.model.likelihoods.continuous import (
+    CENTRED,
+    POSITIVE,
+    REAL,
+    SHARES,
+    TRUNCATED,
+    log_softplus,
+    with_softplus,
+)
+from private_mcmc.model.likelihoods.derived import CENSORED
+from private_mcmc.model.likelihoods.discrete import CATEGORIES, WHOLE, inflated_entries, mixture_entries
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
-from private_mcmc.model.likelihoods.positive import POSITIVE, SHARES, log_softplus, with_softplus
-from private_mcmc.model.likelihoods.real import CENTRED, REAL, TRUNCATED
-from private_mcmc.model.likelihoods.whole import WHOLE
 from private_mcmc.model.sites import Observation
 
 _COUNTS = {**WHOLE, **CATEGORIES}

@@ -15,9 +15,8 @@ from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
+from private_mcmc.model.priors.families import GAUSSIAN, SEPARABLE, Separable
 from private_mcmc.model.priors.normalised import is_normalised
-from private_mcmc.model.priors.normals import Separable
-from private_mcmc.model.priors.single_sites import GAUSSIAN, SEPARABLE
 from private_mcmc.model.sites import Site
 
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]

@@ -17,9 +17,8 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from private_mcmc.model.ir.interval import Interval
+from private_mcmc.model.likelihoods.continuous import POSITIVE, REAL, log_rate
 from private_mcmc.model.likelihoods.family import Entry, Recognised, Recogniser
-from private_mcmc.model.likelihoods.positive import POSITIVE, log_rate
-from private_mcmc.model.likelihoods.real import REAL
 
 Given: TypeAlias = Mapping[str, jax.Array]
 # ``(η, y, parameters of the base) ↦`` the log of the cumulative hazard, or the standardised value.

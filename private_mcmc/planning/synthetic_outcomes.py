@@ -3,19 +3,198 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from private_mcmc.domains import Binary
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
 from private_mcmc.model.integrated import OwnLatents, integrated_loss
 from private_mcmc.planning.stages import Array
-from private_mcmc.planning.synthetic import Columns, Likelihood, candidates, has_factors, outcome_columns
-from private_mcmc.planning.synthetic_times import event_times
+from private_mcmc.planning.synthetic import (
+    FEW_OUTCOMES,
+    Columns,
+    candidates,
+    has_factors,
+    outcome_columns,
+    with_outcomes,
+)
+from private_mcmc.records import RUN_ONCE, Record
+
+_POINTS, _TRIED = 129, 6
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class EventTimes:
+    """The columns of a censored time, and public times over which its hazard is added up.
+
+    Attributes:
+        time: name of the column of the time.
+        event: name of the column that tells whether the event was seen.
+        grid: times from the domain's least to its largest, closer together at its beginning.
+    """
+
+    time: str
+    event: str
+    grid: Array
+
+    def drawn(self, loss: Callable[[Record], jax.Array], row: Record, key: jax.Array) -> Record:
+        """The time of an event with the hazard of ``loss``, and its flag; cut off at the row's own time."""
+        seen = jnp.asarray(row[self.event])
+
+        def without(time: jax.Array) -> jax.Array:
+            return loss({**row, self.time: time, self.event: jnp.zeros_like(seen)})
+
+        grid = jnp.asarray(self.grid)
+        hazard = jax.vmap(without)(grid)
+        hazard = jax.lax.cummax(jnp.nan_to_num(hazard - hazard[0], nan=0.0))
+        reached = jax.random.exponential(key)
+        when = jnp.where(reached > hazard[-1], jnp.inf, jnp.interp(reached, hazard, grid))
+        last = jnp.asarray(row[self.time])
+        return {self.time: jnp.minimum(when, last), self.event: (when <= last).astype(seen.dtype)}
+
+
+def event_times(reading: RowModel) -> EventTimes | None:
+    """The columns of ``reading``, of one row, that are a time to an event and its flag, if two are."""
+    if not any(site.family == "Unit" or "Censored" in site.family for site in reading.observations):
+        return None
+    columns = reading.rows.columns
+    flags = [name for name, domain in columns.items() if isinstance(domain, Binary)]
+    times = [
+        name
+        for name, domain in columns.items()
+        if domain.event_shape == ()
+        and np.issubdtype(domain.dtype, np.floating)
+        and _is_bounded(reading, name)
+    ]
+    for event in flags:
+        for time in times:
+            if _is_hazard(reading, time, event):
+                low, high = (float(end) for end in columns[time].interval())
+                return EventTimes(time, event, low + (high - low) * np.linspace(0.0, 1.0, _POINTS) ** 3)
+    return None
+
+
+def _is_bounded(reading: RowModel, name: str) -> bool:
+    return bool(np.all(np.isfinite(reading.rows.columns[name].interval())))
+
+
+def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
+    with jax.enable_x64(True):
+        rows = reading.rows.project(reading.rows.synthetic(5, _TRIED))
+        low, high = (float(end) for end in reading.rows.columns[time].interval())
+        # Inside, where no end of the domain and no public cut is likely to be.
+        share = np.linspace(0.137, 0.861, _TRIED)
+        thetas = jnp.asarray(0.4 * np.random.default_rng(0).normal(size=(_TRIED, reading.dim)))
+
+        def sides(theta: jax.Array, row: Record, at: jax.Array) -> tuple[jax.Array, jax.Array]:
+            def loss(time_: jax.Array, seen: int) -> jax.Array:
+                flag = jnp.asarray(seen, jnp.asarray(row[event]).dtype)
+                return jnp.asarray(reading.row_loss(theta, {**row, time: time_, event: flag}))
+
+            rate = jnp.exp(loss(at, 0) - loss(at, 1))
+            return jax.grad(loss)(at, 0), rate
+
+        slope, rate = map(np.asarray, jax.vmap(sides)(thetas, rows, jnp.asarray(low + (high - low) * share)))
+    with np.errstate(invalid="ignore"):
+        return bool(np.all(rate > 0) and np.all(np.abs(slope - rate) <= _TOLERANCE * (1 + rate)))
+
+
+# So many outcomes of a synthetic row stand for those of its copies.
+_STRATA = 4
+# Times to an event that are drawn for each row.
+_TIMES = 4
+# Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
+_EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
+_QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """A row's loss with every possible outcome put in place of the row's own; ``temper`` is its weight."""
+
+    reading: RowModel
+    outcomes: Columns
+    temper: float = 1.0
+    times: EventTimes | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether the outcome takes so few values that all can be gone through."""
+        return self._count <= FEW_OUTCOMES
+
+    @property
+    def vectors(self) -> int:
+        """How many gradients stand for one row and parameter."""
+        return self._count if self.few else len(_QUANTILES)
+
+    @property
+    def _count(self) -> int:
+        return int(next(iter(self.outcomes.values())).shape[0])
+
+    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
+        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas`` ``(k, p)``; shape ``(k·vectors, p)``.
+
+        The expectation is over outcomes of the model given the row's covariates: the row's own outcome is
+        not used. ``root`` is ``A``.
+        """
+        at = jax.vmap(self._scores, in_axes=(0, None))(jnp.asarray(thetas), row)
+        flat = at.reshape(-1, at.shape[-1]) * jnp.sqrt(self.temper / at.shape[0])
+        return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
+        """``each`` outcomes of every row, drawn from the model at ``theta``: see ``with_outcomes``."""
+        if self.times is not None:
+            rows = {name: jnp.repeat(column, _TIMES, axis=0) for name, column in rows.items()}
+            count = len(rows[self.times.time])
+            drawn = jax.vmap(self.drawn, in_axes=(None, 0, 0))(theta, rows, jax.random.split(key, count))
+            return rows | drawn, np.full(count, each / _TIMES)
+        logits = _all_logits(self, theta, dict(rows))
+        return with_outcomes(rows, self.outcomes, logits, each, key, _STRATA)
+
+    def drawn(self, theta: jax.Array, row: Columns, key: jax.Array) -> Columns:
+        """One outcome of a row: columns in the place of its own."""
+        if self.times is not None:
+            return self.times.drawn(functools.partial(self.reading.row_loss, theta), row, key)
+        chosen = jax.random.categorical(key, self._logits(theta, row))
+        return {name: options[chosen] for name, options in self.outcomes.items()}
+
+    def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
+        losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)
+        return jnp.where(jnp.isfinite(losses), -losses, -1e30)
+
+    def score(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
+        """``E_y ∇v``, which is 0 unless declared outcomes are not all that are possible, and ``E_y‖∇v‖²``."""
+        score = jax.grad(self.reading.row_loss)
+        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(self.outcomes)
+        shares = jax.nn.softmax(self._logits(theta, row))
+        return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
+
+    def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
+        probabilities = jax.nn.softmax(self._logits(theta, row))
+        if self.few:
+            chosen, weights = self.outcomes, probabilities
+        else:
+            index = jnp.searchsorted(jnp.cumsum(probabilities), jnp.asarray(_QUANTILES))
+            index = jnp.clip(index, 0, self._count - 1)
+            chosen = {name: values[index] for name, values in self.outcomes.items()}
+            weights = jnp.asarray(_WIDTHS)
+        score = jax.grad(self.reading.row_loss)
+        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
+        return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _all_logits(likelihood: Likelihood, theta: jax.Array, rows: Columns) -> jax.Array:
+    return jax.vmap(likelihood._logits, in_axes=(None, 0))(theta, rows)
+
 
 # Of more parameters a root of every row's curvature costs too much.
 _MOST = 32
