@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,97 +19,22 @@ from private_mcmc.model.ir.flatten import flatten
 from private_mcmc.model.ir.numpy_functions import FUNCTIONS, Array, elementwise
 from private_mcmc.model.ir.program import Equation, Params, Program, Shape, Variable
 
-_CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
-
-
-def constants(program: Program, needed: Iterable[Variable]) -> dict[Variable, Any]:
-    """The constants among these variables as NumPy's arrays; of opaque types (keys) as they are."""
-    avals, found = program.avals, program.constants
-    return {
-        v: found[v] if _is_opaque(avals[v]) else np.asarray(found[v], avals[v].dtype)
-        for v in needed
-        if v in found
-    }
-
-
-def _is_opaque(value: Any) -> bool:
-    return bool(jnp.issubdtype(value.dtype, jax.dtypes.extended))
-
-
-def last_uses(equations: Iterable[Equation], targets: Iterable[Variable]) -> dict[Variable, int]:
-    """Where in the list of equations a variable is used last; of the targets, after all of them."""
-    places = {variable: place for place, equation in enumerate(equations) for variable in equation.inputs}
-    return {**places, **dict.fromkeys(targets, -1)}
+# Calls of functions with derivatives of their own; what is called is the parameter ``call_jaxpr``.
+CALLS = ("custom_jvp_call", "custom_vjp_call")
+# A value and whether its first axis is that of the points.
+_Value: TypeAlias = tuple[Any, bool]
 
 
 def values(program: Program, targets: Iterable[Variable], given: Mapping[Variable, ArrayLike]) -> list[Array]:
     """The variables ``targets`` where the inputs (or other variables) in ``given`` have these values."""
-    targets = list(targets)
-    equations = program.slice(targets, given)
-    last = last_uses(equations, targets)
-    known = constants(program, last)
-    for variable, value in given.items():
-        aval = program.avals[variable]
-        known[variable] = np.asarray(value).astype(aval.dtype).reshape(aval.shape)
-    with np.errstate(all="ignore"):
-        for place, equation in enumerate(equations):
-            results = apply(program, equation, [known[variable] for variable in equation.inputs])
-            for output, result in zip(equation.outputs, results, strict=True):
-                known.setdefault(output, result)
-            for variable in set(equation.inputs):
-                if last[variable] == place:
-                    del known[variable]
-    return [np.asarray(known[variable]) for variable in targets]
+    found = _values(program, list(targets), {variable: (at, False) for variable, at in given.items()}, 1)
+    return [np.asarray(value) for value, _ in found]
 
 
 def evaluate(program: Program, outputs: Sequence[Hashable], /, **inputs: ArrayLike) -> list[Array]:
     """Outputs of a program, by name, at these inputs."""
     given = {program.inputs[name]: value for name, value in inputs.items()}
     return values(program, [program.outputs[name] for name in outputs], given)
-
-
-def called(equation: Equation, operands: list[Any]) -> tuple[Program, list[Any]] | None:
-    """The program that the equation calls, whose inputs are called 0, 1, …, and with what."""
-    if equation.name in _CALLS:
-        body = equation.params[_CALLS[equation.name]]
-    elif equation.name == "cond":
-        branches = equation.params["branches"]
-        body, operands = branches[int(np.clip(operands[0], 0, len(branches) - 1))], operands[1:]
-    else:
-        return None
-    return flatten(body, map(str, range(len(operands))), range(len(equation.outputs))), operands
-
-
-def apply(program: Program, equation: Equation, operands: list[Any]) -> Sequence[Any]:
-    """The results of one equation."""
-    inner = called(equation, operands)
-    if inner is not None:
-        body, arguments = inner
-        return evaluate(body, [*body.outputs], **dict(zip(body.inputs, arguments, strict=True)))
-    if equation.name == "split":
-        return np.split(operands[0], np.cumsum(equation.params["sizes"])[:-1], equation.params["axis"])
-    avals = [program.avals[output] for output in equation.outputs]
-    result = None
-    if len(avals) == 1 and all(isinstance(operand, np.ndarray) for operand in operands):
-        result = _result(equation, operands, avals[0].shape)
-    if result is not None:
-        return [np.asarray(result, avals[0].dtype)]
-    params = equation.primitive.get_bind_params(dict(equation.params))
-    bound = equation.primitive.bind(*operands, **params)
-    every = bound if equation.primitive.multiple_results else [bound]
-    return [value if _is_opaque(value) else np.asarray(value) for value in every]
-
-
-def _result(equation: Equation, operands: list[Array], shape: Shape) -> Array | None:
-    function = elementwise(equation, operands)
-    if function is not None:
-        return function(*operands)
-    general = FUNCTIONS.get(equation.name)
-    return None if general is None else general(operands, equation.params, shape)
-
-
-# A value and whether its first axis is that of the points.
-_Value: TypeAlias = tuple[Any, bool]
 
 
 def evaluate_each(program: Program, outputs: Sequence[Hashable], /, **inputs: np.ndarray) -> list[Array]:
@@ -123,10 +49,12 @@ def _values(
     program: Program, targets: list[Variable], given: Mapping[Variable, _Value], count: int
 ) -> list[_Value]:
     equations = program.slice(targets, given)
-    last = last_uses(equations, targets)
-    known: dict[Variable, _Value] = {v: (value, False) for v, value in constants(program, last).items()}
+    last = {variable: place for place, equation in enumerate(equations) for variable in equation.inputs}
+    last |= dict.fromkeys(targets, -1)
+    known = {v: (_constant(program, v), False) for v in last if v in program.constants}
     for variable, (value, many) in given.items():
-        known[variable] = np.asarray(value).astype(program.avals[variable].dtype), many
+        aval, array = program.avals[variable], np.asarray(value)
+        known[variable] = array.astype(aval.dtype).reshape(*array.shape[:many], *aval.shape), many
     with np.errstate(all="ignore"):
         for place, equation in enumerate(equations):
             results = _apply(program, equation, [known[v] for v in equation.inputs], count)
@@ -138,47 +66,81 @@ def _values(
     return [known[variable] for variable in targets]
 
 
+def _constant(program: Program, variable: Variable) -> Any:
+    """As NumPy's array; of an opaque type (a key) as it is."""
+    value, aval = program.constants[variable], program.avals[variable]
+    return value if _is_opaque(aval) else np.asarray(value, aval.dtype)
+
+
+def _is_opaque(value: Any) -> bool:
+    return bool(jnp.issubdtype(value.dtype, jax.dtypes.extended))
+
+
 def _apply(program: Program, equation: Equation, operands: list[_Value], count: int) -> list[_Value]:
-    plain = [value for value, _ in operands]
-    if not any(many for _, many in operands):
-        return [(result, False) for result in apply(program, equation, plain)]
-    if equation.name == "cond" and operands[0][1]:
-        return _in_branches(program, equation, operands)
-    inner = called(equation, [operands[0][0], *operands[1:]] if equation.name == "cond" else operands)
-    if inner is not None:
-        body, arguments = inner
-        given = dict(zip(body.inputs.values(), arguments, strict=True))
-        return _values(body, [*body.outputs.values()], given, count)
+    """The results of one equation."""
+    if equation.name == "cond":
+        which, *operands = operands
+        return _in_branches(program, equation, which, operands, count)
+    if equation.name in CALLS:
+        return _inside(equation.params["call_jaxpr"], operands, count)
+    plain, many = [value for value, _ in operands], any(many for _, many in operands)
     avals = [program.avals[output] for output in equation.outputs]
     if len(avals) == 1 and all(isinstance(value, np.ndarray) for value in plain):
-        result = _together(equation, operands, avals[0].shape, count)
+        result = (_together if many else _alone)(equation, operands, avals[0].shape, count)
         if result is not None:
-            return [(np.asarray(result, avals[0].dtype), True)]
-    at_points = [
-        apply(program, equation, [value[point] if many else value for value, many in operands])
-        for point in range(count)
-    ]
-    return [
-        (np.stack(parts) if isinstance(parts[0], np.ndarray) else jnp.stack(parts), True)
-        for parts in zip(*at_points, strict=True)
-    ]
+            return [(np.asarray(result, avals[0].dtype), many)]
+    if many:
+        at_points = [
+            _apply(program, equation, [(v[point] if of_all else v, False) for v, of_all in operands], count)
+            for point in range(count)
+        ]
+        stacks = ([value for value, _ in parts] for parts in zip(*at_points, strict=True))
+        return [((np if isinstance(one[0], np.ndarray) else jnp).stack(one), True) for one in stacks]
+    if equation.name == "split":
+        parts = np.split(plain[0], np.cumsum(equation.params["sizes"])[:-1], equation.params["axis"])
+        return [(part, False) for part in parts]
+    bound = equation.primitive.bind(*plain, **equation.primitive.get_bind_params(dict(equation.params)))
+    every = bound if equation.primitive.multiple_results else [bound]
+    return [(value if _is_opaque(value) else np.asarray(value), False) for value in every]
 
 
-def _in_branches(program: Program, equation: Equation, operands: list[_Value]) -> list[_Value]:
+def _inside(body: jex.ClosedJaxpr, operands: list[_Value], count: int) -> list[_Value]:
+    """The results of a program that an equation calls."""
+    inner = flatten(body, map(str, range(len(operands))), range(len(body.jaxpr.outvars)))
+    given = dict(zip(inner.inputs.values(), operands, strict=True))
+    return _values(inner, [*inner.outputs.values()], given, count)
+
+
+def _in_branches(
+    program: Program, equation: Equation, which: _Value, operands: list[_Value], count: int
+) -> list[_Value]:
     """Every point takes the branch of its own number."""
-    which = operands[0][0]
-    results = [np.empty((len(which), *program.shape(v)), program.avals[v].dtype) for v in equation.outputs]
-    for branch in np.unique(which):
-        here = which == branch
-        given = [(value[here], True) if many else (value, False) for value, many in operands[1:]]
-        found = _apply(program, equation, [(branch, False), *given], int(here.sum()))
+    branches, (numbers, many) = equation.params["branches"], which
+    numbers = np.clip(numbers, 0, len(branches) - 1).astype(int)
+    if not many:
+        return _inside(branches[int(numbers)], operands, count)
+    results = [np.empty((count, *program.shape(v)), program.avals[v].dtype) for v in equation.outputs]
+    for branch in np.unique(numbers):
+        here = numbers == branch
+        given = [(value[here], True) if of_all else (value, False) for value, of_all in operands]
+        found = _inside(branches[branch], given, int(here.sum()))
         for result, value in zip(results, found, strict=True):
             result[here] = value[0]
     return [(result, True) for result in results]
 
 
+def _alone(equation: Equation, operands: list[_Value], shape: Shape, count: int) -> Array | None:
+    """The result at one point by one call of NumPy, or ``None``."""
+    plain = [value for value, _ in operands]
+    function = elementwise(equation, plain)
+    if function is not None:
+        return function(*plain)
+    general = FUNCTIONS.get(equation.name)
+    return None if general is None else general(plain, equation.params, shape)
+
+
 def _together(equation: Equation, operands: list[_Value], shape: Shape, count: int) -> Array | None:
-    """The result at all points by one call of NumPy, or ``None``."""
+    """The same at all points."""
     function = elementwise(equation, [value for value, _ in operands])
     if function is not None:
         return function(*(_aligned(value, many, len(shape)) for value, many in operands))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.model.ir.evaluate import values
+from private_mcmc.model.ir.evaluate import CALLS, values
 from private_mcmc.model.ir.flatten import flatten
 from private_mcmc.model.ir.interval import (
     ARITHMETIC,
@@ -67,7 +67,6 @@ _DOMAINS: Mapping[str, Callable[[Interval], bool]] = {
 _RULES: Mapping[str, Rule] = {**ARITHMETIC, **SHAPES, **SCALARS}
 _OF_NUMBERS = ("add", "add_any", "sub", "mul", "div", "rem", "pow", "max", "min", "clamp", "select_n")
 _ELEMENTWISE = frozenset([*_OF_NUMBERS, "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"])
-_CALLS = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 # They make an ordinary value of NaN.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
 _TELLS_UNDEFINED = frozenset([*_COMPARISONS, "sign", "convert_element_type"])
@@ -101,7 +100,7 @@ def bounds(
 
 
 def _apply(equation: Equation, operands: list[Interval], program: Program) -> list[Interval | None]:
-    if equation.name in _CALLS:
+    if equation.name in CALLS:
         return list(_inside(equation, operands))
     if equation.name in _TELLS_UNDEFINED and not all(operand.defined for operand in operands):
         return [None] * len(equation.outputs)
@@ -161,7 +160,7 @@ def _same_operand(equation: Equation, operands: list[Interval], shape: tuple[int
 def _inside(equation: Equation, operands: list[Interval]) -> list[Interval]:
     names = [str(position) for position in range(len(operands))]
     outputs = [str(position) for position in range(len(equation.outputs))]
-    inner = flatten(equation.params[_CALLS[equation.name]], names, outputs)
+    inner = flatten(equation.params["call_jaxpr"], names, outputs)
     given = {inner.inputs[name]: operand for name, operand in zip(names, operands, strict=True)}
     return bounds(inner, given, [inner.outputs[name] for name in outputs])
 
