@@ -54,7 +54,7 @@ def _values(
     known = {v: (_constant(program, v), False) for v in last if v in program.constants}
     for variable, (value, many) in given.items():
         aval, array = program.avals[variable], np.asarray(value)
-        known[variable] = array.astype(aval.dtype).reshape(*array.shape[:many], *aval.shape), many
+        known[variable] = array.astype(aval.dtype).reshape((*array.shape[:many], *aval.shape)), many
     with np.errstate(all="ignore"):
         for place, equation in enumerate(equations):
             results = _apply(program, equation, [known[v] for v in equation.inputs], count)

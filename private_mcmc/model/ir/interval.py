@@ -15,6 +15,7 @@ import numpy as np
 
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.real import Ball
+from private_mcmc.model.ir.numpy_functions import FUNCTIONS
 from private_mcmc.model.ir.program import Params, Shape
 
 
@@ -344,16 +345,12 @@ def _reduce_sum(operands: Operands, params: Params, shape: Shape) -> Interval:
 
 
 def _cumsum(operands: Operands, params: Params, shape: Shape) -> Interval:
-    a, axis = operands[0], params["axis"]
-
-    def run(bound: np.ndarray) -> np.ndarray:
-        if params["reverse"]:
-            return np.flip(np.cumsum(np.flip(bound, axis), axis), axis)
-        return np.cumsum(bound, axis)
-
-    slack = 2.0**-51 * shape[axis] * run(np.maximum(np.abs(a.lo), np.abs(a.hi)))
+    a = operands[0]
+    ends = (a.lo, a.hi, np.maximum(np.abs(a.lo), np.abs(a.hi)))
+    lo, hi, size = (np.asarray(FUNCTIONS["cumsum"]([end], params, shape)) for end in ends)
+    slack = 2.0**-51 * shape[params["axis"]] * size
     slack = np.where(np.isfinite(slack), slack, 0.0)
-    return between(run(a.lo) - slack, run(a.hi) + slack, whole=a.whole)
+    return between(lo - slack, hi + slack, whole=a.whole)
 
 
 def _products(a: Interval, axis: int) -> list[Interval]:

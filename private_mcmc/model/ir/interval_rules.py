@@ -90,24 +90,15 @@ def _eq(operands: Operands, params: Params, shape: Shape) -> Interval:
     return result
 
 
-def _logical(function: Callable[..., np.ndarray]) -> Rule:
-    def rule(operands: Operands, params: Params, shape: Shape) -> Interval | None:
+def _of_booleans(rule: Rule) -> Rule:
+    """For operands that are 0 or 1: of other integers the primitive works bit by bit."""
+
+    def bounded(operands: Operands, params: Params, shape: Shape) -> Interval | None:
         if any(a.lowest < 0 or a.highest > 1 for a in operands):
             return None
-        ends = [a.lo for a in operands], [a.hi for a in operands]
-        lo, hi = (function(*end) for end in ends)
-        return between(np.minimum(lo, hi), np.maximum(lo, hi), whole=True)
+        return rule(operands, params, shape)
 
-    return rule
-
-
-def _xor(operands: Operands, params: Params, shape: Shape) -> Interval | None:
-    a, b = operands
-    if any(value.lowest < 0 or value.highest > 1 for value in operands):
-        return None
-    decided = (a.lo == a.hi) & (b.lo == b.hi)
-    apart = (a.lo != b.lo).astype(np.float64)
-    return between(np.where(decided, apart, 0.0), np.where(decided, apart, 1.0), whole=True)
+    return bounded
 
 
 def _is_finite(operands: Operands, params: Params, shape: Shape) -> Interval:
@@ -152,6 +143,9 @@ def _positive_part(function: Callable[[np.ndarray], np.ndarray], edge: float, at
     return rule
 
 
+_SQRT = _positive_part(np.sqrt, 0.0, 0.0)
+
+
 def _abs(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
     crosses = (a.lo <= 0) & (a.hi >= 0)
@@ -161,15 +155,13 @@ def _abs(operands: Operands, params: Params, shape: Shape) -> Interval:
     )
 
 
-def _erfc(operands: Operands, params: Params, shape: Shape) -> Interval:
-    a = operands[0]
-    wide = widen(special.erfc(a.hi), special.erfc(a.lo), 8)
-    top = np.where((wide.hi == 0) & (a.lo < np.inf), TINY, wide.hi)
-    return between(np.maximum(wide.lo, 0.0), np.minimum(top, 2.0), uniform=a.uniform)
+def _falling(rule: Rule) -> Rule:
+    """The rule of ``x ↦ f(−x)``."""
+    return lambda operands, params, shape: rule([negate(operands[0])], params, shape)
 
 
 def _rsqrt(operands: Operands, params: Params, shape: Shape) -> Interval | None:
-    root = _positive_part(np.sqrt, 0.0, 0.0)(operands, params, shape)
+    root = _SQRT(operands, params, shape)
     return None if root is None else reciprocal(root)
 
 
@@ -187,18 +179,12 @@ def _wave(operands: Operands, params: Params, shape: Shape) -> Interval:
     return between(np.full(shape, -1.0), np.ones(shape))
 
 
-def _round(function: Callable[[np.ndarray], np.ndarray]) -> Rule:
+def _round(below: Callable[[np.ndarray], np.ndarray], above: Callable[[np.ndarray], np.ndarray]) -> Rule:
     def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
-        return between(
-            function(operands[0].lo), function(operands[0].hi), whole=True, uniform=operands[0].uniform
-        )
+        a = operands[0]
+        return between(below(a.lo), above(a.hi), whole=True, uniform=a.uniform)
 
     return rule
-
-
-def _nearest(operands: Operands, params: Params, shape: Shape) -> Interval:
-    # Ties go to even or away from zero: the floor and the ceiling hold either way.
-    return between(np.floor(operands[0].lo), np.ceil(operands[0].hi), whole=True, uniform=operands[0].uniform)
 
 
 def _convert(operands: Operands, params: Params, shape: Shape) -> Interval | None:
@@ -228,10 +214,10 @@ SCALARS: Mapping[str, Rule] = {
     "le": _compare(lambda a, b: a.hi <= b.lo, lambda a, b: a.lo > b.hi),
     "gt": _compare(lambda a, b: a.lo > b.hi, lambda a, b: a.hi <= b.lo),
     "ge": _compare(lambda a, b: a.lo >= b.hi, lambda a, b: a.hi < b.lo),
-    "and": _logical(np.minimum),
-    "or": _logical(np.maximum),
-    "xor": _xor,
-    "not": _logical(lambda a: 1.0 - a),
+    "and": _of_booleans(_min),
+    "or": _of_booleans(_max),
+    "xor": _of_booleans(_compare(_apart, _both_known)),
+    "not": _of_booleans(lambda x, params, shape: between(1.0 - x[0].hi, 1.0 - x[0].lo, whole=True)),
     "is_finite": _is_finite,
     "exp": _monotone(np.exp, 0.0, np.inf),
     "expm1": _monotone(np.expm1, -1.0, np.inf),
@@ -239,57 +225,54 @@ SCALARS: Mapping[str, Rule] = {
     "tanh": _shrinking(_monotone(np.tanh, -1.0, 1.0)),
     "atan": _shrinking(_monotone(np.arctan, -2.0, 2.0)),
     "erf": _monotone(special.erf, -1.0, 1.0),
-    "erfc": _erfc,
+    "erfc": _falling(_monotone(lambda x: special.erfc(-x), 0.0, 2.0)),
     "cbrt": _monotone(np.cbrt, -np.inf, np.inf),
     "asinh": _shrinking(_monotone(np.arcsinh, -np.inf, np.inf)),
     "log": _positive_part(np.log, 0.0, -np.inf),
     "log1p": _positive_part(np.log1p, -1.0, -np.inf),
-    "sqrt": _positive_part(np.sqrt, 0.0, 0.0),
+    "sqrt": _SQRT,
     "rsqrt": _rsqrt,
     "lgamma": _lgamma,
     "abs": _abs,
-    "sign": _round(np.sign),
-    "floor": _round(np.floor),
-    "ceil": _round(np.ceil),
-    "round": _nearest,
+    "sign": _round(np.sign, np.sign),
+    "floor": _round(np.floor, np.floor),
+    "ceil": _round(np.ceil, np.ceil),
+    # Ties go to even or away from zero: the floor and the ceiling hold either way.
+    "round": _round(np.floor, np.ceil),
     "sin": _wave,
     "cos": _wave,
     "convert_element_type": _convert,
 }
 
 
+_ENDS = ("lo", "hi")
+_MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "rev", "slice")
+
+
 def _moved(name: str) -> Rule:
-    """A rule for a primitive that only moves elements, each at most once."""
+    """A rule for a primitive that only moves elements, or repeats all of them as often."""
     function = FUNCTIONS[name]
 
     def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
         a = operands[0]
         lo, hi = (np.asarray(function([bound], params, shape)) for bound in (a.lo, a.hi))
-        return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(a.norm)
+        copies = math.prod(shape) // max(a.lo.size, 1)
+        norm = a.norm if copies <= 1 else up(a.norm * math.sqrt(copies))
+        return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(norm)
 
     return rule
 
 
-def _broadcast(operands: Operands, params: Params, shape: Shape) -> Interval:
-    a = operands[0]
-    lo, hi = (np.asarray(FUNCTIONS["broadcast_in_dim"]([bound], params, shape)) for bound in (a.lo, a.hi))
-    copies = int(np.prod(shape)) // max(a.lo.size, 1)
-    norm = a.norm if copies == 1 else up(a.norm * math.sqrt(copies))
-    return between(lo, hi, whole=a.whole, uniform=a.uniform).with_norm(norm)
+def _joined(name: str) -> Rule:
+    """A rule for a primitive that puts arrays beside one another."""
+    function = FUNCTIONS[name]
 
+    def rule(operands: Operands, params: Params, shape: Shape) -> Interval:
+        lo, hi = (np.asarray(function([getattr(a, end) for a in operands], params, shape)) for end in _ENDS)
+        joined = between(lo, hi, whole=all(a.whole for a in operands))
+        return joined.with_norm(hypot([a.norm for a in operands]))
 
-def _concatenate(operands: Operands, params: Params, shape: Shape) -> Interval:
-    axis = params["dimension"]
-    lo, hi = (np.concatenate([getattr(a, end) for a in operands], axis) for end in ("lo", "hi"))
-    joined = between(lo, hi, whole=all(a.whole for a in operands))
-    return joined.with_norm(hypot([a.norm for a in operands]))
-
-
-def _stack(operands: Operands, params: Params, shape: Shape) -> Interval:
-    los, his = ([getattr(a, end) for a in operands] for end in ("lo", "hi"))
-    axis = params["axis"]
-    together = between(np.stack(los, axis), np.stack(his, axis), whole=all(a.whole for a in operands))
-    return together.with_norm(hypot([a.norm for a in operands]))
+    return rule
 
 
 def split(a: Interval, params: Params) -> list[Interval]:
@@ -302,14 +285,9 @@ def split(a: Interval, params: Params) -> list[Interval]:
 
 def _pad(operands: Operands, params: Params, shape: Shape) -> Interval | None:
     a, filler = operands
-    if not filler.is_point or any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
+    lo, hi = (FUNCTIONS["pad"]([bound, filler.lo], params, shape) for bound in (a.lo, a.hi))
+    if not filler.is_point or lo is None or hi is None:
         return None
-    where = tuple(
-        slice(int(low), int(low) + size + int(inner) * max(size - 1, 0), int(inner) + 1)
-        for (low, _, inner), size in zip(params["padding_config"], a.shape, strict=True)
-    )
-    lo, hi = np.full(shape, filler.lo), np.full(shape, filler.lo)
-    lo[where], hi[where] = a.lo, a.hi
     padded = between(lo, hi, whole=a.whole and filler.whole)
     return padded.with_norm(a.norm) if filler.largest == 0 else padded
 
@@ -379,28 +357,22 @@ def _scatter(operands: Operands, params: Params, shape: Shape) -> Interval:
     return between(lo, hi, whole=a.whole and updates.whole).with_norm(hypot([a.norm, updates.norm]))
 
 
-def _dynamic_update_slice(operands: Operands, params: Params, shape: Shape) -> Interval:
-    a, updates = operands[:2]
-    return _scatter([a, a, updates], params, shape)
-
-
 def _dynamic_slice(operands: Operands, params: Params, shape: Shape) -> Interval:
     a = operands[0]
     return between(np.full(shape, a.lowest), np.full(shape, a.highest), whole=a.whole).with_norm(a.norm)
 
 
 SHAPES: Mapping[str, Rule] = {
-    "broadcast_in_dim": _broadcast,
-    **{name: _moved(name) for name in ("reshape", "squeeze", "expand_dims", "transpose", "rev", "slice")},
+    **{name: _moved(name) for name in _MOVES},
     **dict.fromkeys(("copy", "copy_p", "stop_gradient"), _moved("reshape")),
-    "concatenate": _concatenate,
-    "stack": _stack,
+    "concatenate": _joined("concatenate"),
+    "stack": _joined("stack"),
     "pad": _pad,
     "iota": lambda operands, params, shape: constant(np.asarray(FUNCTIONS["iota"]([], params, shape))),
     "gather": _gather,
     "scatter": _scatter,
     "scatter-add": _scatter_add,
-    "dynamic_update_slice": _dynamic_update_slice,
+    "dynamic_update_slice": lambda x, params, shape: _scatter([x[0], x[0], x[1]], params, shape),
     "dynamic_slice": _dynamic_slice,
     "reduce_max": _reduce(np.max),
     "reduce_min": _reduce(np.min),

@@ -129,19 +129,16 @@ def _pad(operands: Sequence[Array], params: Params, shape: Shape) -> Array | Non
     return padded
 
 
-def _cumsum(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
-    axis = params["axis"]
-    if params["reverse"]:
-        return np.flip(np.cumsum(np.flip(operands[0], axis), axis), axis)
-    return np.cumsum(operands[0], axis)
+def _running(function: Callable[..., Array]) -> Function:
+    """The sums or products of the first one, two, … elements along an axis."""
 
+    def run(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+        axis = params["axis"]
+        if params["reverse"]:
+            return np.flip(function(np.flip(operands[0], axis), axis), axis)
+        return function(operands[0], axis)
 
-def _cumprod(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
-    return None if params["reverse"] else np.cumprod(operands[0], params["axis"])
-
-
-def _sort(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
-    return np.sort(operands[0], params["dimension"])
+    return run
 
 
 def _cholesky(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
@@ -260,11 +257,11 @@ FUNCTIONS: Mapping[str, Function] = {
     "slice": _slice,
     "dynamic_slice": _dynamic_slice,
     "pad": _pad,
-    "cumsum": _cumsum,
-    "cumprod": _cumprod,
+    "cumsum": _running(np.cumsum),
+    "cumprod": _running(np.cumprod),
     "cholesky": _cholesky,
     "triangular_solve": _triangular_solve,
-    "sort": _sort,
+    "sort": lambda x, params, shape: np.sort(x[0], params["dimension"]),
     "scatter": functools.partial(_scatter, add=False),
     "scatter-add": functools.partial(_scatter, add=True),
     "dot_general": _dot_general,
