@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc.data.readers import without_blank_lines
 from private_mcmc.domains import Rows
 from private_mcmc.domains.numeric import PRESENT, blank
 from private_mcmc.errors import DataSchemaError, DeclarationError
@@ -69,7 +70,7 @@ def read_columns(
     """The declared columns of a CSV file with a header, every cell a finite number; identifiers are text.
 
     A scalar column is the field of its own name; a vector column needs ``NAME=field,field,…``. Lines that
-    are blank are skipped, as readers of CSV do. ``present`` names the field that is 1 where a slot holds a
+    are blank are skipped, as readers of CSV do, but in a file of one column, where each is an empty cell. ``present`` names the field that is 1 where a slot holds a
     person; another number in it marks a hole, whose other cells are not read.
     """
     fate = Missing() if missing is None else missing
@@ -111,12 +112,11 @@ def _lines(path: Path) -> list[list[str]]:
     try:
         # Spreadsheets begin a file in UTF-8 with a mark.
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = list(csv.reader(file))
+            return list(without_blank_lines(csv.reader(file)))
     except OSError as error:
         raise DataSchemaError(f"{path}: cannot be read ({error.strerror}).") from None
     except (UnicodeDecodeError, csv.Error):
         raise DataSchemaError(f"{path}: is not a CSV file in UTF-8.") from None
-    return [line for line in lines if any(cell.strip() for cell in line) or len(line) > 1]
 
 
 def _header(path: Path, line: list[str], wanted: list[str]) -> dict[str, int]:

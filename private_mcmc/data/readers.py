@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -205,9 +205,7 @@ def _of_csv(path: Path, encoding: str) -> Source:
 
     def lines() -> Iterator[list[str]]:
         with _in_words(path, encoding), _opened(path, encoding) as file:
-            for line in csv.reader(file, delimiter=delimiter, strict=True):
-                if any(cell.strip() for cell in line) or len(line) > 1:
-                    yield line
+            yield from without_blank_lines(csv.reader(file, delimiter=delimiter, strict=True))
 
     header = [composed(name.strip()) for name in next(lines(), [])]
     places, width = {name: place for place, name in reversed([*enumerate(header)])}, len(header)
@@ -222,6 +220,21 @@ def _of_csv(path: Path, encoding: str) -> Source:
             }
 
     return Source(str(path), tuple(header), chunks)
+
+
+def without_blank_lines(lines: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The header, and every line after it that is a row.
+
+    Of one column a blank line is a row whose cell is empty: whether a person has one must not be told by the
+    number of rows.
+    """
+    header: list[str] | None = None
+    for line in lines:
+        if any(cell.strip() for cell in line) or len(line) > 1:
+            header = header or line
+            yield line
+        elif header and len(header) == 1:
+            yield line or [""]
 
 
 def _outside_quotes(line: str) -> str:

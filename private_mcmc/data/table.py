@@ -173,12 +173,14 @@ def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[st
 
 
 def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
-    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where there is none."""
-    source = source_of(table, schema.encoding)
-    _check_names(source, [schema.person])
+    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where one is missing."""
+    source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
+    _check_names(source, [field.name])
+    # Rows with a code of missing values are those of nobody, and not all of one person.
+    marks = {composed(mark.strip()) for mark in field.missing_values}
     with cells_in_words(source.where):
-        cells = [cell or "" for chunk in source.chunks([schema.person]) for cell in chunk[schema.person]]
-        return np.array([cell.strip() for cell in cells], dtype=np.str_)
+        cells = (composed((cell or "").strip()) for chunk in source.chunks([field.name]) for cell in chunk[field.name])
+        return np.array(["" if cell in marks else cell for cell in cells], dtype=np.str_)
 
 
 def read_header(path: str | Path, declared: Collection[str] = (), encoding: str = "") -> list[str]:

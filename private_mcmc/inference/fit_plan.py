@@ -144,24 +144,7 @@ def plan_fit(
             f"persons by {asked.schema.person!r}: give their number, n=… or --n. It is public, and the table "
             "does not tell it: whoever takes a person's place may have no rows in it."
         )
-    if target.adjacency == "zero_out" and asked.schema.person and asked.rows.unit is None:
-        raise NotYetSupported(
-            f"adjacency='zero_out' with one row of each {asked.schema.person!r}: the table does not tell "
-            "which slot is empty. Take replace_one, or add_remove with a public bound n=…."
-        )
-    dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
-    if dropped and asked.schema.person and asked.rows.unit is None:
-        raise NotYetSupported(
-            f"fields {dropped}: missing: drop is not for one row of each person. If every row is another "
-            f"person's, give {asked.schema.person!r} role: ignored and leave person out; if persons may have "
-            "several, say how many (at_most)."
-        )
-    if dropped and asked.rows.unit is None and target.adjacency != "zero_out":
-        raise DeclarationError(
-            f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
-            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
-            "or a value."
-        )
+    _check_rows(asked, target.adjacency)
     columns, marks = _read_once(table, asked)
     here = len(next(iter(columns.values())))
     rows = here if n is None else n
@@ -204,6 +187,7 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
+    _check_rows(asked, made.target.adjacency)
     columns, marks = _read_once(table, asked)
     _check_persons(table, asked, made.n, made.target.adjacency)
     if isinstance(table, str | Path):
@@ -211,13 +195,47 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
     return _ready(table, asked, made, columns, marks, None)
 
 
+def _check_rows(asked: Question, adjacency: Adjacency) -> None:
+    """Refuse rows of which a table does not tell, or tells too much, who counts for nothing."""
+    person = "" if asked.rows.unit is not None else asked.schema.person
+    if adjacency == "zero_out" and person:
+        raise NotYetSupported(
+            f"adjacency='zero_out' with one row of each {person!r}: the table does not tell "
+            "which slot is empty. Take replace_one, or add_remove with a public bound n=…."
+        )
+    dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
+    if dropped and person:
+        raise NotYetSupported(
+            f"fields {dropped}: missing: drop is not for one row of each person. If every row is another "
+            f"person's, give {person!r} role: ignored and leave person out; if persons may have "
+            "several, say how many (at_most)."
+        )
+    if dropped and asked.rows.unit is None and adjacency != "zero_out":
+        raise DeclarationError(
+            f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
+            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
+            "or a value."
+        )
+
+
 def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
-    """Refuse more persons than are declared, whether or not rows of theirs are left: that is private."""
-    unit = asked.rows.unit
-    if unit is None or adjacency != "replace_one":
+    """Refuse tables whose number of persons is not the public one under ``replace_one``.
+
+    Of persons with several rows more than are declared, whether or not rows of theirs are left: that is
+    private. Of persons with one row, whose number is counted, those of whom it is private whether they count.
+    """
+    name, unit = asked.schema.person, asked.rows.unit
+    if not name or adjacency != "replace_one":
         return
-    if identified(unit.name, read_identifiers(table, asked.schema)).max(initial=-1) >= n:
+    codes = identified(name, read_identifiers(table, asked.schema))
+    if unit is not None and codes.max(initial=-1) >= n:
         raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
+    if unit is None and (codes < 0).any():
+        raise DataSchemaError(
+            f"column {name!r}: has rows without an identifier, which count for nothing. How many persons there "
+            "are is public under replace_one, and who has no identifier is not: give such rows identifiers of "
+            "their own, take add_remove with a public bound n=…, or leave person out if no person has two rows."
+        )
 
 
 def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:

@@ -44,6 +44,14 @@ def test_blank_lines_are_no_people(tmp_path, blank):
     assert len(columns["y"]) == 2
 
 
+def test_of_one_column_a_blank_line_is_an_empty_cell(tmp_path):
+    """Else the number of rows, which is public, would tell that a person has no value."""
+    path = tmp_path / "people.csv"
+    path.write_text("\ny\n1\n\n1\n")
+    found = read_columns(path, Rows(y=Binary()), [], Missing({"y": 0.0}))
+    assert found["y"].tolist() == [1, 0, 1]
+
+
 # What is no finite number, in the field y, and a row that is no row.
 CELLS = ["alive", "", " ", "NA", "nan", "inf", "-Infinity", "1e999", "1_0", "12,5", "0x1", "one"]
 

@@ -12,7 +12,7 @@ from pyarrow import feather, parquet
 
 import private_mcmc as pmc
 from private_mcmc.data.same_table import data_marks
-from private_mcmc.data.table import read_header, read_table
+from private_mcmc.data.table import read_header, read_identifiers, read_table
 from private_mcmc.dossier.record import texts
 
 SCHEMA = pmc.Schema.from_dict(
@@ -229,6 +229,26 @@ def test_files_are_read_in_chunks_without_a_seam(tmp_path, monkeypatch):
     monkeypatch.setattr("private_mcmc.data.readers._CHUNK", 2)
     (tmp_path / "t.csv").write_text(CSV)
     check(read_table(tmp_path / "t.csv", SCHEMA, NAMES))
+
+
+@pytest.mark.parametrize("empty", ["", '""', "  "])
+def test_an_empty_cell_is_a_row_where_there_is_one_column_too(tmp_path, empty):
+    """Else the number of rows, which is public, would tell that a person has no value."""
+    fields = [{"name": "y", "type": "boolean", "private_mcmc": {"missing": "false"}}]
+    (tmp_path / "t.csv").write_text(f"\ny\n1\n{empty}\n1\n")
+    found = read_table(tmp_path / "t.csv", pmc.Schema.from_dict({"fields": fields}), ["y"])
+    assert found["y"].tolist() == [1, 0, 1]
+
+
+def test_codes_of_missing_identifiers_are_nobody():
+    """As an identifier such a code made one person of all who have none."""
+    fields = [
+        {"name": "who", "type": "string", "missingValues": ["", "NA", "-9"], "private_mcmc": {"role": "person"}},
+        {"name": "y", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
+    table = {"who": ["a", " NA", None, "-9", "b", "9"], "y": [1] * 6}
+    assert read_identifiers(table, schema).tolist() == ["a", "", "", "", "b", "9"]
 
 
 @pytest.mark.parametrize(

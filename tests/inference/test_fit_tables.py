@@ -7,7 +7,7 @@ import private_mcmc as pmc
 from private_mcmc.data.same_table import check_apart
 from private_mcmc.domains.numeric import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.inference.fit_plan import plan_fit, read_columns
+from private_mcmc.inference.fit_plan import plan_fit, read_columns, with_plan
 from private_mcmc.inference.question import question
 
 
@@ -89,3 +89,29 @@ def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
     one = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
     with pytest.raises(pmc.NotYetSupported, match="at_most"):
         pmc.fit(table, one, "died ~ 1", epsilon=1.0)
+
+
+@pytest.mark.parametrize("nobody", ["", None, "NA"])
+def test_whether_somebody_has_an_identifier_is_not_told_by_the_number_of_persons(nobody):
+    """That number is counted, and public, under ``replace_one``: a row of nobody made it one fewer."""
+    fields = [
+        {"name": "who", "type": "string", "missingValues": ["", "NA"], "private_mcmc": {"role": "person"}},
+        {"name": "died", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
+    table = {"who": ["a", "b", nobody], "died": [True, False, True]}
+    with pytest.raises(pmc.DataSchemaError, match="rows without an identifier") as refusal:
+        pmc.fit(table, schema, "died ~ 1", epsilon=1.0, progress_bar=False)
+    assert "'a'" not in str(refusal.value)
+
+
+def test_a_saved_plan_is_refused_for_the_rows_that_a_new_one_is_refused_for(tmp_path):
+    fields = [
+        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
+        {"name": "died", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
+    asked, target = question(schema, "died ~ 1"), pmc.Target(1.0, 1e-6, "zero_out")
+    made = pmc.plan(asked.model, asked.rows, target, n=100, guarantee="run", progress_bar=False)
+    with pytest.raises(pmc.NotYetSupported, match="which slot is empty"):
+        with_plan({"who": [f"p{index}" for index in range(100)], "died": [True] * 100}, asked, made)
