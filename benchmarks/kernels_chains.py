@@ -16,9 +16,9 @@ import numpy as np
 from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians
 
 import private_mcmc as pmc
+from private_mcmc.kernels.batches import BatchDraw, batch_sum
 from private_mcmc.kernels.gradient.affine import AffineRows
 from private_mcmc.kernels.gradient.clipping import ClippedGradient
-from private_mcmc.kernels.randomness.batches import BatchDraw, batch_sum
 
 
 def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
@@ -129,7 +129,7 @@ def _measure_peak(n: int, p: int) -> float:
     from kernels_problems import network
 
     from private_mcmc.kernels.gradient.clipped import clipped_gradient
-    from private_mcmc.kernels.whitening import whitening
+    from private_mcmc.kernels.gradient.clipping import whitening
     from private_mcmc.model import read
 
     jax.config.update("jax_enable_x64", True)

@@ -14,7 +14,7 @@ import private_mcmc as pmc
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient.affine import AffineBlocks
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import whitening
 
 
 def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]:

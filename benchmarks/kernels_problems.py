@@ -17,7 +17,7 @@ from numpyro.infer.util import potential_energy
 
 import private_mcmc as pmc
 from private_mcmc.kernels import StepKeys, langevin_program
-from private_mcmc.kernels.randomness.keys import CHACHA20
+from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.model import RowModel, read
 
 Timed = Callable[[], Any]

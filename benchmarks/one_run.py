@@ -16,7 +16,7 @@ from private_mcmc.auditing.chains import chain_mechanism
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet
 from private_mcmc.domains import Rows
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.model import RowModel, read

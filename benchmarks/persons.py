@@ -131,8 +131,8 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     with jax.enable_x64(True):
         prepared = jax.block_until_ready(runner.prepare(placed, present))
         gaps = jnp.full(1, _COUNT)
+    from private_mcmc.kernels.batches import StepKeys
     from private_mcmc.kernels.chain import buffer_size
-    from private_mcmc.kernels.randomness.batches import StepKeys
 
     keys = StepKeys(streams.steps, streams.batches)
 

@@ -5,7 +5,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.kernels.randomness.keys import CHACHA20
+from private_mcmc.kernels.keys import CHACHA20
 
 REPEATS = 7
 

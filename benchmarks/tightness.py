@@ -25,10 +25,10 @@ from benchmarks.papers.sampled import RoughChain, plain, tightest
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.langevin import steps as moduli
-from private_mcmc.accounting.langevin.last_state import last_state, path
-from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain
+from private_mcmc.accounting.langevin import moduli
+from private_mcmc.accounting.langevin.bounds import SampledChain
+from private_mcmc.accounting.langevin.moduli import Affine
+from private_mcmc.accounting.langevin.shifts import last_state, path
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.kernels.base import LangevinKernel
-from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel
 

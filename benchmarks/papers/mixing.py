@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from private_mcmc.accounting import AverageByConvergence
-from private_mcmc.accounting.langevin.steps import contraction_gap
+from private_mcmc.accounting.langevin.moduli import contraction_gap
 from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 

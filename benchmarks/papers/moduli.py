@@ -12,12 +12,25 @@ from itertools import pairwise
 
 import numpy as np
 
-from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Minimum, Parameter, check_parameter
-from private_mcmc.accounting.langevin.shifts import UNIT, Moduli, noise_array
-from private_mcmc.accounting.langevin.steps import check_non_negative, check_positive
+from private_mcmc.accounting.langevin.moduli import Minimum, Moduli, Parameter, check_parameter
+from private_mcmc.accounting.langevin.shift_optimiser import noise_array
+from private_mcmc.accounting.langevin.shifts import UNIT, ShiftBound, last_state
 from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, sum_up, up
 from private_mcmc.errors import DeclarationError
+
+
+def check_positive(**values: float) -> None:
+    """Raise ``DeclarationError`` unless every value lies in ``(0, ∞)``."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise DeclarationError(f"{name}={value}: must be positive and finite.")
+
+
+def check_non_negative(**values: float) -> None:
+    """Raise ``DeclarationError`` unless every value lies in ``[0, ∞]``."""
+    for name, value in values.items():
+        if not value >= 0:
+            raise DeclarationError(f"{name}={value}: must be non-negative.")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmarks.papers.propose_test_release import LowerBound
 from private_mcmc.accounting import Statement, stepwise
-from private_mcmc.domains.numeric import numeric_column
+from private_mcmc.domains.columns import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, StateGrid, laplace_noise, opendp, power_of_two_below
 from private_mcmc.target import Adjacency, check_adjacency, is_number

@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.papers.moduli import Root, two_starts_constant
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Modulus
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, Split, proposals, split
+from private_mcmc.accounting.langevin.bounds import SampledChain, Split, proposals, split
+from private_mcmc.accounting.langevin.moduli import Affine, Modulus
 from private_mcmc.accounting.langevin.shift_optimiser import optimise
 from private_mcmc.accounting.langevin.shifts import certify
 from private_mcmc.accounting.rounding import product_up, sum_up, up

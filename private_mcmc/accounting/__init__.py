@@ -19,26 +19,24 @@ from private_mcmc.accounting.langevin.langevin_statement import (
     langevin_statement,
     noised_average,
 )
+from private_mcmc.accounting.langevin.moduli import Curvature
 from private_mcmc.accounting.langevin.sensitivity import (
     gradient_limit,
     rounding_box,
     row_sensitivity,
     sensitivity,
 )
-from private_mcmc.accounting.langevin.steps import Curvature
-from private_mcmc.accounting.noise import (
+from private_mcmc.accounting.mechanisms import (
     CurvatureFloor,
     gaussian,
     laplace,
-    second_moments,
-    second_moments_noise,
-    unless_test_fails,
-)
-from private_mcmc.accounting.posterior.certificates import (
     posterior_bounded,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
     run_distance_at_least,
+    second_moments,
+    second_moments_noise,
+    unless_test_fails,
 )
 from private_mcmc.accounting.recompute.verify import verify
 from private_mcmc.accounting.statement import Argument, Statement, of_unit

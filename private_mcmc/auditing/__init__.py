@@ -4,8 +4,7 @@ from private_mcmc.auditing.audit_report import AttackResult, AuditResult, Compar
 from private_mcmc.auditing.auditing import audit
 from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
 from private_mcmc.auditing.confidence import LowerBounds
-from private_mcmc.auditing.mechanism import Mechanism, Pair
-from private_mcmc.auditing.worst_pairs import pair_of_rows, refutation_pair, worst_pairs
+from private_mcmc.auditing.mechanism import Mechanism, Pair, pair_of_rows, refutation_pair, worst_pairs
 
 __all__ = [
     "AttackResult",

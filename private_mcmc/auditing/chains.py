@@ -13,9 +13,8 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to
 
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, in_slots, no_scores
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, in_slots, no_scores, worst_pairs
 from private_mcmc.auditing.scores import ChainAttacks
-from private_mcmc.auditing.worst_pairs import worst_pairs
 from private_mcmc.domains import Rows
 from private_mcmc.domains.persons import OWN_ROWS, ungrouped
 from private_mcmc.errors import DeclarationError, NotPrivate
@@ -23,7 +22,7 @@ from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import Generator, LangevinKernel
-from private_mcmc.kernels.randomness.keys import CHACHA20
+from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Plan
 from private_mcmc.records import PublicArguments

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from private_mcmc.accounting.langevin.sensitivity import batch_factor
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Pair, Score, length, present_slots
-from private_mcmc.domains.numeric import blank
+from private_mcmc.domains.columns import blank
 from private_mcmc.kernels.gradient.clipped import schedule_gradient
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import RowModel
 from private_mcmc.schedule import Schedule
 

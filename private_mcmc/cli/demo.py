@@ -233,7 +233,7 @@ def without_privacy(study: Study, table: Path) -> Answers:
     from scipy.optimize import minimize
 
     from private_mcmc.data.schema import Schema
-    from private_mcmc.domains.numeric import PRESENT
+    from private_mcmc.domains.columns import PRESENT
     from private_mcmc.domains.persons import grouped, identified
     from private_mcmc.dossier.record import texts
     from private_mcmc.inference.fit_plan import read_columns

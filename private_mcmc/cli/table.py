@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from private_mcmc.data.readers import without_blank_lines
 from private_mcmc.domains import Rows
-from private_mcmc.domains.numeric import PRESENT, blank
+from private_mcmc.domains.columns import PRESENT, blank
 from private_mcmc.errors import DataSchemaError, DeclarationError
 
 _NO_NUMBER = math.nan

@@ -18,7 +18,7 @@ from private_mcmc.data.descriptors import field_from_dict
 from private_mcmc.data.fields import Field, Type
 from private_mcmc.data.readers import ARROW, PARQUET, STATISTICAL
 from private_mcmc.data.schema import Schema, read_declaration
-from private_mcmc.domains.host_tables import arrow_table, parquet_table
+from private_mcmc.domains.columns import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 

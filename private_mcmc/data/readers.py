@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from private_mcmc.data.cells import composed
-from private_mcmc.domains.host_tables import Opener, arrow_table, parquet_table
+from private_mcmc.domains.columns import Opener, arrow_table, parquet_table
 from private_mcmc.errors import DataSchemaError
 
 Cells: TypeAlias = Sequence[str | None]

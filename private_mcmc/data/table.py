@@ -25,7 +25,7 @@ from private_mcmc.data.cells import composed, days, is_number, plain_number, tru
 from private_mcmc.data.fields import MISSING_LEVEL, OTHER_LEVEL, Field, identifier
 from private_mcmc.data.readers import STATISTICAL, Source, source_of
 from private_mcmc.data.schema import Schema
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 
 Array: TypeAlias = npt.NDArray[np.float64]

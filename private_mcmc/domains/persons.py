@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike, DTypeLike
 
+from private_mcmc.domains.columns import PRESENT, check_unmasked
 from private_mcmc.domains.domain import Domain, whole
-from private_mcmc.domains.numeric import PRESENT, check_unmasked
 from private_mcmc.errors import DataSchemaError, construction_checked
 from private_mcmc.records import Record
 

@@ -16,11 +16,10 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
+from private_mcmc.domains.columns import PRESENT, numeric_column
 from private_mcmc.domains.domain import Binary, Categories, Counts, Domain, whole
-from private_mcmc.domains.numeric import PRESENT, numeric_column
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
-from private_mcmc.domains.ratio import Ratio
-from private_mcmc.domains.real import Ball, Box, Real
+from private_mcmc.domains.real import Ball, Box, Ratio, Real
 from private_mcmc.errors import DataSchemaError, DeclarationError, construction_checked
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit

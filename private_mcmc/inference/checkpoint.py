@@ -40,7 +40,7 @@ from private_mcmc.errors import DeclarationError, ReleaseError, warn_of_what_was
 from private_mcmc.inference.processes import joined, shared_bytes
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
-from private_mcmc.kernels.randomness.keys import CHACHA20
+from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.records import Fields, Record
 from private_mcmc.release.ledger.file import data_mark
 

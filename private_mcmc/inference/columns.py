@@ -13,8 +13,16 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from private_mcmc.data.same_table import is_part
 from private_mcmc.domains import Rows
-from private_mcmc.domains.host_tables import HostColumn, host_column, on_host
-from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column, padded
+from private_mcmc.domains.columns import (
+    PRESENT,
+    HostColumn,
+    blank,
+    holds_person,
+    host_column,
+    numeric_column,
+    on_host,
+    padded,
+)
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout

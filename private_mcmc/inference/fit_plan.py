@@ -13,7 +13,7 @@ from private_mcmc.data.readers import source_of
 from private_mcmc.data.same_table import Marks, check_apart, data_marks, refuse_changed
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import read_identifiers, read_present, read_table
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of

@@ -21,7 +21,7 @@ from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan
 from private_mcmc.planning.frontier import Named

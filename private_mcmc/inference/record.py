@@ -18,7 +18,7 @@ from private_mcmc.errors import ReleaseError
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.runs import Outcome, Runnable
 from private_mcmc.planning import Plan, Prediction
-from private_mcmc.preflight.certify.certificates import meets
+from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import ReleasedExpectations
 from private_mcmc.report import plain

@@ -28,7 +28,7 @@ from private_mcmc.inference.processes import releases
 from private_mcmc.kernels import Streams, clipped_share, public_key
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.devices import Layout
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import EXACT
 from private_mcmc.planning import Conclusion, History, Plan

@@ -17,7 +17,7 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.domains import Binary, Domain, Real, Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
-from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
 from private_mcmc.records import Model, PublicArguments

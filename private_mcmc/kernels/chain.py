@@ -17,9 +17,9 @@ import numpy.typing as npt
 from jaxtyping import Array, Float
 
 from private_mcmc.accounting.langevin.sensitivity import rows_summed
+from private_mcmc.kernels.batches import StepKeys, drawn_size
 from private_mcmc.kernels.devices import Layout, on_mesh
 from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
-from private_mcmc.kernels.randomness.batches import StepKeys, drawn_size
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Average, Schedule
 

@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
-from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, Place
 from private_mcmc.schedule import Schedule
 

@@ -18,13 +18,27 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from private_mcmc.accounting import gradient_limit
+from private_mcmc.accounting.langevin.sensitivity import whitened_noise
 from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.batches import (
+    BatchDraw,
+    BatchStreams,
+    BatchSum,
+    PredrawnNoise,
+    StepKeys,
+    Window,
+    batch_sum,
+)
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
 from private_mcmc.kernels.gradient.clipped import GeneralRows, schedule_gradient
-from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, PreparedRows, widened
-from private_mcmc.kernels.randomness.batches import BatchDraw, BatchStreams, BatchSum, StepKeys, batch_sum
-from private_mcmc.kernels.randomness.draws import PredrawnNoise, Window
-from private_mcmc.kernels.whitening import Whitening, noise_colour, projection, whitening
+from private_mcmc.kernels.gradient.clipping import (
+    ClippedGradient,
+    Columns,
+    PreparedRows,
+    Whitening,
+    whitening,
+    widened,
+)
 from private_mcmc.model import RowModel
 from private_mcmc.schedule import Schedule, Storage
 
@@ -251,3 +265,51 @@ def _step_size(step_size: float | tuple[float, ...] | jax.Array, k: jax.Array) -
     if isinstance(step_size, tuple):
         return jnp.asarray(step_size)[k]
     return jnp.asarray(step_size)
+
+
+def noise_colour(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
+    """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals to the noise of a whitened step."""
+    mixed = whitened_noise(schedule)
+    if mixed is None:
+        return lambda standard: standard
+    if mixed.ndim == 1:
+        return lambda standard: standard * mixed
+    return lambda standard: standard @ mixed.T
+
+
+# Projected states stay this much inside the set, so that rounding cannot move them out.
+_INSIDE = 1.0 - 2.0**-40
+_FAR = 1e100
+
+
+def projection(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
+    """The nearest point of the schedule's set, for whitened states of shape ``(chains, p)``.
+
+    Without ``box`` a finite ``diameter`` means the ball ``‖M^{-1/2}θ‖ ≤ diameter/2``; with it, every
+    coordinate of ``θ`` is clipped to its half-width, which under diagonal ``M`` is the nearest point in
+    ``‖M^{-1/2}·‖`` too. A state that is not a number becomes the origin.
+
+    **Guarantee**: all states it returns are within ``schedule.diameter`` of each other.
+    """
+    if schedule.box is None and not math.isfinite(schedule.diameter):
+        return lambda u: u
+    if schedule.noise is not None:
+        raise DeclarationError("a projected chain needs noise 2γM: leave out noise= or the projection.")
+    if schedule.box is None:
+        radius = min(_INSIDE * schedule.diameter / 2, _FAR)
+
+        def to_ball(u: Float[Array, "chains p"]) -> Float[Array, "chains p"]:
+            # Clipped first: the square of a huge state overflows, and clipping moves no two states apart.
+            near = jnp.clip(_finite(u), -_FAR, _FAR)
+            norm = jnp.linalg.norm(near, axis=-1, keepdims=True)
+            return near * (radius / jnp.maximum(norm, radius))
+
+        return to_ball
+    half = _INSIDE * np.asarray(schedule.box)
+    if schedule.preconditioner is not None:
+        half = half / np.sqrt(np.asarray(schedule.preconditioner))
+    return lambda u: jnp.clip(_finite(u), -half, half)
+
+
+def _finite(u: jax.Array) -> jax.Array:
+    return jnp.nan_to_num(u, nan=0.0)

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.domains import Rows
-from private_mcmc.domains.numeric import blank, holds_person, padded
+from private_mcmc.domains.columns import blank, holds_person, padded
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.chain import (
     ChainOutput,
     ChainState,
@@ -29,7 +30,6 @@ from private_mcmc.kernels.chain import (
     first_state,
     follow,
 )
-from private_mcmc.kernels.randomness.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, Observable, Place
 from private_mcmc.schedule import Average, Schedule
 

@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.kernels.batches import BatchSum, StepKeys
 from private_mcmc.kernels.chain import buffer_size, pieces
 from private_mcmc.kernels.gradient.clipped import weighted_gradient
-from private_mcmc.kernels.gradient.clipping import Columns
-from private_mcmc.kernels.randomness.batches import BatchSum, StepKeys
+from private_mcmc.kernels.gradient.clipping import Columns, Whitening, whitening
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program
-from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.records import ON_FEW_ROWS, Record
 from private_mcmc.schedule import Schedule

@@ -32,7 +32,7 @@ from private_mcmc.planning.simulate_general import general_policy
 from private_mcmc.planning.stages import Array, Policy, Prediction
 from private_mcmc.planning.synthetic import Columns, SyntheticData, has_factors, outcome_columns
 from private_mcmc.preflight.advice import largest_temper
-from private_mcmc.preflight.certify.certificates import certificates, constants, meets
+from private_mcmc.preflight.certificates import certificates, constants, meets
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Guarantee, Target, Unit
 

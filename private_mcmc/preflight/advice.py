@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import numpy as np
@@ -17,10 +19,24 @@ from private_mcmc.model.ir.interval import of_domain
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program
 from private_mcmc.model.likelihoods.family import times
-from private_mcmc.preflight.certify.certificates import Constants, meets
-from private_mcmc.preflight.records import Advice
+from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number
 from private_mcmc.target import Target
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One change that would certify the target, with its number.
+
+    ``change`` is a stable key (``temper``, ``clip``, ``radius``, ``prior precision``, ``proper prior``,
+    ``steps``, ``release``, ``time``, ``delta``), ``value`` the computed number, ``text`` the sentence.
+    """
+
+    change: str
+    value: float | None
+    text: str
+    concerns: Literal["posterior", "run"] = "posterior"
+
 
 _TINY = 1e-9
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,11 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import curve
-from private_mcmc.preflight.records import Findings
-from private_mcmc.preflight.run_statement import TONES, verdicts
+from private_mcmc.preflight.advice import Advice
+from private_mcmc.preflight.certificates import Subject
+from private_mcmc.preflight.refute.refutation import Refutation
+from private_mcmc.preflight.run_statement import RunPart, VerdictWord
+from private_mcmc.records import Record
 from private_mcmc.report import (
     Block,
     Facts,
@@ -24,16 +27,124 @@ from private_mcmc.report import (
     Rule,
     Table,
     Text,
+    Verdict,
     floats,
     number,
+    plain,
 )
 from private_mcmc.report.blocks import Tone
+from private_mcmc.target import Target, Unit
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def page(found: Findings) -> Report:
+@dataclass(frozen=True)
+class PreflightReport:
+    """What preflight found, as words, HTML or plain data; public facts.
+
+    Attributes:
+        model_name: name of the model.
+        verdict: ``"private"``, ``"not private"`` or ``"unknown"``, of one exact draw from ``subject``.
+        reasons: the verdict's reasons, a line each.
+        target: what was asked.
+        n: number of rows (or its public bound).
+        temper: power of the likelihood.
+        clip: bound on a row's gradient that a kernel enforces, if any.
+        subject: which density the verdict is about: the posterior, the posterior of the Huberised
+            likelihood, or none (clipped rows that are no loss of one predictor).
+        certificates: proved statements about one exact draw, the best at the target first.
+        refutation: the pair and event that violate the target, if one was found.
+        structure: what was read of the model.
+        advice: computed changes that would certify the target.
+        run: the statement of the run by the given schedule, if one was given.
+        unit: who is protected where that is a person with several rows, each of whom counts as a row above.
+        unclipped: where clipping binds and what it leaves is not certified: the certificate at the target of
+            the model's own posterior, if there is one.
+
+    Example:
+        >>> from private_mcmc.models import bounded_mean, bounded_mean_rows
+        >>> report = pmc.preflight(bounded_mean, bounded_mean_rows(), pmc.Target(3.0, 1e-6), n=10)
+        >>> isinstance(report, pmc.PreflightReport), report.verdict
+        (True, 'not private')
+        >>> report.refutation.coordinate
+        'mean'
+    """
+
+    model_name: str
+    verdict: VerdictWord
+    reasons: tuple[str, ...]
+    target: Target
+    n: int
+    temper: float
+    clip: float | None
+    subject: Subject
+    certificates: tuple[Statement, ...]
+    refutation: Refutation | None
+    structure: Record
+    advice: tuple[Advice, ...]
+    run: RunPart | None
+    unit: Unit | None = None
+    unclipped: Statement | None = None
+
+    @property
+    def epsilon(self) -> float | None:
+        """The certified ε of one exact draw at the target's δ; ``None`` without a certificate."""
+        if not self.certificates:
+            return None
+        return min(statement.epsilon(self.target.delta) for statement in self.certificates)
+
+    def to_dict(self) -> Record:
+        """Plain JSON types; infinities as ``"inf"``."""
+        run = None
+        if self.run is not None:
+            statement = None if self.run.statement is None else self.run.statement.to_dict()
+            run = vars(self.run) | {"statement": statement}
+        result: Record = plain(
+            {
+                "model": self.model_name,
+                "verdict": self.verdict,
+                "reasons": self.reasons,
+                "subject": self.subject,
+                "epsilon": self.epsilon,
+                "delta": self.target.delta,
+                "target": {
+                    "epsilon": self.target.epsilon,
+                    "delta": self.target.delta,
+                    "adjacency": self.target.adjacency,
+                    **({} if self.unit is None else {"unit": asdict(self.unit)}),
+                },
+                "n": self.n,
+                "temper": self.temper,
+                "clip": self.clip,
+                "certificates": [statement.to_dict() for statement in self.certificates],
+                "refutation": None if self.refutation is None else self.refutation.to_dict(),
+                "structure": self.structure,
+                "advice": [vars(advice) for advice in self.advice],
+                "run": run,
+                "unclipped": None if self.unclipped is None else self.unclipped.to_dict(),
+            }
+        )
+        return result
+
+    @property
+    def report(self) -> Report:
+        """The report as plain blocks."""
+        return page(self)
+
+    def show(self, console: Console | None = None) -> None:
+        """Print on a terminal (or on a ``rich.console.Console``)."""
+        self.report.show(console)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One self-contained HTML page, also written to ``path`` where given."""
+        return self.report.to_html(path)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+
+def page(found: PreflightReport) -> Report:
     """All blocks, top-down."""
     blocks = [
         *verdicts(found),
@@ -46,7 +157,7 @@ def page(found: Findings) -> Report:
     return Report(f"Preflight of `{found.model_name}`", tuple(blocks))
 
 
-def _advice(found: Findings) -> list[Block]:
+def _advice(found: PreflightReport) -> list[Block]:
     if not found.advice:
         return []
     rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
@@ -59,7 +170,7 @@ def _advice(found: Findings) -> list[Block]:
     ]
 
 
-def _run(found: Findings) -> list[Block]:
+def _run(found: PreflightReport) -> list[Block]:
     if found.run is None:
         return []
     tone: Tone = "good" if found.run.meets else "bad"
@@ -74,7 +185,7 @@ def _run(found: Findings) -> list[Block]:
     return blocks
 
 
-def _steps(by_steps: tuple[tuple[int, float, float], ...], found: Findings) -> Plot:
+def _steps(by_steps: tuple[tuple[int, float, float], ...], found: PreflightReport) -> Plot:
     """ε of the path and of the last state against the number of steps."""
     steps, path, last = (floats(column) for column in zip(*by_steps, strict=True))
     return Plot(
@@ -92,7 +203,7 @@ def _steps(by_steps: tuple[tuple[int, float, float], ...], found: Findings) -> P
     )
 
 
-def _proved(found: Findings) -> list[Block]:
+def _proved(found: PreflightReport) -> list[Block]:
     if not found.certificates:
         return [Heading("Certificates"), Text("None of the theorems applies.")]
     rows = tuple(
@@ -118,7 +229,7 @@ def _proved(found: Findings) -> list[Block]:
     return blocks
 
 
-def _argument(statement: Statement, found: Findings, title: str = "") -> Facts:
+def _argument(statement: Statement, found: PreflightReport, title: str = "") -> Facts:
     constants = [
         f"{key} = {number(value) if isinstance(value, float) else value}"
         for key, value in statement.argument.constants.items()
@@ -130,7 +241,7 @@ def _argument(statement: Statement, found: Findings, title: str = "") -> Facts:
     return Facts((*items, ("with", ", ".join(constants))), title)
 
 
-def _refuted(found: Findings) -> list[Block]:
+def _refuted(found: PreflightReport) -> list[Block]:
     refutation = found.refutation
     if refutation is None:
         return []
@@ -176,7 +287,7 @@ def _refuted(found: Findings) -> list[Block]:
     return blocks
 
 
-def _data_sets(found: Findings) -> Table:
+def _data_sets(found: PreflightReport) -> Table:
     refutation = found.refutation
     rows: list[tuple[str, str, int]] = []
     sets = (refutation.first, refutation.second) if refutation else ()
@@ -200,7 +311,7 @@ def _short(value: object) -> str:
     return "(" + ", ".join(number(float(v)) for v in array.ravel()[:6]) + (", …)" if array.size > 6 else ")")
 
 
-def _read(found: Findings) -> list[Block]:
+def _read(found: PreflightReport) -> list[Block]:
     facts = found.structure
     latents = tuple(
         (item["name"], item["family"], _curvature(item["lower"], item["upper"]), item["why"])
@@ -231,31 +342,43 @@ def _curvature(lower: float, upper: float) -> str:
     return number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
 
 
-@dataclass(frozen=True)
-class PreflightReport(Findings):
-    """What preflight found, as words, HTML or plain data; public facts. Attributes: :class:`Findings`.
+TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}
 
-    Example:
-        >>> from private_mcmc.models import bounded_mean, bounded_mean_rows
-        >>> report = pmc.preflight(bounded_mean, bounded_mean_rows(), pmc.Target(3.0, 1e-6), n=10)
-        >>> isinstance(report, pmc.PreflightReport), report.verdict
-        (True, 'not private')
-        >>> report.refutation.coordinate
-        'mean'
-    """
 
-    @property
-    def report(self) -> Report:
-        """The report as plain blocks."""
-        return page(self)
+def verdicts(found: PreflightReport) -> list[Block]:
+    """The answer; what is known of the run comes first where it differs from that of the posterior."""
+    if found.run is None or not (found.run.refuted or (found.run.meets and found.verdict != "private")):
+        return [Verdict(found.verdict, _line(found), TONES[found.verdict], found.reasons), *_own(found)]
+    words = found.run.text[0].upper() + found.run.text[1:] + "."
+    known = "not private" if found.run.refuted else "private"
+    ran = Verdict(f"the run is {known}", words, TONES[known])
+    tone: Tone = "good" if found.verdict == "private" else "unsure"
+    alone = Verdict(f"the posterior alone: {found.verdict}", _line(found), tone, found.reasons)
+    return [ran, *(_own(found) or (alone,))]
 
-    def show(self, console: Console | None = None) -> None:
-        """Print on a terminal (or on a ``rich.console.Console``)."""
-        self.report.show(console)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """One self-contained HTML page, also written to ``path`` where given."""
-        return self.report.to_html(path)
+def _own(found: PreflightReport) -> list[Block]:
+    """The posterior without clipping, where that is private and what clipping leaves is not known."""
+    if found.unclipped is None:
+        return []
+    epsilon = number(found.unclipped.epsilon(found.target.delta))
+    words = (
+        f"One exact draw from the posterior that the model states has ε = {epsilon} at "
+        f"δ = {number(found.target.delta)}, by {found.unclipped.argument.theorem}."
+    )
+    clipped = "Whether what clipping leaves of it is private is not decided."
+    return [Verdict("the posterior, unclipped: private", words, "good", (clipped,))]
 
-    def _repr_html_(self) -> str:
-        return self.report._repr_html_()
+
+def _line(found: PreflightReport) -> str:
+    target = (
+        f"({number(found.target.epsilon)}, {number(found.target.delta)})-DP under {found.target.adjacency}"
+        + ("" if found.unit is None else f" of {found.unit}")
+    )
+    if found.verdict == "private":
+        return f"One exact draw from the {found.subject} is {target}, whatever the data."
+    if found.verdict == "not private":
+        return f"The {found.subject} is not {target}: there is a proof."
+    if found.subject == "no posterior":
+        return f"There is no target posterior to ask about {target}; only the run can be."
+    return f"Whether the {found.subject} is {target} is not decided."

@@ -9,12 +9,11 @@ from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, arguments_checked, check_kind
 from private_mcmc.model import RowModel, read
-from private_mcmc.preflight.advice import posterior_advice
-from private_mcmc.preflight.certify.certificates import Constants, certificates, constants, meets
+from private_mcmc.preflight.advice import Advice, posterior_advice
+from private_mcmc.preflight.certificates import Constants, certificates, constants, meets
 from private_mcmc.preflight.page import PreflightReport
-from private_mcmc.preflight.records import Advice, VerdictWord
 from private_mcmc.preflight.refute.refutation import Search, refute
-from private_mcmc.preflight.run_statement import run_advice, run_part, time_budget
+from private_mcmc.preflight.run_statement import VerdictWord, run_advice, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import number
 from private_mcmc.schedule import Schedule

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.domains import Rows
-from private_mcmc.domains.numeric import PRESENT, holds_person
+from private_mcmc.domains.columns import PRESENT, holds_person
 from private_mcmc.errors import ReleaseError
 from private_mcmc.release.noise import FloatArray
 

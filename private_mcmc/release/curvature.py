@@ -19,14 +19,13 @@ from scipy.special import ndtri
 
 from private_mcmc.accounting import Statement, capped, gaussian
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
-from private_mcmc.accounting.noise import CurvatureFloor
+from private_mcmc.accounting.mechanisms import CurvatureFloor
 from private_mcmc.accounting.statement import of_unit
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError, NotYetSupported
-from private_mcmc.kernels.gradient.clipping import widened
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import whitening, widened
 from private_mcmc.model import Predictor, RowModel
-from private_mcmc.preflight.certify.certificates import clip_is_idle, largest_eigenvalue
+from private_mcmc.preflight.certificates import clip_is_idle, largest_eigenvalue
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.schedule import Schedule
 

@@ -10,8 +10,12 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement, capped
-from private_mcmc.accounting.noise import second_moments, second_moments_noise, second_moments_sensitivity
-from private_mcmc.domains.numeric import numeric_column
+from private_mcmc.accounting.mechanisms import (
+    second_moments,
+    second_moments_noise,
+    second_moments_sensitivity,
+)
+from private_mcmc.domains.columns import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
 from private_mcmc.target import Adjacency, check_adjacency

@@ -7,13 +7,16 @@ import math
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
-from private_mcmc.accounting.posterior.certificates import (
+from private_mcmc.accounting.conjugate import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
-    posterior_normal_ratio,
 )
-from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.accounting.normal import (
+    posterior_normal_mean,
+    posterior_normal_ratio,
+    posterior_normal_regression,
+)
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Unit
 

@@ -9,16 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves.product import curve_from_dict
-from private_mcmc.accounting.posterior.certificates import (
+from private_mcmc.accounting.conjugate import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
-    posterior_normal_ratio,
 )
-from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.accounting.curves.product import curve_from_dict
+from private_mcmc.accounting.normal import (
+    posterior_normal_mean,
+    posterior_normal_ratio,
+    posterior_normal_regression,
+)
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
-from private_mcmc.accounting.recompute.rules import RULES
+from private_mcmc.accounting.recompute.verify import RULES
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import unplain
 from private_mcmc.schedule import Average, Batch, Schedule

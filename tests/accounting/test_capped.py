@@ -8,15 +8,15 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.posterior.certificates import (
+from private_mcmc.accounting.conjugate import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.accounting.normal import posterior_normal_mean, posterior_normal_regression
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.model import read
-from private_mcmc.preflight.certify.certificates import certificates, constants
+from private_mcmc.preflight.certificates import certificates, constants
 from private_mcmc.release import Quantile, plan_second_moments
 from tests.accounting.every_statement import CONVEX, SCHEDULES
 from tests.examples_of_models import linear, logistic, normal_mean

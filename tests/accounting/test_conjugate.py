@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 from scipy.special import betaln
 from scipy.stats import norm
 
-from private_mcmc.accounting import Statement
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.posterior import conjugate
-from private_mcmc.accounting.posterior.certificates import (
+from private_mcmc.accounting import Statement, conjugate
+from private_mcmc.accounting.conjugate import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal import (
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting.normal import (
     extremes,
     normal_regression,
     posterior_normal_regression,

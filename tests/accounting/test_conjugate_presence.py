@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from private_mcmc.accounting import Statement
-from private_mcmc.accounting.posterior import conjugate
-from private_mcmc.accounting.posterior.certificates import (
+from private_mcmc.accounting import Statement, conjugate
+from private_mcmc.accounting.conjugate import (
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.normal import NormalMean, gaussian_pair, posterior_normal_mean
+from private_mcmc.accounting.normal import NormalMean, gaussian_pair, posterior_normal_mean
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = st.floats(0.01, 2.0)

@@ -6,13 +6,14 @@ import mpmath
 import numpy as np
 import pytest
 
-from private_mcmc.accounting.posterior import conjugate
-from private_mcmc.accounting.posterior.certificates import (
+from private_mcmc.accounting import conjugate
+from private_mcmc.accounting.conjugate import (
+    beta_pair,
+    gamma_pair,
     posterior_beta_binomial,
     posterior_dirichlet_categorical,
     posterior_gamma_poisson,
 )
-from private_mcmc.accounting.posterior.conjugate import beta_pair, gamma_pair
 
 mp = mpmath.mp.clone()
 mp.dps = 30

@@ -16,9 +16,8 @@ from scipy.stats import norm
 
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Pure
-from private_mcmc.accounting.curves.pld import Sampled
+from private_mcmc.accounting.curves.pld import Sampled, Truncated
 from private_mcmc.accounting.curves.product import combine
-from private_mcmc.accounting.langevin.truncated_poisson import Truncated
 from private_mcmc.errors import DeclarationError
 
 TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())

@@ -14,9 +14,9 @@ from benchmarks.papers import moduli as papers
 from benchmarks.papers.sampled import plain, tightest
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import steps as moduli
-from private_mcmc.accounting.langevin.last_state import last_state
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, split
+from private_mcmc.accounting.langevin import moduli
+from private_mcmc.accounting.langevin.bounds import SampledChain, split
+from private_mcmc.accounting.langevin.shifts import last_state
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 CELL = GRID[1] - GRID[0]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.noise import second_moments_sensitivity
+from private_mcmc.accounting.mechanisms import second_moments_sensitivity
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Schedule
 

@@ -9,12 +9,12 @@ import pytest
 from benchmarks.papers.bounds import bfg
 from benchmarks.papers.moduli import Root
 from benchmarks.papers.sampled import RoughChain, plain, tightest
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
-from private_mcmc.accounting.langevin.poisson_last_state import (
+from private_mcmc.accounting.langevin.bounds import (
     SampledChain,
     proposals,
     split,
 )
+from private_mcmc.accounting.langevin.moduli import Affine, Minimum
 from private_mcmc.errors import DeclarationError
 
 CHAIN = {

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers import moduli as papers
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum, Point, per_step
+from private_mcmc.accounting.langevin.moduli import Affine, Minimum, Point, per_step
 from private_mcmc.accounting.langevin.shifts import certify
 from private_mcmc.errors import DeclarationError
 

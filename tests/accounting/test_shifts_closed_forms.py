@@ -16,8 +16,8 @@ from benchmarks.papers import moduli as papers
 from benchmarks.papers.bounds import bfg
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.last_state import last_state, path
-from private_mcmc.accounting.langevin.modulus_shapes import Affine
+from private_mcmc.accounting.langevin.moduli import Affine
+from private_mcmc.accounting.langevin.shifts import last_state, path
 from private_mcmc.errors import DeclarationError
 
 CASES = Path(__file__).parent.parent / "cases"

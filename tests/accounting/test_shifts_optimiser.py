@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from benchmarks.papers import moduli as papers
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.last_state import last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
+from private_mcmc.accounting.langevin.moduli import Affine, Minimum
 from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, optimise
-from private_mcmc.accounting.langevin.shifts import certify
+from private_mcmc.accounting.langevin.shifts import certify, last_state
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())
 

@@ -8,15 +8,13 @@ from types import ModuleType
 from typing import Any
 
 from private_mcmc.inference import decision, execute_plan
-from private_mcmc.kernels import chain
+from private_mcmc.kernels import batches, chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
-from private_mcmc.kernels.gradient import affine_persons as gradient_persons
 from private_mcmc.kernels.gradient import clipped as gradient
 from private_mcmc.kernels.gradient import layered as gradient_layers
-from private_mcmc.kernels.randomness import batches
 
-_MUTABLE = {gradient_affine, gradient_persons, gradient_layers, gradient, batches, langevin, chain}
+_MUTABLE = {gradient_affine, gradient_layers, gradient, batches, langevin, chain}
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
         affine_rows=changed_affine.affine_rows,
         affine_blocks=changed_affine.affine_blocks,
         layered=changed_layers.layered,
-        affine_persons=_compiled(gradient_persons, changes).affine_persons,
+        affine_persons=changed_affine.affine_persons,
     )
     changed_batches = _compiled(batches, changes)
     changed_langevin = _compiled(

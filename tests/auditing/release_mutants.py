@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.papers import propose_test_release, propose_test_sample
 from private_mcmc import accounting
-from private_mcmc.accounting import noise as noise_statements
-from private_mcmc.accounting.posterior import conjugate
+from private_mcmc.accounting import conjugate
+from private_mcmc.accounting import mechanisms as noise_statements
 from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.inference import decision
 from private_mcmc.release import moments, noise

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.auditing import Pair
-from private_mcmc.auditing.worst_pairs import pair_of_rows
+from private_mcmc.auditing.mechanism import pair_of_rows
 from private_mcmc.errors import DeclarationError
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])

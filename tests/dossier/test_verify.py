@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, accounting
-from private_mcmc.accounting.posterior.certificates import posterior_dirichlet_categorical
+from private_mcmc.accounting.conjugate import posterior_dirichlet_categorical
 from private_mcmc.cli.report import report
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import recomputed

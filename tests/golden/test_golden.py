@@ -14,7 +14,7 @@ import pytest
 
 from private_mcmc.accounting.curves.product import _SIMPLE
 from private_mcmc.accounting.recompute.record_fields import BOUNDS
-from private_mcmc.accounting.recompute.rules import RULES
+from private_mcmc.accounting.recompute.verify import RULES
 from tests.golden.cases import FILES, FOLDER, READINGS, accountant, built, gridded, shown
 
 

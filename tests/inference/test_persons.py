@@ -17,13 +17,14 @@ from scipy.stats import norm
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin_program
 from private_mcmc.kernels.gradient.clipped import general_rows
+from private_mcmc.kernels.gradient.clipping import Whitening
 from private_mcmc.model import read
 from private_mcmc.model.refusals import synthetic_rows
-from private_mcmc.preflight.certify.certificates import curvature
+from private_mcmc.preflight.certificates import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import logistic
 from tests.soundness.front_door.setup import seeded
@@ -185,7 +186,7 @@ def test_a_row_that_a_person_lacks_adds_exactly_nothing():
         other = {
             name: jnp.where(own.reshape(4, 3, *(1,) * (c.ndim - 2)) > 0, c, 0) for name, c in full.items()
         }
-        gradient = general_rows(reading, pmc.kernels.whitening.Whitening(None), 0.7)
+        gradient = general_rows(reading, Whitening(None), 0.7)
         sums = [
             gradient.total(
                 jnp.ones(3)[: reading.dim], gradient.prepare({**c, OWN_ROWS: own}, jnp.ones(4, bool))

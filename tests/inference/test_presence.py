@@ -15,8 +15,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.domains.host_tables import ArrayColumn
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT, ArrayColumn
 from private_mcmc.inference import execute
 from private_mcmc.inference.columns import placed
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain

@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.host_tables import ArrayColumn
+from private_mcmc.domains.columns import ArrayColumn
 from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.kernels.streamed_chain import Blocks

@@ -14,12 +14,19 @@ from scipy import stats
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.batches import (
+    BatchDraw,
+    Chosen,
+    _summed,
+    batch_sum,
+    distinct,
+    running_sums,
+    shuffled,
+    successes,
+)
 from private_mcmc.kernels.gradient.affine import AffineRows
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.clipping import ClippedGradient
-from private_mcmc.kernels.randomness.batches import BatchDraw, Chosen, _summed, batch_sum
-from private_mcmc.kernels.randomness.draws import distinct, running_sums, shuffled, successes
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import ClippedGradient, whitening
 from private_mcmc.model import read
 from private_mcmc.schedule import Batch, Schedule
 from tests.examples_of_models import logistic, normal_mean

@@ -15,7 +15,7 @@ from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import AnisotropicLangevin, langevin_program
 from private_mcmc.kernels.gradient.clipped import boxed_gradient, clipped_share
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import read
 from private_mcmc.schedule import Average, Batch, norm_of_clips
 

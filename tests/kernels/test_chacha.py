@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.kernels.randomness.keys import CHACHA20, chacha20_blocks
+from private_mcmc.kernels.keys import CHACHA20, chacha20_blocks
 
 # RFC 8439: section 2.3.2, then appendix A.1 (test vectors 1, 2, 4, 5): key, counter, nonce, serialised block.
 VECTORS = [

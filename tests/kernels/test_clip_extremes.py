@@ -15,8 +15,8 @@ from private_mcmc.domains import Ball, Binary, Box, Real, Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError
 from private_mcmc.kernels.gradient import clipping
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.step import langevin_program
-from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read, reading
 from private_mcmc.schedule import Batch, Schedule
 

@@ -13,8 +13,8 @@ from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels.gradient.affine import AffineRows
 from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.step import stored
-from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
 from tests.examples_of_models import bent, logistic
 

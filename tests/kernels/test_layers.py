@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from private_mcmc.accounting import Curvature
+from private_mcmc.accounting.langevin.moduli import gradient_bound
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
-from private_mcmc.accounting.langevin.steps import gradient_bound
 from private_mcmc.domains import Ball, Binary, Box, Categories, Real, Rows
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.gradient.clipped import _program, clipped_gradient
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.gradient.layered import find_layers
-from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
-from private_mcmc.preflight.certify.certificates import curvature
+from private_mcmc.preflight.certificates import curvature
 
 N, P = 30, 4
 X = Ball(2.0, dim=P)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.kernels.gradient import clipped
 from private_mcmc.kernels.gradient.clipped import clipped_gradient, general_rows
-from private_mcmc.kernels.gradient.clipping import CLIP_SLACK
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import read
 from private_mcmc.model.refusals import synthetic_rows
 from tests.soundness.sweep.zoo import ZOO

@@ -12,7 +12,8 @@ from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.whitening import projection, whitening
+from private_mcmc.kernels.gradient.clipping import whitening
+from private_mcmc.kernels.step import projection
 from private_mcmc.model import read
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic, normal_mean

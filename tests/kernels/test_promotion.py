@@ -13,7 +13,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA, langevin_program
-from private_mcmc.kernels.randomness.batches import StepKeys
+from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.model import read
 from tests.examples_of_models import bent, logistic
 

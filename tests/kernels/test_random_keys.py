@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.kernels.randomness import keys as random_keys
-from private_mcmc.kernels.randomness.keys import run_keys
+from private_mcmc.kernels import keys as random_keys
+from private_mcmc.kernels.keys import run_keys
 
 STREAMS = ("start", "batches", "steps", "release")
 

@@ -16,9 +16,8 @@ from private_mcmc.domains import Ball, Binary, Box, Real, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.clipping import widened
+from private_mcmc.kernels.gradient.clipping import whitening, widened
 from private_mcmc.kernels.step import narrowed, stored
-from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
 from tests.examples_of_models import bent, logistic
 

@@ -11,9 +11,9 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels import Streams, chain_runner, langevin_program
-from private_mcmc.kernels.gradient.clipped import ClippedGradient, clipped_gradient, weighted_gradient
+from private_mcmc.kernels.gradient.clipped import clipped_gradient, weighted_gradient
+from private_mcmc.kernels.gradient.clipping import ClippedGradient, whitening
 from private_mcmc.kernels.synthetic import SyntheticChain, _advance
-from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import read
 from private_mcmc.planning import PathStage
 from private_mcmc.schedule import Batch, Schedule

@@ -12,7 +12,7 @@ from jax.interpreters import batching, mlir
 
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.gradient.clipped import general_rows
-from private_mcmc.kernels.whitening import Whitening
+from private_mcmc.kernels.gradient.clipping import Whitening
 from private_mcmc.model import agreement, read
 from private_mcmc.model.ir import flatten, numpy_functions
 

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of

@@ -16,9 +16,8 @@ from numpyro.primitives import Messenger
 from private_mcmc.domains import Ball, Box, Domain, Real, Rows
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import RowModel, read
-from private_mcmc.preflight.advice import posterior_advice
-from private_mcmc.preflight.certify.certificates import certificates, constants, meets
-from private_mcmc.preflight.records import Advice
+from private_mcmc.preflight.advice import Advice, posterior_advice
+from private_mcmc.preflight.certificates import certificates, constants, meets
 from tests.zoo import ZOO, Entry
 
 BY_NAME = {entry.name: entry for entry in ZOO}

@@ -7,11 +7,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.accounting.posterior import conjugate
+from private_mcmc.accounting import conjugate
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.model import read
-from private_mcmc.preflight.certify.conjugates import conjugate_certificates
-from private_mcmc.preflight.certify.normal import normal_facts
+from private_mcmc.preflight.conjugates import conjugate_certificates, normal_facts
 from private_mcmc.target import Target
 
 TARGET = Target(0.5, 1e-3)

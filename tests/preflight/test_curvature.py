@@ -11,7 +11,7 @@ import pytest
 
 from private_mcmc.model import read
 from private_mcmc.preflight import curvature
-from private_mcmc.preflight.certify.certificates import largest_eigenvalue
+from private_mcmc.preflight.certificates import largest_eigenvalue
 from private_mcmc.schedule import Batch, Schedule
 from tests.preflight import zoo_small as small
 

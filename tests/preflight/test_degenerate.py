@@ -17,7 +17,7 @@ from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.model import read
 from private_mcmc.preflight import PreflightReport, preflight
 from private_mcmc.preflight.advice import posterior_advice
-from private_mcmc.preflight.certify.certificates import certificates, constants
+from private_mcmc.preflight.certificates import certificates, constants
 from private_mcmc.preflight.run_statement import time_budget
 from private_mcmc.target import Target
 

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting.posterior.certificates import posterior_normal_ratio, ratio_extremes
-from private_mcmc.accounting.posterior.normal import normal_regression
+from private_mcmc.accounting.normal import normal_regression, posterior_normal_ratio, ratio_extremes
 from private_mcmc.domains import Box, Ratio, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import read
 from private_mcmc.preflight import preflight
-from private_mcmc.preflight.certify.normal import normal_facts
+from private_mcmc.preflight.conjugates import normal_facts
 from private_mcmc.preflight.refute.pairs import extreme_rows
 from private_mcmc.schedule import Batch, Schedule
 from private_mcmc.target import Target

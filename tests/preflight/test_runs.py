@@ -17,7 +17,7 @@ from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.model import read
 from private_mcmc.preflight import curvature, preflight
-from private_mcmc.preflight.refute.run_refutation import Pull, _states, interim_lower_bound
+from private_mcmc.preflight.run_statement import Pull, _states, interim_lower_bound
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Target
 from tests.preflight import zoo_small as small

@@ -22,7 +22,7 @@ from private_mcmc.domains import Ball, Binary, Box, Counts, Person, Rows
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError, NotYetSupported, ReleaseError
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.whitening import whitening
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import read
 from private_mcmc.preflight import curvature
 from private_mcmc.release.curvature import plan_curvature_test

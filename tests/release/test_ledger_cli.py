@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from private_mcmc import accounting
 from private_mcmc.accounting import gaussian
+from private_mcmc.cli.common import ERROR
 from private_mcmc.cli.ledger import app
-from private_mcmc.cli.main import ERROR
 from private_mcmc.release import Ledger
 
 INIT = ["--dataset", "people", "--epsilon", "3", "--delta", "1e-6"]

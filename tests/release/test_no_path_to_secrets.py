@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.kernels.randomness import keys as random_keys
+from private_mcmc.kernels import keys as random_keys
 from private_mcmc.release import Quantile, plan_second_moments
 
 N = 30

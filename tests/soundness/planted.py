@@ -11,19 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting.langevin import bounds
-from private_mcmc.accounting.langevin import steps as moduli
+from private_mcmc.accounting.langevin import bounds, moduli
 from private_mcmc.domains import rows as row_declaration
-from private_mcmc.domains.numeric import PRESENT, holds_person
+from private_mcmc.domains.columns import PRESENT, holds_person
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute, execute_plan
-from private_mcmc.kernels import chain
+from private_mcmc.kernels import batches, chain
 from private_mcmc.kernels import step as langevin
+from private_mcmc.kernels.batches import PredrawnNoise
 from private_mcmc.kernels.gradient import affine as gradient_affine
-from private_mcmc.kernels.gradient import affine_persons
 from private_mcmc.kernels.gradient import clipped as gradient
-from private_mcmc.kernels.randomness import batches
-from private_mcmc.kernels.randomness.draws import PredrawnNoise
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.priors.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
@@ -216,7 +213,7 @@ FAULTS = (
         "person: only the first row clipped",
         _changed(
             Change(
-                affine_persons,
+                gradient_affine,
                 "norm = jnp.linalg.norm(gradient, axis=-1)",
                 "norm = jnp.linalg.norm(slope[:, :1] * design[:, 0], axis=-1)",
             )
@@ -226,7 +223,7 @@ FAULTS = (
         "person: a sum with other persons' rows",
         _changed(
             Change(
-                affine_persons,
+                gradient_affine,
                 "slope[:, j, None] * design[:, j]",
                 "jnp.roll(slope[:, j, None] * design[:, j], j, axis=0)",
             )

@@ -14,8 +14,8 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.kernels.gradient import clipped
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.step import stored
-from private_mcmc.kernels.whitening import whitening
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.refusals import COUNT
 from tests.soundness.grammar import write

@@ -11,8 +11,7 @@ import pytest
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
-from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.steps import langevin
+from private_mcmc.accounting.langevin.moduli import Affine, langevin
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Batch, Schedule
 

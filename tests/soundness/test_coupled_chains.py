@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.langevin.steps import largest_change, modulus
+from private_mcmc.accounting.langevin.moduli import largest_change, modulus
 from private_mcmc.domains import Binary, Box, Counts, Rows
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import curvature

@@ -23,9 +23,8 @@ from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.curves.rdp import poisson_orders, renyi
-from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin import steps as moduli
-from private_mcmc.accounting.langevin.modulus_shapes import Affine
+from private_mcmc.accounting.langevin import moduli, shifts
+from private_mcmc.accounting.langevin.moduli import Affine
 from private_mcmc.accounting.rounding import (
     TINY,
     norm_up,

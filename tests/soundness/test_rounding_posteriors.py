@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 from benchmarks.papers import mixing
-from private_mcmc.accounting.posterior import certificates
-from private_mcmc.accounting.posterior.normal import posterior_normal_mean, posterior_normal_regression
+from private_mcmc.accounting import mechanisms as certificates
+from private_mcmc.accounting.normal import posterior_normal_mean, posterior_normal_regression
 from tests.soundness.test_rounding import above, magnitudes
 
 ROWS, TEMPERS = st.integers(1, 4), st.one_of(st.just(1.0), magnitudes(-4, 0))

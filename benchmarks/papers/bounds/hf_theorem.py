@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.accounting.posterior.certificates import ratio_extremes
-from private_mcmc.accounting.posterior.normal import normal_regression
+from private_mcmc.accounting.normal import normal_regression, ratio_extremes
 from private_mcmc.errors import DeclarationError
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from benchmarks.papers.experiments.images import Images
 from benchmarks.papers.experiments.networks import Network
 from private_mcmc.accounting import Curvature, Statement, langevin_statement
-from private_mcmc.kernels.randomness.draws import distinct
+from private_mcmc.kernels.batches import distinct
 from private_mcmc.schedule import Batch, Schedule
 
 

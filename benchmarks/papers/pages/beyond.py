@@ -17,11 +17,10 @@ from benchmarks.papers.sampled import plain
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin import steps as moduli
-from private_mcmc.accounting.langevin.last_state import last_state, path
-from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.poisson_last_state import SampledChain, split
+from private_mcmc.accounting.langevin import moduli, shifts
+from private_mcmc.accounting.langevin.bounds import SampledChain, split
+from private_mcmc.accounting.langevin.moduli import Affine
+from private_mcmc.accounting.langevin.shifts import last_state, path
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 from private_mcmc.schedule import norm_of_clips
 
@@ -63,7 +62,7 @@ def _shifts() -> Section:
             "certified",
             "proved: Lemma 3.3 of 002 with two maps, Bok, Su, Altschuler 2024 in GDP; exact value "
             f"{exact:.6g}",
-            "`accounting.langevin.last_state`, `shifts.certify`",
+            "`accounting.langevin.shifts.last_state`, `shifts.certify`",
             f"{_CLOSED}::test_affine_bound_is_exact_for_quadratics_at_every_time_and_subset",
         ),
         Claim(
@@ -146,7 +145,7 @@ def _sampled(full: bool) -> Section:
             "certified",
             "proved: a one-step recursion (adaptive composition) in place of conditioning on all of "
             "the noise",
-            "`accounting.langevin.poisson_last_state`",
+            "`accounting.langevin.bounds.SampledChain`",
             "tests/accounting/test_sampled.py",
         ),
         Claim(
@@ -231,7 +230,7 @@ def _posteriors() -> Section:
             gdp.epsilon(2.0, DELTA),
             "certified",
             "proved: Gopi, Lee, Liu 2022, and as the limit of the shift bound; reached by normal posteriors",
-            "`accounting.posterior.certificates`",
+            "`accounting.mechanisms`",
             "tests/accounting/test_posterior.py",
         ),
         Claim(
@@ -243,7 +242,7 @@ def _posteriors() -> Section:
             hf_theorem.posterior_epsilon(domain, rows, rows**1.22, 1e-3),
             "certified",
             "proved in the file's docstring: monotone in Σx², mean and scale composed",
-            "`accounting.posterior.ratio`, `pmc.Ratio`",
+            "`accounting.normal`, `pmc.Ratio`",
             "tests/preflight/test_ratio.py::test_the_bound_covers_every_data_set",
         ),
         Claim(

@@ -16,8 +16,7 @@ from private_mcmc.accounting.curves.curve import (
     Points,
     Pure,
 )
-from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, losses, worthwhile
-from private_mcmc.accounting.langevin.truncated_poisson import Truncated
+from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, Truncated, losses, worthwhile
 from private_mcmc.accounting.rounding import TINY, norm_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record, taken, unplain

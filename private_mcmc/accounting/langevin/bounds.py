@@ -11,12 +11,18 @@ import numpy as np
 
 from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.pld import Sampled
+from private_mcmc.accounting.curves.pld import Sampled, Truncated
 from private_mcmc.accounting.curves.product import combine
-from private_mcmc.accounting.langevin import poisson_last_state as sampled
-from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.last_state import ShiftBound, last_state
-from private_mcmc.accounting.langevin.modulus_shapes import Affine, Minimum
+from private_mcmc.accounting.curves.rdp import check_pair
+from private_mcmc.accounting.langevin.moduli import (
+    Affine,
+    Curvature,
+    Minimum,
+    largest_change,
+    modulus,
+    noise_sd,
+    period,
+)
 from private_mcmc.accounting.langevin.sensitivity import (
     ROUNDING_SLACK,
     coordinate_changes,
@@ -25,12 +31,11 @@ from private_mcmc.accounting.langevin.sensitivity import (
     noise_ratio,
     row_change,
 )
-from private_mcmc.accounting.langevin.steps import Curvature, largest_change, modulus, noise_sd, period
-from private_mcmc.accounting.langevin.truncated_poisson import Truncated
-from private_mcmc.accounting.rounding import product_up, root_up, sum_up
+from private_mcmc.accounting.langevin.shifts import ShiftBound, affine_from, cyclic, last_state
+from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants
-from private_mcmc.schedule import Average, Batch, Matrix, Schedule
+from private_mcmc.schedule import Average, Matrix, Schedule
 
 _MOST_RATIOS = 64
 
@@ -122,34 +127,25 @@ def sampled_path(schedule: Schedule) -> list[Bound]:
     batch = schedule.batch
     if batch is None or batch.scheme == "cyclic":
         return []
-    if batch.scheme == "truncated_poisson":
-        return [_truncated_path(schedule, batch)]
-    rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
-    pair = "fixed" if batch.scheme == "fixed" else sampled_pair(schedule)
-    counts: Counter[float] = Counter()
-    for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
-        counts[row_ratio(schedule, size)] += count
-    steps = _coarsened(counts)
-    parts = tuple(
-        Sampled(pair, rate, ratio, count * schedule.num_chains) for ratio, count in sorted(steps.items())
-    )
-    drawn = assumptions.POISSON if batch.scheme == "poisson" else assumptions.SUBSETS
-    record = {"kind": "sampled path", "pair": pair, "steps": tuple(sorted(steps.items()))}
-    return [Bound(combine(parts), SAMPLED_PATH[pair], (drawn, assumptions.HIDDEN_BATCHES), record)]
-
-
-def _truncated_path(schedule: Schedule, batch: Batch) -> Bound:
     counts: Counter[float] = Counter()
     for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
         counts[row_ratio(schedule, size)] += count
     steps = tuple(sorted(_coarsened(counts).items()))
-    rate, cap = float(batch.rate or 0.0), int(batch.size or 0)
-    parts = tuple(
-        Truncated(rate, cap, ratio, count * schedule.num_chains, schedule.num_rows) for ratio, count in steps
-    )
-    rests_on = (assumptions.TRUNCATED, assumptions.HIDDEN_BATCHES, assumptions.CAPPED_ROWS)
-    record = {"kind": "truncated path", "steps": steps}
-    return Bound(combine(parts), TRUNCATED_PATH, rests_on, record)
+    chains = schedule.num_chains
+    parts: list[Curve]
+    rests_on: tuple[str, ...]
+    if batch.scheme == "truncated_poisson":
+        rate, cap = float(batch.rate or 0.0), int(batch.size or 0)
+        parts = [Truncated(rate, cap, ratio, count * chains, schedule.num_rows) for ratio, count in steps]
+        theorem, record = TRUNCATED_PATH, {"kind": "truncated path", "steps": steps}
+        rests_on = (assumptions.TRUNCATED, assumptions.HIDDEN_BATCHES, assumptions.CAPPED_ROWS)
+    else:
+        rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
+        pair = "fixed" if batch.scheme == "fixed" else sampled_pair(schedule)
+        parts = [Sampled(pair, rate, ratio, count * chains) for ratio, count in steps]
+        theorem, record = SAMPLED_PATH[pair], {"kind": "sampled path", "pair": pair, "steps": steps}
+        rests_on = (*assumptions.BATCHES[batch.scheme], assumptions.HIDDEN_BATCHES)
+    return [Bound(combine(tuple(parts)), theorem, rests_on, record)]
 
 
 def sampled_pair(schedule: Schedule) -> str:
@@ -213,7 +209,7 @@ def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...])
         return last_state(used, noise, steps, diameter=schedule.diameter), "every step"
     # The worst row is one used in the last step: later steps that do not use it are post-processing.
     if isinstance(used, Affine) and float(used.gap) >= 0 and not math.isfinite(schedule.diameter):
-        value = shifts.cyclic(product_up(float(used.offset), over=(noise,)), float(used.gap), passes, steps)
+        value = cyclic(product_up(float(used.offset), over=(noise,)), float(used.gap), passes, steps)
         return ShiftBound(value), "once in a pass"
     idle = modulus(schedule, curvature, sizes[0], 0.0)
     pattern = [used if (steps - 1 - step) % passes == 0 else idle for step in range(steps)]
@@ -223,26 +219,25 @@ def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...])
 def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
     """Last state of a Poisson-sampled chain with constant steps: every proposed split is a bound."""
     batch = schedule.batch
-    constant = len(set(schedule.step_sizes)) == 1
-    if batch is None or batch.scheme != "poisson" or not constant or schedule.release != "last":
+    size, *others = set(schedule.step_sizes)
+    if batch is None or batch.scheme != "poisson" or others or schedule.release != "last":
         return []
     if not noise_ratio(schedule)[1]:
         return []
-    size = schedule.step_sizes[0]
     known = modulus(schedule, curvature, size, 0.0)
     # Every part of a minimum is a modulus; that of one map on two states is zero at zero.
     lines = known.parts if isinstance(known, Minimum) else (known,)
-    contracting = [line for line in lines if isinstance(line, Affine) and line.offset == 0 and line.gap >= 0]
-    if not contracting:
+    gaps = [line.gap for line in lines if isinstance(line, Affine) and line.offset == 0 and line.gap >= 0]
+    if not gaps:
         return []
     noise = noise_sd(schedule, size)
-    chain = sampled.SampledChain(
+    chain = SampledChain(
         pair=sampled_pair(schedule),
         rate=float(batch.rate or 0.0),
         row_shift=row_ratio(schedule, size) * noise,
         noise=noise,
         steps=schedule.num_steps,
-        gap=float(contracting[0].gap),
+        gap=float(gaps[0]),
         diameter=schedule.diameter,
     )
     rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
@@ -253,5 +248,142 @@ def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
             rests_on,
             {"kind": "sampled last", "first": item.first, "share": item.share},
         )
-        for item in sampled.proposals(chain)
+        for item in proposals(chain)
     ]
+
+
+_SHARES = np.linspace(0.02, 0.98, 49)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledChain:
+    """Public constants of a Poisson-sampled chain, in the metric of its noise.
+
+    The last state is amplified by sampling and by iteration at once. The noise of its last ``n = T −
+    τ`` steps is split. A share ``κ`` of its variance hides the differing row's whole term, as in every
+    Poisson-sampled Gaussian mechanism; the rest absorbs the distance ``z_τ`` of the two chains after
+    ``τ`` steps by shifts, with the modulus of the step *without that row*, which is one and the same
+    map in both chains. By adaptive composition, step after step, the last state costs no more than
+    ``n`` sampled mechanisms with noise ``√κ σ`` and one Gaussian mechanism.
+
+    Source: BFG Section 5 for the idea. Its proof conditions on all of the first share's noise, which
+    also fixes the maps of later steps; the recursion used here does not.
+
+    Attributes:
+        pair: ``"add_remove"`` (also for ``zero_out``) or ``"replace_one"``: the pair of one step.
+        rate: ``q``, the probability of each row.
+        row_shift: ``r = γ(n/b)wC``, the most that one present row moves a step.
+        noise: ``σ``, the standard deviation of a step's noise.
+        steps: ``T``.
+        gap: ``1 − ρ`` of the step without the differing row, which is ``ρ``-Lipschitz for **every** batch
+            that can occur, ``0 ≤ ρ ≤ 1``.
+        diameter: of the set projected on, or ``inf``.
+
+    ``DeclarationError`` for values out of range.
+    """
+
+    pair: str
+    rate: float
+    row_shift: float
+    noise: float
+    steps: int
+    gap: float
+    diameter: float = math.inf
+
+    def __post_init__(self) -> None:
+        check_pair(self.pair, self.rate, self.row_shift)
+        if self.pair == "fixed":
+            raise DeclarationError(
+                "batches of fixed size have no last-state bound: the slot of an absent row is refilled. "
+                "Use Poisson batches, or the path."
+            )
+        if not (0 < self.noise < math.inf and self.steps >= 1 and self.diameter > 0):
+            raise DeclarationError("a sampled chain needs noise > 0, steps ≥ 1 and diameter > 0.")
+        if not 0 <= self.gap <= 1:
+            raise DeclarationError(
+                f"gap={self.gap}: the step without the row must not expand, 0 ≤ 1 − ρ ≤ 1."
+            )
+
+    @property
+    def largest_shift(self) -> float:
+        """``s_max``: what the differing row adds to the distance of chains with equal batches."""
+        return self.row_shift if self.pair == "add_remove" else 2 * self.row_shift
+
+    def distance(self, steps: int) -> float:
+        """Distance surely not exceeded after ``steps`` steps with equal noise and equal batches."""
+        if steps == 0:
+            return 0.0
+        rate = math.inf if self.gap == 1 else -math.log1p(-self.gap)
+        reached = float(steps) if self.gap == 0 else -math.expm1(-steps * rate) / self.gap
+        return min(self.diameter, product_up(self.largest_shift, up(reached)))
+
+    def absorbed(self, distance: float, togo: int) -> float:
+        """``m²`` of bringing two copies of the chain together in ``togo`` steps with the whole noise."""
+        # It may start at any of these steps, which is not allowed here; with ρ ≤ 1 the first is the cheapest.
+        return affine_from(distance, 0.0, self.gap, self.noise, togo)[0]
+
+
+@dataclass(frozen=True)
+class Split:
+    """One way to share the noise: ``count`` sampled steps at ``r/(√κ σ)``, then an ``m``-GDP term.
+
+    Attributes:
+        first: ``τ``; the bound starts after this many steps.
+        share: ``κ``.
+        m: GDP parameter of absorbing the distance ``z_τ``.
+        curve: the composition of both.
+    """
+
+    first: int
+    share: float
+    m: float
+    curve: Curve
+
+
+def split(chain: SampledChain, first: int, share: float) -> Split:
+    """The bound with start ``τ = first`` and share ``κ``; ``first = 0`` with ``κ = 1`` is plain composition.
+
+    **Guarantee**: the last state satisfies ``Split.curve``.
+    ``DeclarationError`` unless ``0 ≤ τ < T``, ``0 < κ ≤ 1``, and ``κ < 1`` where the chains differ at ``τ``.
+    """
+    if not (0 <= first < chain.steps and 0 < share <= 1):
+        raise DeclarationError(f"first={first}, share={share}: need 0 ≤ τ < T and 0 < κ ≤ 1.")
+    distance = chain.distance(first)
+    if share == 1 and distance > 0:
+        raise DeclarationError("share=1 leaves no noise to absorb the distance of the chains.")
+    togo = chain.steps - first
+    square = 0.0 if distance == 0 else product_up(chain.absorbed(distance, togo), over=(1 - share,))
+    ratio = product_up(chain.row_shift, over=(root_down(share), chain.noise))
+    parts: tuple[Curve, ...] = (Sampled(chain.pair, chain.rate, ratio, togo),)
+    m = root_up(product_up(square, 1 + 2.0**-50))
+    if m > 0:
+        parts += (Gaussian(m),)
+    return Split(first, share, m, combine(parts))
+
+
+def proposals(chain: SampledChain, count: int = 3) -> tuple[Split, ...]:
+    """The most promising splits by a Gaussian approximation of the sampled part.
+
+    Every one of them is a valid bound; the approximation only ranks them.
+    """
+    lengths = np.unique(np.geomspace(1, chain.steps, 120).round().astype(int))
+    best: list[tuple[float, int, float]] = []
+    for togo in lengths.tolist():
+        distance = chain.distance(chain.steps - togo)
+        if distance == 0 or not math.isfinite(distance):
+            continue
+        absorbed = chain.absorbed(distance, togo)
+        totals = absorbed / (1 - _SHARES) + togo * _rough_square(chain, _SHARES)
+        at = int(np.argmin(totals))
+        best.append((float(totals[at]), chain.steps - togo, float(_SHARES[at])))
+    best.sort()
+    return tuple(split(chain, first, share) for _, first, share in best[:count])
+
+
+def _rough_square(chain: SampledChain, shares: FloatArray) -> FloatArray:
+    """Approximate ``m²`` of one sampled step (central limit)."""
+    whole = 1.0 if chain.pair == "add_remove" else 2.0
+    ratio = min(product_up(chain.row_shift, over=(chain.noise,)), 1e100)
+    squared = ratio**2 / shares
+    sampled = (whole * chain.rate) ** 2 * np.expm1(np.minimum(squared, 50.0))
+    return np.minimum(sampled, whole**2 * squared)

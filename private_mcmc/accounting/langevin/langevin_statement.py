@@ -15,6 +15,7 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import ExceptWithProbability, Gaussian
 from private_mcmc.accounting.langevin import bounds
 from private_mcmc.accounting.langevin.bounds import Bound
+from private_mcmc.accounting.langevin.moduli import Curvature, check_scheme, largest_change, modulus, period
 from private_mcmc.accounting.langevin.sensitivity import (
     ROUNDING_SLACK,
     condition_number,
@@ -23,7 +24,6 @@ from private_mcmc.accounting.langevin.sensitivity import (
     rounding_box,
     sensitivity,
 )
-from private_mcmc.accounting.langevin.steps import Curvature, check_scheme, largest_change, modulus, period
 from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError

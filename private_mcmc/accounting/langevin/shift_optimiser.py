@@ -12,11 +12,19 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import solveh_banded
 
-from private_mcmc.accounting.langevin.modulus_shapes import Modulus, per_step
-from private_mcmc.accounting.langevin.shifts import Moduli, noise_array
+from private_mcmc.accounting.langevin.moduli import Moduli, Modulus, per_step
 from private_mcmc.accounting.rounding import FloatArray
+from private_mcmc.errors import DeclarationError
 
 _Block = tuple[float, float, float, int]  # total push N, squared weight W, product of slopes, first step
+
+
+def noise_array(noise: float | Sequence[float] | FloatArray, steps: int) -> FloatArray:
+    """The noise standard deviation of every step; raises unless all are positive and finite."""
+    sds = np.broadcast_to(np.asarray(noise, dtype=np.float64), (steps,))
+    if not ((sds > 0).all() and np.isfinite(sds).all()):
+        raise DeclarationError("noise: every standard deviation must be positive and finite.")
+    return sds
 
 
 def affine_shifts(

@@ -1,13 +1,21 @@
-"""Checking a statement: its numbers recomputed from its constants alone, by code that did not produce it."""
+"""Checking a statement: its numbers recomputed from its constants alone, by code that did not produce it.
+
+A rule's recomputation takes the adjacency, the constants and the parts of a statement and returns every curve
+that they justify, as plain records. Closed forms of the accountant are recomputed by recursion.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting.assumptions import COUPLING, PERSONS, exactly, missing, of_persons
+from private_mcmc.accounting.recompute import conjugate as rules_posterior
+from private_mcmc.accounting.recompute import langevin as rules_langevin
+from private_mcmc.accounting.recompute import record_fields as fields
 from private_mcmc.accounting.recompute.record_fields import (
     check_fields,
     is_count,
@@ -18,10 +26,249 @@ from private_mcmc.accounting.recompute.record_fields import (
     record_of,
     some,
 )
-from private_mcmc.accounting.recompute.rules import RULES
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants, Record, unplain
-from private_mcmc.target import Unit
+from private_mcmc.records import Constants, Parts, Record, unplain
+from private_mcmc.target import Adjacency, Unit
+
+
+def _gaussian(m: float) -> Record:
+    return {"kind": "gaussian", "m": float(m)}
+
+
+def _pure(level: float) -> Record:
+    return {"kind": "pure", "level": float(level)}
+
+
+def _concentrated(rho: float) -> Record:
+    return {"kind": "concentrated", "rho": float(rho)}
+
+
+def _posterior_bounded(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    return [_pure(c["range_b"]), _concentrated((c["range_b"] / 2) ** 2 / 2)]
+
+
+def _posterior_concave(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    return [_gaussian(c["sensitivity"] / c["strong_convexity"] ** 0.5)]
+
+
+def _posterior_gradient(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    return [_gaussian(2 * c["gradient_bound"] / c["prior_strong_convexity"] ** 0.5)]
+
+
+def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    needed = (c["sensitivity"] + c["dim"] * c["grid"]) / c["scale"]
+    if not needed <= c["epsilon"] * (1 + 1e-12):
+        return []
+    single = [{"kind": "laplace", "level": float(c["epsilon"])}] if c["dim"] == 1 and c["grid"] == 0 else []
+    return [_pure(c["epsilon"]), *single]
+
+
+def _noise(sensitivity: float, scale: float, grid: float | None, entries: float) -> list[Record]:
+    if grid is None:
+        return [_gaussian((sensitivity**2 / scale**2) ** 0.5)]
+    reach = sensitivity / scale + math.sqrt(entries) * grid / scale
+    return [_concentrated(reach * reach / 2)]
+
+
+def _gaussian_noise(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    return _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"])
+
+
+def _second_moments(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    if c["adjacency"] != adjacency:
+        return []
+    squared = c["radius"] ** 4 * (2 if adjacency == "replace_one" and c["dim"] > 1 else 1)
+    return _noise(math.sqrt(squared), c["noise_sd"], c["grid"], float(c["dim"]) ** 2)
+
+
+def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    options = [part["curves"] for part in parts]
+    found = []
+    for indices in c["choices"]:
+        if not all(index < len(curves) for curves, index in zip(options, indices, strict=True)):
+            raise ValueError("a choice is of a curve that the part has")
+        choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
+        failures = [curve["failure"] for curve in choice if curve["kind"] == "unless"]
+        choice = [curve["inner"] if curve["kind"] == "unless" else curve for curve in choice]
+        flat = [
+            leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
+        ]
+        merged = []
+        squares = sum(leaf["m"] ** 2 for leaf in flat if leaf["kind"] == "gaussian")
+        rho = sum(leaf["rho"] for leaf in flat if leaf["kind"] == "concentrated")
+        if any(leaf["kind"] == "gaussian" for leaf in flat):
+            merged.append(_gaussian(math.sqrt(squares)))
+        if any(leaf["kind"] == "concentrated" for leaf in flat):
+            merged.append(_concentrated(rho))
+        merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated", "sampled")]
+        merged += _counted_together([leaf for leaf in flat if leaf["kind"] == "sampled"])
+        whole = merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)}
+        found.append({"kind": "unless", "inner": whole, "failure": sum(failures)} if failures else whole)
+    return found
+
+
+def _group(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    (part,) = parts
+    scaled = [_for_rows(curve, c["rows"]) for curve in part["curves"]]
+    return [curve for curve in scaled if curve is not None]
+
+
+def _for_rows(curve: Constants, rows: int) -> Record | None:
+    if curve["kind"] == "product":
+        inner = tuple(_for_rows(leaf, rows) for leaf in curve["parts"])
+        return None if None in inner else {"kind": "product", "parts": inner}
+    powers = {"gaussian": ("m", 1), "pure": ("level", 1), "laplace": ("level", 1), "concentrated": ("rho", 2)}
+    if curve["kind"] not in powers:
+        return None
+    name, power = powers[curve["kind"]]
+    return {"kind": curve["kind"], name: float(rows**power * float(curve[name]))}
+
+
+def _counted_together(leaves: Sequence[Record]) -> list[Record]:
+    kept: list[Record] = []
+    for leaf in leaves:
+        same = [old for old in kept if all(old[key] == leaf[key] for key in ("pair", "rate", "ratio"))]
+        if same:
+            same[0]["steps"] += leaf["steps"]
+        else:
+            kept.append(dict(leaf))
+    return kept
+
+
+def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    spent = sum(min(_gaussian_levels(part)) ** 2 for part in parts)
+    return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
+
+
+def _gaussian_levels(part: Constants) -> list[float]:
+    return [curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] or [math.inf]
+
+
+def _stepwise(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    level, miss = 0.0, 0.0
+    for epsilon, delta in c["steps"].values():
+        level, miss = level + epsilon, miss + delta
+    return [{"kind": "points", "points": ((level, min(1.0, miss)),)} if miss > 0 else _pure(level)]
+
+
+def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    (part,) = parts
+    tail = math.erfc((c["margin"] - c["rounding"]) / c["noise_sd"] / math.sqrt(2)) / 2
+    if not (tail <= c["failure"] * (1 + 1e-9) and c["rounding"] >= 0):
+        return []
+    # The test itself is among the parts: its noise is the noise of the margin.
+    noised = [test["argument"]["constants"] for test in _of_rule(part, "noise.gaussian")]
+    scales = [known["scale"] for known in noised if known["what"] == quoted.TESTED_EIGENVALUE]
+    if not any(0 < scale <= c["noise_sd"] * (1 + 1e-9) for scale in scales):
+        return []
+    lower = max(0.0, c["released"] - c["margin"])
+    for run in (*_of_rule(part, "langevin"), *_of_rule(part, "average")):
+        known = run["argument"]["constants"]
+        ceiling = known["prior_strong_convexity"] + known["temper"] * lower
+        # A path needs no convexity; hidden states rest on the prior's and on what was tested.
+        if known.get("release") == "path":
+            continue
+        # Where K is not convex, what it bends down may outweigh what the rows bend up.
+        if not (known["prior_strong_convexity"] > 0 or known.get("prior_convex") is True):
+            return []
+        if not known["strong_convexity"] <= ceiling * (1 + 1e-12):
+            return []
+    return [{"kind": "unless", "inner": curve, "failure": float(c["failure"])} for curve in part["curves"]]
+
+
+def _of_rule(part: Constants, rule: str) -> list[Constants]:
+    own = [part] if part["argument"]["rule"] == rule else []
+    return own + [found for inner in part["parts"] for found in _of_rule(inner, rule)]
+
+
+Lines = Callable[[Adjacency, Constants], tuple[quoted.Line, ...]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a record of this rule holds, what it rests on, and the curves that follow.
+
+    Attributes:
+        curves: the recomputation.
+        constants: all of them, each with its check.
+        lines: the assumptions that the theorem needs, of an adjacency and constants.
+        later: constants that older records lack.
+        parts: the least and the most number of parts.
+    """
+
+    curves: Callable[[str, Constants, Parts], list[Record]]
+    constants: fields.Fields
+    lines: Lines
+    later: fields.Fields = field(default_factory=dict)
+    parts: tuple[float, float] = (0, 0)
+
+
+def _related(*lines: str) -> Lines:
+    """These, and what the numbers are for, where the numbers themselves do not show it."""
+    return lambda adjacency, c: quoted.exactly(*lines, quoted.RELATION[adjacency])
+
+
+def _plainly(*lines: str) -> Lines:
+    """These alone: the numbers, or the parts, show the adjacency."""
+    return lambda adjacency, c: quoted.exactly(*lines)
+
+
+def _moved(norm: str) -> Lines:
+    return lambda adjacency, c: quoted.exactly(quoted.moves(c["what"], norm), quoted.RELATION[adjacency])
+
+
+def _grouped(adjacency: Adjacency, c: Constants) -> tuple[quoted.Line, ...]:
+    return quoted.exactly(quoted.at_most_rows(c["rows"]))
+
+
+def _of_rows(*lines: str) -> Lines:
+    """The same of constants that name a number of rows."""
+
+    def needed(adjacency: Adjacency, c: Constants) -> tuple[quoted.Line, ...]:
+        bound = [quoted.no_more_rows(c["n"])] if adjacency == "add_remove" else []
+        return quoted.exactly(*lines, quoted.RELATION[adjacency], *bound)
+
+    return needed
+
+
+_POSTERIOR = _related(quoted.EVERY_DATA_SET, quoted.EXACT_DRAW)
+_CONJUGATE = _of_rows(quoted.CONJUGATE, quoted.IN_DOMAIN, quoted.EXACT_DRAW)
+_PAIRS = _of_rows(quoted.BOUNDED_PAIRS, quoted.EXACT_DRAW)
+_RATIO = _of_rows(quoted.RATIO_PAIRS, quoted.EXACT_DRAW)
+_STAGES = _related(quoted.BUDGET_FIRST, quoted.STAGES_HOLD)
+_TESTED = _plainly(quoted.TESTED_SET, quoted.TESTED_MOVES, quoted.TEST_AND_RUN)
+_ROWS = {"num_rows": fields.is_count}
+_CONCAVE = {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive}
+_GRADIENT = {"gradient_bound": fields.is_bound, "prior_strong_convexity": fields.is_positive}
+
+RULES: Mapping[str, Rule] = {
+    "posterior.bounded": Rule(_posterior_bounded, {"range_b": fields.is_bound}, _POSTERIOR),
+    "posterior.strongly_log_concave": Rule(_posterior_concave, _CONCAVE, _POSTERIOR, later=_ROWS),
+    "posterior.bounded_gradient": Rule(_posterior_gradient, _GRADIENT, _POSTERIOR, later=_ROWS),
+    "posterior.beta_binomial": Rule(rules_posterior.beta_binomial, fields.BETA_BINOMIAL, _CONJUGATE),
+    "posterior.dirichlet_categorical": Rule(
+        rules_posterior.dirichlet_categorical, fields.DIRICHLET_CATEGORICAL, _CONJUGATE
+    ),
+    "posterior.gamma_poisson": Rule(rules_posterior.gamma_poisson, fields.GAMMA_POISSON, _CONJUGATE),
+    "posterior.normal_mean": Rule(rules_posterior.normal_mean, fields.NORMAL_MEAN, _CONJUGATE),
+    "posterior.normal_regression": Rule(rules_posterior.normal_regression, fields.NORMAL_REGRESSION, _PAIRS),
+    "posterior.normal_ratio": Rule(rules_posterior.normal_ratio, fields.NORMAL_RATIO, _RATIO),
+    "noise.laplace": Rule(_laplace, fields.LAPLACE, _moved("L1")),
+    "noise.gaussian": Rule(_gaussian_noise, fields.GAUSSIAN, _moved("L2")),
+    "noise.second_moments": Rule(
+        _second_moments, fields.SECOND_MOMENTS, _plainly(quoted.CLIPPED_RADIUS, quoted.ONE_DRAW)
+    ),
+    "langevin": Rule(
+        rules_langevin.langevin, fields.LANGEVIN, quoted.of_langevin, later=fields.LANGEVIN_CLIPS
+    ),
+    "average": Rule(rules_langevin.average, fields.AVERAGE, quoted.of_average, parts=(1, 1)),
+    "composition": Rule(_composition, fields.COMPOSITION, _plainly(quoted.INDEPENDENT), parts=(1, math.inf)),
+    "group": Rule(_group, {"rows": fields.is_count}, _grouped, parts=(1, 1)),
+    "adaptive": Rule(_adaptive, {"budget": fields.is_positive}, _STAGES, parts=(0, math.inf)),
+    "stepwise": Rule(_stepwise, fields.STEPWISE, _related(quoted.STEPS_HOLD)),
+    "curvature.tested": Rule(_curvature_tested, fields.TESTED, _TESTED, parts=(1, 1)),
+}
+
 
 _TOLERANCE = 1e-9
 # Squares of numbers below this leave the normal floats, and bounds of them are rounded up by more.

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.whitening import Whitening, whitening
+from private_mcmc.kernels.gradient.clipping import Whitening, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, PathStage, of_rows
 from private_mcmc.records import ON_FEW_ROWS

@@ -24,22 +24,24 @@ from private_mcmc.kernels.gradient.affine import (
     PARTS,
     AffineBlocks,
     affine_blocks,
+    affine_persons,
     affine_rows,
+    person_columns,
     weighted_blocks,
 )
-from private_mcmc.kernels.gradient.affine_persons import affine_persons, person_columns
 from private_mcmc.kernels.gradient.clipping import (
     Clip,
     ClippedGradient,
     Columns,
     WeightedGradient,
+    Whitening,
     around,
     times,
     weight,
+    whitening,
     widened,
 )
 from private_mcmc.kernels.gradient.layered import find_layers, layered
-from private_mcmc.kernels.whitening import Whitening, whitening
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Program

@@ -1,4 +1,9 @@
-"""What every clipped gradient is, and the guards that keep each row's term inside the clip."""
+"""What every clipped gradient is, the guards that keep each row's term inside the clip, and its coordinates.
+
+The preconditioner is a change of variables: with ``M = AAᵀ`` and ``θ = Au`` a Langevin step is a plain one,
+``u' = u − γ Aᵀ∇U(Au) + √(2γ) ξ``. Distances are ``‖u − u'‖ = ‖M^{-1/2}(θ − θ')‖`` and gradients
+``‖Aᵀ∇v‖ = ‖M^{1/2}∇v‖``, the two norms of the accountant.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Array, Bool, Float
 
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
-from private_mcmc.errors import ReleaseError
+from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.schedule import Matrix
 
 Columns = Mapping[str, jax.Array]
 # A pytree of arrays, of a kind that only the gradient that prepared it looks into.
@@ -23,6 +30,63 @@ Clip = float | jax.Array
 
 # Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
 UNDERFLOW = 1e-140
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """``A`` with ``AAᵀ = M``: ``None`` (identity), a vector (diagonal) or a lower triangular matrix."""
+
+    root: npt.NDArray[np.float64] | jax.Array | None
+
+    @property
+    def largest(self) -> float:
+        """A bound of the spectral norm of ``A``, rounded up."""
+        if self.root is None:
+            return 1.0
+        norm = np.max(self.root) if self.root.ndim == 1 else np.linalg.norm(self.root, 2)
+        return float(norm) * (1 + 1e-9)
+
+    def to_parameter(self, u: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``θ = Au``."""
+        if self.root is None:
+            return u
+        root = jnp.asarray(self.root)
+        return u * root if root.ndim == 1 else u @ root.T
+
+    def from_parameter(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``u = A^{-1}θ``."""
+        if self.root is None:
+            return theta
+        if self.root.ndim == 1:
+            return theta / self.root
+        inverse: jax.Array = jnp.linalg.inv(jnp.asarray(self.root))
+        return theta @ inverse.T
+
+    def pull_back(self, gradient: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
+        """``Aᵀg``, the gradient with respect to ``u``."""
+        if self.root is None:
+            return gradient
+        root = jnp.asarray(self.root)
+        return gradient * root if root.ndim == 1 else gradient @ root
+
+
+def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
+    """Factor the schedule's ``M``: ``None``, diagonal or full, positive definite."""
+    if preconditioner is None:
+        return Whitening(None)
+    matrix = np.asarray(preconditioner, dtype=np.float64)
+    if matrix.shape not in ((dim,), (dim, dim)):
+        raise DeclarationError(f"preconditioner has shape {matrix.shape}: use ({dim},) or ({dim}, {dim}).")
+    if matrix.ndim == 1:
+        if not (np.all(matrix > 0) and np.all(np.isfinite(matrix))):
+            raise DeclarationError("preconditioner: every diagonal entry must be positive and finite.")
+        return Whitening(np.sqrt(matrix))
+    if not np.array_equal(matrix, matrix.T):
+        raise DeclarationError("preconditioner: the matrix must be exactly symmetric.")
+    try:
+        return Whitening(np.asarray(np.linalg.cholesky(matrix), dtype=np.float64))
+    except np.linalg.LinAlgError as error:
+        raise DeclarationError("preconditioner: the matrix must be positive definite.") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from private_mcmc.kernels.gradient.clipping import UNDERFLOW, Clip, Columns, around, times, weight
-from private_mcmc.kernels.whitening import Whitening
+from private_mcmc.kernels.gradient.clipping import UNDERFLOW, Clip, Columns, Whitening, around, times, weight
 from private_mcmc.model.ir.program import Equation, Program, Variable
 
 Index = npt.NDArray[np.int64]

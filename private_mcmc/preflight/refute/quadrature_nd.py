@@ -12,8 +12,7 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.interpolate import Akima1DInterpolator
 
-from private_mcmc.preflight.refute.peaks import Array
-from private_mcmc.preflight.refute.quadrature_1d import Box, Density, Violation, rounding_of
+from private_mcmc.preflight.refute.quadrature_1d import Array, Box, Density, Violation, rounding_of
 
 # For each of two rules, the terms at its nodes and the log weights of the nodes.
 Tables = tuple[tuple[Array, Array], ...]

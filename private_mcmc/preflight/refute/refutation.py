@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +16,55 @@ from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import between
 from private_mcmc.model.ir.intervals import bounds
 from private_mcmc.model.ir.program import Program
-from private_mcmc.preflight.records import Refutation
-from private_mcmc.preflight.refute.huber import chunked
 from private_mcmc.preflight.refute.pairs import DataSet, PublicRow, data_set, extreme_rows
-from private_mcmc.preflight.refute.reduce_1d import coordinate_name, distinct, is_independent, lines
+from private_mcmc.preflight.refute.reduce_1d import chunked, coordinate_name, distinct, is_independent, lines
 from private_mcmc.preflight.refute.search import Found, Reduction, Terms, law_weights, log_posterior, search
 from private_mcmc.records import Record
-from private_mcmc.report import floats, number
+from private_mcmc.report import floats, number, plain
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """A pair of adjacent, synthetic data sets of the domain, and an event that tells their posteriors apart.
+
+    ``kind="event"``: ``P[A|first] ≥ p_low > e^ε q_high + δ ≥ e^ε P[A|second] + δ``. ``kind="no posterior"``:
+    the posterior of ``first`` does not integrate, so there is nothing that could be private.
+
+    Attributes:
+        event: the event in words.
+        coordinate: the quantity that ``intervals`` and ``density`` are about.
+        intervals: the event on a line; empty where the event is a union of boxes.
+        coordinates: the quantities that ``boxes`` are about.
+        boxes: the event in two or three dimensions, ``(low, high)`` for each coordinate.
+        density: the two posterior densities of the coordinate, ``(x, first, second)``, for a plot.
+    """
+
+    kind: Literal["event", "no posterior"]
+    reason: str
+    first: DataSet
+    second: DataSet | None = None
+    event: str = ""
+    coordinate: str = ""
+    intervals: tuple[tuple[float, float], ...] = ()
+    coordinates: tuple[str, ...] = ()
+    boxes: tuple[tuple[tuple[float, float], ...], ...] = ()
+    p: float = 0.0
+    q: float = 0.0
+    p_low: float = 0.0
+    q_high: float = 0.0
+    density: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> Record:
+        """Plain data; infinite ends of intervals as ``None``."""
+        kept = {name: value for name, value in vars(self).items() if name != "density"}
+        ends = [[None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals]
+        second = None if self.second is None else self.second.to_dict()
+        sets = {"first": self.first.to_dict(), "second": second, "intervals": ends}
+        result: Record = plain(kept | sets)
+        return result
+
 
 _FAR, _FAR_EXPONENT = 1e30, 300.0
 

@@ -14,8 +14,14 @@ from itertools import groupby, islice
 import numpy as np
 
 from private_mcmc.preflight.refute.pairs import Multiplicities, PublicRow, adjacent_pairs, common_rows
-from private_mcmc.preflight.refute.peaks import Array, LogDensity
-from private_mcmc.preflight.refute.quadrature_1d import Density, Violation, densities, violation
+from private_mcmc.preflight.refute.quadrature_1d import (
+    Array,
+    Density,
+    LogDensity,
+    Violation,
+    densities,
+    violation,
+)
 from private_mcmc.preflight.refute.quadrature_nd import (
     Frame,
     Tables,

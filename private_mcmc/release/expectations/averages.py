@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.preflight.certify.certificates import largest_eigenvalue
+from private_mcmc.preflight.certificates import largest_eigenvalue
 from private_mcmc.release.expectations.functions import Function, Lipschitz, Slopes
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.schedule import Average, Matrix, Schedule

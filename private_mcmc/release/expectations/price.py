@@ -18,7 +18,7 @@ from private_mcmc.accounting import (
     noised_average,
 )
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.noise import gaussian, laplace
+from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.release.expectations.averages import (

@@ -21,8 +21,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.domains.host_tables import HostColumn
-from private_mcmc.domains.numeric import PRESENT, blank, holds_person, numeric_column
+from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
 from private_mcmc.records import Fields, Record
 

@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair
 from private_mcmc.auditing.chains import keys, unconstrained
 from private_mcmc.auditing.scores import ChainAttacks
-from private_mcmc.domains.numeric import PRESENT
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA

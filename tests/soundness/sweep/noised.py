@@ -14,8 +14,7 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement, stepwise
 from private_mcmc.auditing.chains import noised
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair
-from private_mcmc.auditing.worst_pairs import pair_of_rows
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, pair_of_rows
 from private_mcmc.preflight.refute.pairs import PublicRow
 from private_mcmc.release import (
     GaussianNoise,

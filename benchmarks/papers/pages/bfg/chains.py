@@ -11,8 +11,8 @@ from benchmarks.papers.bounds import bfg
 from benchmarks.papers.pages.grid import Grid
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.sampled import RoughChain, plain, tightest
-from private_mcmc.accounting.langevin.modulus_shapes import Affine
-from private_mcmc.accounting.langevin.poisson_last_state import split
+from private_mcmc.accounting.langevin.bounds import split
+from private_mcmc.accounting.langevin.moduli import Affine
 from private_mcmc.report import Heading, Line, Note, Plot, Rule, Text, floats, number
 
 DELTA = 1e-5

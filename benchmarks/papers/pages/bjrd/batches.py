@@ -9,8 +9,8 @@ from benchmarks.papers.mean_loss import MeanForm, to_sum
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import steps as moduli
-from private_mcmc.accounting.langevin.last_state import last_state, path
+from private_mcmc.accounting.langevin import moduli
+from private_mcmc.accounting.langevin.shifts import last_state, path
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 
 DELTA = 1e-5
@@ -55,7 +55,7 @@ def batch_sizes() -> Section:
             _last(1, linear=False),
             "certified",
             "as Theorem 5.2",
-            f"{_FORMULA} `theorem_5_6`; `accounting.langevin.last_state`",
+            f"{_FORMULA} `theorem_5_6`; `accounting.langevin.shifts.last_state`",
             _TESTS,
         ),
         Claim(
@@ -68,7 +68,7 @@ def batch_sizes() -> Section:
             "certified",
             "the shift bound takes the smaller of two moduli: early, a row moves a step by 2γc/s; "
             "late, the prior contracts",
-            f"{_FORMULA} `theorem_5_6`; `accounting.langevin.last_state`",
+            f"{_FORMULA} `theorem_5_6`; `accounting.langevin.shifts.last_state`",
             _TESTS,
         ),
         Claim(
@@ -80,7 +80,7 @@ def batch_sizes() -> Section:
             _last(batch, linear=True),
             "certified",
             "prints C₇ + √… where C₇/4 + √… is proved, and loses as Theorem 5.2 does",
-            f"{_FORMULA} `theorem_5_7`; `accounting.langevin.last_state`",
+            f"{_FORMULA} `theorem_5_7`; `accounting.langevin.shifts.last_state`",
             _TESTS,
         ),
         Claim(
@@ -92,7 +92,7 @@ def batch_sizes() -> Section:
             gdp.epsilon(whole.m, DELTA),
             "certified",
             "prints C₈ + √… where C₈/4 + √… is proved; the draw of the batch is not used by either",
-            f"{_FORMULA} `theorem_5_8`; `accounting.langevin.last_state.path`",
+            f"{_FORMULA} `theorem_5_8`; `accounting.langevin.shifts.path`",
             _TESTS,
         ),
     )

@@ -11,13 +11,13 @@ from benchmarks.papers.bounds.others import altschuler_talwar, chourasia, kairou
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import steps as moduli
-from private_mcmc.accounting.langevin.last_state import last_state, path
+from private_mcmc.accounting.langevin import moduli
+from private_mcmc.accounting.langevin.shifts import last_state, path
 from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 
 DELTA = 1e-5
 _FORMULA = "benchmarks/papers/bounds/bjrd.py"
-_LAST = "`accounting.langevin.last_state`"
+_LAST = "`accounting.langevin.shifts.last_state`"
 _TESTS = "tests/accounting/test_papers.py"
 
 
@@ -137,7 +137,7 @@ def unadjusted() -> Section:
             whole.m_squared / 2,
             "exact",
             "reached by a constant difference of gradients",
-            f"{_FORMULA} `theorem_5_4`; `accounting.langevin.last_state.path`",
+            f"{_FORMULA} `theorem_5_4`; `accounting.langevin.shifts.path`",
             f"{_TESTS}::test_path_gdp_is_theorem_5_4s_renyi_bound",
         ),
         Claim(

@@ -1,4 +1,4 @@
-"""Statements of noise added to a released value, and of runs that rely on what a noised test found."""
+"""Statements of single mechanisms: noise on a value, one posterior draw, a run behind a noised test."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 from private_mcmc.accounting.assumptions import (
     CLIPPED_RADIUS,
+    EVERY_DATA_SET,
+    EXACT_DRAW,
     ONE_DRAW,
     RELATION,
     TEST_AND_RUN,
@@ -23,10 +25,11 @@ from private_mcmc.accounting.curves.curve import (
     Laplace,
     Pure,
 )
-from private_mcmc.accounting.langevin.steps import Curvature
-from private_mcmc.accounting.rounding import product_up, root_up, sum_up
+from private_mcmc.accounting.langevin.moduli import Curvature
+from private_mcmc.accounting.rounding import product_up, root_down, root_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 from private_mcmc.target import Adjacency, check_adjacency
 
 _UP = 1 + 4 * math.ulp(1.0)
@@ -219,3 +222,99 @@ def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
     )
     curves = tuple(ExceptWithProbability(curve, floor.failure) for curve in inner.curves)
     return of_unit(Statement(inner.adjacency, curves, argument, parts=(inner,), unit=inner.unit), inner.unit)
+
+
+def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
+    """One exact posterior draw is ``b``-DP, and ``b²/8``-zCDP as a bounded-range mechanism.
+
+    ``range_b``: ``b ≥ sup_θ − inf_θ`` of ``w(v(θ,d) − v(θ,d'))`` over all row pairs (``replace_one``), or of
+    ``w v(θ,d)`` over all rows. Source: Dimitrakakis et al. 2017; Cesar, Rogers 2021.
+    """
+    if not range_b >= 0:
+        raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
+    argument = Argument(
+        "bounded log-likelihood ratio (Dimitrakakis et al. 2017; bounded range: Cesar, Rogers 2021)",
+        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
+        {"range_b": float(range_b)},
+        "posterior.bounded",
+    )
+    curves = (Pure(float(range_b)), Concentrated(product_up(range_b, range_b, 0.125)))
+    return Statement(adjacency, curves, argument)
+
+
+def _for_rows(num_rows: int | None) -> Record:
+    return {} if num_rows is None else {"num_rows": num_rows}
+
+
+def posterior_strongly_log_concave(
+    sensitivity: float, strong_convexity: float, adjacency: Adjacency, num_rows: int | None = None
+) -> Statement:
+    """One exact posterior draw is ``Δ/√μ``-GDP when every ``U_D`` is ``μ``-strongly convex.
+
+    ``num_rows``: the number of rows that ``μ`` was proved for, where it depends on that.
+
+    Source: Gopi, Lee, Liu 2022.
+    """
+    if not (sensitivity >= 0 and 0 < strong_convexity < math.inf):
+        raise DeclarationError(
+            f"sensitivity={sensitivity}, strong_convexity={strong_convexity}: need Δ ≥ 0 and a finite μ > 0."
+        )
+    argument = Argument(
+        "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
+        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
+        {
+            "sensitivity": float(sensitivity),
+            "strong_convexity": float(strong_convexity),
+            **_for_rows(num_rows),
+        },
+        "posterior.strongly_log_concave",
+    )
+    m = product_up(sensitivity, over=(root_down(strong_convexity),))
+    return Statement(adjacency, (Gaussian(m),), argument)
+
+
+def posterior_bounded_gradient(
+    gradient_bound: float, prior_strong_convexity: float, adjacency: Adjacency, num_rows: int | None = None
+) -> Statement:
+    """One exact posterior draw is ``2B/√μ_K``-GDP when only ``|wΣ∇v|_* ≤ B`` and ``K`` is ``μ_K``-convex.
+
+    ``num_rows``: the number of rows that ``B`` is for.
+
+    Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1, by the Langevin limit.
+    """
+    if not (gradient_bound >= 0 and 0 < prior_strong_convexity < math.inf):
+        raise DeclarationError(
+            f"gradient_bound={gradient_bound}, prior_strong_convexity={prior_strong_convexity}: "
+            "need B ≥ 0 and a finite μ_K > 0."
+        )
+    argument = Argument(
+        "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
+        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
+        {
+            "gradient_bound": float(gradient_bound),
+            "prior_strong_convexity": float(prior_strong_convexity),
+            **_for_rows(num_rows),
+        },
+        "posterior.bounded_gradient",
+    )
+    m = product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))
+    return Statement(adjacency, (Gaussian(m),), argument)
+
+
+def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
+    """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
+
+    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n`` (or refused), then
+    ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
+
+    Source: BJRD Proposition 3.4.
+    """
+    gdp.check_epsilon(epsilon)
+    gdp.check_delta(posterior_delta)
+    gdp.check_delta(run_delta)
+    if not posterior_delta > run_delta:
+        raise DeclarationError(
+            f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."
+        )
+    decay = math.exp(-epsilon)
+    return (posterior_delta - run_delta) * decay / (1 + decay) * (1 - 2.0**-48)

@@ -1,4 +1,4 @@
-"""Columns of Parquet and Arrow files, read block by block."""
+"""Columns that may hold private rows: in memory, told by their type alone, or in a file, block by block."""
 
 from __future__ import annotations
 
@@ -9,14 +9,133 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.domains.numeric import check_type, check_unmasked, native
 from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import Fields, Record
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+# The argument of a run that tells it; among a data set's columns it lies under the same name.
+PRESENT = "present"
+
+
+def holds_person(flags: np.ndarray) -> npt.NDArray[np.bool_]:
+    """Where a flag is true or 1. Every other value, NaN included, marks a hole: no value is refused."""
+    there: npt.NDArray[np.bool_] = np.equal(flags, 1)
+    return there
+
+
+def blank(values: np.ndarray, flags: np.ndarray) -> np.ndarray:
+    """``values`` of shape ``(n, …)``, zeros where ``flags`` of shape ``(n,)`` have a hole."""
+    there = holds_person(flags)
+    if there.all():
+        return values
+    return np.where(there.reshape(-1, *(1,) * (values.ndim - 1)), values, np.zeros((), values.dtype))
+
+
+def padded(values: npt.NDArray[Scalar], slots: int) -> npt.NDArray[Scalar]:
+    """``values`` of shape ``(n, …)`` and zeros after them, ``slots ≥ n`` in all."""
+    if len(values) == slots:
+        return values
+    return np.concatenate([values, np.zeros((slots - len(values), *values.shape[1:]), values.dtype)])
+
+
+_KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+_TYPES = tuple(np.dtype(kind) for kind in _KINDS)
+_SHORT = (jax.dtypes.bfloat16,)
+_WORDS = {
+    "O": "objects",
+    "U": "text",
+    "S": "text",
+    "T": "text",
+    "M": "dates",
+    "m": "durations",
+    "c": "complex numbers",
+}
+_WHAT = "booleans, integers, or floats of 16, 32 or 64 bits"
+
+
+def native(dtype: np.dtype) -> np.dtype:
+    """``dtype`` in this machine's byte order, the only one that JAX takes."""
+    return dtype.newbyteorder("=")
+
+
+def check_type(name: str, dtype: object) -> None:
+    """Raise ``DataSchemaError`` unless ``dtype`` is one of NumPy's, of booleans, integers or common floats.
+
+    Longer floats would be narrowed and shorter ones (``bfloat16``, …) are not NumPy's own: the caller says
+    by a cast what is meant.
+    """
+    if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and native(dtype) in _TYPES):
+        held = _held(dtype)
+        instead = "cast it, for example by column.astype(np.float64)"
+        if held in ("text", "objects", "dates"):
+            instead += "; words and dates become numbers by a schema, as in pmc.fit"
+        raise DataSchemaError(
+            f"column {name!r} is not numeric: it holds {held}. Columns are {_WHAT}; {instead}."
+        )
+
+
+def _held(dtype: object) -> str:
+    """What a type is of; its own name could tell the longest text in a column."""
+    kind = str(getattr(dtype, "kind", ""))
+    return (
+        f"numbers of type {dtype}" if kind in "biuf" or dtype in _SHORT else _WORDS.get(kind, "other things")
+    )
+
+
+def check_unmasked(name: str, column: object) -> None:
+    """Raise ``DataSchemaError`` for a masked array: what a mask hides would enter as data."""
+    if isinstance(column, np.ndarray) and hasattr(column, "mask"):
+        raise DataSchemaError(
+            f"column {name!r} is a masked array, and rows have no masks: fill it (column.filled(…)) with "
+            "what a missing value is to count as, whether or not anything is masked."
+        )
+
+
+def numeric_column(name: str, column: object) -> np.ndarray:
+    """``column``, a NumPy or JAX array or a pandas object, as a plain NumPy array in native byte order.
+
+    Its type alone decides what happens: a missing value must not change it. Columns of pandas whose types
+    are nullable or mixed become float64, missing values NaN.
+    """
+    check_unmasked(name, column)
+    types = _types(name, column)
+    plain = all(isinstance(dtype, np.dtype) for dtype in types)
+    for dtype in types:
+        if isinstance(dtype, np.dtype) or getattr(dtype, "kind", "O") not in "biuf":
+            check_type(name, dtype)
+    try:
+        # A warning of a cast would tell of values.
+        with np.errstate(all="ignore"):
+            if not (plain and len({dtype.kind for dtype in types}) <= 1) and hasattr(column, "to_numpy"):
+                column = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            array = np.asarray(column)
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):
+        # Errors of a conversion may quote values.
+        raise DataSchemaError(
+            f"column {name!r}: this {type(column).__name__} cannot be read as an array here; pass a NumPy "
+            "array."
+        ) from None
+    check_type(name, array.dtype)
+    return array.astype(native(array.dtype), copy=False)
+
+
+def _types(name: str, column: object) -> list[Any]:
+    """The type of an array, or of every column of a table."""
+    types = getattr(column, "dtypes", None)
+    found = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
+    if any(getattr(dtype, "kind", None) is None for dtype in found):
+        raise DataSchemaError(
+            f"column {name!r} is a {type(column).__name__}: pass an array (NumPy, JAX) or a pandas object."
+        )
+    return found
+
 
 _LOADED = 2**16
 
@@ -198,7 +317,7 @@ def parquet_table(path: Path) -> Iterator[Table]:
             for group in range(file.num_row_groups):
                 yield from file.iter_batches(batch_size=size, row_groups=[group], columns=names)
 
-        yield Table(int(file.metadata.num_rows), _types(path, file.schema_arrow), batches)
+        yield Table(int(file.metadata.num_rows), _types_of_fields(path, file.schema_arrow), batches)
 
 
 @contextmanager
@@ -213,10 +332,10 @@ def arrow_table(path: Path) -> Iterator[Table]:
                 for first in range(0, batch.num_rows, size):
                     yield batch.slice(first, size)
 
-        yield Table(int(file.count_rows()), _types(path, file.schema), batches)
+        yield Table(int(file.count_rows()), _types_of_fields(path, file.schema), batches)
 
 
-def _types(path: Path, fields: Any) -> Record:
+def _types_of_fields(path: Path, fields: Any) -> Record:
     twice = sorted(name for name, count in Counter(fields.names).items() if count > 1)
     if twice:
         raise DataSchemaError(f"{path}: several columns are called {twice}; rename them.")

@@ -21,11 +21,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
+
+from private_mcmc.accounting.assumptions import CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
+from private_mcmc.accounting.composition import capped
+from private_mcmc.accounting.curves.curve import Points
+from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants
+from private_mcmc.target import Adjacency, check_adjacency
 
 _SPLITS = 64
 _UP = 1 + 1e-12
@@ -297,3 +306,90 @@ def rate_pair(shape: Array, ratio: Array, epsilon: float) -> Array:
     slow = excess(gammaincc(shape, high), gammaincc(shape, high * (1 + ratio)), epsilon)
     found: Array = np.maximum(fast, slow)
     return found
+
+
+_EXACT = "exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and neighbours"
+_BOUND = "hockey-stick divergence of conjugate posteriors, bounded over all data sets and neighbours"
+
+
+def posterior_beta_binomial(
+    a: float,
+    b: float,
+    *,
+    n: int,
+    trials: int,
+    temper: float,
+    epsilons: tuple[float, ...],
+    adjacency: Adjacency = "replace_one",
+) -> Statement:
+    """Binomial(``trials``) rows under a Beta(``a``, ``b``) prior.
+
+    Worst pairs under ``replace_one``: ``Beta(a + w(k + N), b + w((n−1)N − k))`` against the move back,
+    ``0 ≤ k ≤ (n−1)N``.
+    """
+    replaced = adjacency == "replace_one"
+    law = beta_binomial if replaced else beta_binomial_presence
+    constants = {"a": a, "b": b, "n": n, "trials": trials, "temper": temper}
+    how = _EXACT if replaced or trials == 1 else _BOUND
+    worst = partial(law, a, b, n=n, trials=trials, temper=temper)
+    return _statement(f"Beta-Binomial: {how}", constants, epsilons, "beta_binomial", adjacency, worst)
+
+
+def posterior_dirichlet_categorical(
+    concentration: tuple[float, ...],
+    *,
+    n: int,
+    temper: float,
+    epsilons: tuple[float, ...],
+    adjacency: Adjacency = "replace_one",
+) -> Statement:
+    """Categorical rows under a Dirichlet prior."""
+    replaced = adjacency == "replace_one"
+    law = dirichlet_categorical if replaced else dirichlet_categorical_presence
+    constants = {"concentration": concentration, "n": n, "temper": temper}
+    worst = partial(law, concentration, n=n, temper=temper)
+    name = f"Dirichlet-categorical: {_EXACT}"
+    return _statement(name, constants, epsilons, "dirichlet_categorical", adjacency, worst)
+
+
+def posterior_gamma_poisson(
+    shape: float,
+    rate: float,
+    *,
+    n: int,
+    largest: int,
+    temper: float,
+    epsilons: tuple[float, ...],
+    adjacency: Adjacency = "replace_one",
+) -> Statement:
+    """Poisson rows of counts at most ``largest``; ``rate`` is the Gamma prior's over a row's exposure."""
+    replaced = adjacency == "replace_one"
+    worst = partial(gamma_poisson, shape, largest=largest, temper=temper)
+    if not replaced:
+        presence = gamma_poisson_presence
+        worst = partial(presence, shape, rate, n=n, largest=largest, temper=temper)
+    constants = {"shape": shape, "rate": rate, "n": n, "largest": largest, "temper": temper}
+    name = f"Gamma-Poisson: {_EXACT if replaced else _BOUND}"
+    return _statement(name, constants, epsilons, "gamma_poisson", adjacency, worst)
+
+
+def _statement(
+    theorem: str,
+    constants: Constants,
+    epsilons: tuple[float, ...],
+    rule: str,
+    adjacency: Adjacency,
+    worst: Callable[..., float],
+) -> Statement:
+    check_adjacency(adjacency)
+    for key, value in constants.items():
+        if not all(item > 0 for item in (value if isinstance(value, tuple) else (value,))):
+            raise DeclarationError(f"{theorem.split(':')[0]}: {key}={value} must be positive.")
+    points = tuple((float(at), worst(epsilon=at)) for at in epsilons)
+    argument = Argument(
+        theorem,
+        (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency]),
+        {**constants, "epsilons": tuple(float(at) for at in epsilons)},
+        f"posterior.{rule}",
+    )
+    return capped(Statement(adjacency, (Points(points),), argument), constants["n"])

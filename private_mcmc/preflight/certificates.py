@@ -21,7 +21,7 @@ from private_mcmc.accounting import (
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.model import RowModel
 from private_mcmc.model.likelihoods.family import times
-from private_mcmc.preflight.certify.conjugates import conjugate_certificates
+from private_mcmc.preflight.conjugates import conjugate_certificates
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Target, check_positive
 

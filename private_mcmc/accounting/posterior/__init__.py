@@ -1,1 +1,0 @@
-"""The posterior itself: certificates from proved constants, exact divergences of conjugate families."""

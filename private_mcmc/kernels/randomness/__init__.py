@@ -1,1 +1,0 @@
-"""Keys, noise and minibatches."""

@@ -1,1 +1,0 @@
-"""Upper bounds on what an exact posterior draw reveals."""
