@@ -179,7 +179,11 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
     # Rows with a code of missing values are those of nobody, and not all of one person.
     marks = {composed(mark.strip()) for mark in field.missing_values}
     with cells_in_words(source.where):
-        cells = (composed((cell or "").strip()) for chunk in source.chunks([field.name]) for cell in chunk[field.name])
+        cells = (
+            composed((cell or "").strip())
+            for chunk in source.chunks([field.name])
+            for cell in chunk[field.name]
+        )
         return np.array(["" if cell in marks else cell for cell in cells], dtype=np.str_)
 
 

@@ -30,6 +30,8 @@ _UP = 1 + 1e-12
 # row whose norm is within that of the clip, as long as the rounding of the norm, too, is within CLIP_SLACK.
 _BOUND_ROUNDING = 1e-11
 _LARGEST_DIM = 100_000
+# In the place of the gradient of rows that read no parameter.
+_LEAST = 1e-300
 
 
 def largest_eigenvalue(preconditioner: Matrix | None) -> float:
@@ -163,7 +165,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     single = row_model.predictor is not None
     return Constants(
         subject="posterior" if idle else ("Huberised posterior" if single else "no posterior"),
-        gradient=free if clip is None else min(free, clip),
+        gradient=max(free if clip is None else min(free, clip), _LEAST),
         gradient_free=free,
         curvature=times(widest * (1 + 1e-15), rows.curvature_bound),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
@@ -200,7 +202,7 @@ def certificates(
     if math.isfinite(known.row_range) and known.proper:
         range_b = _product(temper, per_row * known.row_range * (1 + 1e-12))
         found.append(posterior_bounded(range_b, target.adjacency))
-    if known.strong_convexity > 0 and 0 < known.gradient < math.inf:
+    if known.strong_convexity > 0 and known.gradient < math.inf:
         mu = known.convexity(temper * n)
         if mu > 0:
             sensitivity = _product(temper, row_sensitivity(known.gradient, 1.0, target.adjacency))
@@ -225,4 +227,4 @@ def meets(statement: Statement, target: Target) -> bool:
 
 def _product(first: float, second: float) -> float:
     """Of two bounds; what is too small for a float is still not nothing."""
-    return max(first * second, 1e-300) if second > 0 else 0.0
+    return max(first * second, _LEAST) if second > 0 else 0.0

@@ -27,6 +27,9 @@ FUNCTIONS = {
     "free": (lambda e, x: jnp.exp(x), Shape.FREE),
     "smooth": (lambda e, x: jnp.tanh(e) * x + jnp.exp(-(e**2)), Shape.SMOOTH),
     "guarded": (lambda e, x: jnp.where(jnp.isfinite(e), jnp.tanh(e), 0.0), Shape.SMOOTH),
+    "guard of an overflow": (lambda e, x: jnp.where(jnp.isfinite(jnp.exp(20 * e)), e, 0.0), Shape.ROUGH),
+    "guard of no number": (lambda e, x: jnp.where(jnp.isnan(0.0 * jnp.exp(e)), 0.0, e), Shape.ROUGH),
+    "guard of the row": (lambda e, x: jnp.where(jnp.isnan(jnp.log(x)), 0.0, e), Shape.SMOOTH),
     "inactive clip": (lambda e, x: jnp.clip(jax.nn.sigmoid(e), -0.1, 1.1), Shape.SMOOTH),
     "own rule of jax": (lambda e, x: xlogy(x, 0.1 + jax.nn.sigmoid(e)), Shape.SMOOTH),
     "choice by the row": (lambda e, x: jnp.where(x > 0, e, -e), Shape.SMOOTH),
@@ -61,6 +64,8 @@ def test_known_shapes(name):
         (lambda e, row: jnp.where(e > 0, 1.0, 0.0), np.inf, np.inf),
         (lambda e, row: -jnp.log(0.1 + 0.8 * jax.nn.sigmoid(e)), 0.5, 0.175),
         (lambda e, row: liar(e) ** 2, np.inf, np.inf),
+        (lambda e, row: jnp.tanh(e) + 0.0 * jnp.exp(20 * e), np.inf, np.inf),
+        (lambda e, row: jnp.tanh(e) + jnp.where(row["x"] > 5, jnp.exp(e), 0.0), np.inf, np.inf),
     ],
 )
 def test_certified_bounds(loss, score, curvature):

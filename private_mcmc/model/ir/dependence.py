@@ -16,7 +16,7 @@ from jax.scipy.special import xlog1py, xlogy
 
 from private_mcmc.model.ir.flatten import abstract, flatten, trace
 from private_mcmc.model.ir.interval import Interval
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.intervals import bounds, overflowing
 from private_mcmc.model.ir.program import Equation, Program, Variable
 
 
@@ -112,6 +112,12 @@ def smoothness(program: Program, name: str, output: str, given: Mapping[Variable
     known = _bounds_of_all(program, equations, given)
     shapes = {variable: Shape.FREE for variable in (*program.constants, *program.inputs.values())}
     shapes[program.inputs[name]] = Shape.SMOOTH
+    asked = (
+        variable for equation in equations if _is_guard(program, equation) for variable in equation.inputs
+    )
+    guards = [variable for variable in asked if name in program.reads([variable])]
+    if overflowing(program, given, guards):
+        return Shape.ROUGH
     return _walk(program, equations, shapes, known)[program.outputs[output]]
 
 
@@ -149,7 +155,7 @@ def _shape(
         return worst if _decided(equation, known) else max(worst, Shape.CONTINUOUS)
     if name == "select_n":
         return Shape.ROUGH if inputs[0] is not Shape.FREE else worst
-    if name == "is_finite" or (name in _ALWAYS_SAME and _holds_of_reals(program, equation)):
+    if _is_guard(program, equation):
         return Shape.FREE
     if name == "convert_element_type":
         target = program.avals[equation.outputs[0]].dtype
@@ -175,8 +181,10 @@ def _decided(equation: Equation, known: Mapping[Variable, Interval]) -> bool:
     return False
 
 
-def _holds_of_reals(program: Program, equation: Equation) -> bool:
-    """``x = x``, and comparisons with an infinity, which only look for NaN and overflow."""
+def _is_guard(program: Program, equation: Equation) -> bool:
+    """``isfinite(x)``, ``x = x`` and comparisons with an infinity, which only look for NaN and overflow."""
+    if equation.name == "is_finite" or equation.name not in _ALWAYS_SAME:
+        return equation.name == "is_finite"
     left, right = equation.inputs
     constants = [program.constants.get(variable) for variable in (left, right)]
     return left == right or any(value is not None and np.all(np.isinf(value)) for value in constants)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -72,6 +73,7 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
 _TELLS_UNDEFINED = frozenset([*_COMPARISONS, "sign", "convert_element_type"])
 _LARGEST = float(np.finfo(np.float64).max)
 _ROUNDING = 2.0**-26
+_FARTHEST = 1e60
 
 
 def bounds(
@@ -97,6 +99,23 @@ def bounds(
         known[variable] if known[variable].defined else replace(_nothing(program, variable), defined=False)
         for variable in targets
     ]
+
+
+def overflowing(
+    program: Program, given: Mapping[Variable, Interval], targets: Iterable[Variable]
+) -> frozenset[Variable]:
+    """The variables on the way to ``targets`` that floats may not hold, at inputs of size ``1e60`` at most.
+
+    There a computed value is infinite or no number, while that of real arithmetic, of which ``bounds``
+    speaks, may be as bounded as one likes: ``0·e^x``, or the choice that ``isfinite(e^x)`` makes.
+    """
+    made = [variable for equation in program.slice(targets, given) for variable in equation.outputs]
+    near = {
+        v: one if one.largest <= _FARTHEST else between(*np.clip([one.lo, one.hi], -_FARTHEST, _FARTHEST))
+        for v, one in given.items()
+    }
+    found = zip(made, bounds(program, near, made), strict=True)
+    return frozenset(v for v, value in found if not math.isfinite(value.largest))
 
 
 def _apply(equation: Equation, operands: list[Interval], program: Program) -> list[Interval | None]:

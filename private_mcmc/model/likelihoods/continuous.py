@@ -33,6 +33,28 @@ def log_rate(eta: jax.Array, given: Given) -> jax.Array:
     return given["log_multiplier"] + given["sign"] * eta
 
 
+# The log of the cumulative hazard beyond which an event is sure, and the hazard below which two terms of the
+# series are exact to rounding.
+_SURE, _SMALL = 7.0, 1e-5
+
+
+def happened(log_hazard: jax.Array) -> jax.Array:
+    """``−log(1 − e^{−z})``: in ``log z`` a slope in (−1, 0).
+
+    The curvature is ``g(g + z − 1)`` with ``g = z/(e^z − 1)``: between 0 and ``max z²/(e^z − 1) < 0.65``.
+    """
+    u = jnp.minimum(log_hazard, _SURE)
+    z = jnp.exp(u)
+    small = z < _SMALL
+    return jnp.where(small, z / 2 - u, -jnp.log(-jnp.expm1(-jnp.where(small, 1.0, z))))
+
+
+def grown(y: jax.Array, t: jax.Array) -> jax.Array:
+    """``ye^t`` of ``y ≥ 0``: 0 of 0 however large ``e^t`` is, where floats know neither it nor its slope."""
+    some = y > 0
+    return jnp.where(some, jnp.exp(jnp.where(some, t, 0.0) + jnp.log(jnp.where(some, y, 1.0))), 0.0)
+
+
 def _gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     """Shape ``a``, rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − at + const``, ``ψ'' = ye^t = a + dψ/dt``."""
     shape = others["concentration"]
@@ -48,7 +70,7 @@ def _gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
         t, a = log_rate(eta, given), given["concentration"]
-        return y * jnp.exp(t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
+        return grown(y, t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
 
     return Recognised(family, loss)
 
@@ -67,7 +89,7 @@ def _exponential(link: str, observed: Interval, others: Bounds) -> Recognised | 
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
         t = log_rate(eta, given)
-        return y * jnp.exp(t) - t
+        return grown(y, t) - t
 
     return Recognised(family, loss)
 
@@ -335,7 +357,7 @@ def _normal_scale(link: str, observed: Interval, others: Bounds) -> Recognised |
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
         t = log_rate(eta, given)
-        return t + 0.5 * jnp.square(y - given["loc"]) * jnp.exp(-2 * t) + 0.5 * _LOG_2PI
+        return t + 0.5 * grown(jnp.square(y - given["loc"]), -2 * t) + 0.5 * _LOG_2PI
 
     return Recognised(family, loss)
 

@@ -17,32 +17,17 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr
 
 from private_mcmc.model.ir.interval import Interval
-from private_mcmc.model.likelihoods.continuous import POSITIVE, REAL, log_rate
+from private_mcmc.model.likelihoods.continuous import POSITIVE, REAL, happened, log_rate
 from private_mcmc.model.likelihoods.family import Entry, Recognised, Recogniser
 
 Given: TypeAlias = Mapping[str, jax.Array]
 # ``(η, y, parameters of the base) ↦`` the log of the cumulative hazard, or the standardised value.
 _Inner: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
 
-# The log of the cumulative hazard beyond which the event is sure, and the hazard below which two terms of the
-# series are exact to rounding.
-_SURE, _SMALL = 7.0, 1e-5
-
 
 def _survived(log_hazard: jax.Array) -> jax.Array:
     """``z``: of right-censored times; the linear part of the density's loss is dropped."""
     return jnp.exp(log_hazard)
-
-
-def _happened(log_hazard: jax.Array) -> jax.Array:
-    """``−log(1 − e^{−z})``: in ``log z`` a slope in (−1, 0).
-
-    The curvature is ``g(g + z − 1)`` with ``g = z/(e^z − 1)``: between 0 and ``max z²/(e^z − 1) < 0.65``.
-    """
-    u = jnp.minimum(log_hazard, _SURE)
-    z = jnp.exp(u)
-    small = z < _SMALL
-    return jnp.where(small, z / 2 - u, -jnp.log(-jnp.expm1(-jnp.where(small, 1.0, z))))
 
 
 def _times(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
@@ -80,7 +65,13 @@ def _rule(
 
         def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
             own = {_bare(name): value for name, value in given.items()}
-            return jnp.where(own["censored"] > 0, end(inner(eta, y, own)), found.loss(eta, y, own))
+            hidden = own["censored"] > 0
+            # A side that is not taken may not overflow: its slope is no number, and neither is 0 times that.
+            one, other = (
+                jax.tree.map(lambda leaf, here=here: jnp.where(here, leaf, 1.0), (eta, y, own))
+                for here in (hidden, ~hidden)
+            )
+            return jnp.where(hidden, end(inner(*one)), found.loss(*other))
 
         family = replace(found.family, name=f"censored {found.family.name}")
         return Recognised(replace(family, why=f"{family.why}; where censored ψ'' has the same bound"), loss)
@@ -104,7 +95,7 @@ _BASES: Mapping[tuple[str, str], tuple[_Inner, bool]] = {
 def _entry(key: tuple[str, str], right: bool) -> Entry:
     plain = {**POSITIVE, **REAL}[key]
     inner, positive = _BASES[key]
-    ends = (_above, _below) if key[1] == "loc" else (_survived, _happened)
+    ends = (_above, _below) if key[1] == "loc" else (_survived, happened)
     needs = ("censored", *(f"base.{name}" for name in plain.needs))
     return Entry(_rule(plain.rule, inner, ends[0 if right else 1], positive), needs)
 

@@ -17,7 +17,7 @@ import numpy as np
 from jax.scipy.special import gammaln, log_ndtr
 
 from private_mcmc.model.ir.interval import Interval, up
-from private_mcmc.model.likelihoods.continuous import log_rate
+from private_mcmc.model.likelihoods.continuous import happened, log_rate
 from private_mcmc.model.likelihoods.family import (
     Bounds,
     Entry,
@@ -89,11 +89,8 @@ def _bernoulli_cloglog(observed: Interval, link: str) -> Recognised | None:
     )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        rate = jnp.exp(eta)
-        # Below, 1 − e^{−t} is t(1 − t/2 + …): the logarithm would lose all digits.
-        small = eta < -20
-        usual = -jnp.log(-jnp.expm1(-jnp.where(small, 1.0, rate)))
-        return jnp.where(y > 0.5, jnp.where(small, 0.5 * rate - eta, usual), rate)
+        one = y > 0.5
+        return jnp.where(one, happened(eta), jnp.exp(jnp.where(one, 0.0, eta)))
 
     return Recognised(family, loss)
 

@@ -18,7 +18,7 @@ from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.model.ir.dependence import Shape, smoothness
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval, anything, between, of_domain, pinned, up
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.intervals import bounds, overflowing
 from private_mcmc.records import Fields
 
 # Parameters of a distribution: their values at one row, and their bounds over all rows.
@@ -189,6 +189,8 @@ def certified(loss: RowLoss, rows: Rows) -> LikelihoodFamily:
     largest = np.zeros(2)
     for case in few_values(rows):
         points = {program.inputs[name]: pinned(known[program.inputs[name]], at) for name, at in case.items()}
+        if overflowing(program, {**known, **points}, targets):
+            return UNKNOWN
         found = bounds(program, {**known, **points}, targets)
         largest = np.maximum(largest, [value.largest for value in found])
     score, curvature = (float(bound) for bound in largest)
