@@ -116,7 +116,7 @@ _COUNT = 400
 
 def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Callable[[], None]:
     from private_mcmc.inference.columns import on_device
-    from private_mcmc.inference.runs import trial_streams
+    from private_mcmc.inference.execute import trial_streams
 
     mcmc = pmc.PrivateMCMC(
         kernel, rows=rows, target=pmc.Target(1e6, 1 - 1e-6), release="last", num_steps=_COUNT, n=n,

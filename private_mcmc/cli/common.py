@@ -1,16 +1,19 @@
-"""What the commands share: their options, the files they name, and errors in words."""
+"""What the commands share: their options, the files they name, questions before and answers after."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import sys
 import tokenize
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -20,7 +23,14 @@ from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Rows
+    from private_mcmc.inference.question import Question
+    from private_mcmc.planning import Plan
+    from private_mcmc.planning.frontier import MaxError
+    from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
+    from private_mcmc.report import Report
+
+T = TypeVar("T")
 
 ModelArgument = Annotated[str, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION")]
 RowsOption = Annotated[Path, typer.Option("--rows", help="TOML file: a domain for every column of a row")]
@@ -29,6 +39,30 @@ Epsilon = Annotated[float, typer.Option(help="ε of the target")]
 Delta = Annotated[float, typer.Option(help="δ of the target")]
 AdjacencyOption = Annotated[str, typer.Option(help="replace_one, add_remove or zero_out")]
 ArgsOption = Annotated[Path | None, typer.Option(help="TOML file: the model's public arguments")]
+FormulaOption = Annotated[str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")]
+FamilyOption = Annotated[str, typer.Option(help="bernoulli, poisson, gaussian, categorical, cumulative, …")]
+PriorOption = Annotated[
+    list[str] | None,
+    typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),
+]
+OptionalRows = Annotated[
+    Path | None, typer.Option("--rows", help="TOML file: a domain for every column of a row")
+]
+OptionalDelta = Annotated[
+    float | None,
+    typer.Option("--delta", help="δ of the target; by default 1e-6, or less where rows are many"),
+]
+MaxErrorOption = Annotated[
+    list[str] | None,
+    typer.Option(help="refuse a larger predicted error, in posterior sds; or as age=0.01, in its own unit"),
+]
+PublicRowsOption = Annotated[
+    Path | None,
+    typer.Option("--public-rows", help="a table like the private one that is public: it shapes the plan"),
+]
+ProfileOption = Annotated[
+    list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")
+]
 
 
 def _writable(path: Path | None) -> Path | None:
@@ -43,6 +77,39 @@ HtmlOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the ledger owner's secret key")]
+
+
+def with_options(record: Callable[..., T]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function whose first argument is a ``record``: its fields become options."""
+    shared = signature(record, eval_str=True).parameters
+
+    def spread(function: Callable[..., None]) -> Callable[..., None]:
+        _, *own = signature(function, eval_str=True).parameters.values()
+        options = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in (*own, *shared.values())]
+        options.sort(key=lambda one: one.default is not Parameter.empty)
+
+        def command(**given: object) -> None:
+            function(record(**{name: given.pop(name) for name in shared}), **given)
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__annotations__ = {one.name: one.annotation for one in options}
+        command.__signature__ = Signature(options)  # type: ignore[attr-defined]
+        return command
+
+    return spread
+
+
+def show(report: Report | PreflightReport, record: object, as_json: bool, html: Path | None = None) -> None:
+    """Print a report, or its record as JSON; then write the page where one is asked for."""
+    from private_mcmc.report import plain
+
+    if as_json:
+        typer.echo(json.dumps(plain(record), ensure_ascii=False))
+    else:
+        report.show()
+    # Last, so that what was found is told even if the disk has filled up meanwhile.
+    if html is not None:
+        report.to_html(html)
 
 
 def open_ledger(path: Path, key: Path | None, create: bool = False) -> Ledger:
@@ -114,6 +181,54 @@ def _argument(name: str, value: object) -> object:
     return array
 
 
+def read_question(
+    schema: Path, formula: str | None, model: str | None, family: str, priors: Sequence[str]
+) -> Question:
+    """The question that a schema and a formula, or a model file, ask."""
+    from dataclasses import replace
+
+    from private_mcmc.data.schema import Schema
+    from private_mcmc.inference.question import question
+
+    function, source = (None, "") if model is None else load_model(model)
+    asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
+    return asked if model is None else replace(asked, source=source)
+
+
+def as_guarantee(word: str) -> Literal["run", "posterior"]:
+    """Raises ``DeclarationError`` for another word."""
+    if word not in ("run", "posterior"):
+        raise DeclarationError(f"--guarantee {word!r}: 'run' or 'posterior'.")
+    return "posterior" if word == "posterior" else "run"
+
+
+def read_max_error(given: Sequence[str] | None) -> MaxError | None:
+    """A number, or ``COEFFICIENT=NUMBER`` for some of them."""
+    from private_mcmc.data.fields import plain_number
+
+    if not given:
+        return None
+    pairs = [item.rpartition("=") for item in given]
+    limits = {name.strip(): plain_number(value) for name, _, value in pairs}
+    if any(math.isnan(limit) for limit in limits.values()) or ("" in limits and len(given) > 1):
+        raise DeclarationError(
+            f"--max-error {' '.join(given)}: one number, as 0.5, or COEFFICIENT=NUMBER, as age=0.01 and "
+            "'sex[male]=0.2', one in each --max-error."
+        )
+    return limits.get("", limits)
+
+
+def read_profile(text: str) -> dict[str, str]:
+    """``age=60,sex=male`` by name."""
+    found = {}
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise DeclarationError(f"--profile {text!r}: FIELD=VALUE,FIELD=VALUE, as in age=60,sex=male.")
+        found[name.strip()] = value.strip()
+    return found
+
+
 ERROR = 3
 # As shells say of programs ended by Ctrl-C, and of those whose output nobody reads any more.
 INTERRUPTED, UNREAD = 130, 141
@@ -154,6 +269,39 @@ def ask(words: str) -> str:
     if not line:
         raise EOFError("there is nobody to answer.")
     return line.strip()
+
+
+def confirm(
+    made: Plan,
+    said: Sequence[str],
+    yes: bool,
+    as_json: bool,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    units: Mapping[str, str] | None = None,
+) -> None:
+    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed."""
+    from rich.console import Console
+
+    made.report(units).show(Console(stderr=as_json))
+    tell(said)
+    if ledger is not None and dataset is not None:
+        typer.echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
+    if yes:
+        return
+    typer.echo(f"This spends ε = {made.target.epsilon:g} at δ = {made.target.delta:g}.", err=True)
+    try:
+        agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
+    except EOFError:
+        agreed = False
+    if not agreed:
+        raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
+
+
+def tell(said: Sequence[str]) -> None:
+    """Remarks, on standard error."""
+    for words in said:
+        typer.echo(f"Note: {words}", err=True)
 
 
 def quiet_end() -> None:

@@ -109,9 +109,8 @@ def _one_number(epsilon: float) -> str:
     import numpyro
     import numpyro.distributions as dist
 
-    from private_mcmc.data.same_table import data_marks
     from private_mcmc.data.schema import Schema
-    from private_mcmc.data.table import read_table
+    from private_mcmc.data.table import data_marks, read_table
     from private_mcmc.inference import Bookkeeping, PrivateMCMC
     from private_mcmc.kernels import PrivateULA
     from private_mcmc.release import Expectations, Ledger
@@ -236,7 +235,7 @@ def without_privacy(study: Study, table: Path) -> Answers:
     from private_mcmc.domains.columns import PRESENT
     from private_mcmc.domains.persons import grouped, identified
     from private_mcmc.dossier.record import texts
-    from private_mcmc.inference.fit_plan import read_columns
+    from private_mcmc.inference.fitting import read_columns
     from private_mcmc.inference.question import question
     from private_mcmc.model import read
 

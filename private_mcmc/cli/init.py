@@ -151,7 +151,7 @@ def _field(name: str, declared: Field | None, asking: bool) -> Field:
 
 def _asked(suggested: Field) -> Field:
     """The field as a person declares it; what is suggested is taken by confirming it."""
-    from private_mcmc.data.descriptors import field_from_dict
+    from private_mcmc.data.schema import field_from_dict
 
     _say("")
     while True:
@@ -163,7 +163,7 @@ def _asked(suggested: Field) -> Field:
 
 
 def _answers(suggested: Field) -> Record:
-    from private_mcmc.data.cells import FALSE, TRUE
+    from private_mcmc.data.fields import FALSE, TRUE
 
     name = suggested.name
     usual: str = "category" if suggested.type == "string" else suggested.type

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import ERROR, KeyOption, in_words, open_ledger
+from private_mcmc.cli.common import ERROR, JsonOption, KeyOption, in_words, open_ledger
+from private_mcmc.cli.common import show as show_report
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
 
@@ -24,7 +25,6 @@ app = typer.Typer(
 )
 
 FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DataSetOption = Annotated[str | None, typer.Option(help="Only this data set.", show_default=False)]
 
 
@@ -118,10 +118,8 @@ def history(
             typer.echo(ledger.export("csv"), nl=False)
             return
         state, charges = ledger.state(), ledger.history(dataset)
-        if as_json:
-            typer.echo(json.dumps([record(state, charge) for charge in charges], indent=2))
-            return
-        Report("Charges", (charges_table(state, charges),)).show()
+        page = Report("Charges", (charges_table(state, charges),))
+        show_report(page, [record(state, charge) for charge in charges], as_json)
 
 
 @app.command()
@@ -144,9 +142,6 @@ def _show(balances: Sequence[Balance], as_json: bool) -> None:
     from private_mcmc.release.ledger.export import balances_table
     from private_mcmc.report import Block, Report, Table
 
-    if as_json:
-        typer.echo(json.dumps([found.to_dict() for found in balances], indent=2))
-        return
     blocks: list[Block] = [balances_table(balances)]
     for found in balances:
         words = found.dataset.filter.describe
@@ -154,7 +149,8 @@ def _show(balances: Sequence[Balance], as_json: bool) -> None:
         if exposed:
             title = f"{found.dataset.name}: most exposed are persons of {found.most_exposed!r}"
             blocks.append(Table(("cohort", "charged"), exposed, title))
-    Report("What has been spent, and what is left", tuple(blocks)).show()
+    page = Report("What has been spent, and what is left", tuple(blocks))
+    show_report(page, [found.to_dict() for found in balances], as_json)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""``private-mcmc preflight`` and ``plan MODEL.py:model --rows rows.toml …``: answers without data."""
+"""``private-mcmc preflight``, ``plan`` and ``audit run``, of ``MODEL.py:model``: answers without data."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from private_mcmc.cli.account import released_states
 from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
     Delta,
     Epsilon,
-    HtmlOption,
-    JsonOption,
-    ModelArgument,
-    NumRows,
-    RowsOption,
-    load_model,
-    read_arguments,
-    read_rows,
-)
-from private_mcmc.cli.study import (
     FamilyOption,
     FormulaOption,
+    HtmlOption,
+    JsonOption,
     MaxErrorOption,
+    ModelArgument,
+    NumRows,
     OptionalDelta,
+    OptionalRows,
     PriorOption,
     PublicRowsOption,
+    RowsOption,
     as_guarantee,
+    load_model,
+    read_arguments,
     read_max_error,
     read_question,
+    read_rows,
+    show,
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import check_writable
@@ -39,6 +40,7 @@ from private_mcmc.target import Target, check_adjacency, check_count
 
 if TYPE_CHECKING:
     from private_mcmc.planning import Plan
+    from private_mcmc.report import Report
 
 
 EXIT_CODES = {"private": 0, "not private": 1, "unknown": 2}
@@ -75,12 +77,7 @@ def preflight(
         temper=temper,
         model_args=read_arguments(args),
     )
-    if as_json:
-        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
-    else:
-        report.show()
-    if html is not None:
-        report.to_html(html)
+    show(report, report.to_dict(), as_json, html)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
@@ -90,9 +87,7 @@ def plan(
     model: Annotated[
         str | None, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION, with --rows or --schema")
     ] = None,
-    rows: Annotated[
-        Path | None, typer.Option("--rows", help="TOML file: a domain for every column of a row")
-    ] = None,
+    rows: OptionalRows = None,
     schema: Annotated[Path | None, typer.Option(help="in place of --rows: see private-mcmc init")] = None,
     formula: FormulaOption = None,
     family: FamilyOption = "bernoulli",
@@ -168,3 +163,69 @@ def record(made: Plan) -> dict[str, object]:
         "prediction": made.prediction.to_record(),
         "statement": made.statement.to_dict(),
     }
+
+
+REFUTED = 1
+
+audit = typer.Typer(
+    help="Attack our own claims: lower bounds beside the claimed upper bounds.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@audit.callback()
+def _root() -> None:
+    """Attack our own claims."""
+
+
+NumRuns = Annotated[int, typer.Option(help="runs on each of the two data sets")]
+Failure = Annotated[float, typer.Option(help="probability that any lower bound is too large")]
+
+
+@audit.command()
+def run(
+    model: ModelArgument,
+    rows: RowsOption,
+    n: NumRows,
+    step_size: Annotated[float, typer.Option(help="γ")],
+    num_steps: Annotated[int, typer.Option(help="T")],
+    clip: Annotated[float, typer.Option(help="bound on every row's gradient")],
+    temper: Annotated[float, typer.Option(help="power of the likelihood")] = 1.0,
+    release: Annotated[str, typer.Option(help="last, path, or steps such as 10,20,50")] = "last",
+    adjacency: AdjacencyOption = "replace_one",
+    epsilon: Annotated[float, typer.Option(help="compare δ at this ε")] = 1.0,
+    delta: Annotated[float, typer.Option(help="compare ε at this δ")] = 1e-5,
+    args: ArgsOption = None,
+    num_runs: NumRuns = 20_000,
+    failure: Failure = 1e-6,
+    as_json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Attack a kernel's run on a model file, on the worst of a few synthetic pairs of data sets.
+
+    Exit code: 0 sound, 1 claim refuted, 3 error.
+    """
+    from private_mcmc.auditing import audit as attack
+    from private_mcmc.kernels import PrivateULA
+
+    result = attack(
+        PrivateULA(load_model(model)[0], step_size=step_size, clip=clip, temper=temper),
+        rows=read_rows(rows),
+        target=Target(epsilon, delta, check_adjacency(adjacency)),
+        release=released_states(release),
+        num_steps=num_steps,
+        n=n,
+        model_args=read_arguments(args),
+        epsilon=epsilon,
+        delta=delta,
+        num_runs=num_runs,
+        failure_probability=failure,
+    )
+    finish(result.sound, result.report, result.to_dict(), as_json, html)
+
+
+def finish(sound: bool, report: Report, record: dict[str, object], as_json: bool, html: Path | None) -> None:
+    """Show or print what was found, and end with its exit code."""
+    show(report, record, as_json, html)
+    raise typer.Exit(0 if sound else REFUTED)

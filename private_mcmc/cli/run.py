@@ -3,68 +3,161 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
-    JsonOption,
-    KeyOption,
-    ModelArgument,
-    load_model,
-    near_private_rows,
-    read_arguments,
-    read_rows,
-)
-from private_mcmc.cli.study import (
-    DatasetOption,
     FamilyOption,
     FormulaOption,
-    GuaranteeOption,
-    LedgerOption,
+    JsonOption,
+    KeyOption,
     MaxErrorOption,
+    ModelArgument,
     OptionalDelta,
-    OptionalEpsilon,
-    OutOption,
-    PlanOption,
+    OptionalRows,
     PriorOption,
     ProfileOption,
     PublicRowsOption,
-    PurposeOption,
-    YesOption,
     as_guarantee,
     confirm,
-    opened,
-    planned_elsewhere,
+    load_model,
+    near_private_rows,
+    open_ledger,
+    read_arguments,
     read_max_error,
     read_profile,
     read_question,
-    saved_plan,
-    show,
+    read_rows,
     tell,
+    with_options,
 )
+from private_mcmc.cli.study import show_answers
 from private_mcmc.errors import DeclarationError
-from private_mcmc.target import Target, check_adjacency
+from private_mcmc.records import Model
+from private_mcmc.target import Adjacency, Guarantee, Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.data import Schema
+    from private_mcmc.dossier import Study
     from private_mcmc.planning import Plan
+    from private_mcmc.release import Ledger
 
 
+class Prepared(NamedTuple):
+    """A planned run before anything is spent: remarks on it, units of its coefficients, and how it runs."""
+
+    plan: Plan
+    remarks: Sequence[str]
+    units: Mapping[str, str]
+    run: Callable[[], Study]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What ``fit`` and ``run`` are both told; the fields' names are the options'."""
+
+    out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="ε of the target")] = None
+    delta: OptionalDelta = None
+    saved: Annotated[
+        Path | None,
+        typer.Option("--plan", help="a plan that private-mcmc plan --save wrote, in place of a target"),
+    ] = None
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "--n", help="public: bound on the number of rows (add_remove), of slots (zero_out), of persons"
+        ),
+    ] = None
+    adjacency: AdjacencyOption = "replace_one"
+    guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = "run"
+    max_error: MaxErrorOption = None
+    public_rows: PublicRowsOption = None
+    ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None
+    dataset: Annotated[str | None, typer.Option(help="the ledger's name for the table")] = None
+    key: KeyOption = None
+    purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
+    as_json: JsonOption = False
+
+    @property
+    def relation(self) -> Adjacency:
+        """The adjacency, checked."""
+        return check_adjacency(self.adjacency)
+
+    @property
+    def wanted(self) -> Guarantee:
+        """The guarantee, checked."""
+        return as_guarantee(self.guarantee)
+
+    @property
+    def progress_bar(self) -> bool:
+        """Whether somebody looks at one."""
+        return not self.as_json and sys.stderr.isatty()
+
+    def saved_plan(self, model: Model, **options: object) -> Plan | None:
+        """The plan of ``--plan``, if there is one; it has decided these options, and what else it is for."""
+        from private_mcmc.planning import Plan
+
+        if self.saved is None:
+            return None
+        mine = {name: getattr(self, name) for name in ("delta", "n", "max_error", "public_rows")}
+        if given := [name.replace("_", "-") for name, value in (mine | options).items() if value is not None]:
+            raise DeclarationError(
+                f"--plan: the plan has decided {', '.join(f'--{name}' for name in given)}; leave it out."
+            )
+        made = Plan.load(self.saved, model)
+        for asked, usual, decided in (
+            (self.relation, "replace_one", made.target.adjacency),
+            (self.wanted, "run", made.guarantee),
+        ):
+            if asked not in (usual, decided):
+                raise DeclarationError(f"--plan: the plan was made for {decided!r}, not for {asked!r}.")
+        return made
+
+    def books(self) -> Ledger | None:
+        """The ledger, before any work; it must know the data set."""
+        if (self.ledger is None) != (self.dataset is None) or (self.key is not None and self.ledger is None):
+            raise DeclarationError("give --ledger and --dataset, both or neither; --key is that ledger's.")
+        if self.ledger is None or self.dataset is None:
+            return None
+        books = open_ledger(self.ledger, self.key)
+        books.balance(self.dataset)
+        return books
+
+    def carry_out(
+        self,
+        out: Path,
+        books: Ledger | None,
+        prepare: Callable[[], Prepared],
+        profiles: Sequence[dict[str, str]] = (),
+    ) -> None:
+        """Plan, ask, run, write the dossier, and show its answers."""
+        from private_mcmc.dossier import new_dossier
+
+        with new_dossier(out) as place:
+            with near_private_rows():
+                made, remarks, units, run = prepare()
+            confirm(made, remarks, self.yes, self.as_json, books, self.dataset, units)
+            with near_private_rows():
+                study = run()
+            place.write(study)
+        tell(study.warnings[len(remarks) :])
+        show_answers(study, profiles, 0.9, self.as_json, out)
+
+
+@with_options(RunOptions)
 def run(
+    options: RunOptions,
     model: ModelArgument,
     data: Annotated[Path, typer.Option(help="CSV file of private rows, with a header")],
-    out: OutOption,
-    rows: Annotated[
-        Path | None, typer.Option("--rows", help="TOML file: a domain for every column of a row")
-    ] = None,
-    epsilon: OptionalEpsilon = None,
-    delta: OptionalDelta = None,
-    saved: PlanOption = None,
+    rows: OptionalRows = None,
     column: Annotated[
         list[str] | None,
         typer.Option(help="fields of a vector column, as NAME=field,field,…; may be repeated"),
@@ -77,152 +170,108 @@ def run(
         list[str] | None,
         typer.Option(help="numbers that stand for a missing value, as FIELD=NUMBER,NUMBER,…"),
     ] = None,
-    n: Annotated[
-        int | None,
-        typer.Option(
-            "--n", help="public: bound on the number of rows (add_remove), of slots (zero_out), of persons"
-        ),
-    ] = None,
     present: Annotated[
         str | None,
         typer.Option(help="field that is 1 where a row holds a person, else its slot is empty (zero_out)"),
     ] = None,
-    adjacency: AdjacencyOption = "replace_one",
     args: ArgsOption = None,
-    guarantee: GuaranteeOption = "run",
-    max_error: MaxErrorOption = None,
-    public_rows: PublicRowsOption = None,
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = None,
-    key: KeyOption = None,
-    purpose: PurposeOption = "",
-    yes: YesOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Run a planned private path on a CSV file and write its dossier.
 
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.cli.table import Missing, read_columns
-    from private_mcmc.data.same_table import Marks, check_apart, data_marks, refuse_changed
-    from private_mcmc.dossier import new_dossier
+    from private_mcmc.data.table import Marks, check_apart, data_marks, refuse_changed
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
-    from private_mcmc.inference.record import About
+    from private_mcmc.inference.last_run import About
     from private_mcmc.planning import plan
 
-    relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
+    epsilon, delta, n = options.epsilon, options.delta, options.n
     (program, source), fate = load_model(model), Missing.parse(missing or [], missing_code or [])
-    made: Plan | None = None
+    saved = options.saved_plan(program, epsilon=epsilon, rows=rows, args=args)
     if saved is not None:
-        planned_elsewhere(
-            epsilon=epsilon,
-            delta=delta,
-            rows=rows,
-            n=n,
-            args=args,
-            max_error=max_error,
-            public_rows=public_rows,
-        )
-        made = saved_plan(saved, program, relation, wanted)
-        declared, relation = made.rows, made.target.adjacency
+        declared, target = saved.rows, saved.target
     elif rows is None or epsilon is None:
         raise DeclarationError("give --rows and --epsilon, or --plan.")
     else:
-        Target(epsilon, 1e-6 if delta is None else delta, relation)
         declared = read_rows(rows)
-        if relation != "replace_one" and n is None:
+        target = Target(epsilon, 1e-6 if delta is None else delta, options.relation)
+        if target.adjacency != "replace_one" and n is None:
             raise DeclarationError(
-                f"adjacency={adjacency!r} hides the number of rows: give a public one, --n."
+                f"adjacency={target.adjacency!r} hides the number of rows: give a public one, --n."
             )
         if declared.unit is not None and n is None:
             raise DeclarationError(
                 f"persons by {declared.unit.name!r}: give their number, which is public, --n."
             )
-    if relation != "zero_out" and present is not None:
+    if target.adjacency != "zero_out" and present is not None:
         raise DeclarationError("--present: slots may be empty under --adjacency zero_out only.")
-    check_apart(data, public_rows)
-    public, books = read_arguments(args), opened(ledger, dataset, key)
-    bar = not as_json and sys.stderr.isatty()
-    with new_dossier(out) as place:
-        with near_private_rows():
-            marks = data_marks(data) if data.is_file() else Marks({}, b"")
-            columns = read_columns(data, declared, column or [], fate, present)
-            refuse_changed(data, marks)
-        known = None if public_rows is None else read_columns(public_rows, declared, column or [], fate)
-        if made is None and epsilon is not None:
-            count = len(next(iter(columns.values()))) if n is None else n
-            target = Target(epsilon, small_delta(count) if delta is None else delta, relation)
-            made = plan(
-                program,
-                declared,
-                target,
-                n=count,
-                guarantee=wanted,
-                model_args=public,
-                max_error=read_max_error(max_error),
-                public_rows=known,
-                progress_bar=bar,
-            )
-        if made is None:
-            raise DeclarationError("there is no plan.")
-        said = warnings_of(made.target, made.n, books)
-        confirm(made, said, yes, as_json, books, dataset)
+    if options.out is None:
+        raise DeclarationError("give --out FOLDER, where the dossier is written.")
+    check_apart(data, options.public_rows)
+    public, books = read_arguments(args), options.books()
+
+    def prepare() -> Prepared:
+        marks = data_marks(data) if data.is_file() else Marks({}, b"")
+        columns = read_columns(data, declared, column or [], fate, present)
+        refuse_changed(data, marks)
+        made = planned(len(next(iter(columns.values())))) if saved is None else saved
         driver = PrivateMCMC.from_plan(
             made,
-            execution=Execution(progress_bar=bar),
-            bookkeeping=Bookkeeping(books, dataset, purpose, known_by=marks.known_by),
+            execution=Execution(progress_bar=options.progress_bar),
+            bookkeeping=Bookkeeping(books, options.dataset, options.purpose, known_by=marks.known_by),
         )
-        with near_private_rows():
+
+        def carried_out() -> Study:
             refuse_changed(data, marks)
             driver.run(**columns)
-        study = driver.kept(About(table=data.name, model=source))
-        place.write(study)
-    tell(study.warnings[len(said) :])
-    show(study, [], 0.9, as_json, out)
+            return driver.kept(About(table=data.name, model=source))
+
+        return Prepared(made, warnings_of(made.target, made.n, books), {}, carried_out)
+
+    def planned(here: int) -> Plan:
+        count, shaping = here if n is None else n, options.public_rows
+        return plan(
+            program,
+            declared,
+            replace(target, delta=small_delta(count)) if delta is None else target,
+            n=count,
+            guarantee=options.wanted,
+            model_args=public,
+            max_error=read_max_error(options.max_error),
+            public_rows=None if shaping is None else read_columns(shaping, declared, column or [], fate),
+            progress_bar=options.progress_bar,
+        )
+
+    options.carry_out(options.out, books, prepare)
 
 
+@with_options(RunOptions)
 def fit(
+    options: RunOptions,
     table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file")],
     schema: Annotated[Path | None, typer.Option(help="what its cells may be: see private-mcmc init")] = None,
-    epsilon: OptionalEpsilon = None,
-    out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None,
     formula: FormulaOption = None,
     model: Annotated[
         str | None, typer.Option(help="a NumPyro model in its place, FILE.py:FUNCTION; arguments are fields")
     ] = None,
     family: FamilyOption = "bernoulli",
     prior: PriorOption = None,
-    delta: OptionalDelta = None,
-    adjacency: AdjacencyOption = "replace_one",
-    n: Annotated[
-        int | None, typer.Option("--n", help="public: bound on the number of rows (add_remove), of persons")
-    ] = None,
-    guarantee: GuaranteeOption = "run",
-    max_error: MaxErrorOption = None,
     bounds_share: Annotated[
         float | None,
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
     ] = None,
-    saved: PlanOption = None,
-    public_rows: PublicRowsOption = None,
     profile: ProfileOption = None,
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = None,
-    key: KeyOption = None,
-    purpose: PurposeOption = "",
     show_model: Annotated[
         bool, typer.Option("--show-model", help="print the NumPyro model and stop")
     ] = False,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Fit a model privately, answer in the table's own units, and write the dossier.
 
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
-    from private_mcmc.dossier import new_dossier
-    from private_mcmc.inference.fit_plan import plan_fit, with_plan
+    from private_mcmc.inference.fitting import plan_fit, with_plan
     from private_mcmc.inference.question import SHARE
 
     if schema is None:
@@ -234,45 +283,44 @@ def fit(
     if show_model:
         typer.echo(asked.source, nl=False)
         return
-    if out is None or (epsilon is None) == (saved is None):
+    out, epsilon = options.out, options.epsilon
+    if out is None or (epsilon is None) == (options.saved is None):
         lacks = ["--out FOLDER, where the dossier is written"] * (out is None)
-        lacks += ["one of --epsilon and --plan"] * ((epsilon is None) == (saved is None))
+        lacks += ["one of --epsilon and --plan"] * ((epsilon is None) == (options.saved is None))
         raise DeclarationError(f"give {', and '.join(lacks)} (or --show-model).")
-    relation, wanted = check_adjacency(adjacency), as_guarantee(guarantee)
     profiles = [read_profile(text) for text in profile or []]
     _check_profiles(asked.schema, asked.fields, profiles)
-    made: Plan | None = None
-    if saved is not None:
-        planned_elsewhere(
-            delta=delta, n=n, max_error=max_error, bounds_share=bounds_share, public_rows=public_rows
-        )
-        made = saved_plan(saved, asked.model, relation, wanted)
-    books, bar = opened(ledger, dataset, key), not as_json and sys.stderr.isatty()
-    with new_dossier(out) as place:
-        with near_private_rows():
-            if made is not None:
-                planned = with_plan(table, asked, made)
-            elif epsilon is not None:
-                planned = plan_fit(
-                    table,
-                    asked,
-                    epsilon=epsilon,
-                    delta=delta,
-                    adjacency=relation,
-                    n=n,
-                    guarantee=wanted,
-                    max_error=read_max_error(max_error),
-                    bounds_share=SHARE if bounds_share is None else bounds_share,
-                    public_rows=public_rows,
-                    progress_bar=bar,
-                )
-        said = planned.warnings(books)
-        confirm(planned.plan, said, yes, as_json, books, dataset, asked.units)
-        with near_private_rows():
-            study = planned.run(ledger=books, dataset=dataset, purpose=purpose, progress_bar=bar)
-        place.write(study)
-    tell(study.warnings[len(said) :])
-    show(study, profiles, 0.9, as_json, out)
+    saved, books = options.saved_plan(asked.model, bounds_share=bounds_share), options.books()
+
+    def prepare() -> Prepared:
+        if saved is not None:
+            planned = with_plan(table, asked, saved)
+        elif epsilon is not None:
+            planned = plan_fit(
+                table,
+                asked,
+                epsilon=epsilon,
+                delta=options.delta,
+                adjacency=options.relation,
+                n=options.n,
+                guarantee=options.wanted,
+                max_error=read_max_error(options.max_error),
+                bounds_share=SHARE if bounds_share is None else bounds_share,
+                public_rows=options.public_rows,
+                progress_bar=options.progress_bar,
+            )
+
+        def carried_out() -> Study:
+            return planned.run(
+                ledger=books,
+                dataset=options.dataset,
+                purpose=options.purpose,
+                progress_bar=options.progress_bar,
+            )
+
+        return Prepared(planned.plan, planned.warnings(books), asked.units, carried_out)
+
+    options.carry_out(out, books, prepare, profiles)
 
 
 def _check_profiles(schema: Schema, fields: Sequence[str], profiles: Sequence[dict[str, str]]) -> None:

@@ -1,169 +1,37 @@
-"""``private-mcmc summary study/``, and what ``fit`` and ``run`` share: a question before, answers after."""
+"""``private-mcmc summary``, ``report`` and ``verify``: what a dossier answers and shows, and its check."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import JsonOption, ask, open_ledger
+from private_mcmc.cli.common import (
+    HtmlOption,
+    JsonOption,
+    KeyOption,
+    ProfileOption,
+    open_ledger,
+    read_profile,
+    show,
+)
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Model, Record
+from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
     from private_mcmc.dossier import Study
-    from private_mcmc.inference.question import Question
-    from private_mcmc.planning import Plan
-    from private_mcmc.planning.frontier import MaxError
-    from private_mcmc.release import Ledger
+    from private_mcmc.report import Report
 
 
-OutOption = Annotated[Path, typer.Option(help="folder for the dossier; made if there is none")]
-MaxErrorOption = Annotated[
-    list[str] | None,
-    typer.Option(help="refuse a larger predicted error, in posterior sds; or as age=0.01, in its own unit"),
-]
-GuaranteeOption = Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")]
-FormulaOption = Annotated[str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")]
-FamilyOption = Annotated[str, typer.Option(help="bernoulli, poisson, gaussian, categorical, cumulative, …")]
-PriorOption = Annotated[
-    list[str] | None,
-    typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),
-]
-PlanOption = Annotated[
-    Path | None,
-    typer.Option("--plan", help="a plan that private-mcmc plan --save wrote, in place of a target"),
-]
-OptionalEpsilon = Annotated[float | None, typer.Option("--epsilon", help="ε of the target")]
-OptionalDelta = Annotated[
-    float | None,
-    typer.Option("--delta", help="δ of the target; by default 1e-6, or less where rows are many"),
-]
-LedgerOption = Annotated[Path | None, typer.Option(help="ledger file to charge")]
-DatasetOption = Annotated[str | None, typer.Option(help="the ledger's name for the table")]
-PurposeOption = Annotated[str, typer.Option(help="the owner's words for the ledger's history")]
-PublicRowsOption = Annotated[
-    Path | None,
-    typer.Option("--public-rows", help="a table like the private one that is public: it shapes the plan"),
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")]
-ProfileOption = Annotated[
-    list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")
-]
-
-
-def opened(ledger: Path | None, dataset: str | None, key: Path | None) -> Ledger | None:
-    """The ledger, before any work; it must know the data set."""
-    if (ledger is None) != (dataset is None) or (key is not None and ledger is None):
-        raise DeclarationError("give --ledger and --dataset, both or neither; --key is that ledger's.")
-    if ledger is None or dataset is None:
-        return None
-    books = open_ledger(ledger, key)
-    books.balance(dataset)
-    return books
-
-
-def read_question(
-    schema: Path, formula: str | None, model: str | None, family: str, priors: Sequence[str]
-) -> Question:
-    """The question that a schema and a formula, or a model file, ask."""
-    from private_mcmc.cli.common import load_model
-    from private_mcmc.data.schema import Schema
-    from private_mcmc.inference.question import question
-
-    function, source = (None, "") if model is None else load_model(model)
-    asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
-    return asked if model is None else replace(asked, source=source)
-
-
-def as_guarantee(word: str) -> Literal["run", "posterior"]:
-    """Raises ``DeclarationError`` for another word."""
-    if word not in ("run", "posterior"):
-        raise DeclarationError(f"--guarantee {word!r}: 'run' or 'posterior'.")
-    return "posterior" if word == "posterior" else "run"
-
-
-def read_max_error(given: Sequence[str] | None) -> MaxError | None:
-    """A number, or ``COEFFICIENT=NUMBER`` for some of them."""
-    from private_mcmc.data.cells import plain_number
-
-    if not given:
-        return None
-    pairs = [item.rpartition("=") for item in given]
-    limits = {name.strip(): plain_number(value) for name, _, value in pairs}
-    if any(math.isnan(limit) for limit in limits.values()) or ("" in limits and len(given) > 1):
-        raise DeclarationError(
-            f"--max-error {' '.join(given)}: one number, as 0.5, or COEFFICIENT=NUMBER, as age=0.01 and "
-            "'sex[male]=0.2', one in each --max-error."
-        )
-    return limits.get("", limits)
-
-
-def planned_elsewhere(**options: object) -> None:
-    """Raise ``DeclarationError`` for an option that a saved plan has decided already."""
-    if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
-        raise DeclarationError(f"--plan: the plan has decided {', '.join(given)}; leave it out.")
-
-
-def saved_plan(path: Path, model: Model, adjacency: str, guarantee: str) -> Plan:
-    """The plan in a file; raises for an adjacency or a guarantee that is asked for and is not the plan's."""
-    from private_mcmc.planning import Plan
-
-    made = Plan.load(path, model)
-    for asked, usual, decided in (
-        (adjacency, "replace_one", made.target.adjacency),
-        (guarantee, "run", made.guarantee),
-    ):
-        if asked not in (usual, decided):
-            raise DeclarationError(f"--plan: the plan was made for {decided!r}, not for {asked!r}.")
-    return made
-
-
-def confirm(
-    made: Plan,
-    said: Sequence[str],
-    yes: bool,
-    as_json: bool,
-    ledger: Ledger | None = None,
-    dataset: str | None = None,
-    units: Mapping[str, str] | None = None,
-) -> None:
-    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed."""
-    from rich.console import Console
-
-    made.report(units).show(Console(stderr=as_json))
-    tell(said)
-    if ledger is not None and dataset is not None:
-        typer.echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
-    if yes:
-        return
-    typer.echo(f"This spends ε = {made.target.epsilon:g} at δ = {made.target.delta:g}.", err=True)
-    try:
-        agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
-    except EOFError:
-        agreed = False
-    if not agreed:
-        raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
-
-
-def tell(said: Sequence[str]) -> None:
-    """Remarks, on standard error."""
-    for words in said:
-        typer.echo(f"Note: {words}", err=True)
-
-
-def show(
+def show_answers(
     study: Study, profiles: Sequence[dict[str, str]], prob: float, as_json: bool, out: Path | None = None
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
-    from private_mcmc.dossier.claims import widening
-    from private_mcmc.dossier.page import results
+    from private_mcmc.dossier.page import results, widening
     from private_mcmc.report import Block, Report, Text
 
     price = study.price.summary(study.delta).splitlines()
@@ -182,17 +50,6 @@ def show(
         page, check = out / "dossier.html", f"private-mcmc verify {out}"
         blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))
     Report("Answers", tuple(blocks)).show()
-
-
-def read_profile(text: str) -> dict[str, str]:
-    """``age=60,sex=male`` by name."""
-    found = {}
-    for item in text.split(","):
-        name, equals, value = item.partition("=")
-        if not equals or not name.strip():
-            raise DeclarationError(f"--profile {text!r}: FIELD=VALUE,FIELD=VALUE, as in age=60,sex=male.")
-        found[name.strip()] = value.strip()
-    return found
 
 
 def _record(
@@ -256,7 +113,7 @@ def summary(
     elif marginal:
         tell_marginal(found.answers(prob), profiles or [{}], as_json)
     else:
-        show(found, profiles, prob, as_json)
+        show_answers(found, profiles, prob, as_json)
 
 
 def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
@@ -271,7 +128,7 @@ def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
 
 def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
     """Effects at each profile, as tables or JSON."""
-    from private_mcmc.data.effect_tables import effects_table
+    from private_mcmc.data.answers import effects_table
     from private_mcmc.report import Report, plain
 
     if as_json:
@@ -284,7 +141,7 @@ def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: boo
 
 def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) -> None:
     """The average prediction over public margins, or average marginal effects."""
-    from private_mcmc.data.effect_tables import average_table, effects_table
+    from private_mcmc.data.answers import average_table, effects_table
     from private_mcmc.data.profiles import read_margins
     from private_mcmc.report import Report, plain
 
@@ -296,3 +153,82 @@ def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) ->
         Report("Average marginal effects", (effects_table(answers, profiles, weights),)).show()
     else:
         Report("Average", (average_table(answers, profiles, weights),)).show()
+
+
+_SQLITE = b"SQLite format 3"
+
+
+def report(
+    what: Annotated[Path, typer.Argument(help="a dossier's folder, a ledger file, or a saved plan")],
+    key: KeyOption = None,
+    html: HtmlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a dossier, a ledger or a plan. A dossier that was interrupted is completed."""
+    page = _page(what, key)
+    show(page, page.to_dict(), as_json, html)
+
+
+def _page(what: Path, key: Path | None) -> Report:
+    from private_mcmc.dossier.record import RECORD
+
+    if what.is_dir() or what.name == RECORD:
+        from private_mcmc.dossier import Study
+        from private_mcmc.dossier.folder import finish, is_complete
+
+        folder = what if what.is_dir() else what.parent
+        study = Study.load(folder)
+        if not is_complete(folder):
+            finish(folder, study)
+        return study.report()
+    if not what.exists():
+        raise DeclarationError(
+            f"{what}: there is nothing. Name a dossier's folder, a ledger, or a saved plan."
+        )
+    with what.open("rb") as file:
+        first = file.read(len(_SQLITE))
+    if first == _SQLITE:
+        return open_ledger(what, key).report()
+    return _plan(what)
+
+
+def _plan(what: Path) -> Report:
+    """A saved plan, as it stands in its file: only its model could make it again."""
+    from private_mcmc.planning.policy import SavedPlan
+    from private_mcmc.report import Facts, Note, Report, number
+
+    try:
+        saved = SavedPlan(what)
+    except DeclarationError:
+        raise DeclarationError(f"{what}: no dossier, no ledger and no saved plan.") from None
+    target, expected = saved.target, saved.prediction
+    items = (
+        ("guarantee", saved.guarantee),
+        ("target", f"ε = {target.epsilon:g} at δ = {target.delta:g}, {target.adjacency}"),
+        ("rows", f"{saved.n:,}"),
+        ("columns", ", ".join(name for name, _ in saved.rows.items)),
+        ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
+        ("weight of the likelihood", number(saved.temper)),
+    )
+    note = Note("As it stands in the file. `run --plan` and `fit --plan` check it against the model.")
+    return Report("A plan", (Facts(items), note))
+
+
+NOT_VERIFIED = 1
+
+
+def verify(
+    dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
+    ledger: Annotated[Path | None, typer.Option(help="also compare with the charge in this ledger")] = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute every privacy number of a dossier from its folder alone, and compare its files.
+
+    Exit code: 0 verified, 1 not verified, 3 error.
+    """
+    from private_mcmc.dossier import verify_dossier
+
+    found = verify_dossier(dossier, None if ledger is None else open_ledger(ledger, key))
+    show(found.report(), found.to_dict(), as_json)
+    raise typer.Exit(0 if found else NOT_VERIFIED)

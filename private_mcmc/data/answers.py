@@ -30,6 +30,7 @@ from private_mcmc.report import Plot, Report, Table, number, png
 if TYPE_CHECKING:
     import arviz
 
+
 ASSUMED = " (* not stated: the middle of the declared range, the first level, an average group)"
 # Points of a curve.
 _CURVE = 41
@@ -295,3 +296,39 @@ class Answers:
 
 def _shown(name: str, one: Prediction) -> str:
     return one.profile.get(name, "average") + "*" * (name in one.assumed)
+
+
+def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequence[float] = ()) -> Table:
+    """Effects at a profile, or averages over several, as a table for a report."""
+    levels = answers.levels or ("",)
+    rows: list[tuple[str | float, ...]] = []
+    for level in levels:
+        for one in answers.average_effects(profiles, weights, level):
+            moved = tuple(part for pair in one.profile.items() for part in pair)
+            rows.append((*moved, *([level] if level else []), one.mean, between(one.low, one.high)))
+    if len(profiles) == 1:
+        _, shown, assumed = read_profile(answers.design, profiles[0])
+        stars = {name: "*" * (name in assumed) for name in shown}
+        title = "At " + ", ".join(f"{name} {value}{stars[name]}" for name, value in shown.items())
+        title += answers.of_whom + ASSUMED * bool(assumed)
+    else:
+        title = f"Averages over {len(profiles)} stated profiles" + answers.of_whom
+    change = f"change in the {answers.design.family.mean} of {answers.outcome}"
+    columns = (
+        "field",
+        "moved",
+        *(["level"] if answers.levels else []),
+        change,
+        f"{answers.prob:.0%} interval",
+    )
+    return Table(columns, tuple(rows), title=title)
+
+
+def average_table(answers: Answers, profiles: Sequence[Profile], weights: Sequence[float] = ()) -> Table:
+    """Averages over stated people as a table for a report."""
+    rows = []
+    for level in answers.levels or ("",):
+        one = answers.average(profiles, weights, level)
+        rows.append((level or answers.outcome, one.mean, between(one.low, one.high)))
+    columns = ("outcome", f"average {answers.design.family.mean}", f"{answers.prob:.0%} interval")
+    return Table(columns, tuple(rows), title=f"Over {len(profiles)} stated profiles{answers.of_whom}")

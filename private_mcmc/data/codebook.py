@@ -13,11 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from private_mcmc.data.cells import plain_number
-from private_mcmc.data.descriptors import field_from_dict
-from private_mcmc.data.fields import Field, Type
+from private_mcmc.data.fields import Field, Type, plain_number
 from private_mcmc.data.readers import ARROW, PARQUET, STATISTICAL
-from private_mcmc.data.schema import Schema, read_declaration
+from private_mcmc.data.schema import Schema, field_from_dict, read_declaration
 from private_mcmc.domains.columns import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record

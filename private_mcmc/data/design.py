@@ -41,10 +41,9 @@ from private_mcmc.data.effects import (
     target_of,
 )
 from private_mcmc.data.expressions import Expression
-from private_mcmc.data.families import Family
+from private_mcmc.data.families import Family, Prior, check_sign, normal, read_priors, unknown_priors
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.formula import Formula
-from private_mcmc.data.priors import Prior, check_sign, normal, read_priors, unknown_priors
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.data.expressions import Expression
+from private_mcmc.data.families import Prior
 from private_mcmc.data.fields import identifier
-from private_mcmc.data.priors import Prior
+from private_mcmc.data.formula import Term, ranges
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.terms import Term, ranges
 from private_mcmc.errors import DeclarationError
 
 Array: TypeAlias = npt.NDArray[np.float64]

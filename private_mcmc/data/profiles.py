@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from private_mcmc.data.cells import plain_number
 from private_mcmc.data.design import Design
 from private_mcmc.data.effects import Array
-from private_mcmc.data.fields import Field
+from private_mcmc.data.fields import Field, plain_number
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.table import Encoder
 from private_mcmc.errors import DeclarationError

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from private_mcmc.data.cells import composed
+from private_mcmc.data.fields import composed
 from private_mcmc.domains.columns import Opener, arrow_table, parquet_table
 from private_mcmc.errors import DataSchemaError
 
@@ -205,7 +205,7 @@ def _of_csv(path: Path, encoding: str) -> Source:
 
     def lines() -> Iterator[list[str]]:
         with _in_words(path, encoding), _opened(path, encoding) as file:
-            yield from without_blank_lines(csv.reader(file, delimiter=delimiter, strict=True))
+            yield from _without_blank_lines(csv.reader(file, delimiter=delimiter, strict=True))
 
     header = [composed(name.strip()) for name in next(lines(), [])]
     places, width = {name: place for place, name in reversed([*enumerate(header)])}, len(header)
@@ -222,7 +222,7 @@ def _of_csv(path: Path, encoding: str) -> Source:
     return Source(str(path), tuple(header), chunks)
 
 
-def without_blank_lines(lines: Iterable[list[str]]) -> Iterator[list[str]]:
+def _without_blank_lines(lines: Iterable[list[str]]) -> Iterator[list[str]]:
     """The header, and every line after it that is a row.
 
     Of one column a blank line is a row whose cell is empty: whether a person has one must not be told by the

@@ -1,4 +1,4 @@
-"""The schema of a table: public declarations, from which every row domain is made."""
+"""The schema of a table: public declarations, from which every row domain is made; as a Table Schema."""
 
 from __future__ import annotations
 
@@ -6,25 +6,218 @@ import codecs
 import difflib
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from private_mcmc.data.descriptors import check_ours, check_spelling, field_from_dict, field_to_dict
-from private_mcmc.data.fields import KEY, Field, count_of, identifier
+from private_mcmc.data.fields import (
+    FALSE,
+    KEY,
+    TRUE,
+    Field,
+    Level,
+    boolean_levels,
+    composed,
+    count_of,
+    date_of,
+    days,
+    identifier,
+    plain_number,
+    truth_of,
+)
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Record
+from private_mcmc.records import Fields, Record
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Domain, Rows
 
-_OURS = {"person", "encoding"}
+
+# What Table Schema has no word for, under ``KEY``: of a field with what is usual, of the whole table.
+_OURS = {
+    **dict.fromkeys(("bounds", "bounds_from", "marginal", "transform", "role"), ""),
+    **dict.fromkeys(("missing", "otherwise"), "refuse"),
+}
+_OURS_OF_ALL = {"person", "encoding"}
+# Of Table Schema, and `unit`; other words may stand beside them, as the standard has it.
+_WORDS = (
+    "name title type unit format constraints categories categoriesOrdered description missingValues "
+    f"trueValues falseValues bareNumber decimalChar groupChar example {KEY}"
+).split()
+_LIMITS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "enum", "required", "unique", "pattern"),
+    *("minLength", "maxLength", "jsonSchema"),
+)
+_MEANT = {
+    **dict.fromkeys(("min", "lower", "low"), "minimum"),
+    **dict.fromkeys(("max", "upper", "high"), "maximum"),
+    **dict.fromkeys(("levels", "values"), "enum"),
+    "na": "missingValues",
+    "label": "title",
+}
+
+
+def _check_words(where: str, record: Fields, words: Sequence[str], ours: Collection[str] = ()) -> None:
+    """Refuse what would be read as nothing: nearly a word of the standard, or ``ours`` beside ``KEY``."""
+    plain = {_plain(word): word for word in words}
+    for given in set(map(str, record)) - set(words):
+        meant = _MEANT.get(_plain(given))
+        near = difflib.get_close_matches(_plain(given), plain, n=1, cutoff=0.85)
+        if meant in words or near:
+            meant = meant if meant in words else plain[near[0]]
+            raise DeclarationError(f"{where}: {given!r} is no word of a Table Schema; write {meant!r}.")
+    if stray := sorted(set(ours) & set(record)):
+        raise DeclarationError(f"{where}: {stray} belong under {KEY}, as in {KEY}: {{{stray[0]}: …}}.")
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").replace("-", "").lower()
+
+
+def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
+    """A field of a Table Schema descriptor whose scalars are texts; ``missing_values`` are the table's."""
+    name = record.get("name") if isinstance(record, Mapping) else None
+    if not isinstance(name, str) or not name.strip():
+        raise DeclarationError("schema: every field needs a name.")
+    name = composed(name)
+    every = {*_OURS, "suggested"}
+    _check_words(f"field {name!r}", record, _WORDS, every)
+    ours = _mapping(name, record, KEY)
+    limits = _mapping(name, record, "constraints")
+    _check_words(f"field {name!r}: constraints", limits, _LIMITS)
+    if unknown := sorted(set(ours) - every):
+        raise DeclarationError(
+            f"field {name!r}: {KEY} has unknown words {unknown}; it takes {sorted(every)}."
+        )
+    if stray := sorted({"minimum", "maximum", "enum"} & set(record)):
+        raise DeclarationError(f"field {name!r}: {stray} belong under constraints, as Table Schema has it.")
+    kind = str(record.get("type", "string"))
+    kind = {"year": "integer", "datetime": "date", "any": "string"}.get(kind, kind)
+    true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
+    if ours.get("role") in ("person", "ignored"):
+        kind = "string"
+    marks = _list(name, "missingValues", record.get("missingValues", missing_values))
+    form = str(record.get("format", ""))
+    own: Record = {word: str(ours.get(word, usual)) for word, usual in _OURS.items()}
+    return Field(
+        name=name,
+        type=kind,  # type: ignore[arg-type]
+        title=str(record.get("title", "")),
+        unit=str(record.get("unit", "")),
+        minimum=_limit(name, kind, form, "minimum", limits),
+        maximum=_limit(name, kind, form, "maximum", limits),
+        levels=boolean_levels(true, false) if kind == "boolean" else _levels(name, record, limits),
+        missing_values=tuple(str(mark["value"] if isinstance(mark, Mapping) else mark) for mark in marks),
+        suggested=_truth(name, "suggested", ours.get("suggested", "false")),
+        true_values=true,
+        false_values=false,
+        bare=_truth(name, "bareNumber", record.get("bareNumber", "true")),
+        decimal=str(record.get("decimalChar", ".")),
+        thousands=str(record.get("groupChar", "")),
+        format="" if form in ("default", "any") else form,
+        **own,
+    )
+
+
+def field_to_dict(field: Field) -> Record:
+    """The descriptor of a field; what is as usual is left out."""
+    limits: Record = {}
+    if not field.is_category:
+        limits = {word: _shown(field, getattr(field, word)) for word in ("minimum", "maximum")}
+        limits = {word: value for word, value in limits.items() if value is not None}
+    elif field.type != "boolean" and field.levels:
+        limits = {"enum": [level.value for level in field.levels]}
+    labelled = any(level.label != level.value for level in field.levels) and field.type != "boolean"
+    fates = () if field.is_used else ("missing", "otherwise")
+    ours: Record = {word: getattr(field, word) for word in (*_OURS, "suggested") if word not in fates}
+    record: Record = {
+        "name": field.name,
+        "title": field.title,
+        "type": field.type,
+        "unit": field.unit,
+        "format": field.format,
+        "constraints": limits,
+        "categories": [{"value": level.value, "label": level.label} for level in field.levels]
+        if labelled
+        else [],
+        "missingValues": list(field.missing_values),
+        "trueValues": [] if field.true_values == TRUE else list(field.true_values),
+        "falseValues": [] if field.false_values == FALSE else list(field.false_values),
+        "bareNumber": None if field.bare else False,
+        "decimalChar": "" if field.decimal == "." else field.decimal,
+        "groupChar": field.thousands,
+        KEY: {word: value for word, value in ours.items() if value},
+    }
+    return {word: value for word, value in record.items() if value not in ("", None, [], {})}
+
+
+def _levels(name: str, record: Fields, limits: Fields) -> tuple[Level, ...]:
+    labels: dict[str, str] = {}
+    for item in _list(name, "categories", record.get("categories", [])):
+        value = item.get("value") if isinstance(item, Mapping) else item
+        if value is None:
+            raise DeclarationError(f"field {name!r}: each of its categories needs a value.")
+        labels[str(value)] = str(item.get("label", value)) if isinstance(item, Mapping) else str(value)
+    values = [str(value) for value in _list(name, "constraints.enum", limits.get("enum", []))]
+    if labels and values and (unknown := sorted(set(labels) - set(values))):
+        raise DeclarationError(f"field {name!r}: categories {unknown} are not in constraints.enum.")
+    return tuple(Level(value, labels.get(value, value)) for value in (values or list(labels)))
+
+
+def _limit(name: str, kind: str, form: str, word: str, limits: Fields) -> float | None:
+    outside = f"exclusive{word.capitalize()}"
+    text = limits.get(word, limits.get(outside))
+    if text is None or kind not in ("number", "integer", "date"):
+        return None
+    value = days(str(text), form) if kind == "date" else plain_number(str(text))
+    if math.isnan(value):
+        what = "date, as 1999-12-31 or in the field's format" if kind == "date" else "number, without a unit"
+        raise DeclarationError(f"field {name!r}: constraints.{word} {text!r} is no {what}.")
+    # Of numbers the end itself is let in: a wider range is a range too.
+    next_one = word not in limits and kind != "number"
+    return value + next_one * (1 if word == "minimum" else -1)
+
+
+def _shown(field: Field, bound: float | None) -> float | int | str | None:
+    if bound is None:
+        return None
+    if field.type == "date":
+        day = date_of(bound)
+        return day.strftime(field.format) if field.format else day.isoformat()
+    return int(bound) if bound == int(bound) else bound
+
+
+def _mapping(name: str, record: Fields, word: str) -> Fields:
+    found = record.get(word, {})
+    if not isinstance(found, Mapping):
+        raise DeclarationError(f"field {name!r}: {word} takes names and values.")
+    return found
+
+
+def _list(name: str, word: str, found: Any) -> Sequence[Any]:
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise DeclarationError(f"field {name!r}: {word} takes a list.")
+    return found
+
+
+def _words(name: str, record: Fields, word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
+    found = tuple(composed(str(each)) for each in _list(name, word, record.get(word, usual)))
+    if not found:
+        raise DeclarationError(f"field {name!r}: {word} is empty.")
+    return found
+
+
+def _truth(name: str, word: str, value: Any) -> bool:
+    found = truth_of(str(value))
+    if found is None:
+        raise DeclarationError(f"field {name!r}: {word} is true or false.")
+    return found == "true"
+
+
 _STANDARD = "https://datapackage.org/profiles/2.0/tableschema.json"
-
-
 _DECLARE = " To use it declare its type and its range (constraints) or its levels, and leave the role out."
 
 
@@ -108,14 +301,13 @@ class Schema:
         fields = record.get("fields") if isinstance(record, Mapping) else None
         if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
-        check_spelling("schema", record, ("fields", "missingValues", KEY))
-        check_ours("schema", record, _OURS)
+        _check_words("schema", record, ("fields", "missingValues", KEY), _OURS_OF_ALL)
         marks = record.get("missingValues", [""])
         ours = record.get(KEY, {})
         ours = ours if isinstance(ours, Mapping) else {"?": ours}
         person = ours.get("person", {})
         known = isinstance(person, Mapping) and not set(person) - {"field", "at_most"}
-        if not known or set(ours) - _OURS:
+        if not known or set(ours) - _OURS_OF_ALL:
             raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}, and encoding.")
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)

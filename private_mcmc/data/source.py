@@ -11,10 +11,9 @@ from types import CodeType
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
 from private_mcmc.data.expressions import PIECEWISE
-from private_mcmc.data.families import ordered_start
+from private_mcmc.data.families import Prior, marginal, ordered_start
 from private_mcmc.data.fields import Field, count_of, identifier
-from private_mcmc.data.priors import Prior, marginal
-from private_mcmc.data.terms import Term
+from private_mcmc.data.formula import Term
 from private_mcmc.records import Model, Record
 
 _HEAD = '''"""{formula}

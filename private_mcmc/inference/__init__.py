@@ -1,9 +1,9 @@
 """The driver: preflight decides, the ledger is charged, the chain runs, and only releases come out."""
 
-from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.checkpoint import Checkpoint
 from private_mcmc.inference.driver import PrivateMCMC
+from private_mcmc.inference.execute import Execution
 from private_mcmc.inference.fitting import fit
 
 __all__ = ["Bookkeeping", "Checkpoint", "Execution", "PrivateMCMC", "fit"]

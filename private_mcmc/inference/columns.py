@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from private_mcmc.data.same_table import is_part
+from private_mcmc.data.table import is_part
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import (
     PRESENT,

@@ -61,6 +61,11 @@ class Declaration:
         """The user's model."""
         return self.kernel.model
 
+    @property
+    def temper(self) -> float:
+        """Weight of the likelihood."""
+        return self.kernel.temper
+
 
 @dataclass(frozen=True, eq=False)
 class Decision:

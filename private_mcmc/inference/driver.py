@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import copy
 import threading
+import warnings
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked
-from private_mcmc.inference.arguments import Execution, moved, records, refuse_key, steps_of
+from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked, unknown_arguments
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration
-from private_mcmc.inference.execute import DeclaredRun
+from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import LastRun
-from private_mcmc.inference.runs import Outcome, Runnable, no_value_checks
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
+from private_mcmc.records import Fields, Record
 from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release
 from private_mcmc.target import Guarantee, Target, check_count
 
-if TYPE_CHECKING:
-    pass
+Given = TypeVar("Given", Execution, Bookkeeping)
 
 
 class PrivateMCMC(LastRun):
@@ -121,7 +125,7 @@ class PrivateMCMC(LastRun):
         )
         self._set(DeclaredRun(declared, here), here, books)
 
-    def _set(self, run: Runnable, execution: Execution, books: Bookkeeping) -> None:
+    def _set(self, run: DeclaredRun | PlannedRun, execution: Execution, books: Bookkeeping) -> None:
         if books.checkpoint is not None and run.never_saved:
             raise DeclarationError(f"checkpoint=…: {run.never_saved}.")
         self._run, self._execution, self._books = run, execution, books
@@ -252,3 +256,96 @@ _INSTEAD = {
     "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
 }
 _ARGUMENTS = tuple(name for name in signature(PrivateMCMC.__init__).parameters if name != "self")
+
+
+def records(
+    execution: Execution | None,
+    bookkeeping: Bookkeeping | None,
+    others: dict[str, object],
+    known: tuple[str, ...],
+) -> tuple[Execution, Bookkeeping]:
+    """Both records, with what the caller gave as separate arguments: ``others``, which are deprecated.
+
+    ``progress_bar=`` is what NumPyro's drivers call it, and stays welcome.
+    """
+    names = {"execution": _names(Execution), "bookkeeping": _names(Bookkeeping)}
+    unknown = set(others).difference(*names.values())
+    if unknown:
+        raise unknown_arguments(unknown, (*known, *names["execution"], *names["bookkeeping"]))
+    shown = others.pop("progress_bar", None)
+    run = _record("execution", Execution, execution, others)
+    if shown is not None:
+        run = replace(run, progress_bar=bool(shown))
+    return run, _record("bookkeeping", Bookkeeping, bookkeeping, others)
+
+
+# Arguments of the driver that have another place now.
+_MOVED = {
+    "model_args": "the kernel model_args=…, as in PrivateULA(model, …, model_args=…)",
+    "curvature": "guarantee=private_mcmc.ProposedCurvature(…)",
+}
+
+
+def moved(others: Record) -> Record:
+    """Deprecated arguments that went elsewhere, taken out of ``others``."""
+    found = {name: others.pop(name) for name in _MOVED if name in others}
+    for name in found:
+        # Above this: the driver's constructor, what checks its arguments, the caller.
+        warnings.warn(f"{name}=… is deprecated; give {_MOVED[name]}", DeprecationWarning, stacklevel=4)
+    return found
+
+
+def _record(argument: str, kind: type[Given], given: Given | None, others: Fields) -> Given:
+    if not (given is None or isinstance(given, kind)):
+        raise DeclarationError(f"{argument}=…: give a private_mcmc.{kind.__name__}(…).")
+    own = {name: others[name] for name in _names(kind) if name in others}
+    if not own:
+        return kind() if given is None else given
+    form = f"{argument}=private_mcmc.{kind.__name__}({', '.join(f'{name}=…' for name in own)})"
+    if given is not None:
+        raise DeclarationError(f"{', '.join(own)}: give all of them inside {form}.")
+    # Above this: records, the driver's constructor, what checks its arguments, the caller.
+    warnings.warn(f"deprecated arguments; in their place: {form}", DeprecationWarning, stacklevel=5)
+    return kind(**own)
+
+
+def _names(kind: type[Execution | Bookkeeping]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
+
+
+def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) -> int:
+    """``num_steps``, or ``num_warmup + num_samples``."""
+    if not (
+        isinstance(num_warmup, (int, np.integer)) and not isinstance(num_warmup, bool) and num_warmup >= 0
+    ):
+        raise DeclarationError(f"num_warmup={num_warmup!r}: must be a whole number, at least 0.")
+    if num_samples is not None:
+        check_count("num_samples", num_samples)
+        if num_steps not in (None, num_warmup + num_samples):
+            raise DeclarationError(
+                f"num_samples={num_samples}: num_steps={num_steps} is not num_warmup + num_samples; give "
+                "one of the two."
+            )
+        return int(num_warmup + num_samples)
+    if num_steps is None:
+        raise DeclarationError("num_steps=…: the steps of every chain are needed (or num_samples=…).")
+    check_count("num_steps", num_steps)
+    if not num_warmup < num_steps:
+        raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")
+    return int(num_steps)
+
+
+def refuse_key(args: tuple[object, ...]) -> None:
+    """``run(rng_key, …)`` as of NumPyro's drivers: a key or a seed where a column is expected."""
+    first = args[0] if args else None
+    seed = isinstance(first, (int, np.integer))
+    if isinstance(first, jax.Array):
+        seed = jnp.issubdtype(first.dtype, jax.dtypes.prng_key) or (
+            first.dtype == np.uint32 and first.shape == (2,)
+        )
+    if seed:
+        raise DeclarationError(
+            "run(…) takes the private columns, and no random key: its keys come from the operating system. A "
+            "key of your own is rng_key=…, which makes a run reproducible and not private. (A column of two "
+            "uint32 rows is passed by its name.)"
+        )

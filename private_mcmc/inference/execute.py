@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
-from private_mcmc.inference.arguments import Execution
+from private_mcmc.errors import (
+    DeclarationError,
+    NotPrivate,
+    ReleaseError,
+    construction_checked,
+    warn_of_what_was_paid,
+)
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import (
     Columns,
@@ -31,35 +39,203 @@ from private_mcmc.inference.columns import (
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
 from private_mcmc.inference.processes import releases
-from private_mcmc.inference.runs import (
-    Array,
-    Keep,
-    Outcome,
-    ReadyRun,
-    Steps,
-    checked_start,
-    clipping_shares,
-    follow,
-    keep_all,
-    marked,
-    released_states,
-    run_name,
-    trial_streams,
-    try_constraining,
-)
-from private_mcmc.kernels import public_key
-from private_mcmc.kernels.devices import Layout
-from private_mcmc.kernels.gradient.clipping import widened
+from private_mcmc.kernels import Generator, Streams, clipped_share, public_key
+from private_mcmc.kernels.chain import ChainOutput
+from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
+from private_mcmc.kernels.gradient.clipping import whitening, widened
+from private_mcmc.model import RowModel
+from private_mcmc.model.ir.program import EXACT
 from private_mcmc.model.reading import model_marks, program_mark
+from private_mcmc.planning import Conclusion, History
 from private_mcmc.release import (
     Curator,
     ReleasedExpectations,
     ReleasedStates,
+    StateGrid,
     curator_side,
     state_grid,
 )
 from private_mcmc.release.curvature import ProposedCurvature
+from private_mcmc.report.document import progress
+from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_count
+
+Array = npt.NDArray[np.float64]
+Steps = Callable[..., ChainOutput]
+Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
+
+
+@construction_checked
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where a run is executed, and with which random numbers; nothing here changes what it costs.
+
+    Attributes:
+        chain_method: ``"vectorized"``, ``"parallel"`` (chains over devices) or ``"sequential"``.
+        devices: how many devices share the rows, or which; the default device if left out.
+        rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
+            ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
+            streamed in any case.
+        curator: keep what only the curator may look at (``.curator``), in this process's memory.
+        generator: ``"chacha20"``, or ``"threefry2x32"``, which is faster and not cryptographic.
+        unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
+        init_params: public start of every chain, flat and unconstrained; zero if left out.
+        progress_bar: show steps done.
+
+    Example:
+        >>> pmc.Execution(chain_method="sequential", devices=1).generator
+        'chacha20'
+    """
+
+    chain_method: ChainMethod = "vectorized"
+    devices: Devices = None
+    rows_on_device: int | None = None
+    curator: bool = False
+    generator: Generator = "chacha20"
+    unsafe_seed: bool = False
+    init_params: npt.ArrayLike | None = field(default=None, repr=False, compare=False)
+    progress_bar: bool = True
+
+    def __post_init__(self) -> None:
+        if self.rows_on_device is not None:
+            check_count("rows_on_device", self.rows_on_device)
+        if not (self.devices is None or isinstance(self.devices, int | Sequence)):
+            raise DeclarationError("devices: a number, or a sequence of jax.devices().")
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run released, at what price; of a plan also its stages and the draws made from them.
+
+    ``released`` is ``None`` where a plan broke off after some of its stages.
+    """
+
+    statement: Statement
+    released: ReleasedStates | ReleasedExpectations | None
+    draws: ReleasedStates | None = None
+    history: History = ()
+    conclusion: Conclusion | None = None
+    curator: Curator | None = None
+
+
+Keep = Callable[[Outcome], None]
+# The steps of a run that lacks nothing but them and its charge. It hands all that it releases to ``Keep`` at
+# once, so that nothing is lost to what fails later.
+ReadyRun = Callable[[RunKeysAndState, Keep], None]
+
+
+@contextmanager
+def no_value_checks() -> Iterator[None]:
+    """Switch off checks of JAX and NumPy whose errors and warnings would depend on private values.
+
+    Products are those of the numbers' own type, whatever precision JAX is set to: bounds of rows, sums and
+    noise are float64.
+    """
+    exact = jax.default_matmul_precision(EXACT)
+    with jax.debug_nans(False), jax.debug_infs(False), np.errstate(all="ignore"), exact:
+        yield
+
+
+def trial_streams(generator: str) -> Streams:
+    """Keys for trials, which everybody knows."""
+    key = public_key(generator)
+    return Streams(key, key, key)
+
+
+def follow(
+    steps: Steps, schedule: Schedule, job: RunKeysAndState, execution: Execution, what: str = "sampling"
+) -> ChainOutput:
+    """Make the steps of ``schedule`` once, with the keys and from the state of ``job``."""
+    with progress(what, schedule.num_steps, execution.progress_bar and releases()) as on_progress:
+        return steps(streams=job.streams, on_progress=on_progress, saving=job.saver, state=job.state)
+
+
+def keep_all(outcome: Outcome, keep: Keep, side: Callable[[], Curator] | None) -> None:
+    """Keep what was released, and then the curator's side of it, for whose failure nothing is lost."""
+    keep(outcome)
+    if side is None:
+        return
+    try:
+        keep(replace(outcome, curator=side()))
+    except Exception as error:
+        # Its message may quote values of rows.
+        warn_of_what_was_paid(
+            f"curator=True: the curator's side could not be kept ({type(error).__name__}); what was released "
+            "stands."
+        )
+
+
+def clipping_shares(
+    reading: RowModel, schedule: Schedule, rows: dict[str, jax.Array], present: jax.Array, last: Array
+) -> Array:
+    """Shares of clipped rows at the states ``last`` of all chains, ``(chains, p)``."""
+    return np.array([clipped_share(reading, schedule, state, rows, present) for state in last])
+
+
+def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
+    """The public start, zero by default."""
+    dim = schedule.dim
+    if init_params is None:
+        return np.zeros(dim)
+    try:
+        start = np.asarray(init_params, dtype=np.float64)
+    except (TypeError, ValueError):
+        start = np.full(dim, np.nan)
+    if start.shape != (dim,) or not np.all(np.isfinite(start)):
+        raise DeclarationError(f"init_params: {dim} finite numbers are needed (flat, unconstrained).")
+    if schedule.release != "path":
+        with jax.enable_x64(True):
+            whitened = np.asarray(whitening(schedule.preconditioner, dim).from_parameter(jnp.asarray(start)))
+        limit = accounting.rounding_box(schedule) / 2
+        if not np.max(np.abs(whitened)) <= limit:
+            raise DeclarationError(
+                f"init_params: with hidden states, at most {limit:.3g} in whitened coordinates."
+            )
+    return start
+
+
+@lru_cache(maxsize=8)
+def constrainer(reading: RowModel) -> Constrain:
+    """``reading.constrain`` for arrays of states ``(chains, kept, p)``, compiled at its first use."""
+    compiled: Constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
+    return compiled
+
+
+def try_constraining(reading: RowModel, num_chains: int) -> None:
+    """Trace what maps states to the model's sites."""
+    with jax.enable_x64(True):
+        jax.eval_shape(constrainer(reading), jnp.zeros((num_chains, 1, reading.dim)))
+
+
+def released_states(
+    reading: RowModel,
+    states: Array,
+    grid: StateGrid,
+    statement: Statement,
+    job: RunKeysAndState,
+    steps: tuple[int, ...],
+    num_warmup: int,
+) -> ReleasedStates:
+    """States ``(chains, kept, p)`` on their grid, as values of the model's sites."""
+    with jax.enable_x64(True):
+        samples = {
+            name: np.asarray(value) for name, value in constrainer(reading)(jnp.asarray(states)).items()
+        }
+    return ReleasedStates(samples, steps, num_warmup, statement, job.provenance.to_dict(), grid.step)
+
+
+def marked(statement: Statement, job: RunKeysAndState) -> Statement:
+    """The statement, with a line that voids it when the caller chose the seed."""
+    if not job.provenance.reproducible:
+        return statement
+    argument = statement.argument
+    void = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
+    return replace(statement, argument=replace(argument, assumptions=(void, *argument.assumptions)))
+
+
+def run_name() -> str:
+    """A fresh identity for a run, so that its statement is never counted twice or composed with itself."""
+    return uuid.uuid4().hex
 
 
 @dataclass(frozen=True, eq=False)

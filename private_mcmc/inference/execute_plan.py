@@ -12,7 +12,6 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, check_kind
-from private_mcmc.inference.arguments import Execution
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
 from private_mcmc.inference.columns import (
     Columns,
@@ -24,9 +23,9 @@ from private_mcmc.inference.columns import (
     placed,
 )
 from private_mcmc.inference.decision import Decision
-from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values, summed
-from private_mcmc.inference.runs import (
+from private_mcmc.inference.execute import (
     Array,
+    Execution,
     Keep,
     Outcome,
     ReadyRun,
@@ -40,6 +39,7 @@ from private_mcmc.inference.runs import (
     trial_streams,
     try_constraining,
 )
+from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values, summed
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.model import RowModel

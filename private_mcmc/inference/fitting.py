@@ -1,21 +1,332 @@
-"""``fit``: from a table, a schema and a formula to a study, in one call."""
+"""``fit``: from a table, a schema and a formula to a study; read and planned first, nothing spent."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema
+from private_mcmc.data.table import (
+    Marks,
+    check_apart,
+    data_marks,
+    read_identifiers,
+    read_present,
+    read_table,
+    refuse_changed,
+)
+from private_mcmc.domains.columns import PRESENT
+from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
-from private_mcmc.errors import DeclarationError, arguments_checked, warn_of_what_was_paid
+from private_mcmc.dossier.record import small_delta, warnings_of
+from private_mcmc.errors import (
+    DataSchemaError,
+    DeclarationError,
+    NotYetSupported,
+    arguments_checked,
+    warn_of_what_was_paid,
+)
 from private_mcmc.inference.bookkeeping import Bookkeeping
-from private_mcmc.inference.fit_plan import plan_fit
-from private_mcmc.inference.question import SHARE, question
+from private_mcmc.inference.columns import checked, checked_columns, in_memory
+from private_mcmc.inference.driver import PrivateMCMC
+from private_mcmc.inference.execute import Execution
+from private_mcmc.inference.last_run import About
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
+from private_mcmc.kernels.gradient.clipping import check_arithmetic
+from private_mcmc.planning import Plan, Prediction, plan
 from private_mcmc.planning.frontier import MaxError
-from private_mcmc.records import Model
-from private_mcmc.release import Ledger
-from private_mcmc.target import Adjacency, Guarantee
+from private_mcmc.records import Fields, Model
+from private_mcmc.release import Ledger, Reservation
+from private_mcmc.report import number
+from private_mcmc.target import Adjacency, Guarantee, Target, check_count
+
+_OUTER = "That is with the outer ranges; those that are bought are narrower, and usually leave a smaller one."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Planned:
+    """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
+
+    With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges; a ledger knows the
+    table by ``known_by``, which is private. ``check`` and ``read`` refuse a table that is no longer the same.
+    """
+
+    asked: Question
+    plan: Plan
+    table: str
+    columns: Fields
+    known_by: Fields
+    bounds: BoundsPlan | None
+    read: Callable[[Schema], Fields]
+    check: Callable[[], None] = lambda: None
+
+    def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
+        """What to know before this is spent."""
+        bought = () if self.bounds is None else self.bounds.notes
+        doubted = doubts(self.plan.n, self.plan.prediction, "" if self.bounds is None else _OUTER)
+        return (*self.asked.notes, *bought, *doubted, *warnings_of(self.plan.target, self.plan.n, ledger))
+
+    def run(
+        self,
+        *,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
+        progress_bar: bool = True,
+    ) -> Study:
+        """Charge, buy the bounds that nobody knows, run and release."""
+        books = Bookkeeping(ledger, dataset, purpose, known_by=self.known_by)
+        self.check()
+        if self.bounds is None:
+            return self._run(books, progress_bar)
+        # The run would refuse only after its bounds were paid for.
+        check_arithmetic()
+        given = {name: column for name, column in self.columns.items() if name != PRESENT}
+        checked(self.plan, (), given, self.columns.get(PRESENT), in_memory)
+        charge: AbstractContextManager[Reservation | None] = nullcontext()
+        if ledger is not None and dataset is not None:
+            words = self.asked.formula or "a model of one's own"
+            charge = ledger.charge(
+                dataset, self.plan.statement, purpose=purpose, model=words, data=dict(self.known_by)
+            )
+        # Charged before the table is looked at, and once for all.
+        with charge as reserved:
+            outer = self.asked.schema
+            asked = self.asked.on(self.bounds.buy(outer, self.read(self.bounds.marked(outer))))
+            made = plan(
+                asked.model,
+                asked.rows,
+                self.bounds.rest,
+                n=self.plan.n,
+                guarantee=self.plan.guarantee,
+                coefficients=asked.coefficients,
+                progress_bar=progress_bar,
+            )
+            both, columns = self.bounds.beside(made), self.read(asked.schema)
+            ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None)
+            return ready._run(replace(books, reserved=reserved), progress_bar)
+
+    def _run(self, books: Bookkeeping, progress_bar: bool) -> Study:
+        shown = Execution(progress_bar=progress_bar)
+        driver = PrivateMCMC.from_plan(self.plan, bookkeeping=books, execution=shown)
+        driver.run(**self.columns)
+        asked = self.asked
+        about = About(
+            table=self.table,
+            model=asked.source,
+            schema=asked.schema.to_dict(),
+            formula=asked.formula,
+            family=asked.family,
+            priors=asked.priors,
+            norm=asked.norm,
+            warnings=self.warnings(books.ledger),
+        )
+        return driver.kept(about)
+
+
+def plan_fit(
+    table: object,
+    asked: Question,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    adjacency: Adjacency = "replace_one",
+    n: int | None = None,
+    guarantee: Guarantee = "run",
+    max_error: MaxError | None = None,
+    bounds_share: float = SHARE,
+    public_rows: object = None,
+    progress_bar: bool = True,
+) -> Planned:
+    """Read a table and plan: see :func:`fit`."""
+    if n is not None:
+        check_count("n", n)
+    check_apart(table, public_rows)
+    target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
+    if target.adjacency == "add_remove" and n is None:
+        raise DeclarationError(
+            "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
+        )
+    if asked.rows.unit is not None and n is None:
+        raise DeclarationError(
+            f"persons by {asked.schema.person!r}: give their number, n=… or --n. It is public, and the table "
+            "does not tell it: whoever takes a person's place may have no rows in it."
+        )
+    _check_rows(asked, target.adjacency)
+    columns, marks = _read_once(table, asked)
+    here = len(next(iter(columns.values())))
+    rows = here if n is None else n
+    if n is not None and asked.rows.unit is None:
+        if target.adjacency == "replace_one" and n != here:
+            raise DataSchemaError(
+                f"n={n}: the table has {here} rows, which replace_one makes public: leave n (--n) out."
+            )
+        # Before minutes of planning.
+        checked_columns(asked.rows, columns, target, n)
+    _check_persons(table, asked, rows, target.adjacency)
+    if isinstance(table, str | Path):
+        refuse_changed(table, marks)
+    if delta is None:
+        target = replace(target, delta=small_delta(rows))
+    bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
+    own = target if bounds is None else bounds.rest
+    if bounds is not None and public_rows is not None:
+        raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
+    public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
+    made = plan(
+        asked.model,
+        asked.rows,
+        own,
+        n=rows,
+        guarantee=guarantee,
+        model_args=asked.public(rows),
+        max_error=max_error,
+        public_rows=public,
+        coefficients=asked.coefficients,
+        progress_bar=progress_bar,
+    )
+    made = made if bounds is None else bounds.beside(made)
+    return _ready(table, asked, made, columns, marks, bounds)
+
+
+def with_plan(table: object, asked: Question, made: Plan) -> Planned:
+    """Read a table for a plan that was made for the question before."""
+    if private := [name for name in asked.fields if asked.schema[name].bounds == "private"]:
+        raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
+    if made.rows != asked.rows:
+        raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
+    _check_rows(asked, made.target.adjacency)
+    columns, marks = _read_once(table, asked)
+    _check_persons(table, asked, made.n, made.target.adjacency)
+    if isinstance(table, str | Path):
+        refuse_changed(table, marks)
+    return _ready(table, asked, made, columns, marks, None)
+
+
+def _check_rows(asked: Question, adjacency: Adjacency) -> None:
+    """Refuse rows of which a table does not tell, or tells too much, who counts for nothing."""
+    person = "" if asked.rows.unit is not None else asked.schema.person
+    if adjacency == "zero_out" and person:
+        raise NotYetSupported(
+            f"adjacency='zero_out' with one row of each {person!r}: the table does not tell "
+            "which slot is empty. Take replace_one, or add_remove with a public bound n=…."
+        )
+    dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
+    if dropped and person:
+        raise NotYetSupported(
+            f"fields {dropped}: missing: drop is not for one row of each person. If every row is another "
+            f"person's, give {person!r} role: ignored and leave person out; if persons may have "
+            "several, say how many (at_most)."
+        )
+    if dropped and asked.rows.unit is None and adjacency != "zero_out":
+        raise DeclarationError(
+            f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
+            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
+            "or a value."
+        )
+
+
+def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
+    """Refuse tables whose number of persons is not the public one under ``replace_one``.
+
+    Of persons with several rows more than are declared, whether or not rows of theirs are left: that is
+    private. Of persons with one row, whose number is counted, those of whom it is private whether they count.
+    """
+    name, unit = asked.schema.person, asked.rows.unit
+    if not name or adjacency != "replace_one":
+        return
+    codes = identified(name, read_identifiers(table, asked.schema))
+    if unit is not None and codes.max(initial=-1) >= n:
+        raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
+    if unit is None and (codes < 0).any():
+        raise DataSchemaError(
+            f"column {name!r}: has rows without an identifier, which count for nothing. How many persons "
+            "there are is public under replace_one, and who has no identifier is not: give such rows "
+            "identifiers of their own, take add_remove with a public bound n=…, or leave person out if no "
+            "person has two rows."
+        )
+
+
+def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
+    """What the model reads, and who each row is about where that is declared.
+
+    Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
+    """
+    columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))
+    if not schema.person:
+        return columns
+    who = read_identifiers(table, schema)
+    if asked.rows.unit is not None:
+        # How many rows a person has is private in any case: those that drop out are none of them.
+        there = np.asarray(columns.pop(PRESENT, np.ones(len(who)))) > 0
+        return {name: values[there] for name, values in (columns | {asked.rows.unit.name: who}).items()}
+    codes = identified(schema.person, who)
+    persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
+    # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
+    order = np.random.default_rng().permutation(len(persons[OWN_ROWS]))
+    return {name: persons[name][order, 0] for name in columns}
+
+
+def _read_once(table: object, asked: Question) -> tuple[Fields, Marks]:
+    """The columns, and the marks of the very table that they were read from."""
+    source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
+    marks = data_marks(table)
+    return read_columns(table, asked.schema, asked), marks
+
+
+def _ready(
+    table: object, asked: Question, made: Plan, columns: Fields, marks: Marks, bounds: BoundsPlan | None
+) -> Planned:
+    name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
+
+    def check() -> None:
+        refuse_changed(table, marks)
+
+    def read(schema: Schema) -> Fields:
+        found = read_columns(table, schema, asked)
+        check()
+        return found
+
+    return Planned(asked, made, name, columns, marks.known_by, bounds, read, check)
+
+
+# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
+_LARGE_ERROR = 3.0
+_FEW_ROWS = 30
+# What bounding rows' influence may cost, in the same unit, before a person is told.
+_LARGE_BIAS = 0.5
+
+
+def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
+    """Why what comes out may say little that the prior does not; from public facts only.
+
+    ``ranges`` is said of a prediction for other ranges than those of the run.
+    """
+    found = []
+    if n < _FEW_ROWS:
+        found.append(
+            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
+            "answer is nearly the prior's."
+        )
+    if not prediction.rms <= _LARGE_ERROR:
+        found.append(
+            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
+            "little that the prior does not. "
+            + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
+        )
+    if prediction.bias >= _LARGE_BIAS and not ranges:
+        found.append(
+            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
+            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
+            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
+        )
+    return tuple(found)
 
 
 @arguments_checked

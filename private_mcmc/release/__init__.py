@@ -1,10 +1,8 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
-from private_mcmc.release.curator import Curator, CuratorOnly, curator_side
+from private_mcmc.release.averages import ExpectationsPlan
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
-from private_mcmc.release.expectations.declared import Expectations, mean_and_square, variance
-from private_mcmc.release.expectations.price import ExpectationsPlan, plan_expectations
-from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan
+from private_mcmc.release.expectations import Expectations, mean_and_square, variance
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.ledger import Ledger
 from private_mcmc.release.ledger.state import Balance, Reservation
@@ -25,7 +23,15 @@ from private_mcmc.release.noise import (
     laplace_noise,
     state_grid,
 )
-from private_mcmc.release.released import ReleasedExpectations, ReleasedStates, ReleasedValue
+from private_mcmc.release.quantile import Quantile, QuantilePlan, plan_expectations
+from private_mcmc.release.released import (
+    Curator,
+    CuratorOnly,
+    ReleasedExpectations,
+    ReleasedStates,
+    ReleasedValue,
+    curator_side,
+)
 
 __all__ = [
     "Balance",

@@ -10,8 +10,8 @@ import pytest
 from private_mcmc.accounting.langevin.sensitivity import noise_ratio, whitened_noise
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.step import noise_colour
-from private_mcmc.release.expectations.averages import movement
-from private_mcmc.release.expectations.functions import Slopes
+from private_mcmc.release.averages import movement
+from private_mcmc.release.site_functions import Slopes
 from private_mcmc.schedule import Average, Matrix, Schedule, box_diameter, norm_of_clips
 
 

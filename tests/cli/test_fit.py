@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.cli.common import confirm
 from private_mcmc.cli.main import main
-from private_mcmc.cli.study import confirm, saved_plan
+from private_mcmc.cli.run import RunOptions
 from private_mcmc.data.source import compile_model
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import small_delta, warnings_of
-from private_mcmc.inference.fit_plan import plan_fit
+from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
@@ -178,10 +179,12 @@ def test_a_saved_plan_is_not_run_for_another_adjacency_or_guarantee(monkeypatch)
     made = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "zero_out"), guarantee="run")
     monkeypatch.setattr(pmc.Plan, "load", lambda path, model: made)
     for adjacency, guarantee in (("zero_out", "run"), ("replace_one", "run")):
-        assert saved_plan("plan.json", None, adjacency, guarantee) is made
+        assert (
+            RunOptions(saved="plan.json", adjacency=adjacency, guarantee=guarantee).saved_plan(None) is made
+        )
     for adjacency, guarantee in (("add_remove", "run"), ("zero_out", "posterior")):
         with pytest.raises(pmc.DeclarationError, match="the plan was made for"):
-            saved_plan("plan.json", None, adjacency, guarantee)
+            RunOptions(saved="plan.json", adjacency=adjacency, guarantee=guarantee).saved_plan(None)
 
 
 @pytest.mark.long

@@ -34,9 +34,10 @@ CORPUS = (
 # All that may be said of a table: the names of declared fields and fixed words, whatever is in the file.
 NAMES = r"\[('[aby]'(, )?)+\]"
 SENTENCES = re.compile(
-    r"(empty; a header and rows are needed\.|has a header and no rows\.|is not a CSV file in UTF-8\.|"
+    r"(has a header and no rows\.|is not a CSV file: a quotation is not closed, or a cell too long\.|"
+    r"is not in UTF-8\. Save it as UTF-8, or declare its encoding: .*|"
     rf"its first line is not a header with the fields {NAMES} "
-    rf"\(({NAMES} are not there|names are numbers, or given twice)\)\. Names are separated by commas\. "
+    rf"\(({NAMES} are not there|names are numbers, or given twice)\)\. "
     r"The line is not shown: it may be a person's record\.|"
     rf"fields {NAMES} hold something other than numbers in some rows, or some rows have more or fewer cells "
     r"than the header\. No row was used\. Give words numbers of their own in the file; for missing values "

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import DeclarationError, Schema
-from private_mcmc.data.descriptors import field_from_dict, field_to_dict
 from private_mcmc.data.fields import Field, Level
+from private_mcmc.data.schema import field_from_dict, field_to_dict
 from private_mcmc.data.table import Encoder, read_table
 from private_mcmc.dossier.record import texts
 

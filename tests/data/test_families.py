@@ -13,9 +13,8 @@ from scipy.special import expit, gamma, softmax
 import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
-from private_mcmc.data.families import family
+from private_mcmc.data.families import family, read_priors
 from private_mcmc.data.formula import read_formula
-from private_mcmc.data.priors import read_priors
 from private_mcmc.data.source import compile_model, model_source
 
 

@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.source import compile_model
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.inference.fit_plan import plan_fit
+from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
 

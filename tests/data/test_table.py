@@ -11,8 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 
 import private_mcmc as pmc
-from private_mcmc.data.same_table import data_marks
-from private_mcmc.data.table import read_header, read_identifiers, read_table
+from private_mcmc.data.table import data_marks, read_header, read_identifiers, read_table
 from private_mcmc.dossier.record import texts
 
 SCHEMA = pmc.Schema.from_dict(
@@ -243,7 +242,12 @@ def test_an_empty_cell_is_a_row_where_there_is_one_column_too(tmp_path, empty):
 def test_codes_of_missing_identifiers_are_nobody():
     """As an identifier such a code made one person of all who have none."""
     fields = [
-        {"name": "who", "type": "string", "missingValues": ["", "NA", "-9"], "private_mcmc": {"role": "person"}},
+        {
+            "name": "who",
+            "type": "string",
+            "missingValues": ["", "NA", "-9"],
+            "private_mcmc": {"role": "person"},
+        },
         {"name": "y", "type": "boolean"},
     ]
     schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})

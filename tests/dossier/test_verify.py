@@ -10,12 +10,11 @@ import pytest
 
 from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, accounting
 from private_mcmc.accounting.conjugate import posterior_dirichlet_categorical
-from private_mcmc.cli.report import report
+from private_mcmc.cli.study import report
 from private_mcmc.dossier import new_dossier, verify_dossier
-from private_mcmc.dossier.claims import recomputed
 from private_mcmc.dossier.folder import contents, digest, finish, is_complete
 from private_mcmc.dossier.record import passes, privacy_numbers
-from private_mcmc.dossier.verify import _alike
+from private_mcmc.dossier.verify import _alike, recomputed
 from private_mcmc.schedule import Batch, Schedule
 from private_mcmc.target import Unit
 from tests.dossier.studies import books_in, statement_of, study_of

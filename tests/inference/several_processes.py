@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import private_mcmc as pmc
-from private_mcmc.inference import runs
+from private_mcmc.inference import execute
 from private_mcmc.models import logistic, logistic_rows
 
 N = 1_501
@@ -95,7 +95,7 @@ def killed(folder: Path) -> None:
     def dying(*_):
         yield lambda done: os._exit(9) if done >= STEPS // 2 else None
 
-    runs.progress = dying
+    execute.progress = dying
     saved(folder)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.arguments import Execution
+from private_mcmc.inference.execute import Execution
 from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import normal_mean
 

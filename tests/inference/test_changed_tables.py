@@ -11,9 +11,9 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
-from private_mcmc.data.same_table import check_apart
 from private_mcmc.data.source import shown_source
-from private_mcmc.inference import fit_plan
+from private_mcmc.data.table import check_apart
+from private_mcmc.inference import fitting
 from private_mcmc.inference.question import plan_bounds, question
 from tests.examples_of_models import normal_mean
 
@@ -34,16 +34,16 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, 
     """Rows of one file with the identifiers, or charged under the mark, of another are nobody's."""
     path = written(tmp_path / "t.csv", [1, 2, 3])
     schema = pmc.Schema.from_dict({"fields": [WAGE, PERSON], "private_mcmc": {"person": {"field": "who"}}})
-    first = getattr(fit_plan, moment)
+    first = getattr(fitting, moment)
 
     def meanwhile(*arguments):
         found = first(*arguments)
         written(path, [9, 9, 9])
         return found
 
-    monkeypatch.setattr(fit_plan, moment, meanwhile)
+    monkeypatch.setattr(fitting, moment, meanwhile)
     with pytest.raises(pmc.DataSchemaError, match="was changed while it was read"):
-        fit_plan.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
+        fitting.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
 
 
 @pytest.mark.parametrize("kind", ["file", "columns"])
@@ -53,9 +53,9 @@ def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tm
     schema = pmc.Schema.from_dict({"fields": [{**WAGE, "private_mcmc": {"bounds": "private"}}]})
     asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
     table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
-    columns, marks = fit_plan._read_once(table, asked)
+    columns, marks = fitting._read_once(table, asked)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
-    planned = fit_plan._ready(table, asked, plan, columns, marks, plan_bounds(schema, ["wage"], target, 3))
+    planned = fitting._ready(table, asked, plan, columns, marks, plan_bounds(schema, ["wage"], target, 3))
     assert list(planned.read(schema)["wage"]) == [1, 2, 3]
     if kind == "file":
         written(table, [9, 9, 9])
@@ -74,9 +74,9 @@ def test_a_file_that_is_written_to_after_the_plan_is_not_charged_for(tmp_path):
     ledger.declare("people", pmc.Target(1.2, 1e-6))
     schema, target = pmc.Schema.from_dict({"fields": [WAGE]}), pmc.Target(1.0, 1e-6)
     asked, table = question(schema, "wage ~ 1", family="gaussian"), written(tmp_path / "t.csv", [1, 2, 3])
-    columns, marks = fit_plan._read_once(table, asked)
+    columns, marks = fitting._read_once(table, asked)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
-    planned = fit_plan._ready(table, asked, plan, columns, marks, None)
+    planned = fitting._ready(table, asked, plan, columns, marks, None)
     with table.open("r+b") as file:
         file.write(b"x")
     with pytest.raises(pmc.DataSchemaError, match="was changed"):

@@ -11,12 +11,11 @@ import pytest
 
 import private_mcmc as pmc
 from benchmarks.calibration_problems import simulated
-from private_mcmc.inference.posterior.covariates import Fitted
+from private_mcmc.inference.posterior.covariates import Fitted, conditioned
 from private_mcmc.inference.posterior.given_releases import beyond_range, unexplained
 from private_mcmc.inference.posterior.likelihood import Terms
 from private_mcmc.inference.posterior.outcomes import Listed
 from private_mcmc.inference.posterior.people import with_outcomes
-from private_mcmc.inference.posterior.unknown import conditioned
 from private_mcmc.model import read
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.same_table import check_apart
+from private_mcmc.data.table import check_apart
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.inference.fit_plan import plan_fit, read_columns, with_plan
+from private_mcmc.inference.fitting import plan_fit, read_columns, with_plan
 from private_mcmc.inference.question import question
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.dossier.record import warnings_of
-from private_mcmc.inference.fit_plan import doubts
+from private_mcmc.inference.fitting import doubts
 
 NUMBER = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}}
 SCHEMA = pmc.Schema.from_dict(

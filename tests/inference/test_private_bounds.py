@@ -9,9 +9,9 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.data.table import read_table
-from private_mcmc.inference import fit_plan
+from private_mcmc.inference import fitting
 from private_mcmc.inference.checkpoint import Saver
-from private_mcmc.inference.fit_plan import Planned, read_columns
+from private_mcmc.inference.fitting import Planned, read_columns
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean
@@ -145,7 +145,7 @@ def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_pat
     told = {"family": "gaussian", "priors": ["sigma = 4"], "epsilon": 1.0, "progress_bar": False}
     books = {"ledger": ledger, "dataset": "people"}
     with monkeypatch.context() as broken, pytest.warns(UserWarning), pytest.raises(Stopped):
-        broken.setattr(fit_plan, "check_arithmetic", stop)
+        broken.setattr(fitting, "check_arithmetic", stop)
         pmc.fit(table, SCHEMA, "wage ~ age", **told, **books)
     assert ledger.history("people") == ()
     with pytest.warns(UserWarning, match="bought first"):

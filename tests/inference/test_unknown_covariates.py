@@ -8,8 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.posterior.covariates import fitted
-from private_mcmc.inference.posterior.unknown import LARGEST_SD, conditioned
+from private_mcmc.inference.posterior.covariates import LARGEST_SD, conditioned, fitted
 from private_mcmc.model import read
 
 N = 1500

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.release.expectations.averages import movement, together
-from private_mcmc.release.expectations.functions import Lipschitz, Slopes
+from private_mcmc.release.averages import movement, together
+from private_mcmc.release.site_functions import Lipschitz, Slopes
 from private_mcmc.schedule import Schedule
 
 NO_RANGE = math.inf

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from private_mcmc.cli.audit import finish
 from private_mcmc.cli.common import HtmlOption, JsonOption
+from private_mcmc.cli.plan import finish
 
 ImagesOption = Annotated[
     Path | None,

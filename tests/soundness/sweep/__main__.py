@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from private_mcmc.cli.audit import Failure, NumRuns, finish
-from private_mcmc.cli.common import HtmlOption, JsonOption
+from private_mcmc.cli.common import HtmlOption, JsonOption, show
 from private_mcmc.cli.main import main
+from private_mcmc.cli.plan import REFUTED, Failure, NumRuns
 from private_mcmc.report.document import progress
 from tests.soundness.sweep.settings import settings
 from tests.soundness.sweep.sweep import sweep as run_sweep
@@ -46,7 +46,10 @@ def sweep(
             workers=workers or min(os.cpu_count() or 1, len(chosen)),
             on_setting=on_setting,
         )
-    finish(found.sound, found.report, found.to_dict(), as_json, html, found.summary)
+    show(found.summary, found.to_dict(), as_json)
+    if html is not None:
+        found.report.to_html(html)
+    raise typer.Exit(0 if found.sound else REFUTED)
 
 
 if __name__ == "__main__":

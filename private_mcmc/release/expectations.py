@@ -15,7 +15,9 @@ from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.records import Record
-from private_mcmc.release.expectations.functions import (
+from private_mcmc.release.noise import FloatArray
+from private_mcmc.release.released import ReleasedExpectations
+from private_mcmc.release.site_functions import (
     Bounds,
     Function,
     SiteFunction,
@@ -23,8 +25,6 @@ from private_mcmc.release.expectations.functions import (
     What,
     bind_functions,
 )
-from private_mcmc.release.noise import FloatArray
-from private_mcmc.release.released import ReleasedExpectations
 from private_mcmc.schedule import Average
 
 T = TypeVar("T")

@@ -1,4 +1,9 @@
-"""What declared expectations cost, before anything is spent, and their release after the run."""
+"""What declared expectations cost, before anything is spent, and their release after the run.
+
+With ``e`` the distance between the coupled chains' averages (in ``‖M^{-1/2}·‖``), a value of slope ``a`` in
+``θ`` moves by at most ``√(aᵀMa) e``, an ``ℓ``-Lipschitz one by ``ℓ √λ_max(M) e``, and one kept in ``[a, b]``
+by ``b − a``. Every value is measured in units of its own bound: centred, scaled and clamped.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +19,123 @@ from private_mcmc.accounting import (
     AveragedValue,
     Curvature,
     Statement,
-    average_sensitivity,
     noised_average,
 )
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import RowModel
-from private_mcmc.release.expectations.averages import (
-    ROUNDING_SHARE,
-    Movement,
-    Observed,
-    movement,
-    observed,
-    together,
-)
-from private_mcmc.release.expectations.declared import Expectations
-from private_mcmc.release.expectations.functions import Function
-from private_mcmc.release.expectations.quantile import Quantile, QuantilePlan, plan_quantile
+from private_mcmc.preflight.certificates import largest_eigenvalue
+from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.release.site_functions import (
+    ROUNDING_SHARE,
+    Function,
+    Lipschitz,
+    Observed,
+    Slopes,
+    observed,
+)
+from private_mcmc.schedule import Average, Matrix, Schedule
 from private_mcmc.target import Target
+
+_UP = 1 + 1e-9
+# The share of a slope that rounding may take: well inside ``_UP``.
+_LOST = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Movement:
+    """What one row can change.
+
+    Attributes:
+        units: each value's own sensitivity, shape ``(d,)``.
+        slopes: each value's Lipschitz constant in ``‖M^{-1/2}·‖``, shape ``(d,)``; ``inf`` if unknown.
+        l1: joint L1 sensitivity of the values divided by their units.
+        l2: the same in L2.
+    """
+
+    units: FloatArray
+    slopes: FloatArray
+    l1: float
+    l2: float
+
+
+def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, ranges: FloatArray) -> Movement:
+    """Sensitivities of one declared item; ``ranges`` holds each value's ``b − a`` (``inf`` if none)."""
+    if isinstance(part, Slopes):
+        inner = _in_metric(part.matrix, schedule.preconditioner)
+        gram = inner @ inner.T
+        slopes = np.sqrt(np.diag(gram)) * _UP
+    else:
+        gram = None
+        widest = math.sqrt(largest_eigenvalue(schedule.preconditioner))
+        slopes = np.full(part.size, part.constant * widest * _UP)
+    # What is no number bounds nothing.
+    slopes = np.where(slopes >= 0, slopes, math.inf)
+    # A constant value moves by nothing, however far the chains are apart.
+    moves = np.where(slopes == 0, 0.0, np.where(slopes > 0, slopes, 1.0) * distance)
+    bounds = np.minimum(moves, ranges)
+    if not np.all(bounds < math.inf):
+        raise DeclarationError(
+            "nothing bounds how far one row moves this expectation: the chain has no proved contraction or "
+            "the function no Lipschitz constant. Give bounds=(a, b): the value is clamped to them."
+        )
+    units = np.where(bounds > 0, bounds, max(float(bounds.max()), np.finfo(float).tiny ** 0.5))
+    capped = ranges < moves
+    if gram is not None:
+        free = np.flatnonzero(~capped)
+        scale = np.where(slopes > 0, slopes, 1.0)[free]
+        correlation = gram[np.ix_(free, free)] / np.outer(scale, scale) * _UP**2
+        l1, l2 = _coordinatewise(correlation)
+        count = int(capped.sum())
+        return Movement(units, slopes, (l1 + count) * _UP, math.hypot(l2, math.sqrt(count)) * _UP)
+    # Each value moves by at most one unit, all together by at most the largest ratio in L2.
+    joint = min(math.sqrt(len(units)), float(np.max(moves / units)))
+    return Movement(units, slopes, min(len(units), math.sqrt(len(units)) * joint) * _UP, joint * _UP)
+
+
+def together(movements: tuple[Movement, ...]) -> Movement:
+    """Several items side by side."""
+    return Movement(
+        np.concatenate([m.units for m in movements]),
+        np.concatenate([m.slopes for m in movements]),
+        math.fsum(m.l1 for m in movements) * _UP,
+        math.sqrt(math.fsum(m.l2**2 for m in movements)) * _UP,
+    )
+
+
+def _coordinatewise(correlation: FloatArray) -> tuple[float, float]:
+    """L1 and L2 norms of ``D^{-1/2} A M^{1/2}`` over the unit ball, given ``D^{-1/2} A M Aᵀ D^{-1/2}``.
+
+    ``max_s ‖M^{1/2}AᵀD^{-1/2}s‖²`` over sign vectors ``s`` is at most ``Σ|correlation_ij|``.
+    """
+    if correlation.size == 0:
+        return 0.0, 0.0
+    largest = max(0.0, float(np.linalg.eigvalsh(correlation)[-1]))
+    total = float(np.abs(correlation).sum())
+    return math.sqrt(total), math.sqrt(min(total, largest * _UP))
+
+
+def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
+    """``A·M^{1/2}``, with the very factor of ``M`` that the chain uses.
+
+    Not ``A M Aᵀ``, in which what ``A`` meets of a small direction is lost beside the large ones.
+    """
+    if metric is None:
+        return matrix
+    array = np.asarray(metric, dtype=np.float64)
+    if array.ndim == 1:
+        return np.asarray(matrix * np.sqrt(array))
+    root = np.linalg.cholesky(array)
+    product: FloatArray = matrix @ root
+    lost = np.linalg.norm(np.abs(matrix) @ np.abs(root), axis=1) * len(array) * 2.0**-52
+    if not np.all(lost <= _LOST * np.linalg.norm(product, axis=1)):
+        raise DeclarationError(
+            "expectations: in the metric of the preconditioner float64 does not tell how far these values "
+            "move; take a preconditioner that is better conditioned."
+        )
+    return product
 
 
 def price(
@@ -231,21 +331,15 @@ class ExpectationsPlan:
         return ReleasedExpectations(released, self.statement, dict(provenance))
 
 
-def plan_expectations(
-    expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
-) -> ExpectationsPlan | QuantilePlan:
-    """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
-
-    ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
-    """
-    if not isinstance(schedule.release, Average):
-        raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
-    if schedule.adjacency != target.adjacency:
-        raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
-    functions = expectations.bind(model)
-    distance = average_sensitivity(schedule, curvature)
-    if isinstance(expectations, Quantile):
-        return plan_quantile(expectations, functions, model, schedule, curvature, distance, target)
+def plan_averages(
+    expectations: Expectations,
+    functions: tuple[Function, ...],
+    schedule: Schedule,
+    curvature: Curvature,
+    distance: float,
+    target: Target,
+) -> ExpectationsPlan:
+    """Noise, price and expected error when one row moves the coupled averages by ``distance``."""
     moved, noise, statement = price(expectations, functions, schedule, curvature, distance, target)
     chain_sd, slopes = monte_carlo_sd(schedule, curvature), moved.slopes
     ranges = np.concatenate([f.high - f.low for f in functions])

@@ -1,4 +1,4 @@
-"""A posterior quantile on a bounded support, chosen privately among public candidates."""
+"""A posterior quantile, chosen privately among public candidates; and the plan of it, or of averages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,31 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting import AveragedValue, Curvature, Statement, noised_average, stepwise
+from private_mcmc.accounting import (
+    AveragedValue,
+    Curvature,
+    Statement,
+    average_sensitivity,
+    noised_average,
+    stepwise,
+)
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import RowModel
-from private_mcmc.release.expectations.averages import ROUNDING_SHARE, Observed, movement, observed, together
-from private_mcmc.release.expectations.declared import Expectations
-from private_mcmc.release.expectations.functions import Bounds, Function, Sites, What, site_function
+from private_mcmc.release.averages import ExpectationsPlan, movement, plan_averages, together
+from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.noise import FloatArray, opendp
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
-from private_mcmc.schedule import Schedule
+from private_mcmc.release.site_functions import (
+    ROUNDING_SHARE,
+    Bounds,
+    Function,
+    Observed,
+    Sites,
+    What,
+    observed,
+    site_function,
+)
+from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
 
 _RESOLUTION = 2.0**40
@@ -169,7 +185,6 @@ class QuantilePlan:
 def plan_quantile(
     quantile: Quantile,
     functions: tuple[Function, ...],
-    model: RowModel,
     schedule: Schedule,
     curvature: Curvature,
     distance: float,
@@ -203,3 +218,21 @@ def plan_quantile(
     )
     seen = observed(functions, moved.units, schedule)
     return QuantilePlan(seen, quantile, epsilon, sensitivity, statement)
+
+
+def plan_expectations(
+    expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
+) -> ExpectationsPlan | QuantilePlan:
+    """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
+
+    ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
+    """
+    if not isinstance(schedule.release, Average):
+        raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
+    if schedule.adjacency != target.adjacency:
+        raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
+    functions = expectations.bind(model)
+    distance = average_sensitivity(schedule, curvature)
+    if isinstance(expectations, Quantile):
+        return plan_quantile(expectations, functions, schedule, curvature, distance, target)
+    return plan_averages(expectations, functions, schedule, curvature, distance, target)

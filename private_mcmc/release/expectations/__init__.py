@@ -1,1 +1,0 @@
-"""Posterior expectations with noise: declared, priced, released."""
