@@ -217,6 +217,12 @@ class StudyRecord:
         return made
 
 
+def mark_of_claims(rows: Fields, temper: float, certificate: Fields | None) -> str:
+    """Of what a record says of rows and posterior and a statement does not, for the charge in a ledger."""
+    text = json.dumps([rows, temper, certificate], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def privacy_numbers(statement: Statement, epsilon: float, delta: float) -> Record:
     """What a statement says at a target, and what it means to one person; ``inf`` as a word."""
     return {

@@ -28,7 +28,6 @@ from private_mcmc.inference.checkpoint import (
     remove_leftovers,
     saved_run,
 )
-from private_mcmc.inference.decision import Declaration
 from private_mcmc.inference.processes import (
     alone,
     charged_once,
@@ -40,7 +39,6 @@ from private_mcmc.inference.processes import (
 )
 from private_mcmc.kernels import Provenance, RunKeys, Streams
 from private_mcmc.kernels.chain import ChainState
-from private_mcmc.planning import Plan
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
@@ -129,15 +127,25 @@ class ToSave:
     noise_at_release: bool
 
 
+def marked(statement: Statement, provenance: Provenance) -> Statement:
+    """The statement, with a line that voids it when the caller chose the seed."""
+    if not provenance.reproducible:
+        return statement
+    argument = statement.argument
+    void = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
+    return replace(statement, argument=replace(argument, assumptions=(void, *argument.assumptions)))
+
+
 @dataclass(frozen=True, eq=False)
 class ChargedRun:
-    """One run of ``declared`` at a price on private columns: begun, or taken up again, under these books.
+    """One run at a price on private columns: begun, or taken up again, under these books.
 
-    ``saved`` tells what a checkpoint asks of it; it refuses runs that none can hold.
+    ``words`` are the ledger's for what runs; ``saved`` tells what a checkpoint asks of it, and refuses runs
+    that none can hold.
     """
 
     books: Bookkeeping
-    declared: Declaration | Plan
+    words: str
     price: Statement
     columns: Mapping[str, object]
     saved: Callable[[], ToSave]
@@ -155,12 +163,14 @@ class ChargedRun:
         ``finish``.
         """
         new = RunKeysAndState.of(keys)
+        # What is charged says it too, or a record that says it no longer could not be told from the charge.
+        seen = replace(self, price=marked(self.price, keys.provenance))
         if self.books.checkpoint is None:
-            with charged_once(self._paying()) as charge:
+            with charged_once(seen._paying()) as charge:
                 yield replace(new, charge=self._standing(charge))
         else:
             head = header(self._to_save.identity, self.columns, keys.provenance)
-            charge = in_the_first(partial(self._reserved, Ledger.reserve))
+            charge = in_the_first(partial(seen._reserved, Ledger.reserve))
             if charge is not None:
                 take(charge)
             paid = {"reservation": None if charge is None else charge.identity}
@@ -260,7 +270,7 @@ class ChargedRun:
 
     def _reserved(self, how: Callable[..., Charge]) -> Charge | None:
         """``how`` is a ledger's ``charge`` or ``reserve``; ``None`` without a ledger."""
-        books, model = self.books, self.declared.model
+        books = self.books
         if books.ledger is None or books.dataset is None:
             return None
         # One of several processes sees a part of the rows only: the data set is known by its name then.
@@ -279,6 +289,6 @@ class ChargedRun:
             books.ledger.recognise(books.dataset, data)
             # Whoever made the charge settles it.
             return nullcontext(books.reserved)  # type: ignore[return-value]
-        name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
-        words = f"{name} on rows {self.declared.rows.fingerprint[:16]}"
-        return how(books.ledger, books.dataset, self.price, purpose=books.purpose, model=words, data=data)
+        return how(
+            books.ledger, books.dataset, self.price, purpose=books.purpose, model=self.words, data=data
+        )

@@ -21,7 +21,7 @@ from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.last_run import LastRun
+from private_mcmc.inference.last_run import LastRun, charged_words
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
@@ -227,7 +227,7 @@ class PrivateMCMC(LastRun):
         check_arithmetic()
         self._n = n
         price, saved = self._run.price(n), partial(self._run.to_save, n)
-        return ChargedRun(self._books, self._run.declared, price, columns, saved)
+        return ChargedRun(self._books, charged_words(self._run, n), price, columns, saved)
 
     def _keep(self, outcome: Outcome) -> None:
         self._outcome = outcome

@@ -25,7 +25,7 @@ from private_mcmc.errors import (
     construction_checked,
     warn_of_what_was_paid,
 )
-from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
+from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
 from private_mcmc.inference.columns import (
     Columns,
     HostColumns,
@@ -224,15 +224,6 @@ def released_states(
     return ReleasedStates(samples, steps, num_warmup, statement, job.provenance.to_dict(), grid.step)
 
 
-def marked(statement: Statement, job: RunKeysAndState) -> Statement:
-    """The statement, with a line that voids it when the caller chose the seed."""
-    if not job.provenance.reproducible:
-        return statement
-    argument = statement.argument
-    void = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
-    return replace(statement, argument=replace(argument, assumptions=(void, *argument.assumptions)))
-
-
 def run_name() -> str:
     """A fresh identity for a run, so that its statement is never counted twice or composed with itself."""
     return uuid.uuid4().hex
@@ -339,7 +330,7 @@ class DeclaredRun:
         output = follow(steps, schedule, job, self.execution)
         if not releases():
             return
-        statement = marked(decision.statement.of(run_name()), job)
+        statement = marked(decision.statement.of(run_name()), job.provenance)
         released: ReleasedStates | ReleasedExpectations
         if expectations is not None and output.average is not None:
             noised = expectations.release(output.average, job.provenance.to_dict())

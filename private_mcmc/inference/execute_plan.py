@@ -12,7 +12,7 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, check_kind
-from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave
+from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
 from private_mcmc.inference.columns import (
     Columns,
     HostColumns,
@@ -33,7 +33,6 @@ from private_mcmc.inference.execute import (
     clipping_shares,
     follow,
     keep_all,
-    marked,
     released_states,
     run_name,
     trial_streams,
@@ -214,7 +213,7 @@ class PlannedRun:
         stage: Stage | None = first
         while stage is not None:
             parts, statement = _admitted(plan, parts, stage)
-            statement = marked(statement, job)
+            statement = marked(statement, job.provenance)
             if not alone():
                 check_same_everywhere(f"stages {stage.name!r}", stage_mark(stage, plan))
             if isinstance(stage, PathStage):

@@ -18,7 +18,7 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
-from private_mcmc.dossier.record import privacy_numbers, warnings_of
+from private_mcmc.dossier.record import mark_of_claims, privacy_numbers, warnings_of
 from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
@@ -108,6 +108,16 @@ def study_of(
         draws={name: value.reshape(-1, *value.shape[2:]).tolist() for name, value in samples.items()},
         expectations=plain(expectations),
     )
+
+
+def charged_words(run: DeclaredRun | PlannedRun, n: int) -> str:
+    """A ledger's words for a run: its model, and a mark of what a dossier will say of rows and posterior."""
+    declared, certificate = run.declared, _certificate(run, n)
+    model = declared.model
+    name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
+    proved = None if certificate is None else certificate.to_dict()
+    said = mark_of_claims(plain(declared.rows.to_dict()), float(declared.temper), proved)
+    return f"{name} on rows {declared.rows.fingerprint[:16]}, claims {said}"
 
 
 def _stages(outcome: Outcome) -> tuple[Record, ...]:

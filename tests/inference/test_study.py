@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.accounting.mechanisms import posterior_strongly_log_concave
 from private_mcmc.dossier import verify_dossier
+from private_mcmc.dossier.verify import _charge, checked, recomputed
 from private_mcmc.models import bounded_mean, bounded_mean_rows, logistic, logistic_rows
 
 
@@ -47,6 +49,41 @@ def test_a_declared_run_is_saved_with_its_charge(people, tmp_path):
     assert found, found.report().to_dict()
     assert "a test" in books._repr_html_() and "ε = 5" in books.report().to_html()
     assert "No plan" in mcmc._repr_html_()
+
+
+def test_what_a_record_says_beside_its_statement_is_compared_with_the_charge(people, tmp_path):
+    """With a wider weight, other rows or a certificate that somebody made up a dossier was verified."""
+    books = pmc.Ledger.create(tmp_path / "books.db")
+    books.declare("people", pmc.Target(5.0, 1e-6))
+    mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people"))
+    mcmc.run(**people)
+    study, made_up = mcmc.study(), posterior_strongly_log_concave(1e-6, 1.0, "replace_one", 100).to_dict()
+    other_rows = {**study.rows, "X": {"ball": {"radius": 0.01, "dim": 2}}}
+    changes = ({"temper": 1.0}, {"rows": other_rows}, {"certificate": made_up})
+    charges = [
+        checked("", lambda one=one: _charge(one, books))
+        for one in (study, *(replace(study, **c) for c in changes))
+    ]
+    assert [one.result for one in charges] == ["agrees", "differs", "differs", "differs"]
+    assert "weight of the likelihood is 0.1" in str(recomputed(replace(study, temper=1.0)))
+
+
+def test_a_charge_says_that_the_caller_chose_the_seed(people, tmp_path):
+    """A dossier that no longer said so was verified against it."""
+    import jax
+
+    books = pmc.Ledger.create(tmp_path / "books.db")
+    books.declare("people", pmc.Target(5.0, 1e-6))
+    mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people"), execution=pmc.Execution(unsafe_seed=True))
+    mcmc.run(**people, rng_key=jax.random.key(0))
+    study = mcmc.study()
+    assert checked("", lambda: _charge(study, books)).result == "agrees" and study.seeded
+    claim = {**study.statement["argument"], "assumptions": study.statement["argument"]["assumptions"][1:]}
+    silent = replace(
+        study, statement={**study.statement, "argument": claim}, randomness={"source": "operating system"}
+    )
+    assert not silent.seeded and silent.price.verify()
+    assert "another statement" in checked("", lambda: _charge(silent, books)).why
 
 
 @pytest.mark.long
