@@ -125,7 +125,7 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     decision = mcmc.decide(n)
     columns = data.columns
     if rows.unit is not None:
-        columns = rows.grouped({**columns, rows.unit.name: data.who}, n, public=True)
+        columns = rows.grouped({**columns, rows.unit.name: data.who}, n)
     placed, present = on_device(decision.reading.rows, columns, n)
     streams, runner = trial_streams("chacha20"), decision.runner
     with jax.enable_x64(True):

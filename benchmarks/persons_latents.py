@@ -155,7 +155,7 @@ def grid(case: Case) -> dict[str, object]:
         for site in reading.sites:
             assert site.constraint is not None
             theta[site.slice] = np.ravel(biject_to(site.constraint).inv(jnp.asarray(case.truth[site.name])))
-        people = reading.rows.project(case.rows.grouped(case.data, PERSONS, public=True))
+        people = reading.rows.project(case.rows.grouped(case.data, PERSONS))
 
         def summed(of_person: Callable[[Mapping[str, jax.Array]], jax.Array]) -> np.ndarray:
             return np.sum(

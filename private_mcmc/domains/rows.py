@@ -145,11 +145,11 @@ class Rows:
         object.__setattr__(found, "unit", None)
         return found
 
-    def grouped(self, data: Fields, n: int, *, public: bool) -> dict[str, np.ndarray]:
+    def grouped(self, data: Fields, n: int) -> dict[str, np.ndarray]:
         """The columns of ``data`` grouped by the declared identifiers into ``n`` persons: see ``persons``.
 
-        Slots without a person, and persons without rows, are marked absent. ``public``: the number of persons
-        is, so that more of them than ``n`` are refused; otherwise those beyond are left out silently.
+        Slots without a person, and persons without rows, are marked absent. More of them than ``n`` are
+        refused: no statement is of such a data set, where leaving one out would make room for another.
 
         Raises:
             DataSchemaError: as ``validate``.
@@ -165,7 +165,7 @@ class Rows:
             raise DataSchemaError(
                 f"column {name!r}: one identifier for every row is needed, shape ({count},)."
             )
-        if public and persons.max(initial=-1) >= n:
+        if persons.max(initial=-1) >= n:
             raise DataSchemaError(f"column {name!r}: more identifiers than the declared n={n} persons.")
         return grouped(columns, persons, n, self.unit.rows)
 

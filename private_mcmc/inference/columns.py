@@ -52,7 +52,7 @@ def checked(
     if isinstance(declared, Declaration):
         _refuse_private_arguments(declared.kernel.model_args, data)
     if rows.unit is not None:
-        return _persons(rows, data, target, declared.n, present is not None, placed)
+        return _persons(rows, data, declared.n, present is not None, placed)
     if present is not None:
         # The flags of the slots lie with the other columns.
         data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
@@ -77,7 +77,6 @@ def _refuse_private_arguments(public: PublicArguments, data: Mapping[str, object
 def _persons(
     rows: Rows,
     data: Mapping[str, object],
-    target: Target,
     n: int | None,
     flags: bool,
     placed: Callable[[Mapping[str, object]], dict[str, object]],
@@ -95,7 +94,7 @@ def _persons(
             "the columns (np.asarray), without rows_on_device=."
         )
     given = {unit: data[unit]} if unit in data else {}
-    return rows.grouped({**ours, **given}, n, public=target.adjacency == "replace_one"), n
+    return rows.grouped({**ours, **given}, n), n
 
 
 def on_the_host(columns: Mapping[str, object]) -> HostColumns:

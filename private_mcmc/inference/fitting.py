@@ -233,13 +233,13 @@ def _check_rows(asked: Question, adjacency: Adjacency) -> None:
 
 
 def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
-    """Refuse tables whose number of persons is not the public one under ``replace_one``.
+    """Refuse tables with more persons than are declared, or whose number of persons tells of one of them.
 
-    Of persons with several rows more than are declared, whether or not rows of theirs are left: that is
-    private. Of persons with one row, whose number is counted, those of whom it is private whether they count.
+    More count whether or not rows of theirs are left: that is private. Where each has one row their number is
+    public under ``replace_one``, and whether somebody counts is private.
     """
     name, unit = asked.schema.person, asked.rows.unit
-    if not name or adjacency != "replace_one":
+    if not name or (unit is None and adjacency != "replace_one"):
         return
     codes = identified(name, read_identifiers(table, asked.schema))
     if unit is not None and codes.max(initial=-1) >= n:

@@ -218,7 +218,7 @@ def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
     asked = question(schema, "seen ~ age")
     assert asked.rows.unit == Unit("patient_no", 3)
     columns = read_columns(table, schema, asked)
-    grouped = asked.rows.grouped(columns, 2, public=True)
+    grouped = asked.rows.grouped(columns, 2)
     assert grouped["age"].shape == (2, 3)
 
 

@@ -1,5 +1,7 @@
 """The private table is not taken for public rows; rows of persons lie in no order of their identifiers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -77,11 +79,11 @@ def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
     asked = question(schema, "died ~ 1")
     # The rows that are kept of more than at_most are chosen among those that do not drop out.
     table = {"who": ["a", "a", "a", "b", "c"], "died": ["", "1", "0", "", "1"]}
-    found = asked.rows.grouped(read_columns(table, schema, asked), 3, public=True)
+    found = asked.rows.grouped(read_columns(table, schema, asked), 3)
     assert [sorted(rows) for rows in found["died"].tolist()] == [[0, 1], [0, 1], [0, 0]]
     assert found[PRESENT].tolist() == [True, True, False] and found[OWN_ROWS].sum() == 3
     nobody = read_columns({"who": ["a", "b"], "died": ["", ""]}, schema, asked)
-    assert not asked.rows.grouped(nobody, 3, public=True)[PRESENT].any()
+    assert not asked.rows.grouped(nobody, 3)[PRESENT].any()
     # Too many persons are refused whether or not one of them has no row left, which is private.
     for last in ("1", ""):
         with pytest.raises(pmc.DataSchemaError, match="more identifiers than the declared n=2"):
@@ -105,13 +107,13 @@ def test_whether_somebody_has_an_identifier_is_not_told_by_the_number_of_persons
     assert "'a'" not in str(refusal.value)
 
 
-def test_a_saved_plan_is_refused_for_the_rows_that_a_new_one_is_refused_for(tmp_path):
+def test_a_saved_plan_is_refused_for_the_rows_that_a_new_one_is_refused_for():
     fields = [
         {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
         {"name": "died", "type": "boolean"},
     ]
     schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
     asked, target = question(schema, "died ~ 1"), pmc.Target(1.0, 1e-6, "zero_out")
-    made = pmc.plan(asked.model, asked.rows, target, n=100, guarantee="run", progress_bar=False)
+    made = SimpleNamespace(rows=asked.rows, target=target, n=100)
     with pytest.raises(pmc.NotYetSupported, match="which slot is empty"):
         with_plan({"who": [f"p{index}" for index in range(100)], "died": [True] * 100}, asked, made)

@@ -117,7 +117,7 @@ def test_what_a_person_keeps_depends_on_that_persons_rows_alone(data):
     """Not on the order of the file, the other persons, nor on what identifiers are called."""
     seed = data.draw(st.integers(0, 10**6))
     mine, rng = people(data.draw(st.integers(1, 40)), seed), np.random.default_rng(seed)
-    before = persons_of(ROWS.grouped(mine, 20, public=True))
+    before = persons_of(ROWS.grouped(mine, 20))
     shuffled = rng.permutation(len(mine["y"]))
     others = people(30, seed + 1)
     renamed = {name: f"{rng.integers(10**9)}-{name}" for name in np.unique(mine["who"])}
@@ -125,31 +125,34 @@ def test_what_a_person_keeps_depends_on_that_persons_rows_alone(data):
     both["who"] = np.array(
         [renamed[w] for w in mine["who"][shuffled]] + [f"q{w}" for w in others["who"]], object
     )
-    after = persons_of(ROWS.grouped(both, 40, public=True))
+    after = persons_of(ROWS.grouped(both, 40))
     assert all(person in after for person in before)
     assert all(len(person) <= 3 for person in after)
 
 
 def test_shapes_are_those_of_the_declaration_whatever_the_rows():
-    found = [ROWS.grouped(people(count, 3), 20, public=False) for count in (1, 7, 40)]
+    found = [ROWS.grouped(people(count, 3), 20) for count in (1, 7, 20)]
     assert {tuple(sorted((name, column.shape) for name, column in one.items())) for one in found} == {
         (("X", (20, 3, 2)), (PRESENT, (20,)), (OWN_ROWS, (20, 3)), ("y", (20, 3)))
     }
     nobody = {"X": np.zeros((0, 2)), "y": np.zeros(0, int), "who": np.zeros(0, int)}
-    assert not ROWS.grouped(nobody, 20, public=True)[PRESENT].any()
+    assert not ROWS.grouped(nobody, 20)[PRESENT].any()
 
 
-def test_more_persons_than_declared_are_refused_only_where_their_number_is_public():
-    rows = people(40)
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
+def test_more_persons_than_declared_are_refused_before_the_charge(adjacency, tmp_path):
+    """Where their number is private those beyond were left out: who came pushed another out, unpaid."""
+    books, target = pmc.Ledger.create(tmp_path / "books.db"), pmc.Target(1e6, 1 - 1e-6, adjacency)
+    books.declare("people", target, unit="who")
+    mcmc = driver(n=3, target=target, bookkeeping=pmc.Bookkeeping(books, "people"))
     with pytest.raises(pmc.DataSchemaError, match="more identifiers than the declared n=3") as refused:
-        ROWS.grouped(rows, 3, public=True)
-    assert "12" not in str(refused.value)
-    assert ROWS.grouped(rows, 3, public=False)[PRESENT].all()
+        mcmc.run(**people())
+    assert "12" not in str(refused.value) and not books.history()
 
 
 def test_ungrouped_persons_are_the_same_persons():
-    grouped = ROWS.grouped(people(), 20, public=True)
-    assert persons_of(ROWS.grouped(ungrouped(grouped, "who"), 20, public=True)) == persons_of(grouped)
+    grouped = ROWS.grouped(people(), 20)
+    assert persons_of(ROWS.grouped(ungrouped(grouped, "who"), 20)) == persons_of(grouped)
 
 
 # The model of a person.
@@ -165,7 +168,7 @@ def test_the_log_density_of_persons_is_numpyros_on_their_rows(name):
     reading, rng = read(zoo.model, rows, n=9), np.random.default_rng(0)
     with jax.enable_x64(True):
         flat = {name: np.asarray(column) for name, column in zoo.rows.synthetic(0, 30).items()}
-        grouped = rows.grouped({**flat, "who": rng.integers(0, 8, 30)}, 9, public=True)
+        grouped = rows.grouped({**flat, "who": rng.integers(0, 8, 30)}, 9)
         kept = ungrouped(grouped, "who")
         theta = jnp.asarray(rng.normal(size=reading.dim))
         columns = {name: jnp.asarray(grouped[name]) for name in reading.rows.columns}
@@ -302,7 +305,7 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
         y = np.concatenate([worst, np.zeros(8)])
         who = np.array(["z"] * len(worst) + ["a"] * 4 + ["b"] * 4)
         with jax.enable_x64(True):
-            columns = decision.reading.rows.project(rows.grouped({"y": y, "who": who}, n, public=True))
+            columns = decision.reading.rows.project(rows.grouped({"y": y, "who": who}, n))
             program = langevin_program(decision.reading, decision.schedule)
             prepared = program.prepare(columns, jnp.ones(n, bool))
             zero, one = (
