@@ -196,7 +196,13 @@ def terms(
                 out[Output("deterministic", name)] = jnp.asarray(message["value"])
             if message["type"] != "sample":
                 continue
-            density = message["fn"].log_prob(message["value"])
+            try:
+                density = message["fn"].log_prob(message["value"])
+            except NotImplementedError as error:
+                raise NotYetSupported(
+                    f"site {name!r}: NumPyro has no log density of this distribution "
+                    f"({type(message['fn']).__name__}, a transform that is not one to one?)."
+                ) from error
             density = density if message["scale"] is None else message["scale"] * density
             if message["is_observed"]:
                 out[Output("row", name)] = jnp.sum(density)

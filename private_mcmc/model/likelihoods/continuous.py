@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln, log_ndtr
+from jax.scipy import special
+from jax.scipy.special import gammaln
 
 from private_mcmc.model.ir.interval import Interval, up
 from private_mcmc.model.likelihoods.family import (
@@ -47,6 +48,27 @@ def happened(log_hazard: jax.Array) -> jax.Array:
     z = jnp.exp(u)
     small = z < _SMALL
     return jnp.where(small, z / 2 - u, -jnp.log(-jnp.expm1(-jnp.where(small, 1.0, z))))
+
+
+# From here on outwards seven terms of the expansion of a Normal's tail are exact to rounding.
+_TAIL = -40.0
+
+
+@jax.custom_jvp
+def log_ndtr(x: jax.Array) -> jax.Array:
+    """``log Φ(x)``, with the slope ``φ/Φ``, of which JAX's own loses all digits by ``−10⁵``."""
+    return special.log_ndtr(x)
+
+
+def _inverse_mills(x: jax.Array) -> jax.Array:
+    near, far = jnp.maximum(x, _TAIL), jnp.minimum(x, _TAIL)
+    inside = jnp.exp(-0.5 * jnp.square(near) - log_ndtr(near) - 0.5 * math.log(2 * math.pi))
+    i = 1 / jnp.square(far)
+    series = 1 - i * (1 - 3 * i * (1 - 5 * i * (1 - 7 * i * (1 - 9 * i))))
+    return jnp.where(x < _TAIL, -far / series, inside)
+
+
+log_ndtr.defjvps(lambda tangent, value, x: _inverse_mills(x) * tangent)
 
 
 def grown(y: jax.Array, t: jax.Array) -> jax.Array:

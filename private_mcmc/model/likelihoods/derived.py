@@ -14,10 +14,9 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import log_ndtr
 
 from private_mcmc.model.ir.interval import Interval
-from private_mcmc.model.likelihoods.continuous import POSITIVE, REAL, happened, log_rate
+from private_mcmc.model.likelihoods.continuous import POSITIVE, REAL, happened, log_ndtr, log_rate
 from private_mcmc.model.likelihoods.family import Entry, Recognised, Recogniser
 
 Given: TypeAlias = Mapping[str, jax.Array]

@@ -14,10 +14,10 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln, log_ndtr
+from jax.scipy.special import gammaln
 
 from private_mcmc.model.ir.interval import Interval, up
-from private_mcmc.model.likelihoods.continuous import happened, log_rate
+from private_mcmc.model.likelihoods.continuous import happened, log_ndtr, log_rate
 from private_mcmc.model.likelihoods.family import (
     Bounds,
     Entry,

@@ -116,7 +116,10 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
             why = _missing(group)
         hessian = None if block is None or hessian is None else _with_block(hessian, where, block)
         for site in group:
-            ends = float(lower[site.slice].min()), float(upper[site.slice].max())
+            ends = (
+                float(lower[site.slice].min(initial=math.inf)),
+                float(upper[site.slice].max(initial=-math.inf)),
+            )
             known = not site.improper and is_normalised(program, site)
             records[site.name] = SitePrior(site.name, site.family, *ends, known, why)
     if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
