@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs
-from private_mcmc import NotPrivate, NotYetSupported, PrivateMCMC, Target, plan
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.model import read
-from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.simulate import simulate_affine
+from private_mcmc import NotPrivate, NotYetSupported, Plan, PrivateMCMC, Target, plan
+from private_mcmc.inference.last_run import path_says_more
+from private_mcmc.inference.posterior import posterior_given
+from private_mcmc.kernels.synthetic import SyntheticChain
+from private_mcmc.model import RowModel
+from private_mcmc.planning.simulate import simulate
 
 
 @dataclass(frozen=True)
@@ -29,31 +32,23 @@ class Ours:
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
         """Plan once without data, then run."""
-        target = Target(budget.epsilon, budget.delta, self.adjacency)
-        try:
-            policy = plan(dataset.regression.model, dataset.rows, target, n=dataset.n, guarantee="run")
-        except (NotPrivate, NotYetSupported) as refusal:
-            raise DoesNotApply(str(refusal)) from refusal
-        draws, predicted = [], []
+        asked = _planned(self.adjacency, dataset, budget)
+        draws, errors = [], []
         for _ in range(runs):
-            driver = PrivateMCMC.from_plan(policy, progress_bar=False)
+            driver = PrivateMCMC.from_plan(asked, progress_bar=False)
             driver.run(X=dataset.X, y=dataset.y)
             draws.append(np.asarray(driver.get_samples()["w"], dtype=np.float64))
             if driver.conclusion is not None:
-                predicted.append(driver.conclusion.prediction.rms)
-        facts = {
-            "predicted rms": float(policy.prediction.rms),
-            "predicted rms from the releases": float(np.sqrt(np.mean(np.square(predicted)))),
-        }
-        return Runs(tuple(draws), facts)
+                errors.append(driver.conclusion.prediction.rms)
+        return Runs(tuple(draws), _facts(asked, errors))
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """The law of such a run on weighted rows, cheap enough for hundreds: nothing is released."""
+    """What such a run gives, on weighted rows and without a driver: nothing is released."""
 
     adjacency: Adjacency
-    about = "the same stages and noise simulated on distinct rows and their counts, as plans simulate"
+    about = "the posterior of the same stages with their noise, simulated on distinct rows and their counts"
 
     @property
     def name(self) -> str:
@@ -61,11 +56,44 @@ class Simulated:
         return "ours (simulated" + ("" if self.adjacency == "replace_one" else f", {self.adjacency}") + ")"
 
     def run(self, dataset: Dataset, budget: Budget, runs: int) -> Runs:
-        """The policy without its prediction, simulated on the rows themselves."""
-        reading = read(dataset.regression.model, dataset.rows, n=dataset.n)
-        total = gdp.budget(budget.epsilon, budget.delta)
-        policy = affine_policy(reading, dataset.n, self.adjacency, total)
+        """Plan once without data, then simulate what the stages release of the rows themselves."""
+        asked = _planned(self.adjacency, dataset, budget)
         X, y, counts = dataset.distinct
         columns = {"X": X, "y": y.astype(dataset.y.dtype)}
-        seeds = np.random.default_rng().integers(2**40, size=runs).tolist()
-        return Runs(tuple(simulate_affine(policy, columns, counts, seed).draws for seed in seeds))
+        draws, errors = [], []
+        for seed in np.random.default_rng().integers(2**40, size=runs).tolist():
+            history = simulate(
+                asked.policy, lambda stage: _chain(stage.reading or asked.reading), columns, counts, seed
+            )
+            conclusion = asked.policy.conclude(history)
+            try:
+                known = posterior_given(asked.reading, [history], dataset.n)
+            except NotYetSupported:
+                draws.append(conclusion.draws)
+                continue
+            errors.append(known.error)
+            path = path_says_more(conclusion, known)
+            draws.append(conclusion.draws if path else known.draws.reshape(-1, dataset.dim))
+        return Runs(tuple(draws), _facts(asked, errors))
+
+
+def _planned(adjacency: Adjacency, dataset: Dataset, budget: Budget) -> Plan:
+    target = Target(budget.epsilon, budget.delta, adjacency)
+    try:
+        return plan(dataset.regression.model, dataset.rows, target, n=dataset.n, guarantee="run")
+    except (NotPrivate, NotYetSupported) as refusal:
+        raise DoesNotApply(str(refusal)) from refusal
+
+
+def _facts(asked: Plan, errors: Sequence[float]) -> dict[str, float | str]:
+    """What was predicted: before anything was spent, and from the releases."""
+    said = {"predicted rms": float(asked.prediction.rms)}
+    return said | (
+        {"predicted rms from the releases": float(np.sqrt(np.mean(np.square(errors))))} if errors else {}
+    )
+
+
+@lru_cache(maxsize=8)
+def _chain(reading: RowModel) -> SyntheticChain:
+    """Compiled once for all stages and budgets."""
+    return SyntheticChain(lambda root, clip: reading)

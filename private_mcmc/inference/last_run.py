@@ -192,7 +192,7 @@ class LastRun:
         error is that of its mean, as its width tells; its parts are in the policy's proportions.
         """
         found = None if self._outcome is None else self._outcome.conclusion
-        if found is None or self._known is None or self._path_says_more:
+        if found is None or self._known is None or path_says_more(found, self._known):
             return found
         return replace(found, prediction=found.prediction.scaled_to(self._known.error))
 
@@ -317,16 +317,6 @@ class LastRun:
             found = self._known = self._known or posterior_given(plan.reading, histories, plan.n)
         return _released(plan, known, found.draws)
 
-    @property
-    def _path_says_more(self) -> bool:
-        """Of few people, whether what is not known of their covariates leaves a posterior far too wide."""
-        own, known = None if self._outcome is None else self._outcome.conclusion, self._known
-        if own is not None and own.beyond:
-            return True
-        if own is None or known is None or not own.few:
-            return False
-        return own.prediction.rms <= _BELIEVED and known.error > _WIDE * own.prediction.rms
-
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
             conclusion = self._outcome.conclusion
@@ -334,7 +324,7 @@ class LastRun:
                 return _of_the_path(self._outcome.draws, "persons reach further than the model says")
             try:
                 found = self.posterior()
-                if self._path_says_more:
+                if path_says_more(conclusion, self._known):
                     return _of_the_path(self._outcome.draws, "the posterior given the releases is wider")
                 return found
             except NotYetSupported as reason:
@@ -345,6 +335,14 @@ class LastRun:
                 "Another run with release='path' is another mechanism, charged again."
             )
         return self.released
+
+
+def path_says_more(conclusion: Conclusion | None, known: GivenReleases | None) -> bool:
+    """Of few people, whether what is not known of their covariates leaves a posterior far too wide."""
+    if conclusion is None or known is None:
+        return conclusion is not None and conclusion.beyond
+    believed = conclusion.few and conclusion.prediction.rms <= _BELIEVED
+    return conclusion.beyond or (believed and known.error > _WIDE * conclusion.prediction.rms)
 
 
 def _released(plan: Plan, outcomes: Sequence[Outcome], found: Array) -> ReleasedStates:

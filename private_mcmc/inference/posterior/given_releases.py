@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import block_diag
 from scipy.stats import chi2
+from threadpoolctl import threadpool_limits
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior.covariates import Released, fitted
@@ -109,7 +110,8 @@ def posterior_given(
         raise NotYetSupported(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
         )
-    with jax.enable_x64(True):
+    # Matrices are small, and points are taken side by side: threads of the BLAS wait for one another.
+    with threadpool_limits(1, user_api="blas"), jax.enable_x64(True):
         try:
             found = _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
         except NotYetSupported:
