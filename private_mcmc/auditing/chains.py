@@ -36,7 +36,6 @@ from private_mcmc.release import (
     ReleasedStates,
     SecondMoments,
 )
-from private_mcmc.release.noise import drawn
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
@@ -236,7 +235,7 @@ def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatA
     Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
     """
     rows = np.asarray(values, dtype=np.float64)
-    return drawn(replace(noise.confirmed(), size=rows.size), rows.ravel()).reshape(rows.shape)
+    return replace(noise.confirmed(), size=rows.size).drawn(rows.ravel()).reshape(rows.shape)
 
 
 # Numbers that are kept of a stage, and of a run: what a stage releases may be long, and policies may differ

@@ -138,15 +138,15 @@ def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
     return product
 
 
-def price(
+def plan_averages(
     expectations: Expectations,
     functions: tuple[Function, ...],
     schedule: Schedule,
     curvature: Curvature,
     distance: float,
     target: Target,
-) -> tuple[Movement, LaplaceNoise | GaussianNoise, Statement]:
-    """Sensitivities, noise and statement when one row moves the coupled averages by ``distance``."""
+) -> ExpectationsPlan:
+    """Noise, price and expected error when one row moves the coupled averages by ``distance``."""
     items = [_moved(function, schedule, distance) for function in functions]
     moved = together(tuple(item for item, _ in items))
     assumed = {f.name: c for f, (_, c) in zip(functions, items, strict=True) if c is not None}
@@ -180,7 +180,10 @@ def price(
         failures=tuple(bound.failure for bound in assumed.values()),
         stated=tuple(stated),
     )
-    return moved, noise, averaged
+    chain_sd, slopes = monte_carlo_sd(schedule, curvature), moved.slopes
+    ranges = np.concatenate([f.high - f.low for f in functions])
+    sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
+    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, averaged, sampling)
 
 
 def _moved(
@@ -329,19 +332,3 @@ class ExpectationsPlan:
         parts = zip(seen.functions, *map(seen.split, (values, self.noise_sd, total)), strict=True)
         released = tuple(ReleasedValue(f.name, value, sd, error) for f, value, sd, error in parts)
         return ReleasedExpectations(released, self.statement, dict(provenance))
-
-
-def plan_averages(
-    expectations: Expectations,
-    functions: tuple[Function, ...],
-    schedule: Schedule,
-    curvature: Curvature,
-    distance: float,
-    target: Target,
-) -> ExpectationsPlan:
-    """Noise, price and expected error when one row moves the coupled averages by ``distance``."""
-    moved, noise, statement = price(expectations, functions, schedule, curvature, distance, target)
-    chain_sd, slopes = monte_carlo_sd(schedule, curvature), moved.slopes
-    ranges = np.concatenate([f.high - f.low for f in functions])
-    sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
-    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement, sampling)

@@ -7,17 +7,18 @@ arithmetic, so that no floating-point artefact of the private value reaches the 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.schedule import Schedule
 
 FloatArray = npt.NDArray[np.float64]
-Noise = TypeVar("Noise", "LaplaceNoise", "GaussianNoise")
 
 _GRID_BITS = 40
 _LARGEST = 2.0**1000
@@ -55,8 +56,42 @@ def _check(sensitivity: float, size: int, **levels: float) -> None:
             raise DeclarationError(f"{name}={level}: must be positive and finite.")
 
 
+class _Noise(ABC):
+    """What both kinds share: OpenDP draws the noise, once its own privacy map agrees with what is charged."""
+
+    sensitivity: float
+    size: int
+
+    @property
+    @abstractmethod
+    def _promised(self) -> float:
+        """The privacy loss that is charged, in the unit of OpenDP's map."""
+
+    @abstractmethod
+    def _measurement(self) -> Any:
+        """OpenDP's own mechanism."""
+
+    def confirmed(self) -> Self:
+        """This noise, once OpenDP's own privacy map agrees with the level that is charged."""
+        # Not while plans are tried out, by the hundred, on synthetic rows: loading OpenDP takes a second.
+        loss = self._measurement().map(self.sensitivity)
+        if not loss <= self._promised:
+            raise ReleaseError(
+                f"OpenDP certifies {loss}, more than the promised {self._promised}: nothing was released."
+            )
+        return self
+
+    def drawn(self, values: npt.ArrayLike) -> FloatArray:
+        """``values`` with noise that was confirmed, or whose coordinates stand for releases of their own."""
+        return np.asarray(self._measurement()(_finite(values, self.size).tolist()), dtype=np.float64)
+
+    def release(self, values: npt.ArrayLike) -> FloatArray:
+        """Noised values, multiples of the grid; NaN counts as 0."""
+        return self.confirmed().drawn(values)
+
+
 @dataclass(frozen=True)
-class LaplaceNoise:
+class LaplaceNoise(_Noise):
     """``round_h(x) + h·k``, ``k`` discrete Laplace of scale ``b/h``, one independent draw a coordinate.
 
     **Guarantee**: pure ``(Δ_1 + h·d)/b ≤ ε``-DP for ``d`` values of joint L1 sensitivity ``Δ_1`` (two
@@ -97,18 +132,14 @@ class LaplaceNoise:
         """``q`` with ``P(|draw| ≤ q) = probability``."""
         return -self.scale * math.log1p(-probability)
 
+    @property
+    def _promised(self) -> float:
+        return self.epsilon
+
     def _measurement(self) -> Any:
         dp = opendp()
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l1_distance(T=float)
         return dp.m.make_laplace(*space, scale=self.scale, k=_exponent(self.grid))
-
-    def confirmed(self) -> LaplaceNoise:
-        """This noise, once OpenDP's own privacy map agrees with the level that is charged."""
-        return _confirmed(self)
-
-    def release(self, values: npt.ArrayLike) -> FloatArray:
-        """Noised values, multiples of the grid; NaN counts as 0."""
-        return drawn(_confirmed(self), values)
 
 
 def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceNoise:
@@ -120,7 +151,7 @@ def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceN
 
 
 @dataclass(frozen=True)
-class GaussianNoise:
+class GaussianNoise(_Noise):
     """``round_h(x) + h·k``, ``k`` discrete Gaussian of scale ``σ/h``, independent for each coordinate.
 
     **Guarantee**: ``m``-GDP with ``m = (Δ_2 + h√d)/√(σ² − 16h²)``, and ``(Δ_2 + h√d)²/(2σ²)``-zCDP, for
@@ -168,22 +199,16 @@ class GaussianNoise:
 
     def quantile(self, probability: float) -> float:
         """``q`` with ``P(|draw| ≤ q) = probability``."""
-        from scipy.special import ndtri
-
         return self.scale * float(ndtri(0.5 + probability / 2))
+
+    @property
+    def _promised(self) -> float:
+        return self.gdp**2 / 2
 
     def _measurement(self) -> Any:
         dp = opendp()
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l2_distance(T=float)
         return dp.m.make_gaussian(*space, scale=self.scale, k=_exponent(self.grid))
-
-    def confirmed(self) -> GaussianNoise:
-        """This noise, once OpenDP's own privacy map agrees with the level that is charged."""
-        return _confirmed(self)
-
-    def release(self, values: npt.ArrayLike) -> FloatArray:
-        """Noised values, multiples of the grid; NaN counts as 0."""
-        return drawn(_confirmed(self), values)
 
 
 def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoise:
@@ -205,22 +230,6 @@ def opendp() -> Any:
 
 def _exponent(grid: float) -> int:
     return math.frexp(grid)[1] - 1
-
-
-def drawn(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
-    """``values`` with noise that was confirmed, or whose coordinates stand for releases of their own."""
-    return np.asarray(noise._measurement()(_finite(values, noise.size).tolist()), dtype=np.float64)
-
-
-def _confirmed(noise: Noise) -> Noise:
-    # Not while plans are tried out, by the hundred, on synthetic rows: loading OpenDP takes a second.
-    loss = noise._measurement().map(noise.sensitivity)
-    promised = noise.epsilon if isinstance(noise, LaplaceNoise) else noise.gdp**2 / 2
-    if not loss <= promised:
-        raise ReleaseError(
-            f"OpenDP certifies {loss}, more than the promised {promised}: nothing was released."
-        )
-    return noise
 
 
 _BITS_BELOW_NOISE = 24

@@ -16,7 +16,7 @@ from private_mcmc.accounting import mechanisms as noise_statements
 from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.inference import decision
 from private_mcmc.release import moments, noise
-from private_mcmc.release.expectations import price as expectations_plan
+from private_mcmc.release import quantile as expectations_plan
 from private_mcmc.release.ledger import filter as ledger_filter
 from tests.auditing.mutants import Change, changed_module
 from tests.soundness.sweep import guarded, noised, posteriors
@@ -59,7 +59,7 @@ class Scenario:
 
 
 # Without this change noise that is too small is not even built.
-MAP_NOT_ASKED = Swap(noise, "_confirmed", "if not loss <= promised:", "if False:")
+MAP_NOT_ASKED = Swap(noise._Noise, "confirmed", "if not loss <= self._promised:", "if False:")
 
 
 def scaled(kind: str, factor: str) -> tuple[Swap, ...]:

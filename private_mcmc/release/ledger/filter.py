@@ -6,7 +6,7 @@ Of cohorts of persons: which releases one person can have been in, and what thes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -160,16 +160,7 @@ class Filter:
 
     def _share(self, statement: Statement) -> float:
         """Least ``s`` found such that the statement gives ``(sε, sδ)``, ``δ > 0``."""
-        low, high = 0.0, 1.0
-        while not statement.delta(high * self.epsilon) <= high * self.delta:
-            low, high = high, 2 * high
-            if high > 1e6:
-                return math.inf
-        while high - low > 1e-9 * high:
-            middle = (low + high) / 2
-            fits = statement.delta(middle * self.epsilon) <= middle * self.delta
-            low, high = (low, middle) if fits else (middle, high)
-        return high
+        return _threshold(lambda s: statement.delta(s * self.epsilon) <= s * self.delta, 1.0, 1e-9, 1e6)[1]
 
     def epsilon_of(self, amount: Fraction) -> float:
         """The ``ε`` at this filter's ``δ`` of costs that add up to ``amount``, rounded up."""
@@ -180,14 +171,11 @@ class Filter:
             return gdp.epsilon(math.sqrt(spent) * (1 + 2.0**-50), self.delta)
         if spent == 0:
             return 0.0
-        low, high = 0.0, spent + 1.0
-        while not delta_at_order(self.order, spent, high) <= self.delta:
-            high *= 2
-        while high - low > 1e-9 * high:
-            middle = (low + high) / 2
-            enough = delta_at_order(self.order, spent, middle) <= self.delta
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+
+        def meets(epsilon: float) -> bool:
+            return delta_at_order(self.order, spent, epsilon) <= self.delta
+
+        return _threshold(meets, spent + 1.0, 1e-9)[1]
 
     def describe(self, amount: Fraction) -> str:
         """An amount of this currency in words."""
@@ -234,13 +222,25 @@ def _gdp_of_pure(level: float) -> float:
 
 
 def _largest_divergence(order: float, target: Target) -> float:
-    low, high = 0.0, target.epsilon + 1.0
-    if delta_at_order(order, low, target.epsilon) > target.delta:
-        return 0.0
-    while delta_at_order(order, high, target.epsilon) <= target.delta:
+    def exceeds(divergence: float) -> bool:
+        return not delta_at_order(order, divergence, target.epsilon) <= target.delta
+
+    return 0.0 if exceeds(0.0) else _threshold(exceeds, target.epsilon + 1.0, 1e-12)[0]
+
+
+def _threshold(
+    holds: Callable[[float], bool], start: float, tolerance: float, most: float = math.inf
+) -> tuple[float, float]:
+    """Where a condition begins to hold: a number at which it does not, and one just above at which it does.
+
+    ``start`` is doubled until it holds; beyond ``most`` both are ``inf``.
+    """
+    low, high = 0.0, start
+    while not holds(high):
         high *= 2
-    while high - low > 1e-12 * high:
+        if high > most:
+            return math.inf, math.inf
+    while high - low > tolerance * high:
         middle = (low + high) / 2
-        meets = delta_at_order(order, middle, target.epsilon) <= target.delta
-        low, high = (middle, high) if meets else (low, middle)
-    return low
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
