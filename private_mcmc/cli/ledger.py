@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
-    from private_mcmc.release.ledger.state import Balance
+    from private_mcmc.release import Ledger
 
 app = typer.Typer(
     help="What has been spent on every data set, and what is left.",
@@ -49,7 +49,8 @@ def init(
         # Before a file is made.
         target = Target(epsilon, delta, check_adjacency(adjacency))
         ledger = open_ledger(path, key, create=not path.exists())
-        _show([ledger.declare(dataset, target, filter=filter, unit=unit)], as_json)  # type: ignore[arg-type]
+        ledger.declare(dataset, target, filter=filter, unit=unit)  # type: ignore[arg-type]
+        _show(ledger, dataset, as_json)
 
 
 CohortOption = Annotated[list[str], typer.Option(help="A cohort; repeat it for more.", show_default=False)]
@@ -71,7 +72,7 @@ def cohorts(
     with _errors(as_json):
         ledger = open_ledger(path, key)
         ledger.cohorts(dataset, tuple(cohort), membership=membership, at_most=at_most)  # type: ignore[arg-type]
-        _show([ledger.balance(dataset)], as_json)
+        _show(ledger, dataset, as_json)
 
 
 @app.command()
@@ -86,7 +87,7 @@ def wave(
     """Declare one year's rows: those of persons of these cohorts and of nobody else."""
     with _errors(as_json):
         ledger = open_ledger(path, key)
-        _show([ledger.balance(ledger.wave(dataset, name, tuple(cohort)))], as_json)
+        _show(ledger, ledger.wave(dataset, name, tuple(cohort)), as_json)
 
 
 @app.command()
@@ -95,9 +96,7 @@ def show(
 ) -> None:
     """Spent and remaining budget of every data set."""
     with _errors(as_json):
-        state = open_ledger(path, key).state()
-        wanted = state.datasets.values() if dataset is None else [state.dataset(dataset)]
-        _show([state.balance(one) for one in wanted], as_json)
+        _show(open_ledger(path, key), dataset, as_json)
 
 
 @app.command()
@@ -138,19 +137,14 @@ def verify(
             typer.echo(f"{head_now.number} entries, all sound. Head: {head_now}")
 
 
-def _show(balances: Sequence[Balance], as_json: bool) -> None:
-    from private_mcmc.release.ledger.export import balances_table
-    from private_mcmc.report import Block, Report, Table
+def _show(ledger: Ledger, dataset: str | None, as_json: bool) -> None:
+    """Where one data set stands, or each of them."""
+    from private_mcmc.release.ledger.export import report
 
-    blocks: list[Block] = [balances_table(balances)]
-    for found in balances:
-        words = found.dataset.filter.describe
-        exposed = tuple((name, words(cost)) for name, cost in found.cohorts.items())
-        if exposed:
-            title = f"{found.dataset.name}: most exposed are persons of {found.most_exposed!r}"
-            blocks.append(Table(("cohort", "charged"), exposed, title))
-    page = Report("What has been spent, and what is left", tuple(blocks))
-    show_report(page, [found.to_dict() for found in balances], as_json)
+    state = ledger.state()
+    shown = state.datasets.values() if dataset is None else [state.dataset(dataset)]
+    found = [state.balance(one).to_dict() for one in shown]
+    show_report(report(state, dataset, charges=False), found, as_json)
 
 
 @contextlib.contextmanager

@@ -151,13 +151,14 @@ def charges_table(state: LedgerState, charges: Iterable[Reservation]) -> Table:
     return Table(("time (UTC)", "data set", "outcome", "cost", "purpose"), tuple(rows))
 
 
-def report(state: LedgerState) -> Report:
-    """Balances and charges as a page."""
-    blocks: list[Block] = [balances_table(state.balance(dataset) for dataset in state.datasets.values())]
-    for dataset in state.datasets.values():
-        if dataset.name in state.cohorts:
-            blocks += _exposure(state, dataset)
-    if state.reservations:
+def report(state: LedgerState, dataset: str | None = None, *, charges: bool = True) -> Report:
+    """Balances, what each cohort was charged, and charges as a page; of one data set or of all."""
+    shown = state.datasets.values() if dataset is None else [state.dataset(dataset)]
+    blocks: list[Block] = [balances_table(map(state.balance, shown))]
+    for one in shown:
+        if one.name in state.cohorts:
+            blocks += _exposure(state, one)
+    if charges and state.reservations:
         blocks += [Heading("Charges"), charges_table(state, state.reservations.values())]
     return Report("What has been spent, and what is left", tuple(blocks))
 
