@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import arviz
 
 
-ASSUMED = " (* not stated: the middle of the declared range, the first level, an average group)"
+_ASSUMED = " (* not stated: the middle of the declared range, the first level, an average group)"
 # Points of a curve.
 _CURVE = 41
 
@@ -116,9 +117,7 @@ class Answers:
             DeclarationError: for a field that the formula does not read, or a value that is not declared.
         """
         codes, shown, assumed = read_profile(self.design, profile)
-        means = self._means(codes, level)
-        low, high = self._ends(means)
-        return Prediction(shown, float(means.mean()), low, high, assumed)
+        return Prediction(shown, *self._interval(self._means(codes, level)), assumed)
 
     def predictions(self, profiles: Sequence[Profile]) -> Table:
         """Predictions as a table for a report."""
@@ -127,19 +126,11 @@ class Answers:
         names = list(dict.fromkeys(name for _, one in made for name in one.profile))
         kind = f"{self.design.family.mean} of {self.outcome}"
         columns = (*names, *(["level"] if self.levels else []), kind, f"{self.prob:.0%} interval")
-        rows: tuple[tuple[str | float, ...], ...] = tuple(
-            (
-                *(_shown(name, one) for name in names),
-                *([level] if level else []),
-                one.mean,
-                between(one.low, one.high),
-            )
-            for level, one in made
-        )
+        rows = (_row((_shown(name, one) for name in names), level, one) for level, one in made)
         title = "Predictions for stated profiles" + self.of_whom
         if any(one.assumed for _, one in made):
-            title += ASSUMED
-        return Table(columns, rows, title=title)
+            title += _ASSUMED
+        return Table(columns, tuple(rows), title=title)
 
     def marginal_effects(self, profile: Profile, level: str = "") -> tuple[Prediction, ...]:
         """How the outcome's mean moves at a profile: by a unit of each number, or to each other level.
@@ -161,7 +152,7 @@ class Answers:
         stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
         means = stated.average(lambda codes: self._means(codes, level))
         shown = {"people": f"{len(profiles)} profiles"}
-        return Prediction(shown, float(means.mean()), *self._ends(means), stated.assumed)
+        return Prediction(shown, *self._interval(means), stated.assumed)
 
     def average_effects(
         self, profiles: Sequence[Profile], weights: Sequence[float] = (), level: str = ""
@@ -169,19 +160,12 @@ class Answers:
         """Average marginal effects over people that are stated, as ``average`` has them."""
         stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
         return tuple(
-            Prediction({name: words}, float(moved.mean()), *self._ends(moved), stated.assumed)
+            Prediction({name: words}, *self._interval(moved), stated.assumed)
             for name, words, moved in stated.effects(lambda codes: self._means(codes, level))
         )
 
     def to_arviz(self) -> arviz.InferenceData:
         """The coefficients in the user's units as an ArviZ object, with levels as coordinates."""
-        import warnings
-
-        with warnings.catch_warnings():
-            # ArviZ announces its next major version once a day, on import.
-            warnings.simplefilter("ignore", FutureWarning)
-            import arviz
-
         coords: dict[str, list[str]] = {}
         dims: dict[str, list[str]] = {}
         for effect in self.design.shared:
@@ -200,7 +184,7 @@ class Answers:
                 dims[name] = [f"{self.design.formula.outcome}{' from' * (name == THRESHOLDS)}"]
                 coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in labels(self.design, name)]
         draws = {name: value[None] for name, value in self.coefficients.items()}
-        return arviz.from_dict(posterior=draws, coords=coords, dims=dims)
+        return arviz_module().from_dict(posterior=draws, coords=coords, dims=dims)
 
     @property
     def of_whom(self) -> str:
@@ -235,10 +219,9 @@ class Answers:
         low, high = (0.0, len(field.all_levels) - 1.0) if field.is_category else field.range
         count = len(field.all_levels) if field.is_category else _CURVE
         points = [float(point) for point in np.linspace(low, high, count)]
-        means = [self._means({**codes, name: point}, level) for point in points]
+        ends = [self._interval(self._means({**codes, name: point}, level)) for point in points]
         label = f"{self.design.family.mean} of {self.outcome}" + f" = {level}" * bool(level)
         rest = ", ".join(f"{other} {value}" for other, value in shown.items() if other != name)
-        ends = [(float(each.mean()), *self._ends(each)) for each in means]
         interval = f"{self.prob:.0%} interval"
         return curve_plot(field, points, ends, (label, self.design.family.mean, interval), rest)
 
@@ -282,53 +265,58 @@ class Answers:
         return outcome.words
 
     def _coefficient(self, label: str, per: str, draws: Array, effect: bool) -> Coefficient:
-        low, high = self._ends(draws)
+        mean, low, high = self._interval(draws)
         ratios: tuple[float | None, float | None, float | None] = (None, None, None)
         if self.design.family.ratio and effect:
             ratios = tuple(float(np.exp(value)) for value in (np.median(draws), low, high))  # type: ignore[assignment]
-        return Coefficient(label, per, float(draws.mean()), float(draws.std(ddof=1)), low, high, *ratios)
+        return Coefficient(label, per, mean, float(draws.std(ddof=1)), low, high, *ratios)
 
-    def _ends(self, draws: Array) -> tuple[float, float]:
+    def _interval(self, draws: Array) -> tuple[float, float, float]:
+        """Mean and ends of the central interval."""
         tail = (1 - self.prob) / 2
         low, high = np.quantile(draws, [tail, 1 - tail])
-        return float(low), float(high)
+        return float(draws.mean()), float(low), float(high)
+
+
+def arviz_module() -> Any:
+    """ArviZ, without the next major version that it announces once a day, on import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz
 
 
 def _shown(name: str, one: Prediction) -> str:
     return one.profile.get(name, "average") + "*" * (name in one.assumed)
 
 
+def _row(cells: Iterable[str], level: str, one: Prediction) -> tuple[str | float, ...]:
+    return (*cells, *([level] if level else []), one.mean, between(one.low, one.high))
+
+
 def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequence[float] = ()) -> Table:
     """Effects at a profile, or averages over several, as a table for a report."""
-    levels = answers.levels or ("",)
-    rows: list[tuple[str | float, ...]] = []
-    for level in levels:
-        for one in answers.average_effects(profiles, weights, level):
-            moved = tuple(part for pair in one.profile.items() for part in pair)
-            rows.append((*moved, *([level] if level else []), one.mean, between(one.low, one.high)))
+    rows = [
+        _row((part for pair in one.profile.items() for part in pair), level, one)
+        for level in answers.levels or ("",)
+        for one in answers.average_effects(profiles, weights, level)
+    ]
     if len(profiles) == 1:
         _, shown, assumed = read_profile(answers.design, profiles[0])
         stars = {name: "*" * (name in assumed) for name in shown}
         title = "At " + ", ".join(f"{name} {value}{stars[name]}" for name, value in shown.items())
-        title += answers.of_whom + ASSUMED * bool(assumed)
+        title += answers.of_whom + _ASSUMED * bool(assumed)
     else:
         title = f"Averages over {len(profiles)} stated profiles" + answers.of_whom
     change = f"change in the {answers.design.family.mean} of {answers.outcome}"
-    columns = (
-        "field",
-        "moved",
-        *(["level"] if answers.levels else []),
-        change,
-        f"{answers.prob:.0%} interval",
-    )
+    level = ["level"] if answers.levels else []
+    columns = ("field", "moved", *level, change, f"{answers.prob:.0%} interval")
     return Table(columns, tuple(rows), title=title)
 
 
 def average_table(answers: Answers, profiles: Sequence[Profile], weights: Sequence[float] = ()) -> Table:
     """Averages over stated people as a table for a report."""
-    rows = []
-    for level in answers.levels or ("",):
-        one = answers.average(profiles, weights, level)
-        rows.append((level or answers.outcome, one.mean, between(one.low, one.high)))
+    levels = answers.levels or ("",)
+    rows = [_row((), level or answers.outcome, answers.average(profiles, weights, level)) for level in levels]
     columns = ("outcome", f"average {answers.design.family.mean}", f"{answers.prob:.0%} interval")
     return Table(columns, tuple(rows), title=f"Over {len(profiles)} stated profiles{answers.of_whom}")

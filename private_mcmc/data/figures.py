@@ -95,7 +95,7 @@ def curve_plot(
     ``words``: what is drawn, the same in a word, and which interval; ``rest``: where other fields are.
     """
     label, short, interval = words
-    middle, low, high = (floats(list(part)) for part in zip(*ends, strict=True))
+    middle, low, high = (floats(part) for part in zip(*ends, strict=True))
     title = f"{label[:1].upper()}{label[1:]} by {field.title or field.name}"
     at = f"{title}; {rest}."
     if field.is_category:

@@ -16,6 +16,7 @@ from private_mcmc.data.fields import Field, plain_number
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.table import Encoder
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 
 
 def read_profile(
@@ -56,15 +57,8 @@ def profile_value(field: Field, text: str) -> float:
             return float(names[text])
     wide = field
     if not field.is_category and field.missing_values:
-        wide = replace(
-            field,
-            minimum=-1e300,
-            maximum=1e300,
-            transform="",
-            missing="refuse",
-            marginal="",
-            otherwise="refuse",
-        )
+        fates: Record = {"missing": "refuse", "marginal": "", "otherwise": "refuse"}
+        wide = replace(field, minimum=-1e300, maximum=1e300, transform="", **fates)
     columns, whole = Encoder(wide).columns([text])
     value = float(next(iter(columns.values()))[0])
     low, high = (-math.inf, math.inf) if field.is_category else field.range
@@ -87,13 +81,11 @@ def read_margins(path: str | Path) -> tuple[list[dict[str, str]], list[float]]:
     """Profiles and weights from a table of public margins: fields, and ``weight`` where they differ."""
     source = source_of(path)
     names = [name for name in source.names if name]
-    profiles: list[dict[str, str]] = []
-    for chunk in source.chunks(names):
-        cells = (chunk[name] for name in names)
-        profiles += [
-            dict(zip(names, map(str.strip, (cell or "" for cell in row)), strict=True))
-            for row in zip(*cells, strict=True)
-        ]
+    profiles = [
+        {name: (cell or "").strip() for name, cell in zip(names, row, strict=True)}
+        for chunk in source.chunks(names)
+        for row in zip(*(chunk[name] for name in names), strict=True)
+    ]
     weights = [plain_number(profile.pop(WEIGHT, "1")) for profile in profiles]
     if not profiles or not all(weight > 0 for weight in weights):
         raise DeclarationError(f"{path}: rows with fields of the formula, and a {WEIGHT} above 0.")

@@ -143,7 +143,7 @@ def _texts(column: Any) -> list[str | None]:
 
 
 def _of_frames(path: Path, names: Sequence[str], frames: Callable[[list[str]], Iterator[Any]]) -> Source:
-    """Of a reader of pandas frames."""
+    """Of a reader of pandas frames, or of Arrow's batches."""
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
         with _in_words(path):
@@ -190,12 +190,11 @@ def _of_table(path: Path, opened: Opener) -> Source:
     with opened(path) as table:
         names = tuple(table.types)
 
-    def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
-        with _in_words(path), opened(path) as table:
-            for batch in table.batches(list(wanted), _CHUNK):
-                yield {name: _texts(batch.column(name)) for name in wanted}
+    def batches(wanted: list[str]) -> Iterator[Any]:
+        with opened(path) as table:
+            yield from table.batches(wanted, _CHUNK)
 
-    return Source(str(path), names, chunks)
+    return _of_frames(path, names, batches)
 
 
 def _of_csv(path: Path, encoding: str) -> Source:

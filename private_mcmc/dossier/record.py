@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import sys
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import Risk, risk
-from private_mcmc.data.answers import Answers
+from private_mcmc.data.answers import Answers, arviz_module
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.effects import Array
 from private_mcmc.data.families import family
@@ -197,15 +196,9 @@ class StudyRecord:
         if self.formula:
             made = self.answers().to_arviz()
         else:
-            with warnings.catch_warnings():
-                # ArviZ announces its next major version once a day, on import.
-                warnings.simplefilter("ignore", FutureWarning)
-                import arviz
-            made = arviz.from_dict(
-                posterior={
-                    name: values.reshape(self.chains, -1, *values.shape[1:])
-                    for name, values in self.arrays.items()
-                }
+            draws = self.arrays.items()
+            made = arviz_module().from_dict(
+                posterior={name: each.reshape(self.chains, -1, *each.shape[1:]) for name, each in draws}
             )
         names = {str(name) for name in (*made.posterior.variables, *made.posterior.dims)}
         made = made.rename({name: name.replace("/", "\u2215") for name in names if "/" in name})

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting import verify as verify_statement
 from private_mcmc.accounting.assumptions import no_more_rows
+from private_mcmc.data.answers import arviz_module
 from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import model_source
@@ -351,14 +352,11 @@ def _copies(place: Path, study: StudyRecord) -> str:
 def _draws(place: Path, study: StudyRecord) -> str:
     if not study.draws:
         raise Skipped("expectations were released")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz
     with tempfile.TemporaryDirectory(prefix="private-mcmc-") as scratch:
         # A copy, which the library may keep open.
         copy = Path(scratch) / DRAWS
         copy.write_bytes((place / DRAWS).read_bytes())
-        found = arviz.from_netcdf(str(copy), engine="h5netcdf").load()
+        found = arviz_module().from_netcdf(str(copy), engine="h5netcdf").load()
     wanted = study.to_arviz()
     need(set(found.groups()) == set(wanted.groups()), "other groups than released draws.")
     need(set(found.posterior.variables) == set(wanted.posterior.variables), "other variables.")

@@ -129,10 +129,6 @@ class PrivateMCMC(LastRun):
         if books.checkpoint is not None and run.never_saved:
             raise DeclarationError(f"checkpoint=…: {run.never_saved}.")
         self._run, self._execution, self._books = run, execution, books
-        self._outcome = None
-        self._charge = None
-        self._n = 0
-        self._known = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 

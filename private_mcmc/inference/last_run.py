@@ -159,10 +159,10 @@ class LastRun:
     """The last run of a driver; everything here was released or is public, but for ``curator``."""
 
     _run: DeclaredRun | PlannedRun
-    _outcome: Outcome | None
-    _charge: Fields | None
-    _n: int
-    _known: GivenReleases | None
+    _outcome: Outcome | None = None
+    _charge: Fields | None = None
+    _n: int = 0
+    _known: GivenReleases | None = None
 
     @property
     def statement(self) -> Statement:

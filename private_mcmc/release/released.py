@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
+from private_mcmc.data.answers import arviz_module
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT, holds_person
 from private_mcmc.errors import DeclarationError, ReleaseError
@@ -93,18 +94,11 @@ class ReleasedStates:
 
     def to_arviz(self, delta: float) -> arviz.InferenceData:
         """An ArviZ object of the released draws, warm-up in its own group, the statement an attribute."""
-        import warnings
-
-        with warnings.catch_warnings():
-            # ArviZ announces its next major version once a day, on import.
-            warnings.simplefilter("ignore", FutureWarning)
-            import arviz
-
         draws = self.get_samples(group_by_chain=True)
         groups: Record = {"posterior": dict(draws)}
         if self.first_draw:
             groups["warmup_posterior"] = {n: v[:, : self.first_draw] for n, v in self.samples.items()}
-        result = arviz.from_dict(**groups, save_warmup=True)
+        result = arviz_module().from_dict(**groups, save_warmup=True)
         result.posterior.attrs.update(self.attributes(delta))
         result.attrs.update(self.attributes(delta))
         return result

@@ -30,10 +30,9 @@ import numpy.typing as npt
 from scipy.linalg import block_diag
 
 from private_mcmc.inference.posterior.observations import Block
-from private_mcmc.inference.posterior.outcomes import Columns, Listed, Tilt, shares
+from private_mcmc.inference.posterior.outcomes import Listed, Tilt, shares
 from private_mcmc.inference.posterior.people import People
 from private_mcmc.model import RowModel
-from private_mcmc.records import RUN_ONCE
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -141,7 +140,8 @@ class Likelihood:
         tensor = (self.gradients @ root).reshape(len(self.gradients), count * dim)
         noise = block_diag(*(root.T @ block.noise @ root for block in self.blocks))
         likely = self.rows.shares(self.reading, theta)
-        full = np.asarray(_full_scores(self.reading, jnp.asarray(theta), self.rows.columns)) @ root
+        # Neither clipped nor weighted.
+        full = np.nan_to_num(self.rows.scores(self.reading, theta)) @ root
         scores = self._conditional(tensor, likely)
         slopes, directions = _in_few(tensor.reshape(*likely.shape, count, dim))
         slopes = slopes * self.rows.weights[:, None, None, None]
@@ -194,12 +194,6 @@ class Likelihood:
             of_blocks = of_blocks - of_blocks @ np.linalg.pinv(of_all, rcond=1e-8) @ of_all
             made.append(of_blocks @ of_blocks.T)
         return np.stack(made)
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def _full_scores(reading: RowModel, theta: jax.Array, rows: Columns) -> jax.Array:
-    """Gradients of all rows and outcomes at ``θ``, neither clipped nor weighted, ``(rows·outcomes, p)``."""
-    return jnp.nan_to_num(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, rows))
 
 
 @jax.custom_vjp

@@ -101,11 +101,14 @@ class People:
         """What all people say of the parameter without privacy, Fisher's information at ``θ``, ``(p, p)``."""
         return self._score(reading, theta)[1]
 
+    def scores(self, reading: RowModel, theta: Array) -> Array:
+        """Gradients of all rows and outcomes at ``θ``, ``(rows·outcomes, p)``."""
+        return np.asarray(_scores(reading, self.columns, jnp.asarray(theta)))
+
     def _score(self, reading: RowModel, theta: Array) -> tuple[Array, Array]:
         """Mean of the score of all people together, and its covariance."""
         shares = (self.shares(reading, theta) * self.weights[:, None]).ravel()
-        scores = np.asarray(_scores(reading, self.columns, jnp.asarray(theta)))
-        scores = np.where(shares[:, None] > 0, scores, 0.0)
+        scores = np.where(shares[:, None] > 0, self.scores(reading, theta), 0.0)
         return shares @ scores, (scores * shares[:, None]).T @ scores
 
 
