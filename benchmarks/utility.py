@@ -1,12 +1,13 @@
 """How close are private posteriors to the non-private one, ours and those of the peers?
 
     python benchmarks/utility.py [--datasets adult …] [--epsilons 0.1 0.3 1 3 10] [--runs 5]
-        [--methods ours …] [--json FILE [--resume]] [--html FILE] [--cases DIR]
+        [--methods ours …] [--json FILE [--resume]] [--html FILE] [--write] [--cases DIR]
 
 Every number is computed on the curator's side, from independent runs against a reference posterior:
 root mean square error of posterior means in reference sds, ratio of sds, coverage of the non-private
 posterior mean by 50 % and 90 % intervals, energy distance of draws. ``make bench-utility`` first creates
-the environments of peers that need other versions of our dependencies.
+the environments of peers that need other versions of our dependencies. ``--write`` puts our runs beside the
+oracle into ``docs/utility.md``.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from benchmarks.datasets import LOADERS, Dataset
 from benchmarks.datasets.cases import CASES, load_case
 from benchmarks.peers import Budget, DoesNotApply, Method, Unavailable, methods
 from benchmarks.utility_metrics import score
-from benchmarks.utility_page import page, tables
+from benchmarks.utility_page import beside_the_oracle, page, tables
 from benchmarks.utility_reference import Reference, reference
 from benchmarks.utility_results import DatasetFacts, Key, Result, Store, load
+from benchmarks.written import put
 
 BUILD = Path("build")
 DELTA = 1e-6
@@ -90,6 +92,8 @@ def main() -> None:
     if options.html is not None:
         page(store, abouts).to_html(options.html)
         console.print(f"page: {options.html}")
+    if options.write:
+        put("utility.md", "python benchmarks/utility.py --write", beside_the_oracle(store))
 
 
 def _line(result: Result) -> str:
@@ -109,6 +113,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=tuple(methods(BUILD, BUILD)), help="default: all")
     parser.add_argument("--json", type=Path, help="save every result here")
     parser.add_argument("--html", type=Path, help="write a page with plots here")
+    parser.add_argument("--write", action="store_true", help="write our runs into docs/utility.md")
     parser.add_argument("--resume", action="store_true", help="add the runs that the JSON file lacks")
     parser.add_argument("--cases", type=Path, help="folder of published posteriors, for wells and nes")
     parser.add_argument("--peers", type=Path, default=BUILD / "peers", help="environments of peers")

@@ -76,6 +76,30 @@ def tables(store: Store) -> list[TerminalTable]:
     return made
 
 
+OURS, ORACLE, BOUND = "ours (simulated)", "oracle", "lower bound"
+
+
+def beside_the_oracle(store: Store) -> list[str]:
+    """Our runs beside the oracle and the lower bound, in Markdown; a ratio of two errors is their reach."""
+    metrics = ("sd_ratio", "coverage_50", "coverage_90", "energy")
+    heads = ("data set", "ε", "runs", "predicted", "error", "oracle", "error / oracle", "lower bound")
+    heads = (*heads, "ratio of sds", "coverage, 50 %", "coverage, 90 %", "energy distance")
+    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    for result in sorted(store.results.values(), key=lambda each: each.epsilon or 0.0):
+        error = result.summary("rms")
+        oracle, bound = (
+            store.results.get((result.dataset, name, result.epsilon)) for name in (ORACLE, BOUND)
+        )
+        if result.method != OURS or error is None or oracle is None or bound is None:
+            continue
+        best, least = float(oracle.facts["expected rms"]), float(bound.facts["bound"])
+        predicted = float(result.facts["predicted rms"])
+        cells = [f"`{result.dataset}`", f"{result.epsilon:g}", str(len(result.scores)), f"{predicted:.2g}"]
+        cells += [_cell(result, "rms"), f"{best:.2g}", f"{error.value / best:.2g}", f"{least:.2g}"]
+        lines.append("| " + " | ".join(cells + [_cell(result, metric) for metric in metrics]) + " |")
+    return lines
+
+
 def _names(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(result.method for result in results))
 
