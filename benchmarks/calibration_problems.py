@@ -78,7 +78,7 @@ class Problem:
 
     @cached_property
     def _planner(self) -> Any:
-        return planner(self.model, self.reading, Target(1.0, DELTA, self.adjacency), {})
+        return planner(self.reading, Target(1.0, DELTA, self.adjacency), {})
 
     def _policy(self, epsilon: float) -> AffinePolicy | GeneralPolicy:
         budget, temper = gdp.budget(epsilon, DELTA), 1.0

@@ -34,8 +34,8 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
 from private_mcmc.planning.frontier import Coefficients
-from private_mcmc.planning.planners import learnt, public_columns, resampled
-from private_mcmc.planning.simulate import mode_and_sd, predict, simulate_affine
+from private_mcmc.planning.planners import public_columns, resampled, summary_of
+from private_mcmc.planning.simulate import predict, simulate_affine, with_posterior
 
 Columns = Mapping[str, npt.NDArray[Any]]
 DELTA = 1e-6
@@ -64,7 +64,7 @@ def taught(policy: AffinePolicy, rows: Columns | None) -> tuple[AffinePolicy, fl
     if rows is None:
         return policy, predict(policy, read).rms
     known = public_columns(policy.reading, rows)
-    made = replace(policy, public=learnt(policy, known))
+    made = replace(policy, public=summary_of(policy, known))
     return made, predict(made, read, partial(resampled, made, known)).rms
 
 
@@ -72,7 +72,8 @@ def measured(policy: AffinePolicy, private: Columns, runs: int) -> float:
     """Root mean square error of simulated runs on the private rows."""
     inside = public_columns(policy.reading, private)
     weights = np.ones(policy.num_rows)
-    mode, sd = mode_and_sd(policy, inside, weights)
+    data = with_posterior(policy, inside, weights)
+    mode, sd = data.mean, data.sd
     off = [
         (simulate_affine(policy, inside, weights, seed).draws.mean(axis=0) - mode) / sd
         for seed in range(runs)

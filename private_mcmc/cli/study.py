@@ -194,21 +194,21 @@ def _page(what: Path, key: Path | None) -> Report:
 
 def _plan(what: Path) -> Report:
     """A saved plan, as it stands in its file: only its model could make it again."""
-    from private_mcmc.planning.policy import SavedPlan
+    from private_mcmc.planning.policy import saved_plan
     from private_mcmc.report import Facts, Note, Report, number
 
     try:
-        saved = SavedPlan(what)
+        saved = saved_plan(what)
     except DeclarationError:
         raise DeclarationError(f"{what}: no dossier, no ledger and no saved plan.") from None
-    target, expected = saved.target, saved.prediction
+    target, expected = saved["target"], saved["prediction"]
     items = (
-        ("guarantee", saved.guarantee),
+        ("guarantee", saved["guarantee"]),
         ("target", f"ε = {target.epsilon:g} at δ = {target.delta:g}, {target.adjacency}"),
-        ("rows", f"{saved.n:,}"),
-        ("columns", ", ".join(name for name, _ in saved.rows.items)),
+        ("rows", f"{saved['n']:,}"),
+        ("columns", ", ".join(name for name, _ in saved["rows"].items)),
         ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
-        ("weight of the likelihood", number(saved.temper)),
+        ("weight of the likelihood", number(saved["temper"])),
     )
     note = Note("As it stands in the file. `run --plan` and `fit --plan` check it against the model.")
     return Report("A plan", (Facts(items), note))

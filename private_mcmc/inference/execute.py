@@ -45,7 +45,7 @@ from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
 from private_mcmc.kernels.gradient.clipping import whitening, widened
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import EXACT
-from private_mcmc.model.reading import model_marks, program_mark
+from private_mcmc.model.row_model import model_marks, program_mark
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.release import (
     Curator,

@@ -2,9 +2,9 @@
 
 from private_mcmc.model.likelihoods.family import LikelihoodFamily
 from private_mcmc.model.predictor import MultiPredictor, Predictor
-from private_mcmc.model.priors.prior import PriorConstants, SitePrior
-from private_mcmc.model.reading import RowModel, read
-from private_mcmc.model.row_constants import RowConstants
+from private_mcmc.model.prior import PriorConstants, SitePrior
+from private_mcmc.model.reading import read
+from private_mcmc.model.row_model import RowConstants, RowModel
 from private_mcmc.model.sites import Observation, Site
 
 __all__ = [

@@ -19,8 +19,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Pieces, Program, Vector
-from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
-from private_mcmc.model.row_constants import RowConstants
+from private_mcmc.model.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.row_latents import END, PLAIN_POINTS, POINTS, SPANS, RowLatent, log_total
 from private_mcmc.model.sites import Site
 
@@ -242,11 +241,6 @@ def of_one_row(loss: RowLoss, theta: jax.Array, row: Row) -> jax.Array:
     """The term of a person with one row."""
     person = {name: jnp.asarray(value)[None] for name, value in row.items()}
     return loss(theta, {**person, OWN_ROWS: jnp.ones(1, int)})
-
-
-NOTHING_PROVED = RowConstants(
-    why="nothing is proved of integrated latents; clip the persons (clip=…, guarantee='run')"
-)
 
 
 def shared_prior(

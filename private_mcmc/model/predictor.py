@@ -15,9 +15,9 @@ from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.dependence import Level, affinity
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.interval import Interval, between, of_domain, up
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.flatten import row_shapes, trace
+from private_mcmc.model.ir.interval import Interval, between, up
+from private_mcmc.model.ir.intervals import bounds, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
 from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, certified, separate, total
 from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
@@ -63,14 +63,16 @@ def find_structure(
 ) -> tuple[Structure, tuple[Variable, ...]] | None:
     """The structure and its predictors: the known families' parameters, or else one scalar cut."""
     levels = affinity(program, "theta")
-    free = [Output("row", site.name) for site in observations if not _moves(program, site)]
-    terms = [find_term(program, rows, site, levels) for site in observations if _moves(program, site)]
+    rows_of = {site: Output("row", site.name) for site in observations}
+    moving = [site for site, key in rows_of.items() if "theta" in program.reads([program.outputs[key]])]
+    free = tuple(key for site, key in rows_of.items() if site not in moving)
+    terms = [find_term(program, rows, site, levels) for site in moving]
     known = [term for term in terms if term is not None]
     if known and len(known) == len(terms):
         found = _bases(program, levels, known)
         if found is not None:
             bases, groups = found
-            return Structure(tuple(known), groups, tuple(free)), bases
+            return Structure(tuple(known), groups, free), bases
     cut = cut_off(program, 1, levels)
     return None if cut is None else (Structure((), (), ()), (cut,))
 
@@ -83,10 +85,6 @@ def locate(program: Program, structure: Structure) -> tuple[Variable, ...] | Non
         return None if cut is None else (cut,)
     found = _bases(program, levels, structure.terms)
     return None if found is None or found[1] != structure.groups else found[0]
-
-
-def _moves(program: Program, site: Observation) -> bool:
-    return "theta" in program.reads([program.outputs[Output("row", site.name)]])
 
 
 def _bases(
@@ -282,7 +280,5 @@ def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int
 
 def row_bounds(function: Callable[[Row], jax.Array], rows: Rows) -> Interval:
     """Bounds of a function of a row over the row domain."""
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
-    program = trace(lambda **row: {"x": function(row)}, **shapes)
-    given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}
-    return bounds(program, given, [program.outputs["x"]])[0]
+    program = trace(lambda **row: {"x": function(row)}, **row_shapes(rows))
+    return bounds(program, row_values(program, rows, ()), [program.outputs["x"]])[0]

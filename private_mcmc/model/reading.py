@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +15,8 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
-from private_mcmc.model.agreement import Reading, refuse_misevaluated, refuse_misread
+from private_mcmc.model.agreement import refuse_misread
 from private_mcmc.model.integrated import (
-    NOTHING_PROVED,
-    OwnLatents,
     integrated_loss,
     kinds_of,
     of_one_row,
@@ -31,18 +27,8 @@ from private_mcmc.model.integrated import (
 )
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.predictor import (
-    MultiPredictor,
-    Predictor,
-    Row,
-    Structure,
-    View,
-    build,
-    find_structure,
-    locate,
-    predicted_loss,
-)
-from private_mcmc.model.priors.prior import PriorConstants, neg_log_prior, prior_constants
+from private_mcmc.model.predictor import Row, Structure, View, build, find_structure, locate, predicted_loss
+from private_mcmc.model.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.refusals import (
     COUNT,
     SEVERAL,
@@ -56,7 +42,6 @@ from private_mcmc.model.refusals import (
     refuse_unknown_slopes,
     synthetic_rows,
 )
-from private_mcmc.model.row_constants import RowConstants, person_constants, person_loss, row_constants
 from private_mcmc.model.row_latents import (
     RowLatent,
     classes_of,
@@ -65,7 +50,8 @@ from private_mcmc.model.row_latents import (
     summed_loss,
     with_columns,
 )
-from private_mcmc.model.sites import ModelSites, Observation, Site
+from private_mcmc.model.row_model import RowConstants, RowModel, person_constants, person_loss, row_constants
+from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
@@ -78,95 +64,9 @@ from private_mcmc.model.tracing import (
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
 
-
-@dataclass(frozen=True, eq=False)
-class RowModel:
-    """A model as the sum of a data-free potential and one term per row: ``U = K(θ) + w Σ_i v(θ, d_i)``.
-
-    All functions are pure, traceable and free of the data: rows are arguments. They work in float64 under
-    ``jax.enable_x64`` and in float32 otherwise. ``θ`` is the flat vector of all latents on NumPyro's
-    unconstrained space.
-
-    Attributes:
-        rows: the row declaration.
-        dim: ``p``, the length of ``θ``.
-        sites: the latent sites and where they lie in ``θ``.
-        observations: the observed sites.
-        names: a name for every coordinate of ``θ``, for example ``w[2]``.
-        neg_log_prior: ``θ ↦ K``, log-Jacobian of the transforms included.
-        row_loss: ``(θ, row) ↦ v``, minus the log likelihood of one row; ``row`` maps column names to
-            values of the domains' event shapes.
-        constrain: ``θ ↦`` constrained values of the sites, and deterministic sites that read no row.
-        predictor: the row's one affine predictor, where that is proved.
-        predictors: all affine predictors of the row as one vector, where they are proved.
-        constants: proved constants of ``v`` in ``θ``, before clipping.
-        prior: proved constants of ``K``.
-        program: the model on one abstract row in float64, for further proofs about its form.
-        unit: where a person with several rows is what is called a row above: who that is. ``predictor`` and
-            ``predictors`` are ``None`` then, and ``program`` is that of one of its rows.
-        each: the reading of one of a person's rows by itself.
-        own: a person's own latents, which are integrated out.
-        model: the model as it is run on rows; of persons with latents, on those of one person.
-    """
-
-    rows: Rows
-    dim: int
-    sites: tuple[Site, ...]
-    observations: tuple[Observation, ...]
-    names: tuple[str, ...]
-    neg_log_prior: Callable[[jax.Array], jax.Array] = field(repr=False)
-    row_loss: Callable[[jax.Array, Row], jax.Array] = field(repr=False)
-    constrain: Callable[[jax.Array], dict[str, jax.Array]] = field(repr=False)
-    predictor: Predictor | None = field(repr=False)
-    predictors: MultiPredictor | None = field(repr=False)
-    constants: RowConstants = field(repr=False)
-    prior: PriorConstants = field(repr=False)
-    program: Program = field(repr=False)
-    model: Model = field(repr=False)
-    unit: Unit | None = None
-    each: RowModel | None = field(default=None, repr=False)
-    own: OwnLatents | None = field(default=None, repr=False)
-
-
-def names_of(sites: list[Site]) -> tuple[str, ...]:
-    """A name for every coordinate of ``θ``."""
-    names: list[str] = []
-    for site in sites:
-        if site.unconstrained_shape:
-            indices = np.ndindex(site.unconstrained_shape)
-            names += [f"{site.name}[{','.join(map(str, index))}]" for index in indices]
-        else:
-            names.append(site.name)
-    return tuple(names)
-
-
-def program_mark(function: Callable[..., object], *shapes: object) -> str:
-    """A hash of a traced function: its operations and every constant in them."""
-    with jax.enable_x64(True):
-        program = jax.make_jaxpr(function)(*shapes)
-    # Functions print with their address in this process.
-    mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
-    for constant in _constants(program):
-        mark.update(np.asarray(constant).tobytes())
-    return mark.hexdigest()
-
-
-def model_marks(reading: RowModel) -> list[str]:
-    """Of the prior and of a row's loss, with their gradients: a function may come with its own derivative."""
-    with jax.enable_x64(True):
-        theta = jnp.zeros(reading.dim)
-        row = {name: jnp.zeros(domain.event_shape, domain.dtype) for name, domain in reading.rows.items}
-    prior, loss = jax.value_and_grad(reading.neg_log_prior), jax.value_and_grad(reading.row_loss)
-    return [program_mark(prior, theta), program_mark(loss, theta, row)]
-
-
-def _constants(program: Any) -> Iterator[object]:
-    """The constants of a closed jaxpr and of those inside it, which do not print them."""
-    yield from getattr(program, "consts", ())
-    for equation in getattr(program, "jaxpr", program).eqns:
-        for inner in jax.tree.leaves(tuple(equation.params.values())):
-            if hasattr(inner, "eqns"):
-                yield from _constants(inner)
+NOTHING_PROVED = RowConstants(
+    why="nothing is proved of integrated latents; clip the persons (clip=…, guarantee='run')"
+)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None = None) -> RowModel:
@@ -201,52 +101,43 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         return _with_row_latents(model, rows, latents, n, public)
     with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
         one = discover(model, _abstract(rows, 1), public)
-        # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
-        refuse_growing_latents(one, discover(model, _abstract(rows, COUNT), public))
-        program = _program(model, rows, public, one, 1)
-        refuse_prior_on_data(program, one)
-        few = _program(model, rows, public, one, COUNT)
 
         @functools.cache
-        def at_n() -> Program:
-            if n == COUNT:
-                return few
-            refuse_growing_latents(one, discover(model, _abstract(rows, max(n, 2)), public))
-            return _program(model, rows, public, one, max(n, 2))
+        def traced(count: int) -> Program:
+            """The model on so many rows."""
+            if count > 1:
+                refuse_growing_latents(one, discover(model, _abstract(rows, count), public))
+            return _program(model, rows, public, one, count)
 
-        refuse_coupled_rows(program, few, at_n, max(n, 2), rows, one)
-        refuse_prior_on_count(program, at_n(), one)
+        # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
+        program, few, many = traced(1), traced(COUNT), max(n, 2)
+        refuse_prior_on_data(program, one)
+        refuse_coupled_rows(program, few, lambda: traced(many), many, rows, one)
+        refuse_prior_on_count(program, traced(many), one)
         structure, bases = find_structure(program, rows, one.observations) or (None, ())
-        narrow = _narrow_view(model, rows, public, one, structure)
-        wide = View(program, bases)
-        view = functools.partial(_current, wide, narrow)
+        in_float32 = functools.partial(_program, model, rows, public, one, 1)
+        view = _by_precision(View(program, bases), in_float32, structure)
         single, several = build(view, structure, rows, one.dim) if structure else (None, None)
         prior = prior_constants(program, one.latents)
-        constants = row_constants(program, rows, several, one.observations)
-        free = _data_free_outputs(program, one)
-        row_loss = functools.partial(_row_loss, view, structure)
-        prior_potential = functools.partial(_neg_log_prior, view, one, prior)
-        refuse_unknown_slopes(program, rows, row_loss, prior_potential)
-        found = Reading(one, rows, row_loss, prior_potential, several, constants, prior)
-        own = own_potentials(model, public, one)
-        refuse_misread(found, own)
-        refuse_misevaluated(program, rows, one.dim, own)
-    return RowModel(
-        rows=rows,
-        dim=one.dim,
-        sites=tuple(one.latents),
-        observations=tuple(one.observations),
-        names=names_of(one.latents),
-        neg_log_prior=prior_potential,
-        row_loss=row_loss,
-        constrain=functools.partial(_constrain, view, free),
-        predictor=single,
-        predictors=several,
-        constants=constants,
-        prior=prior,
-        program=program,
-        model=model,
-    )
+        found = RowModel(
+            rows=rows,
+            dim=one.dim,
+            sites=tuple(one.latents),
+            observations=tuple(one.observations),
+            names=tuple(name for site in one.latents for name in site.coordinates),
+            neg_log_prior=functools.partial(_neg_log_prior, view, one, prior),
+            row_loss=functools.partial(_row_loss, view, structure),
+            constrain=functools.partial(_constrain, view, _data_free_outputs(program, one)),
+            predictor=single,
+            predictors=several,
+            constants=row_constants(program, rows, several, one.observations),
+            prior=prior,
+            program=program,
+            model=model,
+        )
+        refuse_unknown_slopes(program, rows, found.row_loss, found.neg_log_prior)
+        refuse_misread(found, own_potentials(model, public, one))
+    return found
 
 
 def _with_row_latents(
@@ -342,17 +233,14 @@ def _differentiable() -> Iterator[None]:
         ) from error
 
 
-def _current(wide: View, narrow: Callable[[], View]) -> View:
-    """The program of the precision in force where this is called."""
-    return wide if jax.dtypes.canonicalize_dtype(np.float64) == np.float64 else narrow()
-
-
-def _narrow_view(
-    model: Model, rows: Rows, public: PublicArguments, model_sites: ModelSites, structure: Structure | None
+def _by_precision(
+    wide: View, in_float32: Callable[[], Program], structure: Structure | None
 ) -> Callable[[], View]:
+    """The program of the precision in force where it is asked for."""
+
     @functools.cache
     def narrow() -> View:
-        program = _program(model, rows, public, model_sites, 1)
+        program = in_float32()
         bases = locate(program, structure) if structure else ()
         if bases is None:
             raise NotYetSupported(
@@ -360,7 +248,7 @@ def _narrow_view(
             )
         return View(program, bases)
 
-    return narrow
+    return lambda: wide if jax.dtypes.canonicalize_dtype(np.float64) == np.float64 else narrow()
 
 
 def _neg_log_prior(

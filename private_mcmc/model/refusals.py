@@ -17,7 +17,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
-from private_mcmc.model.ir.flatten import abstract, has_own_derivatives, trace
+from private_mcmc.model.ir.flatten import abstract, has_own_derivatives, row_shapes, trace
 from private_mcmc.model.ir.program import Kind, Output, Program, Vector
 from private_mcmc.model.sites import ModelSites, Site
 from private_mcmc.records import Model, PublicArguments
@@ -210,8 +210,8 @@ def refuse_unknown_slopes(
     def slopes(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
         return {"row": jax.grad(row_loss)(theta, row), "prior": jax.grad(neg_log_prior)(theta)}
 
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
-    trace(slopes, theta=abstract(program.shape(program.inputs["theta"]), np.float64), **shapes)
+    theta = abstract(program.shape(program.inputs["theta"]), np.float64)
+    trace(slopes, theta=theta, **row_shapes(rows))
 
 
 def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:
@@ -270,41 +270,34 @@ def refuse_other_persons(
     row ``i`` of ``rows`` that of person ``i`` modulo ``SEVERAL``. Only differences between points count.
     """
 
+    which = np.arange(len(next(iter(rows.values())))) % SEVERAL
+    kinds = {
+        one.column: jnp.asarray(np.arange(SEVERAL) % one.values, one.domain.dtype) for one in own.classes
+    }
+    densities = [own.program.outputs[Output("prior", site.name)] for site in sites]
+
     def terms(theta: jax.Array, own_values: jax.Array) -> dict[str, jax.Array]:
-        vectors = [own.embed(theta, each) for each in own_values]
-        each = [constrain(vector) for vector in vectors]
-        kinds = [
-            {one.column: jnp.asarray(index % one.values, one.domain.dtype) for one in own.classes}
-            for index in range(SEVERAL)
-        ]
+        each = jax.vmap(lambda values: constrain(own.embed(theta, values)))(own_values)
         values = {
-            site.name: jnp.concatenate([value[site.name] for value in each])
+            site.name: each[site.name].reshape(-1, *site.shape[1:])
             if site in own.sites
-            else each[0][site.name]
+            else each[site.name][0]
             for site in sites
-        } | {one.site: jnp.stack([kind[one.column] for kind in kinds]) for one in own.classes}
-        parts = [
-            -own.term(
-                theta,
-                own_values[index % SEVERAL],
-                kinds[index % SEVERAL],
-                {name: jnp.asarray(column[index]) for name, column in rows.items()},
-            )
-            for index in range(len(next(iter(rows.values()))))
-        ]
-        parts += [
-            jnp.sum(
-                own.program.run(
-                    [own.program.outputs[Output("prior", site.name)]], {own.program.inputs["theta"]: vector}
-                )[0]
-            )
-            for site in sites
-            for vector in (vectors if site in own.sites else vectors[:1])
-        ]
-        parts += [own.of_classes(theta, *pair) for pair in zip(own_values, kinds, strict=True)]
+        } | {one.site: kinds[one.column] for one in own.classes}
+
+        def priors(values: jax.Array) -> list[jax.Array]:
+            found = own.program.run(densities, {own.program.inputs["theta"]: own.embed(theta, values)})
+            return [jnp.sum(value) for value in found]
+
+        of_rows = jax.vmap(lambda *given: own.term(theta, *given))(
+            own_values[which], {name: kind[which] for name, kind in kinds.items()}, dict(rows)
+        )
+        of_sites = zip(sites, jax.vmap(priors)(own_values), strict=True)
+        of_classes = jax.vmap(lambda *given: own.of_classes(theta, *given))(own_values, kinds)
+        parts = [value if site in own.sites else value[:1] for site, value in of_sites]
         return {
             "whole": jnp.stack([jnp.sum(density) for density in joint(values).values()]),
-            "parts": jnp.stack(parts),
+            "parts": jnp.concatenate([-of_rows, *parts, of_classes]),
         }
 
     # Traced once and evaluated in NumPy: operation by operation JAX would compile each of them.

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.primitives import Messenger
 
 from private_mcmc.domains import Binary, Categories, Domain, Real, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
@@ -29,7 +28,6 @@ from private_mcmc.records import Fields, Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
 RowLoss = Callable[[jax.Array, Row], jax.Array]
-Values = tuple[jax.Array, ...]
 # A tree of arrays ``(points, …)``.
 Points = TypeVar("Points")
 
@@ -69,25 +67,12 @@ class RowLatent:
         return Real() if not self.values else Binary() if self.values == 2 else Categories(self.values)
 
 
-class _Given(Messenger):  # type: ignore[misc]
-    """Gives the latents of rows their values from columns, as if they had been observed."""
-
-    def __init__(self, values: Mapping[str, tuple[RowLatent, jax.Array]]) -> None:
-        super().__init__(None)
-        self.values = values
-
-    def process_message(self, msg: Message) -> None:
-        if msg["type"] == "sample" and msg["name"] in self.values:
-            latent, column = self.values[msg["name"]]
-            msg["value"], msg["is_observed"] = latent.transform(column), True
-
-
 def with_columns(model: Model, latents: tuple[RowLatent, ...]) -> Model:
     """The model with the latents of rows as columns."""
 
     def run(**arguments: jax.Array) -> object:
-        given = {latent.site: (latent, arguments.pop(latent.column)) for latent in latents}
-        with _Given(given):
+        given = {latent.site: latent.transform(arguments.pop(latent.column)) for latent in latents}
+        with handlers.condition(data=given):
             return model(**arguments)
 
     return run
@@ -229,33 +214,27 @@ def summed_loss(
     def run(keys: list[Output], columns: Row) -> list[jax.Array]:
         given = {variable: columns[name] for name, variable in program.inputs.items() if name in columns}
         outputs = [program.outputs[key] for key in keys]
-        return [
-            jnp.asarray(value) for value in program.run(outputs, given | {program.inputs["theta"]: theta})
-        ]
+        return program.run(outputs, given | {program.inputs["theta"]: theta})
 
     origin = {latent.column: jnp.zeros((), latent.domain.dtype) for latent in latents}
     lines = [_line(latent, latents, lambda keys: run(keys, {**row, **origin})) for latent in latents]
     grid = [part.ravel() for part in jnp.meshgrid(*lines, indexing="ij")]
+    points = {latent.column: values for latent, values in zip(latents, grid, strict=True)}
+    numbers = [latent for latent in latents if not latent.values]
     own = [Output("row", latent.site) for latent in latents]
 
-    def columns_at(values: Values) -> Row:
-        return {**row, **{latent.column: value for latent, value in zip(latents, values, strict=True)}}
-
-    def scale(values: Values) -> jax.Array:
-        steps = [
-            latent.transform.log_abs_det_jacobian(value, latent.transform(value))
-            for latent, value in zip(latents, values, strict=True)
-            if not latent.values
-        ]
+    def scale(values: Row) -> jax.Array:
+        """The log of a volume of the grid's numbers on their own supports."""
+        pairs = [(latent.transform, values[latent.column]) for latent in numbers]
+        steps = [transform.log_abs_det_jacobian(value, transform(value)) for transform, value in pairs]
         return sum(steps, jnp.zeros(()))
 
-    def weight(values: Values) -> jax.Array:
-        return scale(values) + sum((jnp.sum(part) for part in run(own, columns_at(values))), jnp.zeros(()))
+    def weight(values: Row) -> jax.Array:
+        return scale(values) + sum((jnp.sum(part) for part in run(own, {**row, **values})), jnp.zeros(()))
 
-    def joint(values: Values) -> jax.Array:
-        return scale(values) - row_loss(theta, columns_at(values))
+    def joint(values: Row) -> jax.Array:
+        return scale(values) - row_loss(theta, {**row, **values})
 
-    points = tuple(grid)
     return jax.nn.logsumexp(jax.vmap(weight)(points)) - log_total(jax.vmap(joint), points)
 
 

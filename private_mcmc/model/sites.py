@@ -60,6 +60,12 @@ class Site:
     improper: bool
     image_of: str = ""
 
+    @property
+    def coordinates(self) -> list[str]:
+        """A name for every unconstrained coordinate, as ``w[2]``."""
+        places = np.ndindex(self.unconstrained_shape)
+        return [f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places]
+
 
 @dataclass(frozen=True)
 class Observation:

@@ -12,8 +12,8 @@ from private_mcmc.planning.stages import (
     Prediction,
     Stage,
     of_rows,
+    partial_parts,
     remaining,
-    taken_apart,
 )
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "Prediction",
     "Stage",
     "of_rows",
+    "partial_parts",
     "plan",
     "remaining",
-    "taken_apart",
 ]

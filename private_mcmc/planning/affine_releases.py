@@ -94,11 +94,6 @@ class Releases:
         return self.reading.dim
 
     @property
-    def typical_norm(self) -> float:
-        """``√(p/n)``: root mean square norm of a row's gradient at the mode, in the posterior's metric."""
-        return math.sqrt(self.dim / self.num_rows)
-
-    @property
     def curvature_bound(self) -> float:
         """Largest curvature of a row's loss in its predictor, or 1 where it has no bound."""
         bound = self.predictor.family.curvature_bound
@@ -106,8 +101,11 @@ class Releases:
 
     @property
     def unit(self) -> float:
-        """Of clips: the typical norm of a gradient, which is clipped before it is tempered."""
-        return self.typical_norm / math.sqrt(self.temper)
+        """Of clips: the typical norm of a gradient, which is clipped before it is tempered.
+
+        At the mode and in the posterior's metric rows' gradients have root mean square norm ``√(p/n)``.
+        """
+        return math.sqrt(self.dim / (self.num_rows * self.temper))
 
     @property
     def _prior(self) -> Array:
@@ -149,14 +147,14 @@ class Releases:
         hessian = self.temper * each
         for completed in rounds:
             released = _moments_of(completed)
-            root = root_of(self.even(moments, hessian) + self.precision)
+            root = root_of(self.balanced(moments, hessian) + self.precision)
             hessian = next_estimate(released, root, _floor(released)).matrix
         return hessian
 
     def curvatures(self, moments: Estimate, rounds: History) -> list[Array]:
         """Curvatures that the last release of them allows, tempered."""
         released = _moments_of(rounds[-1])
-        root = root_of(self.even(moments, self.hessian(moments, rounds[:-1])) + self.precision)
+        root = root_of(self.balanced(moments, self.hessian(moments, rounds[:-1])) + self.precision)
         back = np.linalg.inv(root)
         return [np.asarray(back.T @ one @ back) for one in allowed_by_noise(released)]
 
@@ -169,7 +167,7 @@ class Releases:
         trace, sd = float(np.trace(released.matrix)), released.noise_sd * math.sqrt(self.dim)
         return min(max(trace, sd) / float(np.trace(floored(released.matrix, _floor(released)))), 1.0)
 
-    def even(self, moments: Estimate, hessian: Array) -> Array:
+    def balanced(self, moments: Estimate, hessian: Array) -> Array:
         """The mean of ``H`` and of the multiple of ``XᵀX`` that is as large.
 
         The ball cuts rare rows with much curvature. In the metric of what is left of them they would be
@@ -197,7 +195,7 @@ class Releases:
         average = score_average(late, schedule, self.temper, self.prior_score)
         return average, _WARM_UP_SPEED * self.hessian(moments, curvatures[: len(warm_ups) - 1])
 
-    def stays(self, moments: Estimate, warm_ups: History) -> bool:
+    def start_holds(self, moments: Estimate, warm_ups: History) -> bool:
         """Whether a first warm-up from a public start shows no sign of leading far away from it."""
         if self.public is None or not warm_ups:
             return False

@@ -189,11 +189,7 @@ def score_average(
 
 
 def settled_average(
-    states: Array,
-    schedule: Schedule,
-    temper: float,
-    prior_score: Callable[[Array], Array],
-    curvature: Array,
+    states: Array, schedule: Schedule, temper: float, prior_score: Callable[[Array], Array], curvature: Array
 ) -> ScoreAverage:
     """Of the path once two stretches of it, one after the other, imply the same mode up to their noise."""
     steps = len(states) - 1

@@ -21,7 +21,7 @@ from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic import Columns
 from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, likelihood_of
-from private_mcmc.records import RUN_ONCE, Model, PublicArguments
+from private_mcmc.records import RUN_ONCE, PublicArguments
 from private_mcmc.release import SecondMomentsPlan, plan_second_moments
 from private_mcmc.target import Adjacency
 
@@ -88,7 +88,7 @@ def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
     return next_metric(prior, metric.root, weight * (vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Prior:
+def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
     """Draw from the prior by running the model.
 
     Raises:
@@ -105,7 +105,7 @@ def prior_of(model: Model, reading: RowModel, model_args: PublicArguments) -> Pr
 
         def draw(key: jax.Array) -> jax.Array:
             with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
-                model(**row, **model_args)
+                reading.model(**row, **model_args)
             parts = []
             for site in reading.sites:
                 message = messages[site.name]
@@ -227,7 +227,6 @@ class Facts:
 
 
 def facts_of(
-    model: Model,
     reading: RowModel,
     n: int,
     adjacency: Adjacency,
@@ -236,7 +235,7 @@ def facts_of(
     temper: float = 1.0,
 ) -> Facts:
     """Draw what is synthetic, once."""
-    prior = prior_of(reading.model, reading, model_args)
+    prior = prior_of(reading, model_args)
     likelihood = likelihood_of(reading, temper)
     root = np.diag(prior.scale)
     with jax.enable_x64(True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -54,12 +54,8 @@ class Frontier:
         other = {"epsilon": "n", "n": "epsilon"}[name]
         fixed = [getattr(point, other) for point in self.points]
         base = max(set(fixed), key=fixed.count)
-        return tuple(
-            sorted(
-                (point for point in self.points if getattr(point, other) == base),
-                key=lambda point: float(getattr(point, name)),
-            )
-        )
+        points = [point for point in self.points if getattr(point, other) == base]
+        return tuple(sorted(points, key=lambda point: float(getattr(point, name))))
 
     def report(self) -> Report:
         """A table, and a plot where there is something to draw."""
@@ -81,11 +77,7 @@ class Frontier:
 
     def to_dict(self) -> Record:
         """Plain JSON types."""
-        return {
-            "points": [
-                {"epsilon": p.epsilon, "n": p.n, "prediction": p.prediction.to_record()} for p in self.points
-            ]
-        }
+        return {"points": [{**vars(p), "prediction": p.prediction.to_record()} for p in self.points]}
 
 
 def frontier(
@@ -94,18 +86,6 @@ def frontier(
     """Every ``epsilons`` at ``n``, every ``ns`` at ``epsilon``."""
     pairs = sorted({(float(e), n) for e in epsilons} | {(epsilon, int(k)) for k in ns})
     return Frontier(tuple(Point(e, k, predict(e, k)) for e, k in pairs))
-
-
-def rows_needed(predict: Predict, epsilon: float, n: int, max_error: MaxError) -> int | None:
-    """About how many rows reach ``max_error`` at this ε; ``None``: too many to say."""
-    found = _first(lambda factor: excess(predict(epsilon, math.ceil(n * factor)), max_error), 1.0)
-    return None if found is None else math.ceil(n * found)
-
-
-def epsilon_needed(predict: Predict, epsilon: float, n: int, max_error: MaxError) -> float | None:
-    """About which ε reaches ``max_error`` with these rows; ``None``: too large to say."""
-    found = _first(lambda factor: excess(predict(epsilon * factor, n), max_error), 1.0)
-    return None if found is None else epsilon * found
 
 
 def excess(prediction: Prediction, max_error: MaxError) -> float:
@@ -144,10 +124,11 @@ def check_max_error(max_error: MaxError, names: Sequence[str]) -> None:
 
 def too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: MaxError) -> str:
     """A refusal's words: how many rows, or which ε, would do."""
-    rows = rows_needed(predict, target.epsilon, n, max_error)
-    epsilon = epsilon_needed(predict, target.epsilon, n, max_error)
-    ways = [f"about {rows:,} rows at ε = {target.epsilon:g}"] if rows else []
-    ways += [f"about ε = {number(epsilon, 2)} with these {n:,} rows"] if epsilon else []
+    epsilon = target.epsilon
+    more = _first(lambda factor: excess(predict(epsilon, math.ceil(n * factor)), max_error))
+    weaker = _first(lambda factor: excess(predict(epsilon * factor, n), max_error))
+    ways = [f"about {math.ceil(n * more):,} rows at ε = {epsilon:g}"] if more else []
+    ways += [f"about ε = {number(epsilon * weaker, 2)} with these {n:,} rows"] if weaker else []
     if isinstance(max_error, Mapping):
         _, one, limit = _worst(prediction, max_error)
         what = f"the predicted error of {one.name} is {number(one.error, 2)}, above max_error={limit:g}"
@@ -161,24 +142,23 @@ def too_little(predict: Predict, target: Target, n: int, prediction: Prediction,
     return f"{what}. It would take {', or '.join(ways)}."
 
 
-def _first(error: Callable[[float], float], wanted: float) -> float | None:
-    """A factor above 1 whose error is at most ``wanted``, and not much larger than it needs to be.
+def _first(ratio: Callable[[float], float]) -> float | None:
+    """A factor above 1 at which ``ratio`` is at most 1, and not much larger than it needs to be.
 
     Errors fall about as one over the factor; every one of them is a whole simulation.
     """
     low, high = 1.0, _FIRST
     for _ in range(_TRIES):
-        found = error(high)
-        if found <= wanted:
+        if (found := ratio(high)) <= 1:
             break
-        low, high = high, high * min(max(_MARGIN * found / wanted, _FIRST), _FASTEST)
+        low, high = high, high * min(max(_MARGIN * found, _FIRST), _FASTEST)
         if high > _LARGEST:
             return None
     else:
         return None
     for _ in range(_BISECTIONS):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if error(middle) <= wanted else (middle, high)
+        low, high = (low, middle) if ratio(middle) <= 1 else (middle, high)
     return high
 
 
@@ -212,13 +192,6 @@ Named: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 _MOST = 100
 
 
-class Compared(NamedTuple):
-    """Of one synthetic table: each coefficient's error, and its sd without privacy."""
-
-    off: Array
-    sd: Array
-
-
 @dataclass(frozen=True, eq=False)
 class Coefficients:
     """Coefficients of a model by name: its sites' elements, or what ``named`` makes of them.
@@ -249,13 +222,13 @@ class Coefficients:
         found = tuple(self.of(np.zeros((1, self.reading.dim))))
         return found if len(found) <= _MOST else ()
 
-    def compared(self, private: Array, exact: Array) -> Compared:
-        """Draws of the same table's posteriors, ``(draws, p)`` each."""
+    def compared(self, private: Array, exact: Array) -> tuple[Array, Array]:
+        """Each coefficient's error and its sd without privacy, from draws of one table, ``(draws, p)``."""
         ours, theirs = (np.stack(list(self.of(draws).values()), axis=1) for draws in (private, exact))
-        return Compared(ours.mean(axis=0) - theirs.mean(axis=0), theirs.std(axis=0))
+        return ours.mean(axis=0) - theirs.mean(axis=0), theirs.std(axis=0)
 
     def expected(
-        self, tables: Sequence[Compared], errors: Sequence[float], rms: float
+        self, tables: Sequence[tuple[Array, Array]], errors: Sequence[float], rms: float
     ) -> tuple[Expected, ...]:
         """Of each coefficient, from tables whose overall errors were ``errors``; ``rms`` is a typical one.
 
@@ -283,13 +256,11 @@ def elements(sites: Mapping[str, Array]) -> dict[str, Array]:
 
 def table(prediction: Prediction, units: Mapping[str, str]) -> Table:
     """What to expect of every coefficient."""
-    columns = ["coefficient", "unit", "predicted error", "sd without privacy", "both together"]
+    of_units = ["unit"] if units else []
+    columns = ["coefficient", *of_units, "predicted error", "sd without privacy", "both together"]
     rows = []
     for one in prediction.coefficients:
         values = (number(value, 2) for value in (one.error, one.sd, math.hypot(one.error, one.sd)))
-        rows.append((one.name, units.get(one.name, ""), *values))
-    if not units:
-        columns.remove("unit")
-        rows = [(name, *values) for name, _, *values in rows]
+        rows.append((one.name, *(units.get(one.name, "") for _ in of_units), *values))
     title = "Of each coefficient, on synthetic people whose values fill the declared ranges"
     return Table(tuple(columns), tuple(rows), title=title)

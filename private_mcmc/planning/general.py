@@ -244,16 +244,16 @@ class GeneralPolicy:
 
     def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:
         """The plan's prediction, or a larger one where persons reach further than the model says."""
-        reach, run, said = self._reach(done), done[RUN].stage, self.prediction
+        reach, run, predicted = self._reach(done), done[RUN].stage, self.prediction
         if reach is None or not isinstance(run, PathStage) or run.schedule.clip is None:
-            return said
+            return predicted
         weight = run.schedule.temper / self.facts.temper
         clip = run.schedule.clip * math.sqrt(weight) / typical_length(self.facts, self._last_metric(done))
         bias, noise = reach.bias(clip), reach.noise(clip, weight * run.schedule.total_time)
         rms = math.hypot(bias, noise)
-        if rms <= said.rms:
-            return said
-        return Prediction(rms, bias, noise, said.discretisation, said.unit, said.reference)
+        if rms <= predicted.rms:
+            return predicted
+        return Prediction(rms, bias, noise, predicted.discretisation, predicted.unit, predicted.reference)
 
     def _warm_up(self, metric: Metric) -> PathStage:
         facts, multiple = self.facts, self.multiple

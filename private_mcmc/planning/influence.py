@@ -314,12 +314,9 @@ class Influence:
 
         return replace(self.model, predictor=replace(self.predictor, loss=loss))
 
-    def slope_cap(self, root: Array, clip: float) -> Callable[[Row], dict[str, jax.Array]]:
-        """``row ↦ C/‖Aᵀx‖``, the largest slope that keeps the row's gradient within the clip."""
-        return partial(self._slope_cap, root, clip)
-
-    def _slope_cap(self, root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:
-        norm = jnp.linalg.norm(self.predictor.design(row) @ jnp.asarray(root))
+    def slope_cap(self, root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:
+        """``C/‖Aᵀx‖``, the largest slope that keeps the row's gradient within the clip."""
+        norm = jnp.linalg.norm(self.design(root, row))
         return {SLOPE_CAP: jnp.asarray(clip / jnp.maximum(norm, 1e-300))}
 
     def design(self, root: ArrayLike, row: Row) -> jax.Array:
@@ -328,26 +325,26 @@ class Influence:
 
     def curvature(self, temper: ArrayLike, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
         """``√(w ψ''(η)) Aᵀx`` at ``θ``: second moments of such vectors are the data's Hessian."""
-        design, second = self.predictor.design(row), jax.grad(jax.grad(self.predictor.loss))
-        eta = design @ jnp.asarray(theta) + self.predictor.offset(row)
-        weight = jnp.sqrt(temper * jnp.maximum(second(eta, row), 0.0))
-        return jnp.asarray(weight * (design @ jnp.asarray(root)))
+        second = jax.grad(jax.grad(self.predictor.loss))
+        weight = jnp.sqrt(temper * jnp.maximum(second(self._eta(theta, row), row), 0.0))
+        return jnp.asarray(weight * self.design(root, row))
+
+    def _eta(self, theta: ArrayLike, row: Row) -> jax.Array:
+        return self.predictor.design(row) @ jnp.asarray(theta) + self.predictor.offset(row)
 
     def cells(self, bound: Bound, theta: Array, root: Array) -> Callable[[Row], jax.Array]:
         """``row ↦`` the cell of ``‖Aᵀx‖`` times the largest slope at ``θ``: what bounds its gradient."""
         return partial(self._weights_cell if bound == "weights" else self._clip_cell, theta, root)
 
     def _weights_cell(self, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
-        return cell_of(self._size("weights", theta, root, row))
+        return self._cell("weights", theta, root, row)
 
     def _clip_cell(self, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
-        return cell_of(self._size("clip", theta, root, row))
+        return self._cell("clip", theta, root, row)
 
-    def _size(self, bound: Bound, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
-        design = self.predictor.design(row)
-        eta = design @ jnp.asarray(theta) + self.predictor.offset(row)
-        norm = jnp.linalg.norm(design @ jnp.asarray(root))
-        return jnp.asarray(norm * self.largest_slope(eta, row, bound))
+    def _cell(self, bound: Bound, theta: ArrayLike, root: ArrayLike, row: Row) -> jax.Array:
+        largest = self.largest_slope(self._eta(theta, row), row, bound)
+        return cell_of(jnp.asarray(jnp.linalg.norm(self.design(root, row)) * largest))
 
 
 def expected_counts(influence: Influence, stage: CountsStage, count: float) -> Array:
@@ -371,12 +368,13 @@ def expected_counts(influence: Influence, stage: CountsStage, count: float) -> A
 def _people(predictor: Predictor, domains: Rows) -> tuple[Columns, jax.Array, jax.Array]:
     kinds = [people(domains, _EACH, seed) for seed in range(_KINDS)]
     drawn = {name: np.concatenate([kind[name] for kind in kinds]) for name in kinds[0]}
-    made: tuple[Columns, jax.Array, jax.Array] = _laid_out(predictor, domains, drawn)
+    made: tuple[Columns, jax.Array, jax.Array] = laid_out(predictor, domains, drawn)
     return made
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
-def _laid_out(predictor: Predictor, domains: Rows, drawn: Columns) -> tuple[Columns, jax.Array, jax.Array]:
+def laid_out(predictor: Predictor, domains: Rows, drawn: Columns) -> tuple[Columns, jax.Array, jax.Array]:
+    """Rows in their domains, their designs and their offsets."""
     rows = domains.project(drawn)
     return rows, jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
 

@@ -7,13 +7,13 @@ and every stage is priced and enforced as without them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -27,50 +27,56 @@ from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.frontier import Coefficients, Named
 from private_mcmc.planning.general import GeneralPolicy
-from private_mcmc.planning.simulate import SYNTHETIC_ROWS, mode_and_sd, predict, with_posterior
+from private_mcmc.planning.simulate import SYNTHETIC_ROWS, predict, with_posterior
 from private_mcmc.planning.simulate_general import general_policy
-from private_mcmc.planning.stages import Array, Policy, Prediction
+from private_mcmc.planning.stages import Policy, Prediction, of_rows
 from private_mcmc.planning.synthetic import Columns, SyntheticData, has_factors, outcome_columns
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certificates import certificates, constants, meets
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import PublicArguments
 from private_mcmc.target import Guarantee, Target, Unit
 
 # The numbers of a policy that were chosen, by name: with them it is made again without a search.
 Choices: TypeAlias = Mapping[str, float]
+PublicRows: TypeAlias = Mapping[str, ArrayLike]
 
 
-class Planner(Protocol):
-    """Makes policies for one model under one adjacency, for any budget and number of rows."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Planner(ABC):
+    """Makes policies for one model under one adjacency, for any budget and number of rows.
+
+    Attributes:
+        named: what users read of the draws.
+    """
+
+    reading: RowModel
+    target: Target
+    named: Named | None = None
 
     @property
     def public(self) -> Public | None:
         """What public rows say, where there are any."""
-
-    @property
-    def read(self) -> Coefficients:
-        """What is read of the draws."""
-
-    def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
-        """The best choices on synthetic rows, and the error to expect with them."""
-
-    def policy(self, budget: float, n: int, temper: float, choices: Choices, said: Prediction) -> Policy:
-        """The policy with these choices; nothing is searched."""
-
-
-@dataclass(frozen=True, eq=False)
-class AffinePlanner:
-    """For one affine predictor under a prior of constant precision."""
-
-    reading: RowModel
-    target: Target
-    given: Columns | Public | None = None
-    named: Named | None = None
+        return None
 
     @cached_property
     def read(self) -> Coefficients:
         """What is read of the draws."""
         return Coefficients(self.reading, self.named)
+
+    @abstractmethod
+    def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
+        """The best choices on synthetic rows, and the error to expect with them."""
+
+    @abstractmethod
+    def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
+        """The policy with these choices; nothing is searched."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AffinePlanner(Planner):
+    """For one affine predictor under a prior of constant precision; ``given`` are public rows."""
+
+    given: Columns | Public | None = None
 
     @cached_property
     def _base(self) -> AffinePolicy:
@@ -81,57 +87,47 @@ class AffinePlanner:
     def public(self) -> Public | None:
         """From public rows, or from a saved plan."""
         known = self.given
-        return known if known is None or isinstance(known, Public) else learnt(self._base, known)
+        return known if known is None or isinstance(known, Public) else summary_of(self._base, known)
 
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """Nothing to choose so far."""
         policy = self._policy(budget, n, temper)
-        given = None if isinstance(self.given, Public) else self.given
-        return {}, predict(policy, self.read, None if given is None else partial(resampled, policy, given))
+        if self.given is None or isinstance(self.given, Public):
+            return {}, predict(policy, self.read)
+        return {}, predict(policy, self.read, partial(resampled, policy, self.given))
 
-    def policy(self, budget: float, n: int, temper: float, choices: Choices, said: Prediction) -> Policy:
+    def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
         """The policy with these choices."""
-        return replace(self._policy(budget, n, temper), said=min(said.rms, 1e6))
+        return replace(self._policy(budget, n, temper), predicted=min(predicted.rms, 1e6))
 
     def _policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
         return replace(self._base, budget=budget, num_rows=n, temper=temper, public=self.public)
 
 
-@dataclass(frozen=True, eq=False)
-class GeneralPlanner:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GeneralPlanner(Planner):
     """For any model that can be read and whose prior can be drawn from."""
 
-    model: Model
-    reading: RowModel
-    target: Target
     model_args: PublicArguments
-    public: None = None
-    named: Named | None = None
-
-    @cached_property
-    def read(self) -> Coefficients:
-        """What is read of the draws."""
-        return Coefficients(self.reading, self.named)
 
     def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
         """Clip and step with the smallest error."""
         chosen = general_policy(_facts(self, budget, n, temper), self.read)
         return {"multiple": chosen.multiple, "step": chosen.step}, chosen.prediction
 
-    def policy(self, budget: float, n: int, temper: float, choices: Choices, said: Prediction) -> Policy:
+    def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
         """The policy with this clip and step."""
         facts = _facts(self, budget, n, temper)
-        return GeneralPolicy(facts, choices["multiple"], choices["step"], said)
+        return GeneralPolicy(facts, choices["multiple"], choices["step"], predicted)
 
 
 @lru_cache(maxsize=4)
 def _facts(of: GeneralPlanner, budget: float, n: int, temper: float) -> Facts:
     # Kept: a policy is made as soon as its choices are.
-    return facts_of(of.model, of.reading, n, of.target.adjacency, budget, of.model_args, temper)
+    return facts_of(of.reading, n, of.target.adjacency, budget, of.model_args, temper)
 
 
 def planner(
-    model: Model,
     reading: RowModel,
     target: Target,
     model_args: PublicArguments,
@@ -149,13 +145,13 @@ def planner(
     one = one and not has_factors(reading)
     if one and reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0:
         known = public if public is None or isinstance(public, Public) else public_columns(reading, public)
-        return AffinePlanner(reading, target, known, named)
+        return AffinePlanner(reading=reading, target=target, named=named, given=known)
     if public is not None:
         raise NotYetSupported(
             "public_rows: plans learn from them where rows enter through one affine predictor under a Normal "
             "prior, with one outcome; leave them out for this model."
         )
-    return GeneralPlanner(model, reading, target, model_args, named=named)
+    return GeneralPlanner(reading=reading, target=target, named=named, model_args=model_args)
 
 
 def certified_temper(
@@ -216,9 +212,6 @@ def prediction_for(
     return makes.choose(gdp_budget(target), n, temper)[1]
 
 
-PublicRows: TypeAlias = Mapping[str, ArrayLike]
-
-
 def public_columns(reading: RowModel, given: PublicRows) -> Columns:
     """Public rows as the model reads them, mapped into their domains as private ones are.
 
@@ -238,23 +231,20 @@ def public_columns(reading: RowModel, given: PublicRows) -> Columns:
         return dict(reading.rows.project(arrays))
 
 
-def learnt(policy: AffinePolicy, rows: Columns) -> Public:
+def summary_of(policy: AffinePolicy, rows: Columns) -> Public:
     """Mode, second moments and curvature of public rows, shrunk as by ``p`` rows of independent columns."""
     count, p = len(next(iter(rows.values()))), policy.dim
-    one = np.ones(count)
-    start, _ = mode_and_sd(policy, rows, one / policy.temper)
-    with jax.enable_x64(True):
-        root, at = np.eye(p), jnp.asarray(start)
-        design = np.asarray(jax.jit(jax.vmap(lambda row: policy.influence.design(root, row)))(rows))
-        curved = np.asarray(
-            jax.jit(jax.vmap(lambda row: policy.influence.curvature(1.0, at, root, row)))(rows)
-        )
-    shrunk = [_shrunk(vectors.T @ vectors / count, p / (count + p)) for vectors in (design, curved)]
+    start, root = with_posterior(policy, rows, np.ones(count) / policy.temper).mean, np.eye(p)
+    shrunk, share = [], p / (count + p)
+    for vector in (
+        partial(policy.influence.design, root),
+        partial(policy.influence.curvature, 1.0, start, root),
+    ):
+        with jax.enable_x64(True):
+            vectors = np.asarray(of_rows(vector, rows))
+        moments = vectors.T @ vectors / count
+        shrunk.append((1 - share) * moments + share * np.diag(np.diag(moments)))
     return Public(count, start, *shrunk)
-
-
-def _shrunk(moments: Array, share: float) -> Array:
-    return np.asarray((1 - share) * moments + share * np.diag(np.diag(moments)))
 
 
 def resampled(policy: AffinePolicy, rows: Columns, seed: int) -> SyntheticData:

@@ -53,7 +53,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model.reading import model_marks
+from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.records import Fields, Record
 
@@ -68,97 +68,77 @@ def mark_of(reading: RowModel) -> str:
     return hashlib.sha256(" ".join(marks).encode()).hexdigest()
 
 
-def record_of(
-    reading: RowModel,
-    rows: Rows,
-    target: Target,
-    n: int,
-    model_args: PublicArguments,
-    public: Public | None,
-    chosen: Fields,
-) -> Record:
-    """Plain JSON types. ``public`` is what public rows said, ``chosen`` what the search found."""
-    known = {} if public is None else vars(public)
-    found = {
-        "format": _FORMAT,
-        "library": version("private-mcmc"),
-        "model": mark_of(reading),
-        "rows": rows.to_dict(),
-        "target": asdict(target),
-        "n": n,
-        "model_args": {name: _plain(name, value) for name, value in model_args.items()},
-        "public": {name: _plain(name, value) for name, value in known.items()},
-        **chosen,
-    }
-    return found | {_DIGEST: _digest(found)}
-
-
 def _digest(record: Fields) -> str:
     """Of all that the file says: what no theorem fixes, a predicted error say, is not changed by hand."""
-    text = json.dumps(record, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-class SavedPlan:
-    """A file of a plan, read; nothing in it has been checked against a model."""
-
-    def __init__(self, path: PathLike) -> None:
-        self._path = path
-        try:
-            record = json.loads(Path(path).read_text(encoding="utf-8"))
-            if record["format"] != _FORMAT:
-                raise self._refused(f"its format is {record['format']!r}, this library reads {_FORMAT}.")
-            if record.pop(_DIGEST) != _digest(record):
-                raise self._refused("it was changed after it was written: make the plan again.")
-            self.rows = Rows.from_dict(record["rows"])
-            self.target = Target(**record["target"])
-            self.n = int(record["n"])
-            self.model_args = {name: _taken(value) for name, value in record["model_args"].items()}
-            self.guarantee = str(record["guarantee"])
-            self.temper = float(record["temper"])
-            self.choices = {str(name): float(value) for name, value in record["choices"].items()}
-            known = {name: _taken(value) for name, value in record.get("public", {}).items()}
-            self.public = Public(**known) if known else None
-            self.prediction = Prediction.from_record(record["prediction"])
-            self._facts = {name: record[name] for name in ("model", "statement", "certificate")}
-        except DeclarationError:
-            raise
-        except OSError as error:
-            raise self._refused(f"{error.strerror}.") from error
-        except _MALFORMED as error:
-            raise self._refused("it is no record of a plan.") from error
-
-    def check(self, **now: object) -> None:
-        """Raise ``DeclarationError`` unless the model and what was stated are those of the plan."""
-        words = {
-            "model": "it was made for another model, or by a library that reads the model differently",
-            "statement": "its statement is not what this library states for its target",
-            "certificate": "its certificate is not what this library certifies for its model",
+def saved_plan(path: PathLike) -> Record:
+    """The record of a plan in a file; nothing in it has been checked against a model."""
+    try:
+        record: Record = json.loads(Path(path).read_text(encoding="utf-8"))
+        if record["format"] != _FORMAT:
+            raise _refused(path, f"its format is {record['format']!r}, this library reads {_FORMAT}.")
+        if record.pop(_DIGEST) != _digest(record):
+            raise _refused(path, "it was changed after it was written: make the plan again.")
+        known = {name: _from_json(value) for name, value in record.get("public", {}).items()}
+        return record | {
+            "rows": Rows.from_dict(record["rows"]),
+            "target": Target(**record["target"]),
+            "n": int(record["n"]),
+            "model_args": {name: _from_json(value) for name, value in record["model_args"].items()},
+            "guarantee": str(record["guarantee"]),
+            "temper": float(record["temper"]),
+            "choices": {str(name): float(value) for name, value in record["choices"].items()},
+            "public": Public(**known) if known else None,
+            "prediction": Prediction.from_record(record["prediction"]),
+            **{name: record[name] for name in _OTHERWISE},
         }
-        for name, value in now.items():
-            if value != self._facts[name]:
-                raise self._refused(f"{words[name]}: make the plan again.")
+    except DeclarationError:
+        raise
+    except OSError as error:
+        raise _refused(path, f"{error.strerror}.") from error
+    except _MALFORMED as error:
+        raise _refused(path, "it is no record of a plan.") from error
 
-    def _refused(self, why: str) -> DeclarationError:
-        return DeclarationError(f"the plan in {self._path} cannot be used: {why}")
+
+def _refused(path: PathLike, why: str) -> DeclarationError:
+    return DeclarationError(f"the plan in {path} cannot be used: {why}")
 
 
-def _plain(name: str, value: object) -> object:
+# What is made anew where a plan is loaded, and why it may be another than the one saved.
+_OTHERWISE = {
+    "model": "it was made for another model, or by a library that reads the model differently",
+    "statement": "its statement is not what this library states for its target",
+    "certificate": "its certificate is not what this library certifies for its model",
+}
+
+
+def _check(path: PathLike, record: Fields, name: str, now: object) -> None:
+    if now != record[name]:
+        raise _refused(path, f"{_OTHERWISE[name]}: make the plan again.")
+
+
+def _dict_of(statement: Statement | None) -> Record | None:
+    return None if statement is None else statement.to_dict()
+
+
+def _to_json(name: str, value: object) -> object:
     """Numbers, texts, lists of them, and arrays."""
     if isinstance(value, str | bool | int | float | None):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(name, item) for item in value]
+        return [_to_json(name, item) for item in value]
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise DeclarationError(f"model_args: {name!r} is no number, text or array, and cannot be saved.")
     return {_ARRAY: array.tolist(), "dtype": array.dtype.name}
 
 
-def _taken(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     if isinstance(value, dict):
         return np.asarray(value[_ARRAY], dtype=value["dtype"])
-    return [_taken(item) for item in value] if isinstance(value, list) else value
+    return [_from_json(item) for item in value] if isinstance(value, list) else value
 
 
 _EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -243,16 +223,24 @@ class Plan:
             DeclarationError: for public arguments of the model that are no numbers, texts or arrays.
             OutputError: if the file cannot be written.
         """
-        chosen = {
+        known = {} if self.planner.public is None else vars(self.planner.public)
+        record = {
+            "format": _FORMAT,
+            "library": version("private-mcmc"),
+            "model": mark_of(self.reading),
+            "rows": self.rows.to_dict(),
+            "target": asdict(self.target),
+            "n": self.n,
+            "model_args": {name: _to_json(name, value) for name, value in self.model_args.items()},
+            "public": {name: _to_json(name, value) for name, value in known.items()},
             "guarantee": self.guarantee,
             "temper": self.temper,
             "choices": dict(self.choices),
             "prediction": self.prediction.to_record(),
             "statement": self.statement.to_dict(),
-            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+            "certificate": _dict_of(self.certificate),
         }
-        known = self.planner.public
-        record = record_of(self.reading, self.rows, self.target, self.n, self.model_args, known, chosen)
+        record[_DIGEST] = _digest(record)
         write_whole(path, json.dumps(record, indent=1, ensure_ascii=False))
 
     @classmethod
@@ -274,31 +262,31 @@ class Plan:
             >>> pmc.Plan.load("plan.json", logistic).n
             1000
         """
-        saved = SavedPlan(path)
-        reading = read(model, saved.rows, n=saved.n, model_args=saved.model_args)
-        saved.check(model=mark_of(reading))
-        guarantee = checked_guarantee(saved.guarantee)
-        temper, certificate = certified_temper(reading, saved.target, saved.n, guarantee)
-        statement = policy_statement(saved.target, saved.n, saved.rows.unit, saved.public)
-        saved.check(
-            statement=statement.to_dict(), certificate=None if certificate is None else certificate.to_dict()
-        )
-        makes = planner(model, reading, saved.target, saved.model_args, saved.public)
-        budget, expected = gdp_budget(saved.target), saved.prediction
+        saved = saved_plan(path)
+        rows, target, n, model_args = (saved[name] for name in ("rows", "target", "n", "model_args"))
+        reading = read(model, rows, n=n, model_args=model_args)
+        _check(path, saved, "model", mark_of(reading))
+        guarantee = checked_guarantee(saved["guarantee"])
+        temper, certificate = certified_temper(reading, target, n, guarantee)
+        statement = policy_statement(target, n, rows.unit, saved["public"])
+        _check(path, saved, "statement", statement.to_dict())
+        _check(path, saved, "certificate", _dict_of(certificate))
+        makes = planner(reading, target, model_args, saved["public"])
+        choices, expected = saved["choices"], saved["prediction"]
         return cls(
             model=model,
             reading=reading,
-            rows=saved.rows,
-            target=saved.target,
-            n=saved.n,
-            model_args=saved.model_args,
+            rows=rows,
+            target=target,
+            n=n,
+            model_args=model_args,
             guarantee=guarantee,
             temper=temper,
-            policy=makes.policy(budget, saved.n, temper, saved.choices, expected),
+            policy=makes.policy(gdp_budget(target), n, temper, choices, expected),
             certificate=certificate,
             prediction=expected,
             planner=makes,
-            choices=saved.choices,
+            choices=choices,
         )
 
     def report(self, units: Mapping[str, str] | None = None) -> Report:
@@ -397,7 +385,7 @@ def plan(
     budget, public = gdp_budget(target), copy.deepcopy(dict(model_args or {}))
     reading = read(model, rows, n=n, model_args=public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
-    makes = planner(model, reading, target, public, public_rows, coefficients)
+    makes = planner(reading, target, public, public_rows, coefficients)
     if max_error is not None:
         check_max_error(max_error, makes.read.names)
     with telling(progress_bar):

@@ -21,7 +21,7 @@ from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.frontier import Coefficients
-from private_mcmc.planning.influence import losses
+from private_mcmc.planning.influence import laid_out, losses
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -33,7 +33,7 @@ from private_mcmc.planning.stages import (
     Policy,
     Prediction,
     of_rows,
-    taken_apart,
+    partial_parts,
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, people, with_outcomes
 from private_mcmc.records import RUN_ONCE
@@ -57,7 +57,7 @@ _HEAP = 0.3
 _NEWTON_STEPS = 60
 
 
-def at_once(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
+def in_parallel(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
     """``function`` of every item, on all processors; the first one alone, which compiles what they share."""
 
     def one(item: T) -> U:
@@ -72,11 +72,7 @@ def at_once(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
 
 
 def simulate(
-    policy: Policy,
-    chain: Callable[[PathStage], SyntheticChain],
-    rows: Columns,
-    weights: Array,
-    seed: int,
+    policy: Policy, chain: Callable[[PathStage], SyntheticChain], rows: Columns, weights: Array, seed: int
 ) -> History:
     """What the stages of ``policy`` would release of ``rows``, which stand for ``weights`` rows each.
 
@@ -105,7 +101,7 @@ def simulate(
 def _moments(
     stage: MomentsStage, rows: Columns, weights: Array, random: np.random.Generator
 ) -> SecondMoments:
-    function, given = taken_apart(stage.vectors)
+    function, given = partial_parts(stage.vectors)
     exact = np.asarray(second_moments(function, given, stage.mechanism.radius, rows, weights))
     sd = stage.mechanism.noise.sd
     noise = np.tril(random.standard_normal(exact.shape)) * sd
@@ -180,8 +176,11 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
     levels = np.concatenate([np.linspace(-8.0, 8.0, 65), np.linspace(values[0], values[-1], 33)])
     with jax.enable_x64(True):
         drawn = people(reading.rows, SYNTHETIC_ROWS, seed)
-        rows, design, offset, at_levels, curvature = _laid_out(predictor, reading, choices, drawn, levels)
+        rows, design, offset = laid_out(predictor, reading.rows, drawn)
         design, offset = np.asarray(design), np.asarray(offset)
+        # One row at every level.
+        first = {name: np.repeat(column[:1], len(levels), axis=0) for name, column in rows.items()}
+        at_levels, curvature = losses(predictor, choices, first, levels), _curvature(predictor, first, levels)
         shares = softmax(-np.nan_to_num(np.asarray(at_levels), nan=1e30, posinf=1e30), axis=1)
         many = len(values) > 2
         means = _MEAN_COUNTS if many and np.issubdtype(values.dtype, np.integer) else _MEAN_OUTCOMES
@@ -213,19 +212,9 @@ def _scattered(logits: Array) -> Array:
     return np.asarray(np.log(np.maximum(shares, 1e-300)))
 
 
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
-def _laid_out(
-    predictor: Predictor, reading: RowModel, choices: Columns, drawn: Columns, levels: jax.Array
-) -> tuple[Columns, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Rows in their domains, their designs and offsets, and at ``levels`` one row's losses and curvature."""
-    rows = reading.rows.project(drawn)
-    one = {name: column[0] for name, column in rows.items()}
-
-    def of_one(eta: jax.Array) -> jax.Array:
-        return jax.vmap(lambda choice: predictor.loss(eta, {**one, **choice}))(choices)
-
-    second = jax.vmap(jax.grad(jax.grad(lambda eta: predictor.loss(eta, one))))
-    return rows, *_designs(predictor, rows), jax.vmap(of_one)(levels), second(levels)
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _curvature(predictor: Predictor, rows: Columns, eta: jax.Array) -> jax.Array:
+    return jnp.asarray(jax.vmap(jax.grad(jax.grad(predictor.loss)))(eta, rows))
 
 
 def with_posterior(policy: AffinePolicy, rows: Columns, weights: Array) -> SyntheticData:
@@ -239,16 +228,6 @@ def with_posterior(policy: AffinePolicy, rows: Columns, weights: Array) -> Synth
     return SyntheticData(rows, weights, mode, np.sqrt(np.diag(covariance)), draws)
 
 
-def mode_and_sd(policy: AffinePolicy, rows: Columns, weights: Array) -> tuple[Array, Array]:
-    """The tempered posterior's mode and sds, both ``(p,)``."""
-    data = with_posterior(policy, rows, weights)
-    return data.mean, data.sd
-
-
-def _designs(predictor: Predictor, rows: Columns) -> tuple[jax.Array, jax.Array]:
-    return jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
-
-
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _mode(
     predictor: Predictor, reading: RowModel, rows: Columns, precision: Array, weights: jax.Array
@@ -257,7 +236,7 @@ def _mode(
     units in which curvature is at most ¼: an outcome may be in any units."""
     bound = predictor.family.curvature_bound
     unit = 0.5 / math.sqrt(bound) if 0 < bound < math.inf else 1.0
-    design, offset = _designs(predictor, rows)
+    design, offset = jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
     slope = jax.vmap(jax.grad(predictor.loss))
     curvature = jax.vmap(jax.grad(jax.grad(predictor.loss)))
     prior_score = jax.grad(reading.neg_log_prior)

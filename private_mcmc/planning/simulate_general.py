@@ -23,14 +23,9 @@ from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.planning.facts import Facts, next_metric
 from private_mcmc.planning.frontier import Coefficients
-from private_mcmc.planning.general import (
-    RUN,
-    GeneralPolicy,
-    burn_in,
-    widened,
-)
+from private_mcmc.planning.general import RUN, GeneralPolicy, burn_in, widened
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.simulate import at_once, second_moments, simulate, typical
+from private_mcmc.planning.simulate import in_parallel, second_moments, simulate, typical
 from private_mcmc.planning.stages import (
     OF_LOSSES,
     OF_PARAMETERS,
@@ -77,7 +72,7 @@ def pooled(draws: Array) -> Moments:
     return Moments(mean, sd, between, between / math.sqrt(len(draws)))
 
 
-def arrived(chains: Sequence[tuple[Array, float]]) -> Array:
+def converged(chains: Sequence[tuple[Array, float]]) -> Array:
     """Draws of the chains, ``(chains, draws, p)``, without those that are still on their way.
 
     Where a posterior has mass, potentials are within about ``p`` of each other; a chain whose mean is further
@@ -211,7 +206,7 @@ class Simulator:
                 self.posterior(metric.root, start, rows, weights, key)
                 for start, key in zip(starts, keys, strict=True)
             ]
-            chains = arrived(found)
+            chains = converged(found)
             pool = pooled(chains)
             if pool.between < _SAME:
                 break
@@ -269,7 +264,7 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
     """
     with jax.enable_x64(True):
         simulator = Simulator(_coarse(facts))
-        sets = at_once(lambda each: simulator.synthetic(*each), [*enumerate(_DISTANCES * 2)])
+        sets = in_parallel(lambda each: simulator.synthetic(*each), [*enumerate(_DISTANCES * 2)])
         unit = OF_PARAMETERS
         if not all(data.identified for data in sets):
             sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES
@@ -279,7 +274,9 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
         ) -> tuple[list[float], float, list[CompletedStage]]:
             say(f"planning: clip {draft.multiple:g}, step {draft.step:g} on {len(on)} synthetic tables")
             seeds = range(noise, noise + len(on))
-            outcomes = at_once(lambda one: simulator.error(draft, *one), list(zip(on, seeds, strict=True)))
+            outcomes = in_parallel(
+                lambda one: simulator.error(draft, *one), list(zip(on, seeds, strict=True))
+            )
             errors, times, runs = (list(each) for each in zip(*outcomes, strict=True))
             return errors, min(times), runs
 
@@ -287,7 +284,9 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
             GeneralPolicy(facts, multiple, step, _UNKNOWN)
             for multiple, step in itertools.product(CLIP_MULTIPLES, STEPS)
         ]
-        of_drafts = at_once(lambda draft: _typical_error(tried(draft, sets[: len(_DISTANCES)])[0]), drafts)
+        of_drafts = in_parallel(
+            lambda draft: _typical_error(tried(draft, sets[: len(_DISTANCES)])[0]), drafts
+        )
         draft = widest(drafts, of_drafts)
         # Data sets that chose it are looked at with other noise.
         errors, time, runs = tried(draft, sets, len(sets))

@@ -96,10 +96,10 @@ Stage: TypeAlias = MomentsStage | CountsStage | PathStage
 
 def of_rows(function: Callable[[Row], Any], rows: Row) -> Any:
     """A stage's function of every row, compiled."""
-    return _mapped(*taken_apart(function), rows)
+    return _mapped(*partial_parts(function), rows)
 
 
-def taken_apart(function: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def partial_parts(function: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A partial function's parts: what was released is an argument, so that all stages share one program."""
     if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
         return function.func, function.args

@@ -72,7 +72,7 @@ def event_times(reading: RowModel) -> EventTimes | None:
         for name, domain in columns.items()
         if domain.event_shape == ()
         and np.issubdtype(domain.dtype, np.floating)
-        and _is_bounded(reading, name)
+        and np.all(np.isfinite(domain.interval()))
     ]
     for event in flags:
         for time in times:
@@ -80,10 +80,6 @@ def event_times(reading: RowModel) -> EventTimes | None:
                 low, high = (float(end) for end in columns[time].interval())
                 return EventTimes(time, event, low + (high - low) * np.linspace(0.0, 1.0, _POINTS) ** 3)
     return None
-
-
-def _is_bounded(reading: RowModel, name: str) -> bool:
-    return bool(np.all(np.isfinite(reading.rows.columns[name].interval())))
 
 
 def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
@@ -128,7 +124,8 @@ class Likelihood:
     @property
     def few(self) -> bool:
         """Whether the outcome takes so few values that all can be gone through."""
-        return self._count <= FEW_OUTCOMES
+        # Of factors no probabilities are known, and of persons all rows together take too many.
+        return type(self) is Likelihood and self._count <= FEW_OUTCOMES
 
     @property
     def vectors(self) -> int:
@@ -146,7 +143,11 @@ class Likelihood:
         not used. ``root`` is ``A``.
         """
         at = jax.vmap(self._scores, in_axes=(0, None))(jnp.asarray(thetas), row)
-        flat = at.reshape(-1, at.shape[-1]) * jnp.sqrt(self.temper / at.shape[0])
+        return self._in_metric(at, root, len(at))
+
+    def _in_metric(self, vectors: jax.Array, root: ArrayLike, count: int) -> jax.Array:
+        """``√(w/count) Aᵀv`` of all vectors, in one list; 0 for what is no number."""
+        flat = vectors.reshape(-1, vectors.shape[-1]) * jnp.sqrt(self.temper / count)
         return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
 
     def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
@@ -212,11 +213,6 @@ class FactorLikelihood(Likelihood):
     """
 
     @property
-    def few(self) -> bool:
-        """Weights by the largest slope would ask for the outcomes' probabilities."""
-        return False
-
-    @property
     def vectors(self) -> int:
         """A root of the curvature has as many rows as there are parameters."""
         return self.reading.dim
@@ -227,8 +223,7 @@ class FactorLikelihood(Likelihood):
         hessian = jnp.nan_to_num(hessian, nan=0.0, posinf=0.0, neginf=0.0)
         values, vectors = jnp.linalg.eigh(hessian)
         halves = jnp.sqrt(jnp.maximum(values, 0.0))[..., None] * jnp.swapaxes(vectors, -1, -2)
-        flat = halves.reshape(-1, halves.shape[-1]) * jnp.sqrt(self.temper / len(halves))
-        return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
+        return self._in_metric(halves, root, len(halves))
 
     def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
         """Of two outcomes, the probabilities that bring the expected score closest to zero."""
@@ -252,11 +247,6 @@ class PersonLikelihood(Likelihood):
 
     count: int
     each: Likelihood
-
-    @property
-    def few(self) -> bool:
-        """The outcomes of all rows together take too many values."""
-        return False
 
     @property
     def vectors(self) -> int:
@@ -290,11 +280,6 @@ class OwnLatentsLikelihood(Likelihood):
     columns: tuple[str, ...]
 
     @property
-    def few(self) -> bool:
-        """The outcomes of all rows together take too many values."""
-        return False
-
-    @property
     def vectors(self) -> int:
         """How many gradients stand for one person and parameter."""
         return _DRAWS
@@ -309,9 +294,8 @@ class OwnLatentsLikelihood(Likelihood):
         def at(theta: jax.Array) -> jax.Array:
             return jnp.asarray(jax.vmap(lambda key: score(theta, self._drawn(theta, row, key)))(keys))
 
-        flat = jax.vmap(at)(jnp.asarray(thetas)).reshape(-1, self.reading.dim)
-        scaled = flat * jnp.sqrt(self.temper / flat.shape[0]) @ jnp.asarray(root)
-        return jnp.asarray(jnp.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0))
+        scores = jax.vmap(at)(jnp.asarray(thetas))
+        return self._in_metric(scores, root, scores.shape[0] * _DRAWS)
 
     def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
         """One draw of every person's outcomes at ``theta``, standing for ``each`` persons."""

@@ -25,10 +25,9 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.intervals import bounds, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.links import find_link
-from private_mcmc.model.likelihoods.terms import row_values
+from private_mcmc.model.likelihoods.terms import find_link
 from private_mcmc.model.predictor import row_bounds
 from private_mcmc.target import Adjacency, Target
 
@@ -119,11 +118,10 @@ def is_whole_up_to(row_model: RowModel, largest: float) -> bool:
 def is_handed_on(row_model: RowModel, parameter: str) -> bool:
     """The observed site's parameter is the latent's own value, at most reshaped."""
     program = row_model.program
-    variable = program.outputs.get(Output("given", row_model.observations[0].name, parameter))
-    made = {output: equation for equation in program.equations for output in equation.outputs}
-    while variable in made and made[variable].name in _RESHAPING:
-        variable = made[variable].inputs[0]
-    return variable is not None and variable == program.outputs[Output("value", row_model.sites[0].name)]
+    variable = program.outputs.get(Output("given", row_model.observations[0].name, parameter), -1)
+    while variable in program.producers and program.producers[variable].name in _RESHAPING:
+        variable = program.producers[variable].inputs[0]
+    return variable == program.outputs[Output("value", row_model.sites[0].name)]
 
 
 def normal(row_model: RowModel, asked: Asked) -> Statement | None:

@@ -19,7 +19,7 @@ from private_mcmc.inference.execute import _drawn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
-from private_mcmc.model.reading import program_mark
+from private_mcmc.model.row_model import program_mark
 from private_mcmc.release.ledger.file import Transaction
 from tests.examples_of_models import logistic, normal_mean
 

@@ -12,14 +12,13 @@ from numpyro.infer.util import potential_energy
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.model import read
+from private_mcmc.model import prior, read
 from private_mcmc.model.agreement import Claim, broken_claim
 from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.likelihoods.family import Entry
-from private_mcmc.model.likelihoods.links import find_link
-from private_mcmc.model.priors import prior
+from private_mcmc.model.likelihoods.terms import find_link
 from private_mcmc.model.refusals import synthetic_rows
 
 X = Ball(1.0, 3)

@@ -14,7 +14,7 @@ from numpyro.distributions import transforms as T
 from private_mcmc.domains import Box, Rows
 from private_mcmc.model import read
 from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.priors.normalised import _FAMILIES, is_normalised
+from private_mcmc.model.prior_normalised import _FAMILIES, is_normalised
 from private_mcmc.model.sites import family_name, unwrap
 from private_mcmc.model.tracing import discover, terms
 

@@ -13,8 +13,8 @@ from jax.interpreters import batching, mlir
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.kernels.gradient.clipping import Whitening
-from private_mcmc.model import agreement, read
-from private_mcmc.model.ir import flatten, numpy_functions
+from private_mcmc.model import agreement, read, reading
+from private_mcmc.model.ir import evaluate, flatten
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 
@@ -67,6 +67,10 @@ def test_a_rule_for_many_rows_that_mixes_them_is_refused_and_would_move_every_ro
         read(model_of(apart), ROWS, n=40)
     assert sensitivity(model_of()) <= 2.0 + 1e-9
     monkeypatch.setattr(flatten, "refuse_unknown", lambda closed: None)
+    with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
+        read(model_of(apart), ROWS, n=40)
+    for check in ("refuse_coupled_rows", "refuse_misread"):
+        monkeypatch.setattr(reading, check, lambda *given: None)
     assert sensitivity(model_of(apart)) > 2.5
 
 
@@ -160,7 +164,7 @@ def test_a_mistake_of_the_evaluator_on_both_sides_shows_against_xla(monkeypatch)
     """The comparison with NumPyro takes both densities through it, and does not see this."""
     agreement._known.cache_clear()
     with monkeypatch.context() as planted, pytest.raises(NotYetSupported, match="when XLA compiles it"):
-        planted.setitem(numpy_functions._OF_FLOATS, "tanh", lambda x: 0.9 * np.tanh(x))
+        planted.setitem(evaluate._OF_FLOATS, "tanh", lambda x: 0.9 * np.tanh(x))
         read(model_of(), ROWS, n=10)
     assert read(model_of(), ROWS, n=10).dim == 3
 

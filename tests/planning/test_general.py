@@ -55,7 +55,7 @@ def planned(name: str, multiple: float = 3.0) -> Plan:
     model, rows = MODELS[name]
     reading = read(model, rows, n=N)
     budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
-    facts = facts_of(model, reading, N, TARGET.adjacency, budget, {})
+    facts = facts_of(reading, N, TARGET.adjacency, budget, {})
     policy = GeneralPolicy(facts, multiple, 0.1, GUESS)
     return Plan(
         model=model,
@@ -125,7 +125,7 @@ def test_information_is_the_expected_one_of_the_family():
 @pytest.mark.long
 def test_prior_draws_are_those_of_the_prior():
     model, rows = MODELS["centred groups"]
-    prior = prior_of(model, read(model, rows, n=N), {})
+    prior = prior_of(read(model, rows, n=N), {})
     assert prior.draws[:, 0].std() == pytest.approx(0.1, rel=0.15)
     assert np.median(np.exp(prior.draws[:, 1])) == pytest.approx(0.0674, rel=0.2)
     assert np.all(prior.precision >= 1 / prior.scale**2)
@@ -155,7 +155,7 @@ def test_more_budget_promises_less_error_on_the_same_synthetic_data():
     errors = []
     with jax.enable_x64(True):
         for budget in (0.05, 3.0):
-            facts = facts_of(model, reading, 20_000, "replace_one", budget, {})
+            facts = facts_of(reading, 20_000, "replace_one", budget, {})
             simulator = Simulator(facts)
             data = simulator.synthetic(0, 0.5)
             assert data.identified
@@ -167,7 +167,7 @@ def test_more_budget_promises_less_error_on_the_same_synthetic_data():
 def test_more_budget_promises_less_error_in_a_product_of_latents():
     """Clipped at twice a row's typical norm, ε = 3 was 5 sds off in parameters, further than ε = 1."""
     model, rows = MODELS["non-centred groups"]
-    facts = facts_of(model, read(model, rows, n=20_000), 20_000, "replace_one", 1.0, {})
+    facts = facts_of(read(model, rows, n=20_000), 20_000, "replace_one", 1.0, {})
     errors = []
     with jax.enable_x64(True):
         simulator = Simulator(facts)
@@ -226,7 +226,7 @@ def test_a_tempered_likelihood_widens_the_posterior_and_is_sampled_as_well():
     budget = accounting.gdp.budget(3.0, 1e-6)
     sds = []
     for temper in (1.0, 0.2):
-        facts = facts_of(model, reading, n, TARGET.adjacency, budget, {}, temper)
+        facts = facts_of(reading, n, TARGET.adjacency, budget, {}, temper)
         policy = GeneralPolicy(facts, 3.0, 0.1, GUESS)
         simulator = Simulator(facts)
         with jax.enable_x64(True):

@@ -15,7 +15,7 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.influence import CELLS, InfluenceCounts
-from private_mcmc.planning.simulate import mode_and_sd, simulate_affine
+from private_mcmc.planning.simulate import simulate_affine, with_posterior
 from private_mcmc.release import Counts, plan_counts
 
 
@@ -145,7 +145,8 @@ def test_overdispersed_counts_are_weighted_instead_of_clipped():
     weights = np.full(2048, n / 2048)
     with jax.enable_x64(True):
         columns = {"X": jnp.asarray(X), "y": jnp.asarray(y)}
-    mode, sd = mode_and_sd(poisson, columns, weights)
+    data = with_posterior(poisson, columns, weights)
+    mode, sd = data.mean, data.sd
     concluded = simulate_affine(poisson, columns, weights, 0)
     error = (concluded.draws.mean(axis=0) - mode) / sd
     assert np.sqrt(np.mean(error**2)) < 4

@@ -28,7 +28,7 @@ from private_mcmc.planning.estimates import (
     settled_average,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
-from private_mcmc.planning.simulate import _chain, mode_and_sd, simulate, simulate_affine, synthetic_data
+from private_mcmc.planning.simulate import _chain, simulate, simulate_affine, synthetic_data, with_posterior
 from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
 from tests.examples_of_models import logistic
 
@@ -68,7 +68,7 @@ def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
     assert accounting.adaptive(budget, adjacency, parts).gdp == budget
     assert math.fsum(part.gdp**2 for part in parts) >= 0.98 * budget**2
     assert all(part.verify() for part in parts[-1:])
-    careful, plain = replace(chosen, said=9.0).conclude(history), chosen.conclude(history)
+    careful, plain = replace(chosen, predicted=9.0).conclude(history), chosen.conclude(history)
     assert np.all(np.isfinite(plain.draws)) and np.all(np.isfinite(careful.draws))
     assert plain.few or careful.prediction == plain.prediction
     assert careful.prediction.rms >= plain.prediction.rms
@@ -227,7 +227,8 @@ def test_a_posterior_without_information_is_the_prior():
 
     chosen = affine_policy(read(model, ROWS, n=2), 2, "replace_one", 0.2)
     rows = {"X": jnp.zeros((2, 3)), "y": jnp.asarray([0, 1])}
-    mode, sd = mode_and_sd(chosen, rows, np.ones(2))
+    data = with_posterior(chosen, rows, np.ones(2))
+    mode, sd = data.mean, data.sd
     np.testing.assert_allclose(mode, 3.0, rtol=1e-9)
     np.testing.assert_allclose(sd, 0.5, rtol=1e-9)
 

@@ -10,8 +10,8 @@ import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.planners import learnt, public_columns, resampled
-from private_mcmc.planning.simulate import mode_and_sd, simulate_affine
+from private_mcmc.planning.planners import public_columns, resampled, summary_of
+from private_mcmc.planning.simulate import simulate_affine, with_posterior
 from tests.examples_of_models import logistic
 
 P, N = 5, 20_000
@@ -34,18 +34,19 @@ def policy():
 def error(policy, table, runs=6):
     """Root mean square over runs, in posterior sds."""
     weights = np.ones(len(table["y"]))
-    mode, sd = mode_and_sd(policy, table, weights)
+    data = with_posterior(policy, table, weights)
+    mode, sd = data.mean, data.sd
     found = [simulate_affine(policy, table, weights, seed).draws.mean(axis=0) for seed in range(runs)]
     return float(np.sqrt(np.mean(np.square((np.array(found) - mode) / sd))))
 
 
 @pytest.mark.long
 def test_public_rows_begin_at_their_mode_and_save_stages(policy):
-    taught = replace(policy, public=learnt(policy, public_columns(policy.reading, people(3000, 1))))
+    taught = replace(policy, public=summary_of(policy, public_columns(policy.reading, people(3000, 1))))
     first = taught.next(())
     assert isinstance(policy.next(()), MomentsStage) and isinstance(first, PathStage)
     np.testing.assert_array_equal(first.start, taught.public.start)
-    assert taught.public.rows == 3000 and taught.stays(*_nothing(taught))
+    assert taught.public.rows == 3000 and taught.start_holds(*_nothing(taught))
 
 
 def _nothing(policy):
@@ -63,7 +64,7 @@ def test_public_rows_help_and_those_of_another_population_do_little_harm(policy)
     none = error(policy, private)
     like, other = people(2000, 1), people(2000, 2, effects=(2.0, -3.0, 3.0, -4.0, 0.0))
     errors = [
-        error(replace(policy, public=learnt(policy, public_columns(policy.reading, table))), private)
+        error(replace(policy, public=summary_of(policy, public_columns(policy.reading, table))), private)
         for table in (like, other)
     ]
     assert errors[0] < 1.1 * none

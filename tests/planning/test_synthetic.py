@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.planning.frontier import Frontier, Point
-from private_mcmc.planning.simulate_general import arrived, pooled
+from private_mcmc.planning.simulate_general import converged, pooled
 from private_mcmc.planning.stages import OF_LOSSES, Prediction
 from private_mcmc.planning.synthetic import with_outcomes
 from private_mcmc.report import Plot
@@ -57,11 +57,11 @@ def test_chains_at_two_places_leave_their_mean_uncertain():
 
 def test_a_chain_that_has_not_come_to_the_posterior_is_no_part_of_it():
     here, there, far = (np.full((5, 3), value) for value in (0.0, 4.0, 90.0))
-    assert len(arrived([(here, 7.0), (there, 12.0), (far, 30.0)])) == 2
+    assert len(converged([(here, 7.0), (there, 12.0), (far, 30.0)])) == 2
     # Two modes of one height are two modes, and of chains that are all apart nothing is known.
-    assert len(arrived([(here, 7.0), (there, 7.5), (there, 8.0)])) == 3
-    assert len(arrived([(here, 7.0), (there, 80.0), (far, 300.0)])) == 3
-    assert len(arrived([(here, math.nan), (far, math.nan)])) == 2
+    assert len(converged([(here, 7.0), (there, 7.5), (there, 8.0)])) == 3
+    assert len(converged([(here, 7.0), (there, 80.0), (far, 300.0)])) == 3
+    assert len(converged([(here, math.nan), (far, math.nan)])) == 2
 
 
 def test_a_frontier_names_the_unit_of_its_errors():

@@ -22,7 +22,7 @@ from private_mcmc.kernels.batches import PredrawnNoise
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient import clipped as gradient
 from private_mcmc.model.likelihoods import terms as site_terms
-from private_mcmc.model.priors.prior import PriorConstants
+from private_mcmc.model.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
 from private_mcmc.schedule import Schedule
 from tests.auditing.mutants import Change, patches

@@ -32,7 +32,7 @@ from private_mcmc.inference.posterior.tables import (
     tables,
 )
 from private_mcmc.model import RowModel
-from private_mcmc.planning import MomentsStage, of_rows, taken_apart
+from private_mcmc.planning import MomentsStage, of_rows, partial_parts
 from private_mcmc.planning.simulate import second_moments
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE
 from private_mcmc.release import SecondMoments
@@ -61,7 +61,7 @@ class Released:
     @property
     def query(self) -> tuple[Callable[..., jax.Array], tuple[Any, ...], float]:
         """The rows' vectors as a function and its arguments, which other releases of the policy have too."""
-        return *taken_apart(self.stage.vectors), self.stage.mechanism.radius
+        return *partial_parts(self.stage.vectors), self.stage.mechanism.radius
 
     def predicted(self, rows: Columns, weights: ArrayLike) -> Array:
         """What rows that stand for ``weights`` people would release without noise."""

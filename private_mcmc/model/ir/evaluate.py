@@ -6,29 +6,25 @@ a function of NumPy's are left to JAX, one at a time.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import count
 from typing import Any, TypeAlias
 
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import GatherScatterMode
 from numpy.typing import ArrayLike
+from scipy import special
 
-from private_mcmc.model.ir.flatten import flatten
-from private_mcmc.model.ir.numpy_functions import FUNCTIONS, Array, elementwise
+from private_mcmc.model.ir.flatten import abstract, flatten, trace
 from private_mcmc.model.ir.program import Equation, Params, Program, Shape, Variable
 
 # Calls of functions with derivatives of their own; what is called is the parameter ``call_jaxpr``.
 CALLS = ("custom_jvp_call", "custom_vjp_call")
-# A value and whether its first axis is that of the points.
-_Value: TypeAlias = tuple[Any, bool]
-
-
-def values(program: Program, targets: Iterable[Variable], given: Mapping[Variable, ArrayLike]) -> list[Array]:
-    """The variables ``targets`` where the inputs (or other variables) in ``given`` have these values."""
-    found = _values(program, list(targets), {variable: (at, False) for variable, at in given.items()}, 1)
-    return [np.asarray(value) for value, _ in found]
 
 
 def evaluate(program: Program, outputs: Sequence[Hashable], /, **inputs: ArrayLike) -> list[Array]:
@@ -40,30 +36,43 @@ def evaluate(program: Program, outputs: Sequence[Hashable], /, **inputs: ArrayLi
 def evaluate_each(program: Program, outputs: Sequence[Hashable], /, **inputs: np.ndarray) -> list[Array]:
     """Outputs of a program, by name, ``(points, …)``, at inputs that have such an axis, too."""
     count = len(next(iter(inputs.values())))
-    given = {program.inputs[name]: (value, True) for name, value in inputs.items()}
-    found = _values(program, [program.outputs[name] for name in outputs], given, count)
-    return [_at_all(value, count) for value in found]
+    together = _at_points(program, tuple(outputs), frozenset(inputs), count)
+    return evaluate(together, [*together.outputs], **inputs)
 
 
-def _values(
-    program: Program, targets: list[Variable], given: Mapping[Variable, _Value], count: int
-) -> list[_Value]:
+@lru_cache(maxsize=16)
+def _at_points(program: Program, outputs: tuple[Hashable, ...], names: frozenset[str], count: int) -> Program:
+    """The program of ``count`` points at once, as JAX's own rules of ``vmap`` make it."""
+    targets = [program.outputs[name] for name in outputs]
+
+    def at_one(given: Mapping[str, jax.Array]) -> list[jax.Array]:
+        return program.run(targets, {program.inputs[name]: value for name, value in given.items()})
+
+    with jax.enable_x64(True):
+        avals = {name: program.avals[program.inputs[name]] for name in names}
+        shapes = {name: abstract((count, *aval.shape), aval.dtype) for name, aval in avals.items()}
+        return trace(lambda **given: dict(enumerate(jax.vmap(at_one)(given))), **shapes)
+
+
+def values(program: Program, targets: Iterable[Variable], given: Mapping[Variable, ArrayLike]) -> list[Array]:
+    """The variables ``targets`` where the inputs (or other variables) in ``given`` have these values."""
+    targets = list(targets)
     equations = program.slice(targets, given)
     last = {variable: place for place, equation in enumerate(equations) for variable in equation.inputs}
     last |= dict.fromkeys(targets, -1)
-    known = {v: (_constant(program, v), False) for v in last if v in program.constants}
-    for variable, (value, many) in given.items():
-        aval, array = program.avals[variable], np.asarray(value)
-        known[variable] = array.astype(aval.dtype).reshape((*array.shape[:many], *aval.shape)), many
+    known = {variable: _constant(program, variable) for variable in last if variable in program.constants}
+    for variable, value in given.items():
+        aval = program.avals[variable]
+        known[variable] = np.asarray(value).astype(aval.dtype).reshape(aval.shape)
     with np.errstate(all="ignore"):
         for place, equation in enumerate(equations):
-            results = _apply(program, equation, [known[v] for v in equation.inputs], count)
+            results = _apply(program, equation, [known[variable] for variable in equation.inputs])
             for output, result in zip(equation.outputs, results, strict=True):
                 known.setdefault(output, result)
             for variable in set(equation.inputs):
                 if last[variable] == place:
                     del known[variable]
-    return [known[variable] for variable in targets]
+    return [np.asarray(known[variable]) for variable in targets]
 
 
 def _constant(program: Program, variable: Variable) -> Any:
@@ -76,153 +85,273 @@ def _is_opaque(value: Any) -> bool:
     return bool(jnp.issubdtype(value.dtype, jax.dtypes.extended))
 
 
-def _apply(program: Program, equation: Equation, operands: list[_Value], count: int) -> list[_Value]:
+def _apply(program: Program, equation: Equation, operands: list[Any]) -> Sequence[Any]:
     """The results of one equation."""
-    if equation.name == "cond":
-        which, *operands = operands
-        return _in_branches(program, equation, which, operands, count)
     if equation.name in CALLS:
-        return _inside(equation.params["call_jaxpr"], operands, count)
-    plain, many = [value for value, _ in operands], any(many for _, many in operands)
-    avals = [program.avals[output] for output in equation.outputs]
-    if len(avals) == 1 and all(isinstance(value, np.ndarray) for value in plain):
-        result = (_together if many else _alone)(equation, operands, avals[0].shape, count)
-        if result is not None:
-            return [(np.asarray(result, avals[0].dtype), many)]
-    if many:
-        at_points = [
-            _apply(program, equation, [(v[point] if of_all else v, False) for v, of_all in operands], count)
-            for point in range(count)
-        ]
-        stacks = ([value for value, _ in parts] for parts in zip(*at_points, strict=True))
-        return [((np if isinstance(one[0], np.ndarray) else jnp).stack(one), True) for one in stacks]
+        return _inside(equation.params["call_jaxpr"], operands)
+    if equation.name == "cond":
+        branches = equation.params["branches"]
+        return _inside(branches[int(np.clip(operands[0], 0, len(branches) - 1))], operands[1:])
     if equation.name == "split":
-        parts = np.split(plain[0], np.cumsum(equation.params["sizes"])[:-1], equation.params["axis"])
-        return [(part, False) for part in parts]
-    bound = equation.primitive.bind(*plain, **equation.primitive.get_bind_params(dict(equation.params)))
+        return np.split(operands[0], np.cumsum(equation.params["sizes"])[:-1], equation.params["axis"])
+    avals = [program.avals[output] for output in equation.outputs]
+    if len(avals) == 1 and all(isinstance(operand, np.ndarray) for operand in operands):
+        result = _by_numpy(equation, operands, avals[0].shape)
+        if result is not None:
+            return [np.asarray(result, avals[0].dtype)]
+    bound = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(dict(equation.params)))
     every = bound if equation.primitive.multiple_results else [bound]
-    return [(value if _is_opaque(value) else np.asarray(value), False) for value in every]
+    return [value if _is_opaque(value) else np.asarray(value) for value in every]
 
 
-def _inside(body: jex.ClosedJaxpr, operands: list[_Value], count: int) -> list[_Value]:
+def _inside(body: jex.ClosedJaxpr, operands: list[Any]) -> list[Array]:
     """The results of a program that an equation calls."""
     inner = flatten(body, map(str, range(len(operands))), range(len(body.jaxpr.outvars)))
-    given = dict(zip(inner.inputs.values(), operands, strict=True))
-    return _values(inner, [*inner.outputs.values()], given, count)
+    return values(inner, inner.outputs.values(), dict(zip(inner.inputs.values(), operands, strict=True)))
 
 
-def _in_branches(
-    program: Program, equation: Equation, which: _Value, operands: list[_Value], count: int
-) -> list[_Value]:
-    """Every point takes the branch of its own number."""
-    branches, (numbers, many) = equation.params["branches"], which
-    numbers = np.clip(numbers, 0, len(branches) - 1).astype(int)
-    if not many:
-        return _inside(branches[int(numbers)], operands, count)
-    results = [np.empty((count, *program.shape(v)), program.avals[v].dtype) for v in equation.outputs]
-    for branch in np.unique(numbers):
-        here = numbers == branch
-        given = [(value[here], True) if of_all else (value, False) for value, of_all in operands]
-        found = _inside(branches[branch], given, int(here.sum()))
-        for result, value in zip(results, found, strict=True):
-            result[here] = value[0]
-    return [(result, True) for result in results]
-
-
-def _alone(equation: Equation, operands: list[_Value], shape: Shape, count: int) -> Array | None:
-    """The result at one point by one call of NumPy, or ``None``."""
-    plain = [value for value, _ in operands]
-    function = elementwise(equation, plain)
+def _by_numpy(equation: Equation, operands: list[Array], shape: Shape) -> Array | None:
+    function = elementwise(equation, operands)
     if function is not None:
-        return function(*plain)
+        return function(*operands)
     general = FUNCTIONS.get(equation.name)
-    return None if general is None else general(plain, equation.params, shape)
+    return None if general is None else general(operands, equation.params, shape)
 
 
-def _together(equation: Equation, operands: list[_Value], shape: Shape, count: int) -> Array | None:
-    """The same at all points."""
-    function = elementwise(equation, [value for value, _ in operands])
-    if function is not None:
-        return function(*(_aligned(value, many, len(shape)) for value, many in operands))
-    general, shifted = FUNCTIONS.get(equation.name), _shifted(equation, count)
-    if general is None or shifted is None:
-        return None
-    return general([_at_all(operand, count) for operand in operands], shifted, (count, *shape))
+Array: TypeAlias = np.ndarray
+Function: TypeAlias = Callable[[Sequence[Array], Params, Shape], Array | None]
 
-
-def _aligned(value: Array, many: bool, rank: int) -> Array:
-    """Axes of length 1 after that of the points, where the operand has fewer than the result."""
-    missing = rank + 1 - value.ndim
-    return value.reshape(len(value), *(1,) * missing, *value.shape[1:]) if many and missing else value
-
-
-def _at_all(operand: _Value, count: int) -> Array:
-    value, many = operand
-    return np.asarray(value) if many else np.broadcast_to(value, (count, *np.shape(value)))
-
-
-def _later(axes: Iterable[int]) -> tuple[int, ...]:
-    return tuple(axis + 1 for axis in axes)
-
-
-def _led(axes: Iterable[int]) -> tuple[int, ...]:
-    return (0, *_later(axes))
-
-
-def _next(axis: int) -> int:
-    return axis + 1
-
-
-def _contraction(numbers: Any) -> Any:
-    contracted, (left, right) = numbers
-    return tuple(map(_later, contracted)), (_led(left), _led(right))
-
-
-def _gathered(numbers: jax.lax.GatherDimensionNumbers) -> jax.lax.GatherDimensionNumbers:
-    return jax.lax.GatherDimensionNumbers(
-        offset_dims=_later(numbers.offset_dims),
-        collapsed_slice_dims=_later(numbers.collapsed_slice_dims),
-        start_index_map=_later(numbers.start_index_map),
-        operand_batching_dims=_led(numbers.operand_batching_dims),
-        start_indices_batching_dims=_led(numbers.start_indices_batching_dims),
-    )
-
-
-def _scattered(numbers: jax.lax.ScatterDimensionNumbers) -> jax.lax.ScatterDimensionNumbers:
-    return jax.lax.ScatterDimensionNumbers(
-        update_window_dims=_later(numbers.update_window_dims),
-        inserted_window_dims=_later(numbers.inserted_window_dims),
-        scatter_dims_to_operand_dims=_later(numbers.scatter_dims_to_operand_dims),
-        operand_batching_dims=_led(numbers.operand_batching_dims),
-        scatter_indices_batching_dims=_led(numbers.scatter_indices_batching_dims),
-    )
-
-
-_REDUCTIONS = ("sum", "prod", "max", "min", "and", "or")
-# Parameters that name axes, and what they are with one more axis before the others.
-_SHIFTS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
-    **{f"reduce_{name}": {"axes": _later} for name in _REDUCTIONS},
-    **{name: {} for name in ("reshape", "squeeze", "expand_dims", "convert_element_type", "integer_pow")},
-    **{name: {} for name in ("cholesky", "triangular_solve")},
-    **{name: {"axis": _next} for name in ("stack", "cumsum", "cumprod")},
-    "sort": {"dimension": _next},
-    "concatenate": {"dimension": _next},
-    "broadcast_in_dim": {"broadcast_dimensions": _led},
-    "transpose": {"permutation": _led},
-    "rev": {"dimensions": _later},
-    "dot_general": {"dimension_numbers": _contraction},
-    "gather": {"dimension_numbers": _gathered, "slice_sizes": lambda sizes: (1, *sizes)},
-    **{name: {"dimension_numbers": _scattered} for name in ("scatter", "scatter-add")},
+_OF_FLOATS: Mapping[str, Callable[..., Array]] = {
+    **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "cbrt")},
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil")},
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    "atan2": np.arctan2,
+    "div": np.divide,
+    "pow": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "logistic": special.expit,
+    "lgamma": special.gammaln,
+    "digamma": special.digamma,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "erf_inv": special.erfinv,
+}
+_OF_NUMBERS: Mapping[str, Callable[..., Array]] = {
+    "add": np.add,
+    "add_any": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "square": np.square,
+    "max": np.maximum,
+    "min": np.minimum,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "not": np.invert,
+    "is_finite": np.isfinite,
+    "copy": np.asarray,
+    "copy_p": np.asarray,
+    "stop_gradient": np.asarray,
+    "select_n": lambda which, *cases: np.choose(which.astype(int), cases),
+}
+_REDUCTIONS: Mapping[str, Callable[..., Array]] = {
+    **{f"reduce_{name}": getattr(np, name) for name in ("sum", "prod", "max", "min")},
+    "reduce_and": np.all,
+    "reduce_or": np.any,
 }
 
 
-def _shifted(equation: Equation, count: int) -> Params | None:
-    params = equation.params
-    if equation.name == "slice":
-        return {
-            "start_indices": (0, *params["start_indices"]),
-            "limit_indices": (count, *params["limit_indices"]),
-            "strides": params["strides"] and (1, *params["strides"]),
-        }
-    shifts = _SHIFTS.get(equation.name)
-    return None if shifts is None else {**params, **{name: by(params[name]) for name, by in shifts.items()}}
+def _reduction(function: Callable[..., Array]) -> Function:
+    return lambda x, params, shape: np.asarray(function(x[0], axis=tuple(params["axes"])))
+
+
+def _convert(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    (value,), dtype = operands, np.dtype(params["new_dtype"])
+    if value.dtype.kind == "f" and dtype.kind in "iu":
+        # JAX has rules of its own for what is not a number or beyond the type's range.
+        ends = np.iinfo(params["new_dtype"])
+        if not np.all((value >= max(ends.min, -(2**30))) & (value <= min(ends.max, 2**30))):
+            return None
+    return value.astype(dtype)
+
+
+def _rem(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    """The remainder; of an integer by zero it is JAX's own number."""
+    dividend, divisor = operands
+    return np.fmod(dividend, divisor) if divisor.dtype.kind == "f" or np.all(divisor) else None
+
+
+def _integer_pow(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    power = params["y"]
+    return np.asarray(1 / operands[0] ** -power if power < 0 else operands[0] ** power)
+
+
+def _broadcast(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    sizes = [1] * len(shape)
+    for axis, target in enumerate(params["broadcast_dimensions"]):
+        sizes[target] = operands[0].shape[axis]
+    return np.broadcast_to(operands[0].reshape(sizes), shape)
+
+
+def _iota(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    sizes = [1] * len(shape)
+    sizes[params["dimension"]] = -1
+    return np.broadcast_to(np.arange(shape[params["dimension"]]).reshape(sizes), shape)
+
+
+def _slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    strides = params["strides"] or (1,) * len(shape)
+    ends = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return operands[0][tuple(slice(*entry) for entry in ends)]
+
+
+def _dynamic_slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    array, *starts = operands
+    last = np.subtract(array.shape, shape)
+    first = [int(np.clip(start, 0, most)) for start, most in zip(starts, last, strict=True)]
+    return array[tuple(slice(a, a + size) for a, size in zip(first, shape, strict=True))]
+
+
+def _pad(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    if any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
+        return None
+    padded = np.full(shape, operands[1])
+    config = zip(params["padding_config"], operands[0].shape, strict=True)
+    padded[tuple(slice(low, low + n + inner * max(n - 1, 0), inner + 1) for (low, _, inner), n in config)] = (
+        operands[0]
+    )
+    return padded
+
+
+def _running(function: Callable[..., Array]) -> Function:
+    """The sums or products of the first one, two, … elements along an axis."""
+
+    def run(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+        axis = params["axis"]
+        if params["reverse"]:
+            return np.flip(function(np.flip(operands[0], axis), axis), axis)
+        return function(operands[0], axis)
+
+    return run
+
+
+def _dot_general(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    (contract_a, contract_b), (batch_a, batch_b) = params["dimension_numbers"]
+    fresh = count()
+    a, b = ([-1] * operand.ndim for operand in operands)
+    for mine, other in (*zip(batch_a, batch_b, strict=True), *zip(contract_a, contract_b, strict=True)):
+        a[mine] = b[other] = next(fresh)
+    a, b = ([next(fresh) if axis < 0 else axis for axis in axes] for axes in (a, b))
+    free = [axis for axis in (*a, *b) if (axis in a) != (axis in b)]
+    return np.asarray(np.einsum(operands[0], a, operands[1], b, [*(a[i] for i in batch_a), *free]))
+
+
+def positions(
+    indices: Array,
+    shape: Shape,
+    numbers: jax.lax.GatherDimensionNumbers,
+    sizes: Sequence[int],
+    mode: GatherScatterMode,
+) -> tuple[tuple[Array, ...], Array]:
+    """Where the elements of a gather lie in an array of ``shape``, axis by axis; and which are inside it."""
+    batch = indices.shape[:-1]
+    offsets = numbers.offset_dims
+    rank = len(batch) + len(offsets)
+    batch_axes = [axis for axis in range(rank) if axis not in offsets]
+
+    def along(axis: int, length: int) -> Array:
+        return np.arange(length).reshape([length if place == axis else 1 for place in range(rank)])
+
+    windows = iter(offsets)
+    found: list[Array] = []
+    inside = np.ones((1,) * rank, bool)
+    for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
+        at = np.zeros((1,) * rank, np.int64)
+        if axis in numbers.operand_batching_dims:
+            own = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(axis)]
+            at = along(batch_axes[own], length)
+        elif axis in numbers.start_index_map:
+            start = indices[..., numbers.start_index_map.index(axis)].astype(np.int64)
+            start = start.reshape([batch[batch_axes.index(i)] if i in batch_axes else 1 for i in range(rank)])
+            at = np.clip(start, 0, length - size)
+            inside = inside & ((at == start) | (mode == GatherScatterMode.CLIP))
+        if axis not in numbers.collapsed_slice_dims and axis not in numbers.operand_batching_dims:
+            at = at + along(next(windows), size)
+        found.append(at)
+    return tuple(found), inside
+
+
+def _gather(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
+    array, indices = operands
+    numbers, sizes, mode = (params[name] for name in ("dimension_numbers", "slice_sizes", "mode"))
+    places, inside = positions(indices, array.shape, numbers, sizes, mode)
+    # Out of bounds JAX fills in something else.
+    return np.broadcast_to(array[places], shape) if np.all(inside) else None
+
+
+def _scatter(operands: Sequence[Array], params: Params, shape: Shape, *, add: bool) -> Array | None:
+    """A gather's inverse; windows that reach outside the array are left to JAX."""
+    array, indices, updates = operands
+    numbers, mode = params["dimension_numbers"], params["mode"]
+    windows = iter(updates.shape[axis] for axis in numbers.update_window_dims)
+    single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    sizes = [1 if axis in single else next(windows) for axis in range(array.ndim)]
+    gathered = jax.lax.GatherDimensionNumbers(
+        offset_dims=numbers.update_window_dims,
+        collapsed_slice_dims=numbers.inserted_window_dims,
+        start_index_map=numbers.scatter_dims_to_operand_dims,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+    )
+    places, inside = positions(indices, array.shape, gathered, sizes, mode)
+    if not np.all(inside):
+        return None
+    result = array.copy()
+    if add:
+        np.add.at(result, places, updates)
+    else:
+        result[places] = updates
+    return result
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    **{name: _reduction(function) for name, function in _REDUCTIONS.items()},
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda x, params, shape: x[0].reshape(shape)),
+    "convert_element_type": _convert,
+    "rem": _rem,
+    "integer_pow": _integer_pow,
+    "broadcast_in_dim": _broadcast,
+    "iota": _iota,
+    "transpose": lambda x, params, shape: np.transpose(x[0], params["permutation"]),
+    "rev": lambda x, params, shape: np.flip(x[0], params["dimensions"]),
+    "concatenate": lambda x, params, shape: np.concatenate(x, params["dimension"]),
+    "stack": lambda x, params, shape: np.stack(x, params["axis"]),
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "pad": _pad,
+    "cumsum": _running(np.cumsum),
+    "cumprod": _running(np.cumprod),
+    "sort": lambda x, params, shape: np.sort(x[0], params["dimension"]),
+    "scatter": functools.partial(_scatter, add=False),
+    "scatter-add": functools.partial(_scatter, add=True),
+    "dot_general": _dot_general,
+    "gather": _gather,
+}
+
+
+def elementwise(equation: Equation, operands: Sequence[Array]) -> Callable[..., Array] | None:
+    """NumPy's function of numbers, if it is one of these operands."""
+    function = _OF_NUMBERS.get(equation.name)
+    if function is None and all(operand.dtype.kind == "f" for operand in operands[:1]):
+        function = _OF_FLOATS.get(equation.name)
+    return function

@@ -24,6 +24,7 @@ import numpy as np
 from jax.extend.core import Primitive, primitives
 from jax.typing import DTypeLike
 
+from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import EXACT, Aval, Equation, Program, Variable, bytes_of, type_text
 
@@ -80,6 +81,11 @@ _INLINED = {
 def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     """An argument of ``trace`` of which only shape and dtype are known."""
     return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
+
+
+def row_shapes(rows: Rows) -> dict[str, jax.ShapeDtypeStruct]:
+    """Arguments of ``trace`` for one row, without an axis of rows."""
+    return {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
 
 
 def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Program:

@@ -15,7 +15,7 @@ import numpy as np
 
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.real import Ball
-from private_mcmc.model.ir.numpy_functions import FUNCTIONS
+from private_mcmc.model.ir.evaluate import FUNCTIONS
 from private_mcmc.model.ir.program import Params, Shape
 
 

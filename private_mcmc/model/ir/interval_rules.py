@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import scipy.special as special
 
+from private_mcmc.model.ir.evaluate import FUNCTIONS, positions
 from private_mcmc.model.ir.interval import (
     TINY,
     Interval,
@@ -21,7 +22,6 @@ from private_mcmc.model.ir.interval import (
     up,
     widen,
 )
-from private_mcmc.model.ir.numpy_functions import FUNCTIONS, positions
 from private_mcmc.model.ir.program import Params, Shape
 
 

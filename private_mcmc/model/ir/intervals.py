@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.model.ir.evaluate import CALLS, values
 from private_mcmc.model.ir.flatten import flatten
 from private_mcmc.model.ir.interval import (
@@ -20,6 +21,8 @@ from private_mcmc.model.ir.interval import (
     between,
     constant,
     integer_division,
+    of_domain,
+    pinned,
     spread,
 )
 from private_mcmc.model.ir.interval_rules import SCALARS, SHAPES, split
@@ -116,6 +119,24 @@ def overflowing(
     }
     found = zip(made, bounds(program, near, made), strict=True)
     return frozenset(v for v, value in found if not math.isfinite(value.largest))
+
+
+def row_values(program: Program, rows: Rows, leading: tuple[int, ...] = (1,)) -> dict[Variable, Interval]:
+    """Bounds of the program's columns of one row, with these axes before their own."""
+    return {program.inputs[name]: of_domain(domain, leading) for name, domain in rows.items}
+
+
+def row_cases(
+    program: Program,
+    rows: Rows,
+    leading: tuple[int, ...] = (1,),
+    given: Mapping[Variable, Interval] | None = None,
+) -> Iterator[dict[Variable, Interval]]:
+    """Bounds of the program's inputs over the rows of the domain: of columns that take few values, each."""
+    known = {**row_values(program, rows, leading), **(given or {})}
+    for case in few_values(rows):
+        points = {program.inputs[name]: pinned(known[program.inputs[name]], at) for name, at in case.items()}
+        yield {**known, **points}
 
 
 def _apply(equation: Equation, operands: list[Interval], program: Program) -> list[Interval | None]:

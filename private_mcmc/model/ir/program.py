@@ -103,6 +103,11 @@ class Program:
     equations: tuple[Equation, ...]
     avals: Mapping[Variable, Aval]
 
+    @cached_property
+    def producers(self) -> Mapping[Variable, Equation]:
+        """Which equation makes a variable."""
+        return {output: equation for equation in self.equations for output in equation.outputs}
+
     def parts(self, kind: Kind, site: str) -> dict[str, Variable]:
         """All outputs of a kind that belong to a site, by their parts."""
         return {

@@ -1,10 +1,4 @@
-"""Proved constants of the losses of positive observations, of shares, and of rates ``c·log(1+e^η)``.
-
-Each is smooth. With a log link they are convex; those of shares with a logistic one are not. Of a softplus
-rate, ``s = log(1+e^η)``, ``σ = s'`` and ``h = −(log s)''``: ``σ ≤ s``, hence ``0 ≤ (log s)' = σ/s ≤ 1``; with
-``q = 1 − σ``, ``s = −log q``, ``h = σ(σ + q log q)/s²``. There ``0 ≤ σ + q log q ≤ σ²`` (from ``1 − 1/q ≤
-log q ≤ q − 1``) and ``s ≥ 2(1−q)/(1+q)``, so ``0 ≤ h ≤ (1−q)(1+q)²/4 ≤ 8/27``: bounded where ``e^η`` is not.
-"""
+"""Proved constants of the losses of real and of positive observations, and of shares; most are smooth."""
 
 from __future__ import annotations
 
@@ -18,15 +12,10 @@ from jax.scipy import special
 from jax.scipy.special import gammaln
 
 from private_mcmc.model.ir.interval import Interval, up
-from private_mcmc.model.likelihoods.family import (
-    Bounds,
-    Entry,
-    Given,
-    LikelihoodFamily,
-    Recognised,
-    Recogniser,
-    times,
-)
+from private_mcmc.model.likelihoods.family import Bounds, Entry, Given, Recognised, Recogniser, recognised
+
+_LOG_2PI = math.log(2 * math.pi)
+LOG_LINKS = ("exp", "exp_neg")
 
 
 def log_rate(eta: jax.Array, given: Given) -> jax.Array:
@@ -62,7 +51,7 @@ def log_ndtr(x: jax.Array) -> jax.Array:
 
 def _inverse_mills(x: jax.Array) -> jax.Array:
     near, far = jnp.maximum(x, _TAIL), jnp.minimum(x, _TAIL)
-    inside = jnp.exp(-0.5 * jnp.square(near) - log_ndtr(near) - 0.5 * math.log(2 * math.pi))
+    inside = jnp.exp(-0.5 * jnp.square(near) - log_ndtr(near) - 0.5 * _LOG_2PI)
     i = 1 / jnp.square(far)
     series = 1 - i * (1 - 3 * i * (1 - 5 * i * (1 - 7 * i * (1 - 9 * i))))
     return jnp.where(x < _TAIL, -far / series, inside)
@@ -71,217 +60,10 @@ def _inverse_mills(x: jax.Array) -> jax.Array:
 log_ndtr.defjvps(lambda tangent, value, x: _inverse_mills(x) * tangent)
 
 
-def grown(y: jax.Array, t: jax.Array) -> jax.Array:
+def _grown(y: jax.Array, t: jax.Array) -> jax.Array:
     """``ye^t`` of ``y ≥ 0``: 0 of 0 however large ``e^t`` is, where floats know neither it nor its slope."""
     some = y > 0
     return jnp.where(some, jnp.exp(jnp.where(some, t, 0.0) + jnp.log(jnp.where(some, y, 1.0))), 0.0)
-
-
-def _gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """Shape ``a``, rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − at + const``, ``ψ'' = ye^t = a + dψ/dt``."""
-    shape = others["concentration"]
-    if link not in ("exp", "exp_neg") or not (observed.lowest >= 0 and shape.lowest > 0):
-        return None
-    family = LikelihoodFamily(
-        name="Gamma",
-        link="exp",
-        convex=True,
-        growth=(shape.highest, 1.0),
-        why=f"ψ = ye^t − at, t affine in η, a ≤ {shape.highest:g}: ψ'' = a + ψ', unbounded unless clipped",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t, a = log_rate(eta, given), given["concentration"]
-        return grown(y, t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
-
-    return Recognised(family, loss)
-
-
-def _exponential(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """Rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − t``, ``ψ'' = ye^t = 1 + dψ/dt``."""
-    if link not in ("exp", "exp_neg") or not observed.lowest >= 0:
-        return None
-    family = LikelihoodFamily(
-        name="Exponential",
-        link="exp",
-        convex=True,
-        growth=(1.0, 1.0),
-        why="ψ = ye^t − t, t affine in η: ψ'' = 1 + ψ', unbounded unless clipped",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t = log_rate(eta, given)
-        return grown(y, t) - t
-
-    return Recognised(family, loss)
-
-
-def _inverse_gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """Shape ``a``, rate ``e^t``: the Gamma loss of ``1/y``, ``y > 0``: ``ψ'' = a + dψ/dt``."""
-    inner = _gamma(link, observed, others)
-    if inner is None or not observed.lowest > 0:
-        return None
-    return Recognised(inner.family, lambda eta, y, given: inner.loss(eta, 1 / y, given) + 2 * jnp.log(y))
-
-
-def _weibull(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """Shape ``a``, log scale ``t``, ``z = (ye^{−t})^a``: ``ψ = z + at``, ``ψ'' = a²z = a(a − dψ/dt)``."""
-    shape = others["concentration"]
-    if link not in ("exp", "exp_neg") or not (observed.lowest > 0 and shape.lowest > 0):
-        return None
-    most = shape.highest
-    family = LikelihoodFamily(
-        name="Weibull",
-        link="exp",
-        convex=True,
-        growth=(up(most**2), most),
-        why=f"ψ = (ye^{{−t}})^a + at, a ≤ {most:g}: ψ'' = a(a − ψ'), unbounded unless clipped",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        t, a = log_rate(eta, given), given["concentration"]
-        return jnp.exp(a * (jnp.log(y) - t)) + a * t - jnp.log(a) - (a - 1) * jnp.log(y)
-
-    return Recognised(family, loss)
-
-
-POSITIVE: Mapping[tuple[str, str], Entry] = {
-    ("Gamma", "rate"): Entry(_gamma, ("concentration",)),
-    ("Exponential", "rate"): Entry(_exponential),
-    ("InverseGamma", "rate"): Entry(_inverse_gamma, ("concentration",)),
-    ("Weibull", "scale"): Entry(_weibull, ("concentration",)),
-}
-
-
-def _share(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-    """``Beta(a, b)``, ``a = κσ(η)``, ``b = κσ(−η)``, ``κ`` public, ``L = logit y``.
-
-    ``ψ' = κσ(1−σ)(F(a) − F(b) − L)``, ``F`` being the digamma function.
-
-    From ``log x − 1/x < F(x) < log x − 1/(2x)``, ``log a − log b = η`` and ``σ(1−σ)|η| < 0.224`` follows
-    ``|ψ'| ≤ 1 + κ(0.224 + |L|/4) = s``; from ``F'(x) < 1/x + 1/x²`` follows
-    ``|ψ''| ≤ |1−2σ||ψ'| + κσ(1−σ) + (1−σ)² + σ² ≤ s + κ/4 + 1``.
-    """
-    low, high, concentration = observed.lowest, observed.highest, others["concentration"]
-    most = concentration.highest
-    if link != "scaled_logistic" or not (0 < low <= high < 1 and 0 < concentration.lowest == most < math.inf):
-        return None
-    multiplier = others["multiplier"]
-    if not (math.isclose(multiplier.lowest, most) and math.isclose(multiplier.highest, most)):
-        return None
-    farthest = max(math.log((1 - low) / low), math.log(high / (1 - high)))
-    score = up(1 + most * (0.224 + farthest / 4 + 1e-9))
-    family = LikelihoodFamily(
-        name="BetaProportion",
-        link="logistic",
-        score_bound=score,
-        curvature_bound=up(score + most / 4 + 1),
-        why="ψ = log B(κσ, κ(1−σ)) − κσ logit y: |ψ'| ≤ 1 + κ(0.224 + |logit y|/4); not convex",
-    )
-
-    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-        k = given["concentration"]
-        a, b = k * jax.nn.sigmoid(eta), k * jax.nn.sigmoid(-eta)
-        # Of Γ(a) = Γ(1 + a)/a the logarithm, which keeps its digits where a is next to 0.
-        poles = jax.nn.softplus(eta) + jax.nn.softplus(-eta) - 2 * jnp.log(k)
-        constant = gammaln(1 + a) + gammaln(1 + b) - gammaln(k) + poles
-        return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)
-
-    return Recognised(family, loss)
-
-
-# NumPyro keeps the product of mean and concentration.
-SHARES: Mapping[tuple[str, str], Entry] = {
-    ("BetaProportion", "concentration1"): Entry(_share, ("concentration",))
-}
-
-_BEND = 8 / 27
-
-
-def with_softplus(families: Mapping[tuple[str, str], Entry]) -> dict[tuple[str, str], Entry]:
-    """The entries of the classes with such a rate, which take that link as well as their own."""
-    return {
-        key: replace(families[key], rule=_either(families[key].rule, *rule))
-        for key, rule in _SOFTPLUS.items()
-    }
-
-
-_Proof = Callable[[Interval, Bounds], LikelihoodFamily]
-
-
-def _either(own: Recogniser, wanted: str, rule: _Proof) -> Recogniser:
-    """The loss is the same function of the log of the rate; what is proved of it is another."""
-
-    def build(link: str, observed: Interval, others: Bounds) -> Recognised | None:
-        if "softplus" not in link:
-            return own(link, observed, others)
-        found = own("exp", observed, others)
-        return None if found is None or link != wanted else replace(found, family=rule(observed, others))
-
-    return build
-
-
-def _softplus_family(name: str, weight: float, power: float) -> LikelihoodFamily:
-    """``ψ = us − v log s``, ``0 ≤ u ≤ weight``, ``0 ≤ v ≤ power``: ``ψ'' = uσ(1−σ) + vh``."""
-    curvature = up(weight / 4 + times(power, _BEND))
-    return LikelihoodFamily(
-        name=name,
-        link="softplus",
-        convex=True,
-        score_bound=max(weight, power),
-        curvature_bound=curvature,
-        growth=(curvature, 0.0),
-        why=f"ψ = us − v log s, s = log(1+e^η), u ≤ {weight:g}, v ≤ {power:g}: −v ≤ ψ' ≤ u, "
-        "0 ≤ ψ'' ≤ u/4 + 8v/27",
-    )
-
-
-def _softplus_times(name: str, observed: Interval, others: Bounds, power: float) -> LikelihoodFamily:
-    """Rate ``r = cs``, ``ψ = yr − a log r + const``."""
-    return _softplus_family(name, times(observed.highest, others["multiplier"].highest), power)
-
-
-def _softplus_negative_binomial(observed: Interval, others: Bounds) -> LikelihoodFamily:
-    """Gamma–Poisson of concentration ``k`` and rate ``c/s``, mean ``ks/c``.
-
-    ``ψ = (k+y) log(s+c) − y log s + const``: ``ψ' = kσ/(s+c) − (yσ/s)·c/(s+c)``, between ``−y`` and
-    ``k min(1, 1/c)``; ``ψ'' = (k+y)(σ(1−σ)/(s+c) − σ²/(s+c)²) + yh``, where both fractions are at most
-    ``min(1, 1/4c)`` (by ``(s+c)² ≥ 4sc`` and ``σ ≤ s``). Not convex.
-    """
-    most, k, smallest = observed.highest, others["concentration"].highest, others["multiplier"].lowest
-    return LikelihoodFamily(
-        name="NegativeBinomial",
-        link="softplus",
-        score_bound=max(most, up(k * min(1.0, 1 / smallest))),
-        curvature_bound=up((k + most) * min(1.0, 0.25 / smallest) + times(most, _BEND)),
-        why=f"ψ = (k+y) log(s+c) − y log s, s = log(1+e^η), y ≤ {most:g}, k ≤ {k:g}, c ≥ {smallest:g}: "
-        "|ψ'| ≤ max(y, k min(1, 1/c)), |ψ''| ≤ (k+y) min(1, 1/4c) + 8y/27; not convex",
-    )
-
-
-def log_softplus(eta: jax.Array) -> jax.Array:
-    """``log s``; far below zero ``s`` is ``e^η(1 − e^η/2 + …)``, whose logarithm would lose all digits."""
-    small = eta < -20
-    usual = jnp.log(jax.nn.softplus(jnp.where(small, 0.0, eta)))
-    return jnp.where(small, eta - 0.5 * jnp.exp(jnp.where(small, eta, 0.0)), usual)
-
-
-_SOFTPLUS: Mapping[tuple[str, str], tuple[str, _Proof]] = {
-    ("Poisson", "rate"): (
-        "softplus",
-        lambda y, others: _softplus_family("Poisson", others["multiplier"].highest, y.highest),
-    ),
-    ("Exponential", "rate"): ("softplus", lambda y, others: _softplus_times("Exponential", y, others, 1.0)),
-    ("Gamma", "rate"): (
-        "softplus",
-        lambda y, others: _softplus_times("Gamma", y, others, others["concentration"].highest),
-    ),
-    ("GammaPoisson", "rate"): ("one_over_softplus", _softplus_negative_binomial),
-    ("NegativeBinomial2", "rate"): ("one_over_softplus", _softplus_negative_binomial),
-}
-
-
-_LOG_2PI = math.log(2 * math.pi)
 
 
 def _location_scale(
@@ -300,21 +82,13 @@ def _location_scale(
         scale = others["scale"].lowest
         if link != "identity" or not scale > 0:
             return None
-        bend = up(curvature / scale**2)
-        family = LikelihoodFamily(
-            name=name,
-            link="identity",
-            convex=convex,
-            score_bound=up(score / scale),
-            curvature_bound=bend,
-            growth=(bend, 0.0) if convex and bend < math.inf else (math.inf, math.inf),
-            why=why.format(scale=scale),
-        )
 
         def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
             return form((y - eta) / given["scale"]) + jnp.log(constant * given["scale"])
 
-        return Recognised(family, loss)
+        steepest, most = up(score / scale), up(curvature / scale**2)
+        because = why.format(scale=scale)
+        return recognised(name, "identity", loss, because, score=steepest, curvature=most, convex=convex)
 
     return build
 
@@ -367,21 +141,15 @@ def _normal_scale(link: str, observed: Interval, others: Bounds) -> Recognised |
 
     ``ψ = t + r²e^{−2t}/2``: ``dψ/dt = 1 − r²e^{−2t}``, ``ψ'' = 2r²e^{−2t} = 2(1 − dψ/dt)``.
     """
-    if link not in ("exp", "exp_neg"):
+    if link not in LOG_LINKS:
         return None
-    family = LikelihoodFamily(
-        name="Normal scale",
-        link="exp",
-        convex=True,
-        growth=(2.0, 2.0),
-        why="ψ = t + r²e^{−2t}/2, t the log standard deviation: ψ'' = 2(1 − ψ') ≤ 2 + 2|ψ'|",
-    )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
         t = log_rate(eta, given)
-        return t + 0.5 * grown(jnp.square(y - given["loc"]), -2 * t) + 0.5 * _LOG_2PI
+        return t + 0.5 * _grown(jnp.square(y - given["loc"]), -2 * t) + 0.5 * _LOG_2PI
 
-    return Recognised(family, loss)
+    why = "ψ = t + r²e^{−2t}/2, t the log standard deviation: ψ'' = 2(1 − ψ') ≤ 2 + 2|ψ'|"
+    return recognised("Normal scale", "exp", loss, why, growth=(2.0, 2.0))
 
 
 def _student_t(link: str, observed: Interval, others: Bounds) -> Recognised | None:
@@ -394,21 +162,21 @@ def _student_t(link: str, observed: Interval, others: Bounds) -> Recognised | No
     df, scale = others["df"], others["scale"].lowest
     if link != "identity" or not (scale > 0 and df.lowest > 0 and df.highest < math.inf):
         return None
-    score = max((nu + 1) / math.sqrt(nu) for nu in (df.lowest, df.highest)) / (2 * scale)
-    family = LikelihoodFamily(
-        name="StudentT",
-        link="identity",
-        score_bound=up(score),
-        curvature_bound=up((df.lowest + 1) / (df.lowest * scale**2)),
-        why="ψ = ½(ν+1) log(1+r²/νs²): |ψ'| ≤ (ν+1)/(2s√ν), |ψ''| ≤ (ν+1)/(νs²); not convex",
-    )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
         nu, s = given["df"], given["scale"]
         constant = jnp.log(s) + 0.5 * jnp.log(nu * math.pi) + gammaln(nu / 2) - gammaln((nu + 1) / 2)
         return 0.5 * (nu + 1) * jnp.log1p(jnp.square((y - eta) / s) / nu) + constant
 
-    return Recognised(family, loss)
+    return recognised(
+        "StudentT",
+        "identity",
+        loss,
+        "ψ = ½(ν+1) log(1+r²/νs²): |ψ'| ≤ (ν+1)/(2s√ν), |ψ''| ≤ (ν+1)/(νs²); not convex",
+        score=up(max((nu + 1) / math.sqrt(nu) for nu in (df.lowest, df.highest)) / (2 * scale)),
+        curvature=up((df.lowest + 1) / (df.lowest * scale**2)),
+        convex=False,
+    )
 
 
 def _quantile(link: str, observed: Interval, others: Bounds) -> Recognised | None:
@@ -419,20 +187,15 @@ def _quantile(link: str, observed: Interval, others: Bounds) -> Recognised | Non
     scale, quantile = others["scale"].lowest, others["quantile"]
     if link != "identity" or not (scale > 0 and quantile.lowest > 0 and quantile.highest < 1):
         return None
-    family = LikelihoodFamily(
-        name="AsymmetricLaplaceQuantile",
-        link="identity",
-        convex=True,
-        score_bound=up(max(quantile.highest, 1 - quantile.lowest) / scale),
-        why="ψ = qr/s for r = y−η > 0, −(1−q)r/s below: convex, |ψ'| ≤ max(q, 1−q)/s, not smooth",
-    )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
         residual, q, s = y - eta, given["quantile"], given["scale"]
         slope = jnp.where(residual < 0, q - 1, q) / s
         return slope * residual + jnp.log(s) - jnp.log(q) - jnp.log1p(-q)
 
-    return Recognised(family, loss)
+    why = "ψ = qr/s for r = y−η > 0, −(1−q)r/s below: convex, |ψ'| ≤ max(q, 1−q)/s, not smooth"
+    steepest = up(max(quantile.highest, 1 - quantile.lowest) / scale)
+    return recognised("AsymmetricLaplaceQuantile", "identity", loss, why, score=steepest)
 
 
 def _gumbel(link: str, observed: Interval, others: Bounds) -> Recognised | None:
@@ -440,19 +203,51 @@ def _gumbel(link: str, observed: Interval, others: Bounds) -> Recognised | None:
     scale = others["scale"].lowest
     if link != "identity" or not scale > 0:
         return None
-    family = LikelihoodFamily(
-        name="Gumbel",
-        link="identity",
-        convex=True,
-        growth=(up(1 / scale**2), up(1 / scale)),
-        why="ψ = z + e^{−z}, z = (y−η)/s: ψ'' = (1 + sψ')/s², unbounded unless clipped",
-    )
 
     def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
         z = (y - eta) / given["scale"]
         return z + jnp.exp(-z) + jnp.log(given["scale"])
 
-    return Recognised(family, loss)
+    why = "ψ = z + e^{−z}, z = (y−η)/s: ψ'' = (1 + sψ')/s², unbounded unless clipped"
+    return recognised("Gumbel", "identity", loss, why, growth=(up(1 / scale**2), up(1 / scale)))
+
+
+def _truncated_normal(link: str, observed: Interval, others: Bounds) -> Recognised | None:
+    """``ψ = (y−η)²/2s² + log Z(η)``: an exponential family in ``η``, so ``ψ'' = Var/s⁴``, convex.
+
+    Truncation of a log-concave density lowers its variance: ``ψ'' ∈ (0, 1/s²]``. Between two ends a
+    distance ``h`` apart ``ψ' = (E − y)/s²`` with both in the interval: ``|ψ'| ≤ h/s²``, and
+    ``Var ≤ h²/4``.
+    """
+    scale, low, high = others["base.scale"].lowest, others.get("low"), others.get("high")
+    above = low is None or observed.lowest >= low.highest
+    below = high is None or observed.highest <= high.lowest
+    if link != "identity" or not (scale > 0 and above and below):
+        return None
+    width = math.inf if low is None or high is None else high.highest - low.lowest
+    return recognised(
+        "truncated Normal",
+        "identity",
+        _truncated_loss,
+        "ψ = (y−η)²/2s² + log Z(η): ψ'' is a variance over s⁴, at most 1/s²; "
+        + ("ψ' unbounded" if math.isinf(width) else "|ψ'| ≤ (high − low)/s²"),
+        score=up(width / scale**2),
+        curvature=up(min(1 / scale**2, width**2 / (4 * scale**4))),
+    )
+
+
+def _truncated_loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    scale = given["base.scale"]
+    square = 0.5 * jnp.square((y - eta) / scale) + jnp.log(scale) + 0.5 * _LOG_2PI
+    if "high" not in given:
+        return square + log_ndtr((eta - given["low"]) / scale)
+    if "low" not in given:
+        return square + log_ndtr((given["high"] - eta) / scale)
+    low, high = (given["low"] - eta) / scale, (given["high"] - eta) / scale
+    # In the tail where the two terms are small, so that their difference keeps its digits.
+    left = low + high > 0
+    larger, smaller = log_ndtr(jnp.where(left, -low, high)), log_ndtr(jnp.where(left, -high, low))
+    return square + larger + jnp.log(-jnp.expm1(smaller - larger))
 
 
 REAL: Mapping[tuple[str, str], Entry] = {
@@ -474,58 +269,102 @@ CENTRED: Mapping[tuple[str, str], Entry] = {
     (name, "difference"): replace(REAL[(name, "loc")], centred=True) for name in _OF_DIFFERENCES
 }
 
-
-def _truncated(ends: tuple[str, ...]) -> Recogniser:
-    """``ψ = (y−η)²/2s² + log Z(η)``: an exponential family in ``η``, so ``ψ'' = Var/s⁴``, convex.
-
-    Truncation of a log-concave density lowers its variance: ``ψ'' ∈ (0, 1/s²]``. Between two ends a
-    distance ``h`` apart ``ψ' = (E − y)/s²`` with both in the interval: ``|ψ'| ≤ h/s²``, and
-    ``Var ≤ h²/4``.
-    """
-
-    def build(link: str, observed: Interval, others: Mapping[str, Interval]) -> Recognised | None:
-        scale = others["base.scale"].lowest
-        low = others["low"] if "low" in ends else None
-        high = others["high"] if "high" in ends else None
-        above = low is None or observed.lowest >= low.highest
-        below = high is None or observed.highest <= high.lowest
-        if link != "identity" or not (scale > 0 and above and below):
-            return None
-        width = math.inf if low is None or high is None else high.highest - low.lowest
-        curvature = up(min(1 / scale**2, width**2 / (4 * scale**4)))
-        family = LikelihoodFamily(
-            name="truncated Normal",
-            link="identity",
-            convex=True,
-            score_bound=up(width / scale**2),
-            curvature_bound=curvature,
-            growth=(curvature, 0.0),
-            why="ψ = (y−η)²/2s² + log Z(η): ψ'' is a variance over s⁴, at most 1/s²; "
-            + ("ψ' unbounded" if math.isinf(width) else "|ψ'| ≤ (high − low)/s²"),
-        )
-        return Recognised(family, _loss)
-
-    return build
-
-
-def _loss(eta: jax.Array, y: jax.Array, given: Mapping[str, jax.Array]) -> jax.Array:
-    scale = given["base.scale"]
-    square = 0.5 * jnp.square((y - eta) / scale) + jnp.log(scale) + 0.5 * _LOG_2PI
-    if "high" not in given:
-        return square + log_ndtr((eta - given["low"]) / scale)
-    if "low" not in given:
-        return square + log_ndtr((given["high"] - eta) / scale)
-    low, high = (given["low"] - eta) / scale, (given["high"] - eta) / scale
-    # In the tail where the two terms are small, so that their difference keeps its digits.
-    left = low + high > 0
-    larger, smaller = log_ndtr(jnp.where(left, -low, high)), log_ndtr(jnp.where(left, -high, low))
-    return square + larger + jnp.log(-jnp.expm1(smaller - larger))
-
-
+_ENDS = {"LeftTruncated": ("low",), "RightTruncated": ("high",), "TwoSidedTruncated": ("low", "high")}
 TRUNCATED: Mapping[tuple[str, str], Entry] = {
-    ("LeftTruncatedDistribution(Normal)", "base.loc"): Entry(_truncated(("low",)), ("base.scale", "low")),
-    ("RightTruncatedDistribution(Normal)", "base.loc"): Entry(_truncated(("high",)), ("base.scale", "high")),
-    ("TwoSidedTruncatedDistribution(Normal)", "base.loc"): Entry(
-        _truncated(("low", "high")), ("base.scale", "low", "high")
-    ),
+    (f"{kind}Distribution(Normal)", "base.loc"): Entry(_truncated_normal, ("base.scale", *ends))
+    for kind, ends in _ENDS.items()
+}
+
+
+def _gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
+    """Shape ``a``, rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − at + const``, ``ψ'' = ye^t = a + dψ/dt``."""
+    shape = others["concentration"]
+    if link not in LOG_LINKS or not (observed.lowest >= 0 and shape.lowest > 0):
+        return None
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t, a = log_rate(eta, given), given["concentration"]
+        return _grown(y, t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
+
+    why = f"ψ = ye^t − at, t affine in η, a ≤ {shape.highest:g}: ψ'' = a + ψ', unbounded unless clipped"
+    return recognised("Gamma", "exp", loss, why, growth=(shape.highest, 1.0))
+
+
+def _exponential(link: str, observed: Interval, others: Bounds) -> Recognised | None:
+    """Rate ``e^t``, ``t = log c ± η``: ``ψ = ye^t − t``, ``ψ'' = ye^t = 1 + dψ/dt``."""
+    if link not in LOG_LINKS or not observed.lowest >= 0:
+        return None
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t = log_rate(eta, given)
+        return _grown(y, t) - t
+
+    why = "ψ = ye^t − t, t affine in η: ψ'' = 1 + ψ', unbounded unless clipped"
+    return recognised("Exponential", "exp", loss, why, growth=(1.0, 1.0))
+
+
+def _inverse_gamma(link: str, observed: Interval, others: Bounds) -> Recognised | None:
+    """Shape ``a``, rate ``e^t``: the Gamma loss of ``1/y``, ``y > 0``: ``ψ'' = a + dψ/dt``."""
+    inner = _gamma(link, observed, others)
+    if inner is None or not observed.lowest > 0:
+        return None
+    return Recognised(inner.family, lambda eta, y, given: inner.loss(eta, 1 / y, given) + 2 * jnp.log(y))
+
+
+def _weibull(link: str, observed: Interval, others: Bounds) -> Recognised | None:
+    """Shape ``a``, log scale ``t``, ``z = (ye^{−t})^a``: ``ψ = z + at``, ``ψ'' = a²z = a(a − dψ/dt)``."""
+    shape = others["concentration"]
+    if link not in LOG_LINKS or not (observed.lowest > 0 and shape.lowest > 0):
+        return None
+    most = shape.highest
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        t, a = log_rate(eta, given), given["concentration"]
+        return jnp.exp(a * (jnp.log(y) - t)) + a * t - jnp.log(a) - (a - 1) * jnp.log(y)
+
+    why = f"ψ = (ye^{{−t}})^a + at, a ≤ {most:g}: ψ'' = a(a − ψ'), unbounded unless clipped"
+    return recognised("Weibull", "exp", loss, why, growth=(up(most**2), most))
+
+
+def _share(link: str, observed: Interval, others: Bounds) -> Recognised | None:
+    """``Beta(a, b)``, ``a = κσ(η)``, ``b = κσ(−η)``, ``κ`` public, ``L = logit y``.
+
+    ``ψ' = κσ(1−σ)(F(a) − F(b) − L)``, ``F`` being the digamma function.
+
+    From ``log x − 1/x < F(x) < log x − 1/(2x)``, ``log a − log b = η`` and ``σ(1−σ)|η| < 0.224`` follows
+    ``|ψ'| ≤ 1 + κ(0.224 + |L|/4) = s``; from ``F'(x) < 1/x + 1/x²`` follows
+    ``|ψ''| ≤ |1−2σ||ψ'| + κσ(1−σ) + (1−σ)² + σ² ≤ s + κ/4 + 1``.
+    """
+    low, high, concentration = observed.lowest, observed.highest, others["concentration"]
+    most = concentration.highest
+    if link != "scaled_logistic" or not (0 < low <= high < 1 and 0 < concentration.lowest == most < math.inf):
+        return None
+    multiplier = others["multiplier"]
+    if not (math.isclose(multiplier.lowest, most) and math.isclose(multiplier.highest, most)):
+        return None
+    farthest = max(math.log((1 - low) / low), math.log(high / (1 - high)))
+    score = up(1 + most * (0.224 + farthest / 4 + 1e-9))
+
+    def loss(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+        k = given["concentration"]
+        a, b = k * jax.nn.sigmoid(eta), k * jax.nn.sigmoid(-eta)
+        # Of Γ(a) = Γ(1 + a)/a the logarithm, which keeps its digits where a is next to 0.
+        poles = jax.nn.softplus(eta) + jax.nn.softplus(-eta) - 2 * jnp.log(k)
+        constant = gammaln(1 + a) + gammaln(1 + b) - gammaln(k) + poles
+        return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)
+
+    why = "ψ = log B(κσ, κ(1−σ)) − κσ logit y: |ψ'| ≤ 1 + κ(0.224 + |logit y|/4); not convex"
+    bend = up(score + most / 4 + 1)
+    return recognised("BetaProportion", "logistic", loss, why, score=score, curvature=bend, convex=False)
+
+
+POSITIVE: Mapping[tuple[str, str], Entry] = {
+    ("Gamma", "rate"): Entry(_gamma, ("concentration",)),
+    ("Exponential", "rate"): Entry(_exponential),
+    ("InverseGamma", "rate"): Entry(_inverse_gamma, ("concentration",)),
+    ("Weibull", "scale"): Entry(_weibull, ("concentration",)),
+}
+# NumPyro keeps the product of mean and concentration.
+SHARES: Mapping[tuple[str, str], Entry] = {
+    ("BetaProportion", "concentration1"): Entry(_share, ("concentration",))
 }

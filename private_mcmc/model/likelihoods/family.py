@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from private_mcmc.domains.rows import Rows, few_values
+from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.dependence import Shape, smoothness
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.interval import Interval, anything, between, of_domain, pinned, up
-from private_mcmc.model.ir.intervals import bounds, overflowing
+from private_mcmc.model.ir.flatten import abstract, row_shapes, trace
+from private_mcmc.model.ir.interval import Interval, anything, between, up
+from private_mcmc.model.ir.intervals import bounds, overflowing, row_cases, row_values
 from private_mcmc.records import Fields
 
 # Parameters of a distribution: their values at one row, and their bounds over all rows.
@@ -41,7 +41,7 @@ class LikelihoodFamily:
         score_bound: ``‖ψ'‖ ≤ score_bound``.
         curvature_bound: ``‖ψ''‖ ≤ curvature_bound``.
         range_bound: ``sup ψ − inf ψ`` over ``η``, for each row.
-        growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, for a convex ``ψ`` of one number.
+        growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, for a convex ``ψ``: the curvature's bound, if left out.
         why: the proof in a line.
     """
 
@@ -53,6 +53,10 @@ class LikelihoodFamily:
     range_bound: float = math.inf
     growth: tuple[float, float] = (math.inf, math.inf)
     why: str = "the form of the loss is not recognised"
+
+    def __post_init__(self) -> None:
+        if self.convex and self.growth == (math.inf, math.inf):
+            object.__setattr__(self, "growth", (self.curvature_bound, 0.0))
 
     def clipped_curvature(self, radius: float, clip: float) -> float:
         """Bound on the curvature ``‖x‖²ψ''`` that one row adds, ``‖x‖ ≤ radius``, clipped at ``clip``.
@@ -142,6 +146,23 @@ class Recognised:
     joint: bool = False
 
 
+def recognised(
+    name: str,
+    link: str,
+    loss: Loss,
+    why: str,
+    *,
+    score: float = math.inf,
+    curvature: float = math.inf,
+    growth: tuple[float, float] = (math.inf, math.inf),
+    convex: bool = True,
+    joint: bool = False,
+) -> Recognised:
+    """A family with what is proved of it, and its loss; see :class:`LikelihoodFamily`."""
+    family = LikelihoodFamily(name, link, convex, score, curvature, growth=growth, why=why)
+    return Recognised(family, loss, joint)
+
+
 Recogniser: TypeAlias = Callable[[str, Interval, Mapping[str, Interval]], Recognised | None]
 
 
@@ -181,18 +202,14 @@ def certified(loss: RowLoss, rows: Rows) -> LikelihoodFamily:
             "curvature": jax.vmap(lambda value: second(value, row))(eta),
         }
 
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
-    program = trace(derivatives, eta=abstract((len(_EDGES) - 1,), np.float64), **shapes)
-    known: dict[int, Interval] = {program.inputs["eta"]: between(_EDGES[:-1], _EDGES[1:])}
-    known.update({program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items})
+    program = trace(derivatives, eta=abstract((len(_EDGES) - 1,), np.float64), **row_shapes(rows))
+    given = {program.inputs["eta"]: between(_EDGES[:-1], _EDGES[1:])}
     targets = [program.outputs[name] for name in ("score", "curvature")]
     largest = np.zeros(2)
-    for case in few_values(rows):
-        points = {program.inputs[name]: pinned(known[program.inputs[name]], at) for name, at in case.items()}
-        if overflowing(program, {**known, **points}, targets):
+    for known in row_cases(program, rows, (), given):
+        if overflowing(program, known, targets):
             return UNKNOWN
-        found = bounds(program, {**known, **points}, targets)
-        largest = np.maximum(largest, [value.largest for value in found])
+        largest = np.maximum(largest, [value.largest for value in bounds(program, known, targets)])
     score, curvature = (float(bound) for bound in largest)
     shape = _shape(loss, rows)
     # A steeper bound is one of rounding at the edge of the floats.
@@ -209,7 +226,8 @@ def certified(loss: RowLoss, rows: Rows) -> LikelihoodFamily:
 
 
 def _shape(loss: RowLoss, rows: Rows) -> Shape:
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
-    program = trace(lambda eta, **row: {"loss": loss(eta, row)}, eta=abstract((), np.float64), **shapes)
-    given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in rows.items}
-    return smoothness(program, "eta", "loss", {**given, program.inputs["eta"]: anything(())})
+    program = trace(
+        lambda eta, **row: {"loss": loss(eta, row)}, eta=abstract((), np.float64), **row_shapes(rows)
+    )
+    given = {**row_values(program, rows, ()), program.inputs["eta"]: anything(())}
+    return smoothness(program, "eta", "loss", given)

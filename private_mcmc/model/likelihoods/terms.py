@@ -1,47 +1,184 @@
-"""The terms of a row's loss: one for every observed site, with its predictor and its family."""
+"""The terms of a row's loss: one for every observed site, with its link, its predictor and its family.
+
+A link is recognised when the part of the program between the predictor and the parameter is, equation by
+equation, the program of a known function.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import erf, ndtr
+from jax.scipy.stats import norm
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.dependence import Level
-from private_mcmc.model.ir.interval import Interval, between, constant, of_domain
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.interval import Interval, between, constant
+from private_mcmc.model.ir.intervals import bounds, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.continuous import (
-    CENTRED,
-    POSITIVE,
-    REAL,
-    SHARES,
-    TRUNCATED,
-    log_softplus,
-    with_softplus,
-)
-from private_mcmc.model.likelihoods.derived import CENSORED
-from private_mcmc.model.likelihoods.discrete import CATEGORIES, WHOLE, inflated_entries, mixture_entries
+from private_mcmc.model.likelihoods.derived import FAMILIES, log_softplus
 from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
-from private_mcmc.model.likelihoods.links import AT_ZERO, Link, find_link, same_elements
 from private_mcmc.model.sites import Observation
 
-_COUNTS = {**WHOLE, **CATEGORIES}
-_PLAIN = {**_COUNTS, **REAL, **POSITIVE, **with_softplus({**WHOLE, **POSITIVE})}
+_MOST_CANDIDATES = 8
+_TRANSPARENT = frozenset(
+    ["reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy", "convert_element_type"]
+)
 
-FAMILIES: Mapping[tuple[str, str], Entry] = {
-    **_PLAIN,
-    **SHARES,
-    **TRUNCATED,
-    **CENSORED,
-    **mixture_entries(_PLAIN),
-    **inflated_entries({name: _PLAIN[name] for name in _COUNTS}),
-    **CENTRED,
+_Found = tuple[str, Variable]
+# Links along the last axis; all others act on each element.
+_ALONG_AN_AXIS = ("softmax", "log_softmax")
+
+_SPELLINGS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
+    "logistic": (
+        jax.nn.sigmoid,
+        lambda eta: dist.biject_to(dist.constraints.unit_interval)(eta),
+        lambda eta: 1 / (1 + jnp.exp(-eta)),
+        lambda eta: jnp.exp(eta) / (1 + jnp.exp(eta)),
+    ),
+    "ndtr": (
+        ndtr,
+        norm.cdf,
+        lambda eta: dist.Normal(0, 1).cdf(eta),
+        lambda eta: 0.5 * (1 + erf(eta / jnp.sqrt(2))),
+        lambda eta: 0.5 * (1 + erf(eta / jnp.sqrt(2.0))),
+    ),
+    "cloglog": (lambda eta: 1 - jnp.exp(-jnp.exp(eta)), lambda eta: -jnp.expm1(-jnp.exp(eta))),
+    "softplus": (jax.nn.softplus, lambda eta: jnp.log1p(jnp.exp(eta)), lambda eta: jnp.log(1 + jnp.exp(eta))),
+    "softmax": (
+        jax.nn.softmax,
+        lambda eta: jnp.exp(jax.nn.log_softmax(eta)),
+        lambda eta: jnp.exp(eta) / jnp.exp(eta).sum(-1, keepdims=True),
+    ),
+    "log_softmax": (
+        jax.nn.log_softmax,
+        lambda eta: eta - jax.nn.logsumexp(eta, axis=-1, keepdims=True),
+        lambda eta: jnp.log(jax.nn.softmax(eta)),
+    ),
 }
+
+# Links of a parameter up to a positive factor free of the latents, with their value at zero.
+AT_ZERO: Mapping[str, float] = {
+    "exp": 1.0,
+    "exp_neg": 1.0,
+    "softplus": math.log(2),
+    "one_over_softplus": 1 / math.log(2),
+    "scaled_logistic": 0.5,
+}
+_TIMES_LOGISTIC = "scaled_logistic"
+_INVERSE = {
+    "exp": "exp_neg",
+    "exp_neg": "exp",
+    "softplus": "one_over_softplus",
+    "one_over_softplus": "softplus",
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """``parameter = link(base)``, element by element or along the last axis, which is then that of both.
+
+    The links in ``AT_ZERO`` are so up to a factor free of the latents.
+    """
+
+    name: str
+    base: Variable
+
+
+def find_link(program: Program, levels: Mapping[Variable, Level], parameter: Variable) -> Link | None:
+    """The link of a parameter to one affine variable, or ``None``."""
+    plain = same_elements(program, parameter, levels)
+    if levels[plain] is Level.AFFINE:
+        return Link("identity", plain)
+    found = _scaled(program, levels, plain)
+    if found is None or found[0] == _TIMES_LOGISTIC:
+        found = _named(program, levels, plain) or found
+    if found is None:
+        return None
+    name, base = found
+    if name in _ALONG_AN_AXIS and program.shape(base)[-1:] != program.shape(parameter)[-1:]:
+        return None
+    return Link(name, base)
+
+
+def _named(program: Program, levels: Mapping[Variable, Level], parameter: Variable) -> _Found | None:
+    candidates = [v for v in program.uses([parameter]) if levels[v] is Level.AFFINE]
+    for base in sorted(candidates, reverse=True)[:_MOST_CANDIDATES]:
+        name = _spelled(program, base, parameter)
+        if name is not None:
+            return name, base
+    return None
+
+
+def same_elements(
+    program: Program, variable: Variable, levels: Mapping[Variable, Level] | None = None
+) -> Variable:
+    """Go back to where all elements of a variable come from, unchanged and in order.
+
+    With ``levels`` no further than to what is affine.
+    """
+    while variable in program.producers and program.producers[variable].name in _TRANSPARENT:
+        source = program.producers[variable].inputs[0]
+        types = [program.avals[end].dtype for end in (source, variable)]
+        rounds = jnp.issubdtype(types[0], jnp.floating) and types[0] != types[1]
+        if program.size(source) != program.size(variable) or rounds or types[1].itemsize < types[0].itemsize:
+            break
+        if levels is not None and levels[variable] is Level.AFFINE:
+            break
+        variable = source
+    return variable
+
+
+def _spelled(program: Program, base: Variable, parameter: Variable) -> str | None:
+    if "theta" in program.reads([parameter], [base]):
+        return None
+    found = program.text([parameter], {base: "eta"})
+    aval = program.avals[base]
+    for name, spellings in _SPELLINGS.items():
+        if name in _ALONG_AN_AXIS and not aval.shape:
+            continue
+        if any(_text(spelling, aval.shape, aval.dtype) == found for spelling in spellings):
+            return name
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _text(spelling: Callable[[jax.Array], jax.Array], shape: tuple[int, ...], dtype: np.dtype) -> str:
+    known = trace(lambda eta: {"out": spelling(eta)}, eta=abstract(shape, dtype))
+    return known.text([known.outputs["out"]])
+
+
+def _scaled(program: Program, levels: Mapping[Variable, Level], variable: Variable) -> _Found | None:
+    """``c·link(base)`` with ``c`` free of the latents and a link of ``AT_ZERO``."""
+    variable = same_elements(program, variable, levels)
+    equation = program.producers.get(variable)
+    if equation is None:
+        return None
+    if equation.name == "exp":
+        base = equation.inputs[0]
+        return ("exp", base) if levels[base] is Level.AFFINE else None
+    if equation.name in ("mul", "div"):
+        left, right = equation.inputs
+        if levels[right] is Level.CONSTANT and program.size(left) == program.size(variable):
+            return _scaled(program, levels, left)
+        if levels[left] is Level.CONSTANT and program.size(right) == program.size(variable):
+            found = _scaled(program, levels, right)
+            if found is None or equation.name == "mul":
+                return found
+            return (_INVERSE[found[0]], found[1]) if found[0] in _INVERSE else None
+    found = _named(program, levels, variable)
+    if found is not None and found[0] == "logistic":
+        return _TIMES_LOGISTIC, found[1]
+    return found if found is not None and found[0] in AT_ZERO else None
+
 
 _SLACK = 2.0**-50
 
@@ -54,24 +191,15 @@ class Term:
         site: the observed site.
         parameter: the distribution's parameter that the predictor makes.
         link: the link's name.
-        single: proved constants per element of the predictor (per vector where ``joint``).
         family: proved constants as a function of all elements of the predictor.
         loss: the family's formula, elementwise or over the last axis.
-        joint: the loss couples the elements along the last axis.
     """
 
     site: Observation
     parameter: str
     link: str
-    single: LikelihoodFamily
     family: LikelihoodFamily
     loss: Loss
-    joint: bool
-
-
-def row_values(program: Program, rows: Rows) -> dict[Variable, Interval]:
-    """Bounds of the program's row inputs."""
-    return {program.inputs[name]: of_domain(domain) for name, domain in rows.items}
 
 
 def find_term(
@@ -85,7 +213,7 @@ def find_term(
         link = find_link(program, levels, variable)
         if link is None or not _rest_is_free(program, levels, site, entry):
             continue
-        found = _recognise(program, rows, site, entry, parameter, variable, link)
+        found = _recognise(program, rows, site, entry, variable, link)
         if found is not None:
             return _with_shape(program, rows, site, parameter, variable, link, found)
     return None
@@ -111,7 +239,6 @@ def _recognise(
     rows: Rows,
     site: Observation,
     entry: Entry,
-    parameter: str,
     variable: Variable,
     link: Link,
 ) -> Recognised | None:
@@ -139,11 +266,10 @@ def _capped(program: Program, site: Observation) -> bool:
     total = program.outputs.get(Output("given", site.name, "total_count"))
     if total is None:
         return False
-    producers = {output: equation for equation in program.equations for output in equation.outputs}
     top, observed = (
         same_elements(program, v) for v in (total, program.outputs[Output("observed", site.name)])
     )
-    equation = producers.get(observed)
+    equation = program.producers.get(observed)
     return (
         equation is not None
         and equation.name == "min"
@@ -185,15 +311,7 @@ def _with_shape(
     count = math.prod(blocks)
     single = found.family.weighted(heaviest)
     single = total([single] * (math.prod(full) // max(count, 1)))
-    return Term(
-        site=site,
-        parameter=parameter,
-        link=link.name,
-        single=single,
-        family=separate([single] * count),
-        loss=found.loss,
-        joint=found.joint,
-    )
+    return Term(site, parameter, link.name, separate([single] * count), found.loss)
 
 
 def _broadcasts(shape: Sequence[int], full: Sequence[int]) -> bool:

@@ -1,50 +1,53 @@
-"""Proved constants of one row's loss as a function of all latents, before any clipping."""
+"""What a NumPyro model is read as, and what is proved of a row's loss as a function of all latents."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.domains.rows import Rows, few_values
+from private_mcmc.domains.rows import Rows
+from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.ir.dependence import Level, Shape, affinity, smoothness
 from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.interval import anything, pinned
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.ir.interval import anything
+from private_mcmc.model.ir.intervals import bounds, row_cases, row_values
 from private_mcmc.model.ir.program import Output, Program
+from private_mcmc.model.likelihoods.derived import FAMILIES
 from private_mcmc.model.likelihoods.family import UNKNOWN, times
-from private_mcmc.model.likelihoods.terms import FAMILIES, find_term, row_values
-from private_mcmc.model.predictor import MultiPredictor
-from private_mcmc.model.sites import Observation
-from private_mcmc.records import Record
+from private_mcmc.model.likelihoods.terms import find_term
+from private_mcmc.model.predictor import MultiPredictor, Predictor, Row
+from private_mcmc.model.prior import PriorConstants
+from private_mcmc.model.sites import Observation, Site
+from private_mcmc.records import Model, Record
+from private_mcmc.target import Unit
 
 _REMEDY = "clip the rows (clip=…, guarantee='run')"
 _SHRINKING = "the score grows without bound as the scale shrinks or the residual grows; fix the scale"
+_SMALL_SCALE = "the score grows without bound as the scale shrinks; fix the scale"
 _DISPERSION = "the score in the dispersion grows with the mean; fix the dispersion"
 _ZEROS = "no joint bound of share and rate is known; fix the share of zeros"
+_CUTS = (
+    "the gaps between cut points are exponentials of unconstrained numbers, whose gradient grows without "
+    "bound; fix the cut points"
+)
 _TWO = {
-    ("Normal", "scale"): _SHRINKING,
-    ("LogNormal", "scale"): _SHRINKING,
-    ("Laplace", "scale"): _SHRINKING,
-    ("Logistic", "scale"): _SHRINKING,
-    ("Gumbel", "scale"): _SHRINKING,
-    ("StudentT", "scale"): "the score grows without bound as the scale shrinks; fix the scale",
-    ("Cauchy", "scale"): "the score grows without bound as the scale shrinks; fix the scale",
-    ("NegativeBinomial2", "concentration"): _DISPERSION,
-    ("NegativeBinomialLogits", "concentration"): _DISPERSION,
-    ("GammaPoisson", "concentration"): _DISPERSION,
-    ("Gamma", "concentration"): _DISPERSION,
-    ("Weibull", "concentration"): _DISPERSION,
-    ("OrderedLogistic", "cutpoints"): (
-        "the gaps between cut points are exponentials of unconstrained numbers, whose gradient grows "
-        "without bound; fix the cut points"
-    ),
-    ("ZeroInflatedPoisson", "gate"): _ZEROS,
-    ("ZeroInflatedProbs", "gate"): _ZEROS,
+    **{(name, "scale"): _SHRINKING for name in ("Normal", "LogNormal", "Laplace", "Logistic", "Gumbel")},
+    **{(name, "scale"): _SMALL_SCALE for name in ("StudentT", "Cauchy")},
+    **{
+        (name, "concentration"): _DISPERSION
+        for name in ("NegativeBinomial2", "NegativeBinomialLogits", "GammaPoisson", "Gamma", "Weibull")
+    },
+    ("OrderedLogistic", "cutpoints"): _CUTS,
+    **{(f"ZeroInflated{name}", "gate"): _ZEROS for name in ("Poisson", "Probs")},
     ("ZeroInflatedLogits", "gate_logits"): _ZEROS,
     ("MixtureSameFamily", "weights"): "no joint bound of weights and components is known; fix the weights",
 }
@@ -114,6 +117,55 @@ class RowConstants:
     why: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class RowModel:
+    """A model as the sum of a data-free potential and one term per row: ``U = K(θ) + w Σ_i v(θ, d_i)``.
+
+    All functions are pure, traceable and free of the data: rows are arguments. They work in float64 under
+    ``jax.enable_x64`` and in float32 otherwise. ``θ`` is the flat vector of all latents on NumPyro's
+    unconstrained space.
+
+    Attributes:
+        rows: the row declaration.
+        dim: ``p``, the length of ``θ``.
+        sites: the latent sites and where they lie in ``θ``.
+        observations: the observed sites.
+        names: a name for every coordinate of ``θ``, for example ``w[2]``.
+        neg_log_prior: ``θ ↦ K``, log-Jacobian of the transforms included.
+        row_loss: ``(θ, row) ↦ v``, minus the log likelihood of one row; ``row`` maps column names to
+            values of the domains' event shapes.
+        constrain: ``θ ↦`` constrained values of the sites, and deterministic sites that read no row.
+        predictor: the row's one affine predictor, where that is proved.
+        predictors: all affine predictors of the row as one vector, where they are proved.
+        constants: proved constants of ``v`` in ``θ``, before clipping.
+        prior: proved constants of ``K``.
+        program: the model on one abstract row in float64, for further proofs about its form.
+        unit: where a person with several rows is what is called a row above: who that is. ``predictor`` and
+            ``predictors`` are ``None`` then, and ``program`` is that of one of its rows.
+        each: the reading of one of a person's rows by itself.
+        own: a person's own latents, which are integrated out.
+        model: the model as it is run on rows; of persons with latents, on those of one person.
+    """
+
+    rows: Rows
+    dim: int
+    sites: tuple[Site, ...]
+    observations: tuple[Observation, ...]
+    names: tuple[str, ...]
+    neg_log_prior: Callable[[jax.Array], jax.Array] = field(repr=False)
+    row_loss: Callable[[jax.Array, Row], jax.Array] = field(repr=False)
+    constrain: Callable[[jax.Array], dict[str, jax.Array]] = field(repr=False)
+    predictor: Predictor | None = field(repr=False)
+    predictors: MultiPredictor | None = field(repr=False)
+    constants: RowConstants = field(repr=False)
+    prior: PriorConstants = field(repr=False)
+    program: Program = field(repr=False)
+    model: Model = field(repr=False)
+    unit: Unit | None = None
+    each: RowModel | None = field(default=None, repr=False)
+    own: OwnLatents | None = field(default=None, repr=False)
+
+
 def row_constants(
     program: Program, rows: Rows, predictor: MultiPredictor | None, observations: Sequence[Observation]
 ) -> RowConstants:
@@ -158,23 +210,15 @@ def _gradient_bound(program: Program, rows: Rows) -> float:
 
     shapes = {name: abstract(program.shape(v), program.avals[v].dtype) for name, v in program.inputs.items()}
     derived = trace(gradient, **shapes)
-    given = {derived.inputs[name]: values[program.inputs[name]] for name, _ in rows.items}
-    worst = 0.0
-    for case in few_values(rows):
-        fixed = {derived.inputs[name]: pinned(given[derived.inputs[name]], at) for name, at in case.items()}
-        (slope,) = bounds(derived, {**given, **fixed}, [derived.outputs["gradient"]])
-        worst = max(worst, slope.norm)
+    slopes = (bounds(derived, known, [derived.outputs["gradient"]])[0] for known in row_cases(derived, rows))
+    worst = max(slope.norm for slope in slopes)
     return worst if worst <= _STEEPEST else math.inf
 
 
 def loss_range(program: Program, rows: Rows) -> float:
     """Bound of ``sup_θ v − inf_θ v`` for each row, by interval arithmetic; ``θ`` is unbounded."""
-    values = row_values(program, rows)
-    widest = 0.0
-    for case in few_values(rows):
-        fixed = {program.inputs[name]: pinned(values[program.inputs[name]], at) for name, at in case.items()}
-        (loss,) = bounds(program, {**values, **fixed}, [program.outputs["loss"]])
-        widest = max(widest, loss.highest - loss.lowest)
+    losses = (bounds(program, known, [program.outputs["loss"]])[0] for known in row_cases(program, rows))
+    widest = max(loss.highest - loss.lowest for loss in losses)
     # A wider range than this is that of a clamp at the smallest float, not one of the model.
     return widest if 0 <= widest <= _WIDEST else math.inf
 
@@ -200,3 +244,32 @@ def person_constants(each: RowConstants, count: int) -> RowConstants:
     names = ("gradient_bound", "curvature_bound", "range_bound")
     larger: Record = {name: count * (1 + 2.0**-50) * getattr(each, name) for name in names}
     return replace(each, **larger, why=f"a sum of up to {count} rows, each: {each.why}")
+
+
+def program_mark(function: Callable[..., object], *shapes: object) -> str:
+    """A hash of a traced function: its operations and every constant in them."""
+    with jax.enable_x64(True):
+        program = jax.make_jaxpr(function)(*shapes)
+    # Functions print with their address in this process.
+    mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
+    for constant in _constants(program):
+        mark.update(np.asarray(constant).tobytes())
+    return mark.hexdigest()
+
+
+def model_marks(reading: RowModel) -> list[str]:
+    """Of the prior and of a row's loss, with their gradients: a function may come with its own derivative."""
+    with jax.enable_x64(True):
+        theta = jnp.zeros(reading.dim)
+        row = {name: jnp.zeros(domain.event_shape, domain.dtype) for name, domain in reading.rows.items}
+    prior, loss = jax.value_and_grad(reading.neg_log_prior), jax.value_and_grad(reading.row_loss)
+    return [program_mark(prior, theta), program_mark(loss, theta, row)]
+
+
+def _constants(program: Any) -> Iterator[object]:
+    """The constants of a closed jaxpr and of those inside it, which do not print them."""
+    yield from getattr(program, "consts", ())
+    for equation in getattr(program, "jaxpr", program).eqns:
+        for inner in jax.tree.leaves(tuple(equation.params.values())):
+            if hasattr(inner, "eqns"):
+                yield from _constants(inner)

@@ -81,12 +81,8 @@ def _positive(parameter: _Parameter) -> bool:
     return is_positive(parameter.program, parameter.variable)
 
 
-def _fraction(parameter: _Parameter) -> bool:
-    return parameter.within(0.0, 1.0)
-
-
-def _correlation(parameter: _Parameter) -> bool:
-    return parameter.within(-1.0, 1.0)
+def _between(lowest: float, highest: float) -> Check:
+    return lambda parameter: parameter.within(lowest, highest)
 
 
 def _weights(parameter: _Parameter) -> bool:
@@ -130,7 +126,7 @@ _SCALARS: Mapping[str, _Family] = {
     ),
     "StudentT": _STUDENT,
     "AsymmetricLaplace": {**_LOCATION, "asymmetry": _positive},
-    "AsymmetricLaplaceQuantile": {**_LOCATION, "quantile": _fraction},
+    "AsymmetricLaplaceQuantile": {**_LOCATION, "quantile": _between(0.0, 1.0)},
     **dict.fromkeys(("HalfNormal", "HalfCauchy"), _SCALE),
     "Exponential": {"rate": _positive},
     **dict.fromkeys(("Gamma", "InverseGamma", "Chi2"), _GAMMA),
@@ -165,7 +161,7 @@ _FAMILIES: Mapping[str, _Family] = {
     "CirculantNormal": {"loc": _real, "covariance_rfft": _positive},
     "CAR": {
         "loc": _real,
-        "correlation": _correlation,
+        "correlation": _between(-1.0, 1.0),
         "conditional_precision": _positive,
         "adj_matrix": _neighbours,
     },

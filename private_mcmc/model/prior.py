@@ -15,8 +15,8 @@ from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.priors.families import GAUSSIAN, SEPARABLE, Separable
-from private_mcmc.model.priors.normalised import is_normalised
+from private_mcmc.model.prior_families import GAUSSIAN, SEPARABLE, Separable
+from private_mcmc.model.prior_normalised import is_normalised
 from private_mcmc.model.sites import Site
 
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
@@ -114,7 +114,10 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
             why = "jointly Gaussian: constant Hessian"
         else:
             why = _missing(group)
-        hessian = None if block is None or hessian is None else _with_block(hessian, where, block)
+        if block is None:
+            hessian = None
+        elif hessian is not None:
+            hessian[np.ix_(where, where)] = block
         for site in group:
             ends = (
                 float(lower[site.slice].min(initial=math.inf)),
@@ -240,12 +243,6 @@ def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
     )
     block = evaluate(second, ["hessian"], part=np.zeros(len(where)))[0]
     return (block + block.T) / 2 if np.all(np.isfinite(block)) else None
-
-
-def _with_block(hessian: np.ndarray, where: np.ndarray, block: np.ndarray) -> np.ndarray:
-    filled = hessian.copy()
-    filled[np.ix_(where, where)] = block
-    return filled
 
 
 def _missing(group: Sequence[Site]) -> str:

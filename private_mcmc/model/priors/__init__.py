@@ -1,1 +1,0 @@
-"""Priors: what is proved of their potential on the unconstrained space."""
