@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeGuard, get_args
+from typing import get_args
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import BatchScheme, Storage
@@ -28,44 +28,27 @@ def check_fields(what: str, record: object, fields: Fields, optional: Fields | N
             raise DeclarationError(f"{what}: {name} is not what it must be.")
 
 
-def is_finite(value: object) -> TypeGuard[float]:
-    """A number that is neither NaN nor infinite, and no truth value."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+def _number(holds: Callable[[float], bool]) -> Check:
+    """A number, not NaN and no truth value, of which this holds."""
+    return lambda value: (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and not math.isnan(value)
+        and holds(value)
+    )
 
 
-def is_positive(value: object) -> bool:
-    """In ``(0, ∞)``."""
-    return is_finite(value) and value > 0
+def _whole(least: int) -> Check:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def is_non_negative(value: object) -> bool:
-    """In ``[0, ∞)``."""
-    return is_finite(value) and value >= 0
-
-
-def is_bound(value: object) -> bool:
-    """In ``[0, ∞]``."""
-    return is_non_negative(value) or value == math.inf
-
-
-def is_distance(value: object) -> bool:
-    """In ``(0, ∞]``."""
-    return is_positive(value) or value == math.inf
-
-
-def is_share(value: object) -> bool:
-    """In ``[0, 1]``."""
-    return is_finite(value) and 0 <= value <= 1
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """0, 1, 2, …"""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def is_count(value: object) -> bool:
-    """1, 2, …"""
-    return is_whole(value) and value >= 1
+is_finite = _number(math.isfinite)
+is_positive = _number(lambda value: 0 < value < math.inf)
+is_non_negative = _number(lambda value: 0 <= value < math.inf)
+is_bound = _number(lambda value: value >= 0)
+is_distance = _number(lambda value: value > 0)
+is_share = _number(lambda value: 0 <= value <= 1)
+is_whole, is_count = _whole(0), _whole(1)
 
 
 def is_flag(value: object) -> bool:
@@ -73,14 +56,14 @@ def is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def is_text(value: object) -> bool:
-    """Words."""
-    return isinstance(value, str) and bool(value.strip())
-
-
 def is_string(value: object) -> bool:
     """Words, or none."""
     return isinstance(value, str)
+
+
+def is_text(value: object) -> bool:
+    """Words."""
+    return isinstance(value, str) and bool(value.strip())
 
 
 def one_of(*values: str) -> Check:
@@ -120,10 +103,6 @@ def record_of(fields: Fields) -> Check:
     return check
 
 
-def _diagonal_or_matrix(value: object) -> bool:
-    return some(is_positive)(value) or some(some(is_finite))(value)
-
-
 def _is_steps(value: object) -> bool:
     fine = some(is_bound, is_share)
     return isinstance(value, Mapping) and bool(value) and fine(tuple(value.values()))
@@ -151,7 +130,11 @@ _CHARGED = some(is_positive, is_count)
 _PAIR = one_of("add_remove", "replace_one", "fixed")
 BOUNDS: Mapping[str, Fields] = {
     "path": {"kind": is_text},
-    "box path": {"kind": is_text, "metric": some(is_positive), "noises": _diagonal_or_matrix},
+    "box path": {
+        "kind": is_text,
+        "metric": some(is_positive),
+        "noises": lambda value: some(is_positive)(value) or some(some(is_finite))(value),
+    },
     "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
     "sampled path": {"kind": is_text, "pair": _PAIR, "steps": _CHARGED},
     "truncated path": {"kind": is_text, "steps": _CHARGED},
@@ -167,7 +150,7 @@ _CHAIN: Fields = {
     **dict.fromkeys(("num_steps", "num_chains", "num_rows"), is_count),
     **dict.fromkeys(("clip", "temper", "noise_ratio", "sensitivity"), is_positive),
     "batch": none_or(record_of(_BATCH)),
-    "condition_number": lambda value: is_finite(value) and value >= 1,
+    "condition_number": _number(lambda value: 1 <= value < math.inf),
     "diameter": is_distance,
     **dict.fromkeys(("strong_convexity", "prior_strong_convexity"), is_non_negative),
     **dict.fromkeys(("smoothness", "prior_smoothness", "gradient_bound"), is_bound),
@@ -197,7 +180,7 @@ _CURVE: Fields = {"n": is_count, "epsilons": some(is_non_negative)}
 NORMAL_MEAN: Fields = {
     **dict.fromkeys(("precision", "step"), is_positive),
     **dict.fromkeys(("low", "high", "center"), is_finite),
-    "slope": lambda value: is_finite(value) and value != 0,
+    "slope": _number(lambda value: 0 < abs(value) < math.inf),
     **_CURVE,
 }
 NORMAL_REGRESSION: Fields = {
