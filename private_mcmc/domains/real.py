@@ -74,11 +74,6 @@ class Ball(RealDomain):
         object.__setattr__(self, "dim", whole("Ball dim", self.dim, 1))
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of one row's value."""
-        return (self.dim,)
-
-    @property
     def norm_bound(self) -> float:
         """``radius``."""
         return self.radius
@@ -142,11 +137,6 @@ class Box(RealDomain):
             raise DeclarationError("Box(lo, hi): choose units in which the bounds are at most 1e30.")
         object.__setattr__(self, "lo", _freeze(lo))
         object.__setattr__(self, "hi", _freeze(hi))
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of one row's value."""
-        return np.shape(self.lo)
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """The box itself."""
@@ -260,11 +250,6 @@ class Ratio(RealDomain):
         if not (self.x_low >= 1 / LARGEST and self.x_high * (abs(self.center) + self.width) <= LARGEST):
             raise DeclarationError("Ratio: choose units in which x and y are in [1e-30, 1e30].")
         self._ratios(np.dtype(np.float64))
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """``(2,)``."""
-        return (2,)
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of ``x`` and of ``y``."""
