@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting.assumptions import COUPLING, PERSONS, exactly, missing, of_persons
 from private_mcmc.accounting.recompute import conjugate as rules_posterior
+from private_mcmc.accounting.recompute import constants as fields
 from private_mcmc.accounting.recompute import langevin as rules_langevin
-from private_mcmc.accounting.recompute import record_fields as fields
-from private_mcmc.accounting.recompute.record_fields import (
+from private_mcmc.accounting.recompute.constants import (
     check_fields,
     is_count,
     is_string,
