@@ -234,7 +234,7 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
         return _certified(maps, resting, variances[first:], given, start)
     if first > 0 and not stretch["from_diameter"]:
         raise ValueError("only the diameter bounds the distance of hidden states here")
-    candidates = [_certified(maps, resting, variances[first:], _path_shifts(len(maps), start), start)]
+    candidates = [_certified(maps, resting, variances[first:], [start] + [0.0] * len(maps), start)]
     idle = next((k for k, rest in enumerate(resting) if rest > 0 or start > 0), len(maps))
     for index in range(min((len(lines) for lines in maps), default=0)):
         line = [lines[index] for lines in maps]
@@ -243,10 +243,6 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
             z = [0.0] * idle + moving + [0.0] * (len(line) - split)
             candidates.append(_certified([[item] for item in line], resting, variances[first:], z, start))
     return min(candidates)
-
-
-def _path_shifts(steps: int, start: float) -> list[float]:
-    return [start] + [0.0] * steps
 
 
 def _reach(lines: Sequence[Line], resting: float, distance: float) -> float:
