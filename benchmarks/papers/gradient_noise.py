@@ -81,11 +81,10 @@ class GradientNoiseLangevin(LangevinKernel):
         prior = jax.vmap(jax.grad(lambda u: model.neg_log_prior(plain.whitening.to_parameter(u))))
         gammas = jnp.asarray(schedule.step_sizes)
 
-        def move(u: jax.Array, k: jax.Array, key: Any, total: jax.Array, place: Any = None) -> jax.Array:
+        def move(u: jax.Array, k: jax.Array, key: StepKeys, total: jax.Array, place: Any = None) -> jax.Array:
             gamma = gammas[jnp.minimum(k, len(gammas) - 1)]
             gradient = prior(u) + schedule.temper * total
-            keys = key if isinstance(key, StepKeys) else StepKeys(key)
-            noise = jax.random.normal(jax.random.fold_in(keys.steps, k), u.shape, u.dtype)
+            noise = jax.random.normal(jax.random.fold_in(key.steps, k), u.shape, u.dtype)
             spread = jnp.sqrt(2 * gamma * proportional(gradient, self.noise_scale))
             moved: jax.Array = u - gamma * gradient + spread * noise
             return moved

@@ -1,85 +1,44 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
-from private_mcmc.accounting.composition import adaptive, capped, compose, group, quoting, stepwise
-from private_mcmc.accounting.curves import gdp, rdp
-from private_mcmc.accounting.curves.curve import (
-    Concentrated,
-    Curve,
-    ExceptWithProbability,
-    Gaussian,
-    Laplace,
-    Points,
-    Pure,
-)
-from private_mcmc.accounting.langevin.bounds import released_steps
-from private_mcmc.accounting.langevin.langevin_statement import (
-    AverageByConvergence,
-    AveragedValue,
-    average_sensitivity,
-    langevin_statement,
-    noised_average,
-)
-from private_mcmc.accounting.langevin.moduli import Curvature
-from private_mcmc.accounting.langevin.sensitivity import (
-    gradient_limit,
-    rounding_box,
-    row_sensitivity,
-    sensitivity,
-)
+from private_mcmc.accounting.composition import adaptive as adaptive
+from private_mcmc.accounting.composition import capped as capped
+from private_mcmc.accounting.composition import compose as compose
+from private_mcmc.accounting.composition import group as group
+from private_mcmc.accounting.composition import quoting as quoting
+from private_mcmc.accounting.composition import stepwise as stepwise
+from private_mcmc.accounting.curves import gdp as gdp
+from private_mcmc.accounting.curves import rdp as rdp
+from private_mcmc.accounting.curves.curve import Concentrated as Concentrated
+from private_mcmc.accounting.curves.curve import Curve as Curve
+from private_mcmc.accounting.curves.curve import ExceptWithProbability as ExceptWithProbability
+from private_mcmc.accounting.curves.curve import Gaussian as Gaussian
+from private_mcmc.accounting.curves.curve import Laplace as Laplace
+from private_mcmc.accounting.curves.curve import Points as Points
+from private_mcmc.accounting.curves.curve import Pure as Pure
+from private_mcmc.accounting.langevin.bounds import released_steps as released_steps
+from private_mcmc.accounting.langevin.langevin_statement import AverageByConvergence as AverageByConvergence
+from private_mcmc.accounting.langevin.langevin_statement import AveragedValue as AveragedValue
+from private_mcmc.accounting.langevin.langevin_statement import average_sensitivity as average_sensitivity
+from private_mcmc.accounting.langevin.langevin_statement import langevin_statement as langevin_statement
+from private_mcmc.accounting.langevin.langevin_statement import noised_average as noised_average
+from private_mcmc.accounting.langevin.moduli import Curvature as Curvature
+from private_mcmc.accounting.langevin.sensitivity import gradient_limit as gradient_limit
+from private_mcmc.accounting.langevin.sensitivity import rounding_box as rounding_box
+from private_mcmc.accounting.langevin.sensitivity import row_sensitivity as row_sensitivity
+from private_mcmc.accounting.langevin.sensitivity import sensitivity as sensitivity
+from private_mcmc.accounting.mechanisms import CurvatureFloor as CurvatureFloor
+from private_mcmc.accounting.mechanisms import gaussian as gaussian
+from private_mcmc.accounting.mechanisms import laplace as laplace
+from private_mcmc.accounting.mechanisms import posterior_bounded as posterior_bounded
+from private_mcmc.accounting.mechanisms import posterior_bounded_gradient as posterior_bounded_gradient
 from private_mcmc.accounting.mechanisms import (
-    CurvatureFloor,
-    gaussian,
-    laplace,
-    posterior_bounded,
-    posterior_bounded_gradient,
-    posterior_strongly_log_concave,
-    run_distance_at_least,
-    second_moments,
-    second_moments_noise,
-    unless_test_fails,
+    posterior_strongly_log_concave as posterior_strongly_log_concave,
 )
-from private_mcmc.accounting.recompute.verify import verify
-from private_mcmc.accounting.statement import Argument, Statement, of_unit
-
-__all__ = [
-    "Argument",
-    "AverageByConvergence",
-    "AveragedValue",
-    "Concentrated",
-    "Curvature",
-    "CurvatureFloor",
-    "Curve",
-    "ExceptWithProbability",
-    "Gaussian",
-    "Laplace",
-    "Points",
-    "Pure",
-    "Statement",
-    "adaptive",
-    "average_sensitivity",
-    "capped",
-    "compose",
-    "gaussian",
-    "gdp",
-    "gradient_limit",
-    "group",
-    "langevin_statement",
-    "laplace",
-    "noised_average",
-    "of_unit",
-    "posterior_bounded",
-    "posterior_bounded_gradient",
-    "posterior_strongly_log_concave",
-    "quoting",
-    "rdp",
-    "released_steps",
-    "rounding_box",
-    "row_sensitivity",
-    "run_distance_at_least",
-    "second_moments",
-    "second_moments_noise",
-    "sensitivity",
-    "stepwise",
-    "unless_test_fails",
-    "verify",
-]
+from private_mcmc.accounting.mechanisms import run_distance_at_least as run_distance_at_least
+from private_mcmc.accounting.mechanisms import second_moments as second_moments
+from private_mcmc.accounting.mechanisms import second_moments_noise as second_moments_noise
+from private_mcmc.accounting.mechanisms import unless_test_fails as unless_test_fails
+from private_mcmc.accounting.recompute.verify import verify as verify
+from private_mcmc.accounting.statement import Argument as Argument
+from private_mcmc.accounting.statement import Statement as Statement
+from private_mcmc.accounting.statement import of_unit as of_unit

@@ -121,10 +121,8 @@ def gamma_pair(shape: Array, move: float, epsilon: float, up: bool) -> Array:
     """``δ(ε)`` of ``Gamma(shape+move)`` from ``Gamma(shape)``, any common rate (``up``), or the reverse."""
     log_at = ((epsilon if up else -epsilon) + log_rising(shape, move)) / move
     if up:
-        own, other = _gamma_beyond(shape + move, log_at), _gamma_beyond(shape, log_at)
-    else:
-        own, other = _gamma_below(shape, log_at), _gamma_below(shape + move, log_at)
-    return excess(own, other, epsilon)
+        return excess(_gamma_beyond(shape + move, log_at), _gamma_beyond(shape, log_at), epsilon)
+    return excess(_gamma_below(shape, log_at), _gamma_below(shape + move, log_at), epsilon)
 
 
 def _gamma_below(shape: Array, log_at: Array) -> Array:
@@ -254,14 +252,10 @@ def beta_binomial_presence(
     worst = 0.0
     for fewest, most in zip([*edges[:-1], edges[-1]], [*(edges[1:] - 1), edges[-1]], strict=True):
         won, lost = temper * most, temper * (trials - fewest)
-        worst = max(
-            worst, triangle_bound(_leg(a, b + others + lost, won), _leg(b, a + others + won, lost), epsilon)
-        )
+        by_successes = partial(one_shape, a, b + others + lost, won)
+        by_failures = partial(one_shape, b, a + others + won, lost)
+        worst = max(worst, triangle_bound(by_successes, by_failures, epsilon))
     return worst
-
-
-def _leg(own: float, other: float, move: float) -> Callable[[float], float]:
-    return lambda epsilon: one_shape(own, other, move, epsilon)
 
 
 def dirichlet_categorical_presence(
@@ -287,11 +281,11 @@ def gamma_poisson_presence(
     ratios = temper / (rate + temper * fewest)
     shapes = shape + temper * largest * (most + 1)
 
-    def by_count(at: float) -> float:
-        ends = (gamma_pair(np.array([shape]), temper * largest, at, up)[0] for up in (True, False))
-        return float(max(ends))
-
-    return triangle_bound(by_count, lambda at: float(np.max(rate_pair(shapes, ratios, at))), epsilon)
+    return triangle_bound(
+        lambda at: gamma_poisson(shape, largest=largest, temper=temper, epsilon=at),
+        lambda at: float(np.max(rate_pair(shapes, ratios, at))),
+        epsilon,
+    )
 
 
 def rate_pair(shape: Array, ratio: Array, epsilon: float) -> Array:
@@ -306,10 +300,6 @@ def rate_pair(shape: Array, ratio: Array, epsilon: float) -> Array:
     slow = excess(gammaincc(shape, high), gammaincc(shape, high * (1 + ratio)), epsilon)
     found: Array = np.maximum(fast, slow)
     return found
-
-
-_EXACT = "exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and neighbours"
-_BOUND = "hockey-stick divergence of conjugate posteriors, bounded over all data sets and neighbours"
 
 
 def posterior_beta_binomial(
@@ -330,9 +320,10 @@ def posterior_beta_binomial(
     replaced = adjacency == "replace_one"
     law = beta_binomial if replaced else beta_binomial_presence
     constants = {"a": a, "b": b, "n": n, "trials": trials, "temper": temper}
-    how = _EXACT if replaced or trials == 1 else _BOUND
     worst = partial(law, a, b, n=n, trials=trials, temper=temper)
-    return _statement(f"Beta-Binomial: {how}", constants, epsilons, "beta_binomial", adjacency, worst)
+    return _statement(
+        "Beta-Binomial", constants, epsilons, "beta_binomial", adjacency, worst, replaced or trials == 1
+    )
 
 
 def posterior_dirichlet_categorical(
@@ -344,12 +335,12 @@ def posterior_dirichlet_categorical(
     adjacency: Adjacency = "replace_one",
 ) -> Statement:
     """Categorical rows under a Dirichlet prior."""
-    replaced = adjacency == "replace_one"
-    law = dirichlet_categorical if replaced else dirichlet_categorical_presence
+    law = dirichlet_categorical if adjacency == "replace_one" else dirichlet_categorical_presence
     constants = {"concentration": concentration, "n": n, "temper": temper}
     worst = partial(law, concentration, n=n, temper=temper)
-    name = f"Dirichlet-categorical: {_EXACT}"
-    return _statement(name, constants, epsilons, "dirichlet_categorical", adjacency, worst)
+    return _statement(
+        "Dirichlet-categorical", constants, epsilons, "dirichlet_categorical", adjacency, worst, True
+    )
 
 
 def posterior_gamma_poisson(
@@ -366,28 +357,29 @@ def posterior_gamma_poisson(
     replaced = adjacency == "replace_one"
     worst = partial(gamma_poisson, shape, largest=largest, temper=temper)
     if not replaced:
-        presence = gamma_poisson_presence
-        worst = partial(presence, shape, rate, n=n, largest=largest, temper=temper)
+        worst = partial(gamma_poisson_presence, shape, rate, n=n, largest=largest, temper=temper)
     constants = {"shape": shape, "rate": rate, "n": n, "largest": largest, "temper": temper}
-    name = f"Gamma-Poisson: {_EXACT if replaced else _BOUND}"
-    return _statement(name, constants, epsilons, "gamma_poisson", adjacency, worst)
+    return _statement("Gamma-Poisson", constants, epsilons, "gamma_poisson", adjacency, worst, replaced)
 
 
 def _statement(
-    theorem: str,
+    name: str,
     constants: Constants,
     epsilons: tuple[float, ...],
     rule: str,
     adjacency: Adjacency,
     worst: Callable[..., float],
+    exact: bool,
 ) -> Statement:
     check_adjacency(adjacency)
     for key, value in constants.items():
         if not all(item > 0 for item in (value if isinstance(value, tuple) else (value,))):
-            raise DeclarationError(f"{theorem.split(':')[0]}: {key}={value} must be positive.")
+            raise DeclarationError(f"{name}: {key}={value} must be positive.")
     points = tuple((float(at), worst(epsilon=at)) for at in epsilons)
+    divergence = "exact hockey-stick divergence" if exact else "hockey-stick divergence"
     argument = Argument(
-        theorem,
+        f"{name}: {divergence} of conjugate posteriors, "
+        f"{'maximised' if exact else 'bounded'} over all data sets and neighbours",
         (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency]),
         {**constants, "epsilons": tuple(float(at) for at in epsilons)},
         f"posterior.{rule}",

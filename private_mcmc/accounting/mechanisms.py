@@ -232,18 +232,14 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
     """
     if not range_b >= 0:
         raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
-    argument = Argument(
+    return _posterior(
+        "bounded",
         "bounded log-likelihood ratio (Dimitrakakis et al. 2017; bounded range: Cesar, Rogers 2021)",
-        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
+        adjacency,
         {"range_b": float(range_b)},
-        "posterior.bounded",
+        Pure(float(range_b)),
+        Concentrated(product_up(range_b, range_b, 0.125)),
     )
-    curves = (Pure(float(range_b)), Concentrated(product_up(range_b, range_b, 0.125)))
-    return Statement(adjacency, curves, argument)
-
-
-def _for_rows(num_rows: int | None) -> Record:
-    return {} if num_rows is None else {"num_rows": num_rows}
 
 
 def posterior_strongly_log_concave(
@@ -259,18 +255,14 @@ def posterior_strongly_log_concave(
         raise DeclarationError(
             f"sensitivity={sensitivity}, strong_convexity={strong_convexity}: need Δ ≥ 0 and a finite μ > 0."
         )
-    argument = Argument(
+    constants: Record = {"sensitivity": float(sensitivity), "strong_convexity": float(strong_convexity)}
+    return _posterior(
+        "strongly_log_concave",
         "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
-        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
-        {
-            "sensitivity": float(sensitivity),
-            "strong_convexity": float(strong_convexity),
-            **_for_rows(num_rows),
-        },
-        "posterior.strongly_log_concave",
+        adjacency,
+        constants | ({} if num_rows is None else {"num_rows": num_rows}),
+        Gaussian(product_up(sensitivity, over=(root_down(strong_convexity),))),
     )
-    m = product_up(sensitivity, over=(root_down(strong_convexity),))
-    return Statement(adjacency, (Gaussian(m),), argument)
 
 
 def posterior_bounded_gradient(
@@ -287,18 +279,23 @@ def posterior_bounded_gradient(
             f"gradient_bound={gradient_bound}, prior_strong_convexity={prior_strong_convexity}: "
             "need B ≥ 0 and a finite μ_K > 0."
         )
-    argument = Argument(
+    constants: Record = {
+        "gradient_bound": float(gradient_bound),
+        "prior_strong_convexity": float(prior_strong_convexity),
+    }
+    return _posterior(
+        "bounded_gradient",
         "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
-        (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
-        {
-            "gradient_bound": float(gradient_bound),
-            "prior_strong_convexity": float(prior_strong_convexity),
-            **_for_rows(num_rows),
-        },
-        "posterior.bounded_gradient",
+        adjacency,
+        constants | ({} if num_rows is None else {"num_rows": num_rows}),
+        Gaussian(product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))),
     )
-    m = product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))
-    return Statement(adjacency, (Gaussian(m),), argument)
+
+
+def _posterior(rule: str, theorem: str, adjacency: Adjacency, constants: Record, *curves: Curve) -> Statement:
+    """One exact draw from a posterior whose constants hold for every data set of the row domain."""
+    assumptions = (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)])
+    return Statement(adjacency, curves, Argument(theorem, assumptions, constants, f"posterior.{rule}"))
 
 
 def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:

@@ -74,10 +74,11 @@ def scale_divergence(ratio: float, epsilon: float) -> float:
     gap = 0.5 * math.log(ratio)
     # The wider law against the narrower one: its tails, |x| > c, c in sds of the wider one.
     wide = math.sqrt(2 * (epsilon + gap) / (ratio - 1))
-    best = _two_tails(wide) - math.exp(epsilon + _log_two_tails(wide * math.sqrt(ratio)))
+    best = 2 * math.exp(log_ndtr(-wide)) - 2 * math.exp(epsilon + log_ndtr(-wide * math.sqrt(ratio)))
     if gap > epsilon:
         narrow = math.sqrt(2 * (gap - epsilon) / (ratio - 1))
-        inside = (1 - _two_tails(narrow * math.sqrt(ratio))) - math.exp(epsilon) * (1 - _two_tails(narrow))
+        tails, scaled = 2 * math.exp(log_ndtr(-narrow)), 2 * math.exp(log_ndtr(-narrow * math.sqrt(ratio)))
+        inside = (1 - scaled) - math.exp(epsilon) * (1 - tails)
         best = max(best, inside)
     return min(1.0, max(0.0, best) + 1e-13)
 
@@ -122,14 +123,6 @@ def posterior_normal_regression(
         "posterior.normal_regression",
     )
     return capped(Statement(adjacency, (Points(points),), argument), n)
-
-
-def _log_two_tails(at: float) -> float:
-    return math.log(2.0) + float(log_ndtr(-at))
-
-
-def _two_tails(at: float) -> float:
-    return math.exp(_log_two_tails(at))
 
 
 _MOST_EXACT = 20_000

@@ -47,9 +47,12 @@ class Argument:
     @classmethod
     def from_dict(cls, record: Constants) -> Argument:
         """Inverse of ``to_dict``."""
+        lines = tuple(taken(record, "assumptions", list, tuple))
+        if not all(isinstance(line, str) for line in lines):
+            raise DeclarationError("the record of a statement: an assumption is not a text.")
         return cls(
             theorem=taken(record, "theorem", str),
-            assumptions=tuple(_words(line) for line in taken(record, "assumptions", list, tuple)),
+            assumptions=lines,
             constants=unplain(taken(record, "constants", Mapping)),
             rule=taken(record, "rule", str),
         )
@@ -249,12 +252,6 @@ def _unit(record: Constants) -> Unit:
     if isinstance(rows, bool) or not rows >= 1:
         raise DeclarationError("the record of a statement: a person has a whole number of rows.")
     return Unit(taken(record, "name", str), rows)
-
-
-def _words(line: object) -> str:
-    if not isinstance(line, str):
-        raise DeclarationError("the record of a statement: an assumption is not a text.")
-    return line
 
 
 def _short(value: object) -> str:

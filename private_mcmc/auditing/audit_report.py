@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, field
 
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.auditing.confidence import ErrorCounts, LowerBounds, epsilon_lower
+from private_mcmc.auditing.confidence import ErrorCounts, LowerBounds, epsilon_from_errors
 from private_mcmc.report import (
     Block,
     Facts,
@@ -54,20 +53,6 @@ class Comparison:
         """``lower/upper``: 1 is a claim that cannot be improved; 0 for a claim of infinity."""
         floor = math.inf if self.lower else 0.0
         return self.lower / self.upper if self.upper else floor
-
-
-def compared(
-    attacks: Sequence[AttackResult], claim: Statement, *, epsilon: float, delta: float
-) -> tuple[Comparison, ...]:
-    """The best lower bounds beside what ``claim`` says at ``epsilon`` and at ``delta``."""
-    bounds = [attack.bounds for attack in attacks]
-    comparisons = [
-        Comparison("epsilon", max(b.epsilon for b in bounds), claim.epsilon(delta)),
-        Comparison("delta", max(b.delta for b in bounds), claim.delta(epsilon)),
-    ]
-    if claim.gdp is not None:
-        comparisons.append(Comparison("gdp", max(b.gdp for b in bounds), claim.gdp))
-    return tuple(comparisons)
 
 
 @dataclass(frozen=True)
@@ -120,7 +105,8 @@ class AuditResult:
         """The largest lower bound on ``ε`` that so many runs can give: that of an attack without errors."""
         half, none = self.num_runs // 2, np.zeros(1, dtype=np.int64)
         perfect = ErrorCounts(none, none, half, half)
-        return float(epsilon_lower(perfect, self.delta, self.failure_probability / len(self.attacks) / 3)[0])
+        share = self.failure_probability / len(self.attacks) / 3
+        return float(epsilon_from_errors(*perfect.limits(share), self.delta)[0])
 
     @property
     def best(self) -> AttackResult:
@@ -146,7 +132,7 @@ class AuditResult:
     @property
     def report(self) -> Report:
         """Tables and plots: bounds, ROC on log axes, trade-off against the claimed one."""
-        return audit_report(self)
+        return _report(self)
 
     def show(self) -> None:
         """Print the report on a terminal."""
@@ -161,8 +147,8 @@ class AuditResult:
 _WORDS = {"epsilon": "ε at δ = {delta}", "delta": "δ at ε = {epsilon}", "gdp": "Gaussian DP parameter m"}
 
 
-def audit_report(result: AuditResult) -> Report:
-    """The report of ``result``: everything in it is public, the data sets are synthetic."""
+def _report(result: AuditResult) -> Report:
+    """Everything in it is public, the data sets are synthetic."""
     blocks: tuple[Block, ...] = (
         _verdict(result),
         Facts(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.auditing.audit_report import AttackResult, AuditResult, compared
+from private_mcmc.auditing.audit_report import AttackResult, AuditResult, Comparison
 from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
 from private_mcmc.auditing.confidence import FloatArray, Scores, candidate_thresholds, errors_at, lower_bounds
 from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
@@ -95,16 +95,23 @@ def audit_at(
 
     def at(epsilon: float, delta: float) -> AuditResult:
         attacks = tuple(_attack(name, scores, delta, epsilon, share) for name, scores in scored.items())
+        found, claim = [attack.bounds for attack in attacks], mechanism.statement
+        comparisons = [
+            Comparison("epsilon", max(b.epsilon for b in found), claim.epsilon(delta)),
+            Comparison("delta", max(b.delta for b in found), claim.delta(epsilon)),
+        ]
+        if claim.gdp is not None:
+            comparisons.append(Comparison("gdp", max(b.gdp for b in found), claim.gdp))
         return AuditResult(
             mechanism=mechanism.name,
             pair=pair.name,
-            statement=mechanism.statement,
+            statement=claim,
             epsilon=epsilon,
             delta=delta,
             num_runs=num_runs,
             failure_probability=failure,
             attacks=attacks,
-            comparisons=compared(attacks, mechanism.statement, epsilon=epsilon, delta=delta),
+            comparisons=tuple(comparisons),
         )
 
     return tuple(at(epsilon, delta) for epsilon, delta in points)

@@ -45,8 +45,6 @@ _RUN_STATES = 2**22
 # A target that every run meets: an audit asks what is claimed, not whether it is little.
 _ANY_EPSILON, _ANY_DELTA = 1e6, 1.0 - 1e-6
 
-Drivers = Callable[[int], PrivateMCMC]
-
 
 def chain_mechanism(
     kernel: LangevinKernel,
@@ -100,16 +98,18 @@ def chain_mechanism(
     start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
     if start.shape != (reading.dim,):
         raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
-    runs = DriverRuns(driver, decision, generator, num_chains if priced else chains_per_run)
     attacks: Callable[[Pair], Mapping[str, Score]] = (
         ChainAttacks(reading, schedule, start)
         if not priced and all(site.constraint is not None for site in reading.sites)
         else lambda pair: {}
     )
+    what = release if isinstance(release, str) else f"steps {release}"
+    if isinstance(release, Expectations):
+        what = f"expectations of {', '.join(name for name, _ in release.items)}"
     mechanism = Mechanism(
-        f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {_release_name(release)}",
+        f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {what}",
         decision.statement,
-        runs.draw,
+        _runs(driver, decision, generator, num_chains if priced else chains_per_run),
         scores=attacks,
         pairs=lambda: worst_pairs(reading, schedule),
     )
@@ -139,36 +139,37 @@ def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision
     )
 
 
-class DriverRuns:
+def _runs(
+    driver: Callable[[int], PrivateMCMC],
+    decision: Decision,
+    generator: Generator,
+    chains_per_run: int | None,
+) -> Callable[[DataSet, int, np.random.SeedSequence], FloatArray]:
     """Outputs of a driver's runs: what it releases, and nothing that stays on the curator's side."""
+    chains, unit = decision.schedule.num_chains, decision.reading.unit
+    made: dict[int, PrivateMCMC] = {}
 
-    def __init__(
-        self, driver: Drivers, decision: Decision, generator: Generator, chains_per_run: int | None = None
-    ) -> None:
-        self._driver, self._decision, self._generator = driver, decision, generator
-        self._chains = decision.schedule.num_chains
-        self._width = None if chains_per_run is None else max(1, chains_per_run // self._chains)
-        self._drivers: dict[int, PrivateMCMC] = {}
-
-    def draw(self, data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
+    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
         """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
-        check_inside(self._decision.reading.rows, data)
-        unit = self._decision.reading.unit
-        width = _width(self._decision.schedule, count) if self._width is None else self._width
-        if width not in self._drivers:
-            self._drivers[width] = self._driver(width * self._chains)
-        driver, slots = self._drivers[width], in_slots(data, self._decision.schedule)
-        if unit is not None:
-            slots = ungrouped(data, unit.name)
-        drawn = keys(seed, -(-count // width), self._generator)
-        return np.concatenate([self._released(driver, slots, key, width) for key in drawn])[:count]
+        check_inside(decision.reading.rows, data)
+        width = _width(decision.schedule, count)
+        if chains_per_run is not None:
+            width = max(1, chains_per_run // chains)
+        if width not in made:
+            made[width] = driver(width * chains)
+        mcmc, outputs = made[width], []
+        slots = in_slots(data, decision.schedule) if unit is None else ungrouped(data, unit.name)
+        for key in keys(seed, -(-count // width), generator):
+            mcmc.run(rng_key=key, **slots)
+            released = mcmc.released
+            if isinstance(released, ReleasedStates):
+                states = unconstrained(decision.reading, released.samples)
+                outputs.append(states.reshape(width, -1))
+            else:
+                outputs.append(np.concatenate([np.ravel(value.value) for value in released.values])[None])
+        return np.concatenate(outputs)[:count]
 
-    def _released(self, driver: PrivateMCMC, data: DataSet, key: jax.Array, width: int) -> FloatArray:
-        driver.run(rng_key=key, **data)
-        released = driver.released
-        if isinstance(released, ReleasedStates):
-            return unconstrained(self._decision.reading, released.samples).reshape(width, -1)
-        return np.concatenate([np.ravel(value.value) for value in released.values])[None]
+    return draw
 
 
 def check_inside(rows: Rows, data: DataSet) -> None:
@@ -221,12 +222,6 @@ def _width(schedule: Schedule, count: int) -> int:
     most = min(_RUN_PREDICTORS // schedule.num_rows, _RUN_STATES // (steps * schedule.dim))
     width = min(count, max(devices * most // schedule.num_chains, 64))
     return -(-width // devices) * devices
-
-
-def _release_name(release: Release | Expectations) -> str:
-    if isinstance(release, Expectations):
-        return f"expectations of {', '.join(name for name, _ in release.items)}"
-    return release if isinstance(release, str) else f"steps {release}"
 
 
 def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:

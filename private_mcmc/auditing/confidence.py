@@ -99,25 +99,8 @@ class ErrorCounts:
         )
 
 
-def epsilon_lower(counts: ErrorCounts, delta: float, failure: float) -> FloatArray:
-    """Lower bound on ``ε`` at ``delta``; above the true value with probability at most ``failure``."""
-    return epsilon_from_errors(*counts.limits(failure), delta)
-
-
-def delta_lower(counts: ErrorCounts, epsilon: float, failure: float) -> FloatArray:
-    """Lower bound on ``δ`` at ``epsilon``; above the true value with probability at most ``failure``."""
-    return delta_from_errors(*counts.limits(failure), epsilon)
-
-
-def gdp_lower(counts: ErrorCounts, failure: float) -> FloatArray:
-    """Lower bound on the Gaussian DP parameter ``m``; too large with probability at most ``failure``."""
-    return gdp_from_errors(*counts.limits(failure))
-
-
 # On each side and tail.
 _QUANTILES = 100
-
-Bound = Callable[[ErrorCounts], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,11 +142,13 @@ def lower_bounds(scores: Scores, *, delta: float, epsilon: float, failure: float
     the tested ones does.
     """
     share = failure / 3
+    first, second = scores.test
+    spread = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2))
     return LowerBounds(
-        epsilon=bound_at_best(scores, lambda counts: epsilon_lower(counts, delta, share)),
-        delta=bound_at_best(scores, lambda counts: delta_lower(counts, epsilon, share)),
-        gdp=bound_at_best(scores, lambda counts: gdp_lower(counts, share)),
-        gdp_estimate=_separation(*scores.test),
+        bound_at_best(scores, lambda counts: epsilon_from_errors(*counts.limits(share), delta)),
+        bound_at_best(scores, lambda counts: delta_from_errors(*counts.limits(share), epsilon)),
+        bound_at_best(scores, lambda counts: gdp_from_errors(*counts.limits(share))),
+        float(abs(second.mean() - first.mean()) / spread) if spread > 0 else 0.0,
     )
 
 
@@ -183,7 +168,7 @@ def candidate_thresholds(scores: tuple[FloatArray, FloatArray]) -> FloatArray:
     return np.unique(np.concatenate([quantiles, quantiles[:-1] + np.diff(quantiles) / 2]))
 
 
-def bound_at_best(scores: Scores, bound: Bound) -> float:
+def bound_at_best(scores: Scores, bound: Callable[[ErrorCounts], FloatArray]) -> float:
     """``bound`` on the tested outputs, at the threshold where it is largest on the outputs to choose on."""
     thresholds = candidate_thresholds(scores.choose)
     values = bound(errors_at(scores.choose, thresholds))
@@ -191,8 +176,3 @@ def bound_at_best(scores: Scores, bound: Bound) -> float:
     best = np.flatnonzero(values == values.max())
     chosen = thresholds[[best[len(best) // 2]]]
     return float(bound(errors_at(scores.test, chosen))[0])
-
-
-def _separation(first: FloatArray, second: FloatArray) -> float:
-    spread = np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2)
-    return float(abs(second.mean() - first.mean()) / spread) if spread > 0 else 0.0

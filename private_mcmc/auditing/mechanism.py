@@ -19,7 +19,6 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.gradient.clipped import schedule_gradient
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import RowModel
-from private_mcmc.preflight.refute.pairs import DataSet as PublicDataSet
 from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, stacked
 from private_mcmc.preflight.refute.refutation import Refutation
 from private_mcmc.schedule import Schedule
@@ -101,25 +100,16 @@ class Pair:
         there = np.flatnonzero(present_slots(self.second, length(self.second)))
         if abs(len(here) - len(there)) != 1 or min(len(here), len(there)) < 1:
             raise self._apart(len(here), len(there), "one row more in one of them")
-        if len(here) > len(there):
-            return self._left_out(here, there, self._equal), None
-        return None, self._left_out(there, here, lambda longer, shorter: self._equal(shorter, longer))
-
-    def _left_out(
-        self,
-        longer: npt.NDArray[np.intp],
-        shorter: npt.NDArray[np.intp],
-        equal: Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], Mask],
-    ) -> int:
-        """The slot of the row of the longer data set that the shorter one lacks."""
-        unequal = np.flatnonzero(~equal(longer[:-1], shorter))
-        place = int(unequal[0]) if unequal.size else len(shorter)
-        if not equal(longer[place + 1 :], shorter[place:]).all():
+        if len(here) < len(there):
+            return Pair(self.second, self.first, self.name)._removed()[::-1]
+        unequal = np.flatnonzero(~self._equal(here[:-1], there))
+        place = int(unequal[0]) if unequal.size else len(there)
+        if not self._equal(here[place + 1 :], there[place:]).all():
             raise DeclarationError(
                 f"pair {self.name!r}: not adjacent, more differs than one row that is left out (from "
                 f"row {place} on); the other rows keep their order."
             )
-        return int(longer[place])
+        return int(here[place]), None
 
     def _equal(self, ours: npt.NDArray[np.intp], theirs: npt.NDArray[np.intp]) -> Mask:
         """Whether row ``ours[i]`` of the first data set equals row ``theirs[i]`` of the second."""
@@ -276,24 +266,19 @@ def refutation_pair(refutation: Refutation) -> Pair:
     """
     if refutation.first is None or refutation.second is None:
         raise DeclarationError("this refutation shows a single data set, not a pair.")
-    one, two = (_listed(data) for data in (refutation.first, refutation.second))
-    left = list(two)
+    one, left = (
+        [row for row, times in data.rows for _ in range(times)]
+        for data in (refutation.first, refutation.second)
+    )
     shared, only_first = [], []
     for row in one:
-        twin = next((index for index, other in enumerate(left) if _same(row, other)), None)
+        equal = (all(np.array_equal(row[name], other[name]) for name in row) for other in left)
+        twin = next((index for index, same in enumerate(equal) if same), None)
         if twin is None:
             only_first.append(row)
         else:
             shared.append(left.pop(twin))
     return Pair(stacked(shared + only_first), stacked(shared + left), "preflight's refutation")
-
-
-def _listed(data: PublicDataSet) -> list[PublicRow]:
-    return [row for row, times in data.rows for _ in range(times)]
-
-
-def _same(one: PublicRow, two: PublicRow) -> bool:
-    return all(np.array_equal(one[name], two[name]) for name in one)
 
 
 def _gradients(model: RowModel, schedule: Schedule, rows: list[PublicRow]) -> FloatArray:
@@ -320,7 +305,9 @@ def _apart_most(
     gradients = _gradients(model, schedule, rows)
     if presence:
         return [(rows[int(i)], None) for i in np.argsort(-_sizes(gradients))[:most]]
-    ordered = sorted(permutations(range(len(rows)), 2), key=lambda ij: -_apart(gradients, *ij))
+    ordered = sorted(
+        permutations(range(len(rows)), 2), key=lambda ij: -_sizes(gradients[ij[0]] - gradients[ij[1]])
+    )
     return [(rows[i], rows[j]) for i, j in ordered[: 2 * most : 2]]
 
 
@@ -348,12 +335,9 @@ def _between(silent: PublicRow, row: PublicRow, share: float) -> PublicRow:
 
 
 def _sizes(gradients: FloatArray) -> FloatArray:
-    sizes: FloatArray = np.linalg.norm(gradients, axis=-1).mean(axis=1)
+    """Mean norms over the probes, which are the last axis but one."""
+    sizes: FloatArray = np.linalg.norm(gradients, axis=-1).mean(axis=-1)
     return sizes
-
-
-def _apart(gradients: FloatArray, i: int, j: int) -> float:
-    return float(np.linalg.norm(gradients[i] - gradients[j], axis=-1).mean())
 
 
 def _words(row: PublicRow | None) -> str:

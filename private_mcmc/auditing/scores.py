@@ -71,7 +71,9 @@ class ChainAttacks:
 
         scores = {"loss of the row": self._on_states(lambda theta: self._of_losses(theta, *rows))}
         if self._schedule.release == "path":
-            scores |= {name: of_path(name) for name in self._path_names()}
+            known = ["likelihood ratio", "noise used twice"]
+            names = known if self._known else [_window_name(size) for size in self._windows()]
+            scores |= {name: of_path(name) for name in names}
         return scores
 
     def _sides(self, pair: Pair) -> tuple[Side, Side]:
@@ -96,11 +98,6 @@ class ChainAttacks:
 
         states = theta.reshape(theta.shape[0], -1, self._model.dim)
         return jax.vmap(jax.vmap(lambda t: loss(t, *first) - loss(t, *second)))(states).sum(axis=-1)
-
-    def _path_names(self) -> tuple[str, ...]:
-        if self._known:
-            return "likelihood ratio", "noise used twice"
-        return tuple(_window_name(size) for size in self._windows())
 
     def _windows(self) -> tuple[int, ...]:
         """Numbers of steps over which a batch might be kept: powers of two, and the whole run."""

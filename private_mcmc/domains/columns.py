@@ -219,13 +219,10 @@ def host_column(name: str, column: object) -> HostColumn:
             "Arrow files."
         )
     check_type(name, column.dtype)
-    return ArrayColumn(column.shape, column.dtype, column, _mapped(column))
-
-
-def _mapped(column: np.ndarray) -> Written | None:
-    """The file that an array is mapped from, as it is now; ``None`` where no path leads to it."""
+    # The file that it is mapped from, as it is now, where a path leads to it.
     path = getattr(column, "filename", None)
-    return None if path is None or not Path(path).is_file() else Written.now(Path(path))
+    file = None if path is None or not Path(path).is_file() else Written.now(Path(path))
+    return ArrayColumn(column.shape, column.dtype, column, file)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,11 +270,13 @@ class TableColumn(HostColumn):
 
 
 class _TableFile:
-    def __init__(self, path: str | os.PathLike[str], opened: Opener) -> None:
-        self._path, self._opened = Path(path), opened
+    _opened: Opener
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
         with _in_words(self._path):
             self._file = Written.now(self._path)
-        with opened(self._path) as table:
+        with self._opened(self._path) as table:
             self._rows, self._types = table.num_rows, table.types
 
     def __getitem__(self, names: str | Sequence[str]) -> TableColumn:
@@ -285,8 +284,10 @@ class _TableFile:
         missing = [name for name in wanted if name not in self._types]
         if missing or not wanted:
             raise DataSchemaError(f"{self._path}: no columns {missing}; it has {sorted(self._types)}.")
+        types = _pyarrow().types
         for name in wanted:
-            if not _numeric(self._types[name]):
+            kind = self._types[name]
+            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
                 raise DataSchemaError(f"{self._path}: column {name!r} is {self._types[name]}, not numeric.")
         shape = (self._rows,) if isinstance(names, str) else (self._rows, len(wanted))
         return TableColumn(shape, np.dtype(np.float64), self._file, wanted, self._opened)
@@ -359,8 +360,7 @@ class Parquet(_TableFile):
         (2, 2)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, parquet_table)
+    _opened = staticmethod(parquet_table)
 
 
 class Arrow(_TableFile):
@@ -377,13 +377,7 @@ class Arrow(_TableFile):
         (2,)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, arrow_table)
-
-
-def _numeric(kind: Any) -> bool:
-    types = _pyarrow().types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    _opened = staticmethod(arrow_table)
 
 
 def _pyarrow() -> Any:

@@ -28,7 +28,7 @@ class Domain:
     @property
     def event_shape(self) -> tuple[int, ...]:
         """Shape of one row's value."""
-        return ()
+        return self.interval()[0].shape
 
     @property
     def dtype(self) -> np.dtype:
@@ -130,9 +130,31 @@ class Binary(Domain):
         return self.project(random.integers(0, 2, n))
 
 
+@dataclass(frozen=True)
+class _Whole(Domain):
+    """Whole numbers from 0 to ``_largest``."""
+
+    @property
+    def _largest(self) -> int:
+        raise DeclarationError(f"{type(self).__name__} is not a row domain.")
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """From 0 to the largest."""
+        return np.zeros(()), np.full((), float(self._largest))
+
+    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+        """The nearest one; NaN becomes 0."""
+        return _as_whole(column, self._largest)
+
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+        """Half the rows at 0 or at the largest, half uniform."""
+        extreme = random.integers(0, 2, n) * self._largest
+        return self.project(every_other(n, extreme, random.integers(0, self._largest + 1, n)))
+
+
 @construction_checked
 @dataclass(frozen=True)
-class Categories(Domain):
+class Categories(_Whole):
     """One of ``0 … k−1``, as int64; other numbers go to the nearest category, NaN to 0.
 
     Raises:
@@ -148,23 +170,14 @@ class Categories(Domain):
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole("Categories k", self.k, 2))
 
-    def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """``(0, k−1)``."""
-        return np.zeros(()), np.full((), float(self.k - 1))
-
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
-        """The nearest category."""
-        return _as_whole(column, self.k - 1)
-
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
-        """Half the rows in the first or last category, half uniform."""
-        extreme = random.integers(0, 2, n) * (self.k - 1)
-        return self.project(every_other(n, extreme, random.integers(0, self.k, n)))
+    @property
+    def _largest(self) -> int:
+        return self.k - 1
 
 
 @construction_checked
 @dataclass(frozen=True)
-class Counts(Domain):
+class Counts(_Whole):
     """A whole number from 0 to ``max``, as int64; other numbers go to the nearest one, NaN to 0.
 
     Raises:
@@ -180,15 +193,6 @@ class Counts(Domain):
     def __post_init__(self) -> None:
         object.__setattr__(self, "max", whole("Counts max", self.max, 1))
 
-    def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """``(0, max)``."""
-        return np.zeros(()), np.full((), float(self.max))
-
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
-        """The nearest allowed count."""
-        return _as_whole(column, self.max)
-
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
-        """Half the rows at 0 or ``max``, half uniform."""
-        extreme = random.integers(0, 2, n) * self.max
-        return self.project(every_other(n, extreme, random.integers(0, self.max, n)))
+    @property
+    def _largest(self) -> int:
+        return self.max

@@ -74,11 +74,6 @@ class Ball(RealDomain):
         object.__setattr__(self, "dim", whole("Ball dim", self.dim, 1))
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of one row's value."""
-        return (self.dim,)
-
-    @property
     def norm_bound(self) -> float:
         """``radius``."""
         return self.radius
@@ -143,11 +138,6 @@ class Box(RealDomain):
         object.__setattr__(self, "lo", _freeze(lo))
         object.__setattr__(self, "hi", _freeze(hi))
 
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of one row's value."""
-        return np.shape(self.lo)
-
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """The box itself."""
         return np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64)
@@ -155,7 +145,7 @@ class Box(RealDomain):
     def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
         """Clip to the box, to bounds that the storage type can hold."""
         storage = storage_dtype(dtype)
-        lo, hi = self._stored_bounds(storage)
+        lo, hi = _inside(*self.interval(), storage, "Box(lo, hi)")
         values = jnp.asarray(column).astype(storage)
         nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(storage)
         return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
@@ -166,15 +156,6 @@ class Box(RealDomain):
         shape = (n, *self.event_shape)
         share = every_other(n, random.integers(0, 2, shape), random.random(shape))
         return self.project(lo * (1 - share) + hi * share)
-
-    def _stored_bounds(self, storage: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        lo, hi = self.interval()
-        narrow_lo, narrow_hi = lo.astype(storage), hi.astype(storage)
-        narrow_lo = np.where(narrow_lo < lo, np.nextafter(narrow_lo, storage.type(np.inf)), narrow_lo)
-        narrow_hi = np.where(narrow_hi > hi, np.nextafter(narrow_hi, storage.type(-np.inf)), narrow_hi)
-        if not np.all(narrow_lo <= narrow_hi):
-            raise DeclarationError(f"Box(lo, hi): no {storage} lies between the bounds; widen the box.")
-        return narrow_lo, narrow_hi
 
 
 @construction_checked
@@ -261,11 +242,6 @@ class Ratio(RealDomain):
             raise DeclarationError("Ratio: choose units in which x and y are in [1e-30, 1e30].")
         self._ratios(np.dtype(np.float64))
 
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """``(2,)``."""
-        return (2,)
-
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of ``x`` and of ``y``."""
         low, high = self.center - self.width, self.center + self.width
@@ -285,9 +261,9 @@ class Ratio(RealDomain):
         storage, working = storage_dtype(dtype), working_dtype()
         low, high = self._ratios(storage)
         rows = jnp.asarray(column).astype(working)
-        least, most = _inside(self.x_low, self.x_high, storage)
+        least, most = _inside(self.x_low, self.x_high, storage, "Ratio")
         x = jnp.where(jnp.isnan(rows[..., 0]), least, jnp.clip(rows[..., 0], least, most)).astype(storage)
-        x = jnp.clip(x, storage.type(least), storage.type(most)).astype(working)
+        x = jnp.clip(x, least, most).astype(working)
         ends = x * low, x * high
         y = jnp.where(jnp.isnan(rows[..., 1]), 0.0, rows[..., 1])
         return jnp.stack([x, jnp.clip(y, *ends)], axis=-1).astype(storage)
@@ -309,11 +285,13 @@ class Ratio(RealDomain):
         return self.center - self.width + margin, self.center + self.width - margin
 
 
-def _inside(low: float, high: float, storage: np.dtype) -> tuple[float, float]:
+def _inside(low: ArrayLike, high: ArrayLike, storage: np.dtype, what: str) -> tuple[np.ndarray, np.ndarray]:
     """The bounds, rounded inwards to numbers of this type."""
-    least, most = storage.type(low), storage.type(high)
-    least = least if float(least) >= low else np.nextafter(least, storage.type(np.inf))
-    most = most if float(most) <= high else np.nextafter(most, storage.type(-np.inf))
-    if not float(least) <= float(most):
-        raise DeclarationError(f"Ratio: no {storage} lies between x_low and x_high; widen them.")
-    return float(least), float(most)
+    # A plain number would be compared in the type of the storage.
+    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    least, most = low.astype(storage), high.astype(storage)
+    least = np.where(least < low, np.nextafter(least, storage.type(np.inf)), least)
+    most = np.where(most > high, np.nextafter(most, storage.type(-np.inf)), most)
+    if not np.all(least <= most):
+        raise DeclarationError(f"{what}: no {storage} lies between the bounds; widen them.")
+    return least, most

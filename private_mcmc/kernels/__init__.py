@@ -1,29 +1,19 @@
 """Langevin kernels with per-row clipping, whose constants all come from one schedule."""
 
-from private_mcmc.kernels.base import LangevinKernel
-from private_mcmc.kernels.batches import StepKeys
-from private_mcmc.kernels.chain import ChainOutput, ChainRunner, Streams, chain_runner
-from private_mcmc.kernels.gradient.clipped import clipped_share
-from private_mcmc.kernels.keys import Generator, Provenance, RunKeys, public_key, run_keys
-from private_mcmc.kernels.langevin import AnisotropicLangevin, PrivateSGLD, PrivateULA
-from private_mcmc.kernels.step import LangevinProgram, langevin_program
-
-__all__ = [
-    "AnisotropicLangevin",
-    "ChainOutput",
-    "ChainRunner",
-    "Generator",
-    "LangevinKernel",
-    "LangevinProgram",
-    "PrivateSGLD",
-    "PrivateULA",
-    "Provenance",
-    "RunKeys",
-    "StepKeys",
-    "Streams",
-    "chain_runner",
-    "clipped_share",
-    "langevin_program",
-    "public_key",
-    "run_keys",
-]
+from private_mcmc.kernels.base import LangevinKernel as LangevinKernel
+from private_mcmc.kernels.batches import StepKeys as StepKeys
+from private_mcmc.kernels.chain import ChainOutput as ChainOutput
+from private_mcmc.kernels.chain import ChainRunner as ChainRunner
+from private_mcmc.kernels.chain import Streams as Streams
+from private_mcmc.kernels.chain import chain_runner as chain_runner
+from private_mcmc.kernels.gradient.clipped import clipped_share as clipped_share
+from private_mcmc.kernels.keys import Generator as Generator
+from private_mcmc.kernels.keys import Provenance as Provenance
+from private_mcmc.kernels.keys import RunKeys as RunKeys
+from private_mcmc.kernels.keys import public_key as public_key
+from private_mcmc.kernels.keys import run_keys as run_keys
+from private_mcmc.kernels.langevin import AnisotropicLangevin as AnisotropicLangevin
+from private_mcmc.kernels.langevin import PrivateSGLD as PrivateSGLD
+from private_mcmc.kernels.langevin import PrivateULA as PrivateULA
+from private_mcmc.kernels.step import LangevinProgram as LangevinProgram
+from private_mcmc.kernels.step import langevin_program as langevin_program

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numpyro.infer.mcmc import MCMCKernel
 
-from private_mcmc.domains import Binary, Domain, Real, Rows
+from private_mcmc.domains import Binary, Real, Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
 from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
@@ -34,9 +34,8 @@ class BySite:
     @classmethod
     def of(cls, given: Mapping[str, npt.ArrayLike]) -> Self:
         """From ``{"w": 0.5, "b": [1.0, 2.0]}``."""
-        return cls(
-            tuple((name, tuple(np.ravel(np.asarray(value, np.float64)))) for name, value in given.items())
-        )
+        flat = {name: np.ravel(np.asarray(value, np.float64)) for name, value in given.items()}
+        return cls(tuple((name, tuple(values)) for name, values in flat.items()))
 
     def diagonal(self, sites: Sequence[Site], dim: int, what: str = "noise") -> tuple[float, ...]:
         """The diagonal over the flat unconstrained vector."""
@@ -251,13 +250,15 @@ def _rows_by_length(arguments: Mapping[str, npt.ArrayLike]) -> Rows:
             "the row columns cannot be told from the other array arguments, whose first axes differ: "
             "give the kernel rows=Rows(...)."
         )
-    return Rows(**{name: _widest(value) for name, value in arrays.items()})
-
-
-def _widest(column: npt.ArrayLike) -> Domain:
-    """A domain for tracing the model only: no statement rests on it, and no row is mapped into it."""
-    whole = np.ndim(column) == 1 and not jnp.issubdtype(jnp.asarray(column).dtype, jnp.floating)
-    return Binary() if whole else Real(*np.shape(column)[1:])
+    # For tracing the model only: no statement rests on these domains, and no row is mapped into them.
+    return Rows(
+        **{
+            name: Binary()
+            if np.ndim(value) == 1 and not jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)
+            else Real(*np.shape(value)[1:])
+            for name, value in arrays.items()
+        }
+    )
 
 
 def as_matrix(matrix: npt.ArrayLike) -> Matrix:

@@ -43,8 +43,10 @@ class PredrawnNoise:
     size: int
     outside: float
 
-    def ahead(self, stream: jax.Array, first: jax.Array, count: int) -> Window:
+    def ahead(self, stream: jax.Array | Window, first: jax.Array, count: int) -> Window:
         """The numbers of ``count`` steps from ``first`` on, and those that share their groups."""
+        if isinstance(stream, Window):
+            return stream
         begin = first // self.size
         # So many groups hold all steps, wherever in its group the first one stands.
         groups = begin + jnp.arange(-(-(count + self.size - 1) // self.size))
@@ -143,24 +145,26 @@ First = jax.Array | int | None
 Sum = Callable[[jax.Array, PreparedRows, "BatchDraw", First], jax.Array]
 
 
-class StepKeys(NamedTuple):
-    """Keys of a chain's steps: one stream for the noise, another for the batches where there are any."""
-
-    steps: jax.Array
-    batches: jax.Array | None = None
-
-    def batch_streams(self) -> tuple[jax.Array, jax.Array]:
-        """Two keys for the batches: for what is drawn for all chains together, and for each chain alone."""
-        if self.batches is None:
-            raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
-        return jax.random.fold_in(self.batches, 0), jax.random.fold_in(self.batches, 1)
-
-
 class BatchStreams(NamedTuple):
-    """``StepKeys.batch_streams``, the first one perhaps with its numbers drawn ahead."""
+    """Keys of batches: for what all chains draw together, or its numbers, and for each chain alone."""
 
     together: jax.Array | Window
     alone: jax.Array
+
+
+class StepKeys(NamedTuple):
+    """Keys of a chain's steps, or what was drawn with them: one stream for the noise, another for batches."""
+
+    steps: jax.Array | Window
+    batches: jax.Array | BatchStreams | None = None
+
+    def batch_streams(self) -> BatchStreams:
+        """Those of the batches."""
+        if self.batches is None:
+            raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
+        if isinstance(self.batches, BatchStreams):
+            return self.batches
+        return BatchStreams(jax.random.fold_in(self.batches, 0), jax.random.fold_in(self.batches, 1))
 
 
 class BatchDraw(NamedTuple):

@@ -228,7 +228,8 @@ def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "cha
         root = jax.random.key(int(rng_key), impl=_implementation(generator))
         return RunKeys(root, Provenance("caller", generator))
     root = _one_key(rng_key)
-    return RunKeys(root, Provenance("caller", _name_of(root)))
+    kind = jax.random.key_impl(root)
+    return RunKeys(root, Provenance("caller", "chacha20" if kind == CHACHA20 else str(kind)))
 
 
 def public_key(generator: str) -> jax.Array:
@@ -253,8 +254,3 @@ def _one_key(rng_key: object) -> jax.Array:
         "rng_key: leave it out for a private run; otherwise one jax.random.key(...), one legacy PRNGKey of "
         "two words, or an integer seed."
     )
-
-
-def _name_of(key: jax.Array) -> str:
-    implementation = jax.random.key_impl(key)
-    return "chacha20" if implementation == CHACHA20 else str(implementation)

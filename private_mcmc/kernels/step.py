@@ -26,7 +26,6 @@ from private_mcmc.kernels.batches import (
     BatchSum,
     PredrawnNoise,
     StepKeys,
-    Window,
     batch_sum,
 )
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
@@ -114,16 +113,6 @@ class StepNumbers(NamedTuple):
         return cls(schedule.step_size, schedule.temper, gradient_limit(schedule))
 
 
-class DrawnSteps(NamedTuple):
-    """Keys of steps whose noise and, where there are any, whose batches were drawn ahead."""
-
-    noise: Window
-    batches: BatchStreams | None
-
-
-Keys = jax.Array | StepKeys | DrawnSteps
-
-
 @dataclass(frozen=True, eq=False)
 class LangevinProgram:
     """The pure functions of one run; the data are always arguments, never closed over.
@@ -143,16 +132,13 @@ class LangevinProgram:
     prepare: Callable[..., PreparedRows]
     data: Callable[..., jax.Array]
     move: Callable[..., jax.Array]
-    ahead: Callable[[jax.Array | StepKeys, jax.Array, int], Keys]
+    ahead: Callable[[StepKeys, jax.Array, int], StepKeys]
     whitening: Whitening
 
     def step(
-        self, u: Float[Array, "chains p"], k: jax.Array, key: Keys, rows: PreparedRows
+        self, u: Float[Array, "chains p"], k: jax.Array, key: StepKeys, rows: PreparedRows
     ) -> Float[Array, "chains p"]:
-        """``u'`` after step number ``k ≥ 0``, with every row here.
-
-        ``key`` is the key of the steps, or ``StepKeys`` where the schedule draws batches.
-        """
+        """``u'`` after step number ``k ≥ 0``, with every row here."""
         return self.move(u, k, key, self.data(u, k, key, rows))
 
 
@@ -200,13 +186,13 @@ def step_program(
     noise = _noise(schedule.num_chains, schedule.dim)
 
     def data(
-        u: Float[Array, "chains p"], k: jax.Array, key: Keys, rows: PreparedRows, place: Place = WHOLE
+        u: Float[Array, "chains p"], k: jax.Array, key: StepKeys, rows: PreparedRows, place: Place = WHOLE
     ) -> Float[Array, "chains p"]:
         def one(state: Float[Array, " p"], chain: jax.Array, drawn: jax.Array | None) -> Float[Array, " p"]:
             draw = None if streams is None else BatchDraw(streams.alone, k, chain, drawn)
             return data_gradient.total(state, rows, draw, place.row)
 
-        streams = None if schedule.batch is None else _batch_streams(key)
+        streams = None if schedule.batch is None else key.batch_streams()
         drawn = None
         if streams is not None and data_gradient.draws is not None:
             drawn = _here(data_gradient.draws.at(streams.together, k), place, u)
@@ -219,35 +205,26 @@ def step_program(
     def move(
         u: Float[Array, "chains p"],
         k: jax.Array,
-        key: Keys,
+        key: StepKeys,
         total: Float[Array, "chains p"],
         place: Place = WHOLE,
     ) -> Float[Array, "chains p"]:
         gamma = _step_size(numbers.step_size, k)
-        source = key.noise if isinstance(key, DrawnSteps) else _keys(key).steps
-        standard = colour(_here(noise.at(source, k), place, u).astype(u.dtype))
+        standard = colour(_here(noise.at(key.steps, k), place, u).astype(u.dtype))
         gradient = jax.vmap(prior_score)(u) + numbers.temper * total
         gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
         return project(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
 
-    def ahead(key: jax.Array | StepKeys, first: jax.Array | int, count: int) -> Keys:
-        keys, batches, first = _keys(key), None, jnp.asarray(first)
+    def ahead(keys: StepKeys, first: jax.Array | int, count: int) -> StepKeys:
+        first, batches = jnp.asarray(first), None
         if schedule.batch is not None:
             together, alone = keys.batch_streams()
             draws = data_gradient.draws
             batches = BatchStreams(draws.ahead(together, first, count) if draws else together, alone)
-        return DrawnSteps(noise.ahead(keys.steps, first, count), batches)
+        return StepKeys(noise.ahead(keys.steps, first, count), batches)
 
     return LangevinProgram(data_gradient.prepare, data, move, ahead, change)
-
-
-def _keys(key: jax.Array | StepKeys) -> StepKeys:
-    return key if isinstance(key, StepKeys) else StepKeys(key)
-
-
-def _batch_streams(key: Keys) -> BatchStreams | None:
-    return key.batches if isinstance(key, DrawnSteps) else BatchStreams(*_keys(key).batch_streams())
 
 
 def _noise(chains: int, dim: int) -> PredrawnNoise:

@@ -161,15 +161,12 @@ class Blocks:
 
     def __iter__(self) -> Iterator[Block]:
         parts = [column(self.size) for column in self.columns.values()]
-        for index, (flags, *values) in enumerate(zip(self._flags(), *parts, strict=True)):
+        sizes = (min(self.size, self.number - first) for first in range(0, self.number, self.size))
+        everyone = (np.ones(size, dtype=bool) for size in sizes)
+        here = everyone if self.present is None else self.present(self.size)
+        for index, (flags, *values) in enumerate(zip(here, *parts, strict=True)):
             filled = {
                 name: padded(blank(value, flags), self.size)
                 for name, value in zip(self.columns, values, strict=True)
             }
             yield Block(index * self.size, filled, padded(holds_person(flags), self.size), self.number)
-
-    def _flags(self) -> Iterator[npt.NDArray[np.generic]]:
-        if self.present is not None:
-            return self.present(self.size)
-        sizes = (min(self.size, self.number - first) for first in range(0, self.number, self.size))
-        return (np.ones(size, dtype=bool) for size in sizes)

@@ -62,9 +62,21 @@ class SyntheticChain:
         key: jax.Array,
     ) -> npt.NDArray[np.float64]:
         """States after every step from ``θ_0 = theta``, shape ``(steps, p)``; ``weights`` is ``(rows,)``."""
-        shared = _shared(schedule, len(np.asarray(weights)))
+        # What compiled programs are shared by: the schedule without the numbers that are arguments.
+        common: Record = {
+            "num_rows": len(np.asarray(weights)),
+            "num_steps": _STEPS,
+            "step_size": 1.0,
+            "clip": 1.0,
+        }
+        own: Record = {name: getattr(schedule, name) for name in ("adjacency", "dim", "unit")}
+        shared = Schedule(release="path", **common, **own)
+        varied = isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2
+        if varied or replace(schedule, temper=1.0, preconditioner=None, **common) != shared:
+            raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
         with jax.enable_x64(True):
-            numbers = _numbers(schedule)
+            root = whitening(schedule.preconditioner, schedule.dim).root
+            numbers = PathNumbers(jnp.asarray(root), jnp.asarray(schedule.clip), StepNumbers.of(schedule))
             rows = _prepare(self.model, shared, numbers, columns, jnp.asarray(weights))
             # By NumPy: a program for one inverse would cost more than the others save.
             u = jnp.asarray(np.linalg.inv(np.asarray(numbers.root)) @ np.asarray(theta, np.float64))[None]
@@ -74,22 +86,6 @@ class SyntheticChain:
                 u, states = _advance(self.model, shared, numbers, rows, key, u, first, count)
                 kept.append(np.asarray(states)[:count, 0])
         return np.concatenate(kept)
-
-
-def _shared(schedule: Schedule, num_rows: int) -> Schedule:
-    """What compiled programs may be shared by: the schedule without the numbers that are arguments."""
-    common: Record = {"num_rows": num_rows, "num_steps": _STEPS, "step_size": 1.0, "clip": 1.0}
-    own: Record = {name: getattr(schedule, name) for name in ("adjacency", "dim", "unit")}
-    plain = Schedule(release="path", **common, **own)
-    shared = replace(schedule, temper=1.0, preconditioner=None, **common)
-    if shared != plain or isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2:
-        raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
-    return plain
-
-
-def _numbers(schedule: Schedule) -> PathNumbers:
-    root = whitening(schedule.preconditioner, schedule.dim).root
-    return PathNumbers(jnp.asarray(root), jnp.asarray(schedule.clip), StepNumbers.of(schedule))
 
 
 def _program(model: _Model, shared: Schedule, numbers: PathNumbers) -> LangevinProgram:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import jax
-import numpy as np
 
 from private_mcmc.accounting import Statement, row_sensitivity
 from private_mcmc.accounting.curves import gdp
@@ -17,7 +16,6 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import of_domain
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program
 from private_mcmc.model.likelihoods.family import times
 from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number
@@ -50,7 +48,9 @@ def shrunk(row_model: RowModel, radius: float) -> tuple[Mapping[str, Domain], fl
     predictor = row_model.predictor
     if predictor is None:
         return None
-    program = _design_program(row_model)
+    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
+    with jax.enable_x64(True):
+        program = trace(lambda **row: {"design": predictor.design(row)}, **shapes)
     read = program.reads([program.outputs["design"]])
     columns: dict[str, Domain] = {
         name: domain
@@ -62,7 +62,10 @@ def shrunk(row_model: RowModel, radius: float) -> tuple[Mapping[str, Domain], fl
 
     def norm(factor: float) -> float:
         scaled = {name: _scaled(domain, factor) for name, domain in columns.items()}
-        return _norm(program, {**row_model.rows.columns, **scaled})
+        every = {**row_model.rows.columns, **scaled}
+        given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in every.items()}
+        with jax.enable_x64(True):
+            return float(bounds(program, given, [program.outputs["design"]])[0].norm)
 
     fixed, whole = norm(_TINY), norm(1.0)
     if not fixed * (1 + _TINY) < radius or not math.isfinite(whole):
@@ -76,30 +79,12 @@ def shrunk(row_model: RowModel, radius: float) -> tuple[Mapping[str, Domain], fl
     return columns, low
 
 
-def _design_program(row_model: RowModel) -> Program:
-    predictor = row_model.predictor
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
-    with jax.enable_x64(True):
-        return trace(lambda **row: {"design": predictor.design(row)}, **shapes)  # type: ignore[union-attr]
-
-
-def _norm(program: Program, columns: Mapping[str, Domain]) -> float:
-    given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in columns.items()}
-    with jax.enable_x64(True):
-        return float(bounds(program, given, [program.outputs["design"]])[0].norm)
-
-
 def _scaled(domain: Domain, factor: float) -> Domain:
     if isinstance(domain, Ball):
         return Ball(domain.radius * factor, dim=domain.dim)
     if isinstance(domain, Real):
         return Box(-factor, factor) if domain.dim is None else Ball(factor, dim=domain.dim)
-    lo, hi = domain.interval()
-    return Box(*(_plain(bound * factor) for bound in (lo, hi)))
-
-
-def _plain(bound: np.ndarray) -> float | tuple[float, ...]:
-    return float(bound) if bound.ndim == 0 else tuple(bound.tolist())
+    return Box(*((bound * factor).tolist() for bound in domain.interval()))
 
 
 Certify = Callable[[float], tuple[Statement, ...]]
@@ -149,8 +134,12 @@ def posterior_advice(
     m = gdp.budget(target.epsilon, target.delta)
     if not m > 0:
         return (*found, *_no_gaussian_budget(row_model, temper, target))
+    if known.subject == "no posterior" and math.isfinite(known.gradient_free):
+        bound = number(rounded_up(known.gradient_free))
+        text = f"drop the clip or raise it to {bound}, the proved bound of a row's gradient"
+        found.append(Advice("clip", None, f"{text}: there is then a posterior to certify"))
     if known.subject == "no posterior":
-        return (*found, *_without_clip(known))
+        return tuple(found)
     mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
     if not known.convex_rows:
         return (*found, *_without_convexity(row_model, known, m, n, per_row, temper))
@@ -197,15 +186,22 @@ def _bounds(row_model: RowModel, known: Constants, largest: float) -> list[Advic
     if math.isfinite(known.score) and known.score > 0:
         found += _radius(row_model, largest / known.score)
     if row_model.predictor is not None:
-        clip, what = rounded_down(largest), "the posterior of the Huberised likelihood is then certified"
-        found.append(Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}"))
+        found.append(_clip(largest))
     return found
+
+
+def _clip(largest: float) -> Advice:
+    clip, what = rounded_down(largest), "the posterior of the Huberised likelihood is then certified"
+    return Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}")
 
 
 def _radius(row_model: RowModel, radius: float) -> list[Advice]:
     """A bound on the columns that the design reads, so that the design stays within the radius."""
     if row_model.predictor is None:
-        return _radius_of_all(row_model, rounded_down(radius))
+        bound = rounded_down(radius)
+        names = ", ".join(name for name, domain in row_model.rows.items if domain.event_shape)
+        text = f"bound the rows: ‖x‖ ≤ {number(bound)} (column {names})"
+        return [Advice("radius", bound, text)] if names else []
     tighter = shrunk(row_model, radius)
     if tighter is None:
         return []
@@ -218,14 +214,6 @@ def _radius(row_model: RowModel, radius: float) -> list[Advice]:
     bound = rounded_down(factor * (domain.norm_bound if math.isfinite(domain.norm_bound) else 1.0))
     what = f"‖{name}‖" if domain.event_shape else f"|{name}|"
     return [Advice("radius", bound, f"bound the rows: {what} ≤ {number(bound)}")]
-
-
-def _radius_of_all(row_model: RowModel, radius: float) -> list[Advice]:
-    names = [name for name, domain in row_model.rows.items if domain.event_shape]
-    if not names:
-        return []
-    text = f"bound the rows: ‖x‖ ≤ {number(radius)} (column {', '.join(names)})"
-    return [Advice("radius", radius, text)]
 
 
 def _prior(row_model: RowModel, needed: float, text: str) -> list[Advice]:
@@ -251,23 +239,13 @@ def _without_convexity(
     mu = known.strong_convexity
     if row_model.predictor is not None and mu > 0:
         largest = max(m * math.sqrt(mu) / (2 * temper * n), m * math.sqrt(max(mu - bend, 0.0)) / per_row)
-        clip = rounded_down(largest * (1 - 1e-9))
-        what = "the posterior of the Huberised likelihood is then certified"
-        found.append(Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}"))
+        found.append(_clip(largest * (1 - 1e-9)))
     if known.gradient < math.inf:
         gradient = _square(2 * temper * n * known.gradient / m)
         needed = rounded_up(min(gradient, bend + _square(per_row * known.gradient / m)) * (1 + 1e-9))
         text = f"prior precision at least {number(needed)} (rows are not convex)"
         found += _prior(row_model, needed, text)
     return [item for item in found if item.value is None or is_sayable(item.value)]
-
-
-def _without_clip(known: Constants) -> list[Advice]:
-    if not math.isfinite(known.gradient_free):
-        return []
-    bound = number(rounded_up(known.gradient_free))
-    text = f"drop the clip or raise it to {bound}, the proved bound of a row's gradient"
-    return [Advice("clip", None, f"{text}: there is then a posterior to certify")]
 
 
 def _no_gaussian_budget(row_model: RowModel, temper: float, target: Target) -> list[Advice]:

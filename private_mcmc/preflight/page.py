@@ -130,7 +130,9 @@ class PreflightReport:
     @property
     def report(self) -> Report:
         """The report as plain blocks."""
-        return page(self)
+        parts = (verdicts, _advice, _run, _proved, _refuted, _read)
+        blocks = tuple(block for part in parts for block in part(self))
+        return Report(f"Preflight of `{self.model_name}`", blocks)
 
     def show(self, console: Console | None = None) -> None:
         """Print on a terminal (or on a ``rich.console.Console``)."""
@@ -142,19 +144,6 @@ class PreflightReport:
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
-
-
-def page(found: PreflightReport) -> Report:
-    """All blocks, top-down."""
-    blocks = [
-        *verdicts(found),
-        *_advice(found),
-        *_run(found),
-        *_proved(found),
-        *_refuted(found),
-        *_read(found),
-    ]
-    return Report(f"Preflight of `{found.model_name}`", tuple(blocks))
 
 
 def _advice(found: PreflightReport) -> list[Block]:
@@ -180,15 +169,10 @@ def _run(found: PreflightReport) -> list[Block]:
     ]
     if found.run.statement is not None:
         blocks.append(_argument(found.run.statement, found))
-    if len(found.run.by_steps) > 1:
-        blocks.append(_steps(found.run.by_steps, found))
-    return blocks
-
-
-def _steps(by_steps: tuple[tuple[int, float, float], ...], found: PreflightReport) -> Plot:
-    """ε of the path and of the last state against the number of steps."""
-    steps, path, last = (floats(column) for column in zip(*by_steps, strict=True))
-    return Plot(
+    if len(found.run.by_steps) < 2:
+        return blocks
+    steps, path, last = (floats(column) for column in zip(*found.run.by_steps, strict=True))
+    plot = Plot(
         title="Privacy against the number of steps",
         x_label="steps",
         y_label=f"ε at δ = {number(found.target.delta)}",
@@ -201,6 +185,7 @@ def _steps(by_steps: tuple[tuple[int, float, float], ...], found: PreflightRepor
         x_log=True,
         y_log=True,
     )
+    return [*blocks, plot]
 
 
 def _proved(found: PreflightReport) -> list[Block]:
@@ -313,10 +298,12 @@ def _short(value: object) -> str:
 
 def _read(found: PreflightReport) -> list[Block]:
     facts = found.structure
-    latents = tuple(
-        (item["name"], item["family"], _curvature(item["lower"], item["upper"]), item["why"])
-        for item in facts["latents"]
-    )
+    latents = []
+    for item in facts["latents"]:
+        lower, upper = item["lower"], item["upper"]
+        bend = number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
+        proved = math.isfinite(lower) or math.isfinite(upper)
+        latents.append((item["name"], item["family"], bend if proved else "not proved", item["why"]))
     predictors = facts["predictors"]
     items: tuple[tuple[str, str | int | float | None], ...] = (
         ("rows", found.n),
@@ -332,14 +319,8 @@ def _read(found: PreflightReport) -> list[Block]:
     return [
         Heading("What was read of the model"),
         Facts(items),
-        Table(("latent site", "family", "prior curvature", "why"), latents),
+        Table(("latent site", "family", "prior curvature", "why"), tuple(latents)),
     ]
-
-
-def _curvature(lower: float, upper: float) -> str:
-    if not (math.isfinite(lower) or math.isfinite(upper)):
-        return "not proved"
-    return number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
 
 
 TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}

@@ -87,10 +87,13 @@ def interim_lower_bound(row_model: RowModel, schedule: Schedule, target: Target)
 
     Source: Heller, Fetaya 2023, Section IV; here for any extremes, with exact Gaussian divergences.
     """
-    facts = normal_facts(row_model)
-    if facts is None or not _is_linear(schedule) or not schedule.num_steps <= _MOST_STEPS:
+    facts, batch = normal_facts(row_model), schedule.batch
+    if facts is None or isinstance(schedule.release, Average) or target.adjacency == "add_remove":
         return None
-    if isinstance(schedule.release, Average) or target.adjacency == "add_remove":
+    known = batch is None or (batch.scheme == "cyclic" and schedule.num_rows % (batch.size or 1) == 0)
+    free = math.isinf(schedule.diameter) and schedule.box is None
+    plain = schedule.noise is None and schedule.preconditioner is None
+    if not (known and free and plain and schedule.num_steps <= _MOST_STEPS):
         return None
     pulls = _pulls(row_model)
     laws = {
@@ -104,13 +107,6 @@ def interim_lower_bound(row_model: RowModel, schedule: Schedule, target: Target)
         for first, second in permutations(others, 2):
             found = max(found, _reached(laws[common, first], laws[common, second], schedule, target.delta))
     return found * _DOWN
-
-
-def _is_linear(schedule: Schedule) -> bool:
-    batch = schedule.batch
-    whole = batch is None or (batch.scheme == "cyclic" and schedule.num_rows % (batch.size or 1) == 0)
-    free = math.isinf(schedule.diameter) and schedule.box is None
-    return whole and free and schedule.noise is None and schedule.preconditioner is None
 
 
 def _pulls(row_model: RowModel) -> list[Pull]:
@@ -146,16 +142,15 @@ def _states(schedule: Schedule, precision: float, center: float, common: Pull, o
         variances.append(variance)
     # The gradient of a step is that at the state before it; the first one is at the start, zero.
     before = np.array([0.0, *means[:-1]]), np.sqrt(np.array([0.0, *variances[:-1]]))
-    clipped = math.fsum(_beyond(pull, *before, schedule.clip) for pull in {common, odd})
+    clipped = 0.0
+    for pull in {common, odd}:
+        # Σ_k P(|slope·θ_k + constant| > clip)
+        middle = pull.slope * before[0] + pull.constant
+        spread = np.maximum(abs(pull.slope) * before[1], 1e-300)
+        with np.errstate(over="ignore"):
+            ends = (-schedule.clip - middle) / spread, (middle - schedule.clip) / spread
+            clipped += float(np.sum(np.exp(log_ndtr(ends))))
     return States(np.array(means), np.array(variances), clipped)
-
-
-def _beyond(pull: Pull, mean: Array, sd: Array, clip: float) -> float:
-    """``Σ_k P(|slope·θ_k + constant| > clip)``."""
-    middle, spread = pull.slope * mean + pull.constant, np.maximum(abs(pull.slope) * sd, 1e-300)
-    with np.errstate(over="ignore"):
-        tails = np.exp(log_ndtr((-clip - middle) / spread)) + np.exp(log_ndtr((middle - clip) / spread))
-    return float(np.sum(tails))
 
 
 def _reached(first: States, second: States, schedule: Schedule, delta: float) -> float:
@@ -217,8 +212,19 @@ def run_part(
     text = _words(statement, target, verdict, fine, subject)
     if unclipped is not None and not fine:
         text = "the posterior without clipping is private, " + text.replace(" either", "")
-    text += _far(distance) + _unfinished(interim, target)
+    if distance is not None:
+        text += (
+            f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
+            "variation away from the posterior"
+        )
     refuted = interim is not None and interim > target.epsilon
+    if interim:
+        shown = f"({number(interim)}, {number(target.delta)})-DP"
+        text += (
+            f"; on two explicit data sets a released state of it is provably not {shown}"
+            if refuted
+            else f"; no accountant could show it to be {shown}"
+        )
     return RunPart(statement, fine, text, distance, interim, _by_steps(schedule, known, target), refuted)
 
 
@@ -234,24 +240,6 @@ def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: boo
         return f"this run is private: {price}; no posterior belongs to its clipped rows"
     known = "is not" if verdict == "not private" else "is not known to be"
     return f"this run is private ({price}), the posterior {known}"
-
-
-def _far(distance: float | None) -> str:
-    if distance is None:
-        return ""
-    return (
-        f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
-        "variation away from the posterior"
-    )
-
-
-def _unfinished(interim: float | None, target: Target) -> str:
-    if not interim:
-        return ""
-    shown = f"({number(interim)}, {number(target.delta)})-DP"
-    if interim > target.epsilon:
-        return f"; on two explicit data sets a released state of it is provably not {shown}"
-    return f"; no accountant could show it to be {shown}"
 
 
 def _by_steps(

@@ -19,8 +19,6 @@ from private_mcmc.report import number
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive
 
-_OF_FAMILY = (("family", "name"), ("link", "link"), ("score_bound", "score_bound"))
-
 
 def structure(row_model: RowModel, known: Constants) -> Record:
     """Sites, prior constants, predictors and proved constants; infinities mean "not proved"."""
@@ -38,7 +36,9 @@ def structure(row_model: RowModel, known: Constants) -> Record:
         and {
             "count": predictors.size,
             "radius": predictors.radius,
-            **{name: getattr(predictors.family, field) for name, field in _OF_FAMILY},
+            "family": predictors.family.name,
+            "link": predictors.family.link,
+            "score_bound": predictors.family.score_bound,
         },
         "row": asdict(rows),
         "prior_strong_convexity": known.strong_convexity,
@@ -136,7 +136,8 @@ def examine(
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
     unclipped = None
     if verdict == "unknown" and known.subject == "Huberised posterior":
-        unclipped = _unclipped(row_model, n=n, temper=temper, target=target)
+        free = certificates(row_model, constants(row_model, None), n=n, temper=temper, target=target)
+        unclipped = free[0] if free and meets(free[0], target) else None
     run = None
     if schedule is not None:
         run = run_part(row_model, schedule, target, verdict, refutation, known.subject, unclipped)
@@ -163,13 +164,6 @@ def examine(
         run=run,
         unit=row_model.unit,
     )
-
-
-def _unclipped(row_model: RowModel, *, n: int, temper: float, target: Target) -> Statement | None:
-    """The best certificate of the posterior that the model states, if it meets the target."""
-    free = constants(row_model, None)
-    proved = certificates(row_model, free, n=n, temper=temper, target=target)
-    return proved[0] if proved and meets(proved[0], target) else None
 
 
 def _agreed(
@@ -217,7 +211,10 @@ def _reasons(
 ) -> tuple[str, ...]:
     reasons = []
     if proved:
-        reasons.append(_strength(proved[0], known, target))
+        best = proved[0]
+        shown = f"{number(best.gdp)}-GDP, " if best.gdp is not None else ""
+        price = f"ε = {number(best.epsilon(target.delta))} at δ = {number(target.delta)}"
+        reasons.append(f"the {known.subject} is {shown}{price}, by {best.argument.theorem}")
     else:
         reasons.append(f"no certificate: {_missing(row_model, known)}")
     if searched.refutation is not None:
@@ -231,13 +228,6 @@ def _reasons(
 
 def _unbounded(rows: Rows) -> list[str]:
     return [name for name, domain in rows.items if not math.isfinite(domain.norm_bound)]
-
-
-def _strength(best: Statement, known: Constants, target: Target) -> str:
-    shown = f"{number(best.gdp)}-GDP, " if best.gdp is not None else ""
-    epsilon = best.epsilon(target.delta)
-    price = f"ε = {number(epsilon)} at δ = {number(target.delta)}"
-    return f"the {known.subject} is {shown}{price}, by {best.argument.theorem}"
 
 
 def _missing(row_model: RowModel, known: Constants) -> str:

@@ -215,11 +215,8 @@ def cell(value: Cell) -> str:
     return value
 
 
-def is_number(value: Cell) -> bool:
-    """Whether a cell is right-aligned."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def right_aligned(table: Table, column: int) -> bool:
     """Whether every cell of a column is a number or empty."""
-    return bool(table.rows) and all(is_number(row[column]) or row[column] is None for row in table.rows)
+    cells = [row[column] for row in table.rows]
+    numbers = (isinstance(one, int | float) and not isinstance(one, bool) for one in cells if one is not None)
+    return bool(cells) and all(numbers)

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -34,7 +35,7 @@ from private_mcmc.report.blocks import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console, RenderableType
     from rich.panel import Panel
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
@@ -94,6 +95,8 @@ def plain(value: Any) -> Any:
     return "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
 
 
+# A long heading is folded, so that the words below it need not be.
+_HEADING = 14
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
 
 
@@ -136,7 +139,7 @@ def _block(block: Block) -> list[RenderableType]:
         case Facts():
             return [_facts(block)]
         case Table():
-            return [*([_text(block.title, "italic")] if block.title else []), _Fitted(block)]
+            return [*([_text(block.title, "italic")] if block.title else []), _table(block)]
         case Plot():
             return [_plot(block)]
         case Plots(plots):
@@ -170,67 +173,18 @@ def _facts(block: Facts) -> RichTable:
     return grid
 
 
-# Words of a table are at most so wide before they are folded, and narrower where a terminal has no room.
-_WIDTHS = (28, 20, 14, 10, 6)
-_SHORT = 12
+def _table(block: Table) -> RichTable:
+    from rich import box
+    from rich.table import Table as RichTable
 
-
-@dataclass(frozen=True)
-class _Fitted:
-    """A table whose words are folded where the terminal has no room for whole ones; numbers never are."""
-
-    block: Table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RichTable]:
-        from rich import box
-        from rich.table import Table as RichTable
-
-        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-        widths = self._widths(options.max_width - 3 * len(self.block.columns))
-        for index, name in enumerate(self.block.columns):
-            justify: Literal["left", "right"] = "right" if right_aligned(self.block, index) else "left"
-            table.add_column(name, justify=justify, overflow="fold", width=widths[index])
-        for row in self.block.rows:
-            shown = (cell(value) for value in row)
-            table.add_row(
-                *(
-                    _text(word if len(word) <= width else _foldable(word))
-                    for word, width in zip(shown, widths, strict=True)
-                )
-            )
-        yield table
-
-    def _widths(self, room: int) -> list[int]:
-        """Of every column: as wide as its longest words, and what is left for those with most to fold."""
-        columns = [self._words(index) for index in range(len(self.block.columns))]
-        wanted = [max(map(len, words), default=1) for words in columns]
-        for most in _WIDTHS:
-            widths = [_least(words, most) for words in columns]
-            if sum(widths) <= room:
-                break
-        while sum(widths) < min(room, sum(wanted)):
-            narrow = [want / width for want, width in zip(wanted, widths, strict=True)]
-            widths[narrow.index(max(narrow))] += 1
-        return widths
-
-    def _words(self, index: int) -> list[str]:
-        return [self.block.columns[index], *(cell(row[index]) for row in self.block.rows)]
-
-
-def _foldable(word: str) -> str:
-    """Between a field and its level: sex [female]."""
-    return word.replace("[", " [")
-
-
-def _least(words: list[str], most: int) -> int:
-    """Of a column with this heading and these cells; numbers, intervals and short names stay in one piece."""
-    heading, cells = words[0], words[1:]
-    longest = max(map(len, cells), default=1)
-    numbers = all(not word or word[0] in "0123456789−-—∞" for word in cells)
-    if longest <= (_WIDTHS[0] if numbers else min(_SHORT, most)):
-        return max(longest, *map(len, heading.split() or [""]))
-    parts = [part for word in words for part in _foldable(word).split()]
-    return min(max(map(len, parts), default=1), most)
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, name in enumerate(block.columns):
+        justify: Literal["left", "right"] = "right" if right_aligned(block, index) else "left"
+        longest = max([_HEADING, *(len(cell(row[index])) for row in block.rows)])
+        table.add_column(textwrap.fill(name, longest), justify=justify, overflow="fold")
+    for row in block.rows:
+        table.add_row(*(_text(cell(value)) for value in row))
+    return table
 
 
 def _plot(plot: Plot) -> RichText:

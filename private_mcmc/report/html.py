@@ -112,18 +112,15 @@ def _table(block: Table) -> str:
     numeric = [right_aligned(block, index) for index in range(len(block.columns))]
     classes = [' class="num"' if right else "" for right in numeric]
     caption = f"<caption>{_inline(block.title)}</caption>" if block.title else ""
-    head = "".join(
-        f'<th scope="col"{c}>{_inline(name)}</th>' for name, c in zip(block.columns, classes, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td{c} data-label="{escape(name)}">{_inline(cell(v))}</td>'
-            for v, c, name in zip(row, classes, block.columns, strict=True)
+    named = list(zip(block.columns, classes, strict=True))
+    head = "".join(f'<th scope="col"{c}>{_inline(name)}</th>' for name, c in named)
+    body = ""
+    for row in block.rows:
+        cells = (
+            f'<td{c} data-label="{escape(name)}">{_inline(cell(value))}</td>'
+            for value, (name, c) in zip(row, named, strict=True)
         )
-        + "</tr>"
-        for row in block.rows
-    )
+        body += f"<tr>{''.join(cells)}</tr>"
     # On a phone each row of a table with many columns is a list.
     many = ' class="many"' if len(block.columns) > _FEW_COLUMNS else ""
     inner = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
@@ -132,13 +129,10 @@ def _table(block: Table) -> str:
 
 def _figure(plot: Plot, size: tuple[float, float], narrow: tuple[float, float] | None = None) -> str:
     """A chart with its words; drawn again, ``narrow``, for a phone, where letters would shrink with it."""
-    drawing = _drawn(plot, size, "broad" if narrow else "")
-    drawing += _drawn(plot, narrow, "narrow") if narrow else ""
+    words, tall = escape(plot.description or plot.title), " tall" * (len(plot.y_ticks) > _SHORT)
+    drawing = ""
+    for name, each in (("broad", size), ("narrow", narrow)) if narrow else (("", size),):
+        tag = f'<svg class="{name}{tall}" role="img" aria-label="{words}"'
+        drawing += svg(plot, each).replace("<svg", tag, 1)
     below = f"<small>{_inline(plot.description)}</small>" if plot.description else ""
     return f"<figure><figcaption>{_inline(plot.title)}</figcaption>{drawing}{below}</figure>"
-
-
-def _drawn(plot: Plot, size: tuple[float, float], name: str) -> str:
-    words = escape(plot.description or plot.title)
-    name += " tall" * (len(plot.y_ticks) > _SHORT)
-    return svg(plot, size).replace("<svg", f'<svg class="{name}" role="img" aria-label="{words}"', 1)

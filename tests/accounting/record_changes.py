@@ -20,7 +20,7 @@ from private_mcmc.accounting.normal import (
     posterior_normal_ratio,
     posterior_normal_regression,
 )
-from private_mcmc.accounting.recompute.record_fields import BOUNDS
+from private_mcmc.accounting.recompute.constants import BOUNDS
 from private_mcmc.accounting.recompute.verify import RULES
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import unplain

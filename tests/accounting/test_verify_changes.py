@@ -15,7 +15,7 @@ import pytest
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import COUPLING, RELATION, moves
-from private_mcmc.accounting.recompute.record_fields import BOUNDS
+from private_mcmc.accounting.recompute.constants import BOUNDS
 from private_mcmc.accounting.recompute.verify import RULES
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average

@@ -48,6 +48,7 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
         schedule_gradient=changed_gradient.schedule_gradient,
         batch_sum=changed_batches.batch_sum,
         BatchDraw=changed_batches.BatchDraw,
+        BatchStreams=changed_batches.BatchStreams,
         StepKeys=changed_batches.StepKeys,
     )
     changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)
@@ -102,9 +103,8 @@ PRIOR_INSIDE_THE_CLIP = (
     Change(gradient, "if model.predictor is not None and route is None:", "if False:"),
     Change(
         gradient,
-        'return model.row_loss(given["theta"], {name: given[name] for name in shapes})',
-        'return model.row_loss(given["theta"], {name: given[name] for name in shapes}) '
-        '+ model.neg_log_prior(given["theta"])',
+        '{"loss": model.row_loss(theta, row)}',
+        '{"loss": model.row_loss(theta, row) + model.neg_log_prior(theta)}',
     ),
     Change(langevin, "jax.vmap(prior_score)(u) + numbers.temper", "numbers.temper"),
 )

@@ -14,11 +14,8 @@ from private_mcmc.auditing.confidence import (
     Scores,
     clopper_pearson_upper,
     delta_from_errors,
-    delta_lower,
     epsilon_from_errors,
-    epsilon_lower,
     gdp_from_errors,
-    gdp_lower,
     lower_bounds,
 )
 from private_mcmc.errors import DeclarationError
@@ -81,9 +78,9 @@ def test_bounds_fail_no_more_often_than_promised(rng):
     true_epsilon = float(epsilon_from_errors(norm.sf(threshold), norm.cdf(threshold - m), 0.0))
     true_delta = float(delta_from_errors(norm.sf(threshold), norm.cdf(threshold - m), 0.3))
     allowed = failure + 5 * math.sqrt(failure / repeats)
-    assert np.mean(gdp_lower(counts, failure) > m) <= allowed
-    assert np.mean(epsilon_lower(counts, 0.0, failure) > true_epsilon) <= allowed
-    assert np.mean(delta_lower(counts, 0.3, failure) > true_delta) <= allowed
+    assert np.mean(gdp_from_errors(*counts.limits(failure)) > m) <= allowed
+    assert np.mean(epsilon_from_errors(*counts.limits(failure), 0.0) > true_epsilon) <= allowed
+    assert np.mean(delta_from_errors(*counts.limits(failure), 0.3) > true_delta) <= allowed
 
 
 def gaussian_scores(rng, m, size):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from private_mcmc.accounting.curves.product import _SIMPLE
-from private_mcmc.accounting.recompute.record_fields import BOUNDS
+from private_mcmc.accounting.recompute.constants import BOUNDS
 from private_mcmc.accounting.recompute.verify import RULES
 from tests.golden.cases import FILES, FOLDER, READINGS, accountant, built, gridded, shown
 

@@ -54,7 +54,7 @@ def test_a_step_promotes_nothing(model, name):
     program = langevin_program(reading, schedule)
 
     def step(u, columns, present, steps, batches):
-        keys = steps if schedule.batch is None else StepKeys(steps, batches)
+        keys = StepKeys(steps, None if schedule.batch is None else batches)
         return program.step(u, jnp.asarray(1), keys, program.prepare(columns, present))
 
     with jax.enable_x64(True):

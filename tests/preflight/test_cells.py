@@ -13,7 +13,6 @@ from private_mcmc.preflight.refute.quadrature_nd import (
     Frame,
     cell_masses,
     compare,
-    framed,
     holds_the_mass,
     tabulate,
 )
@@ -32,7 +31,7 @@ def shifted(dim: int, shift: float):
 def test_shift_of_a_normal_is_found_with_little_loss(dim: int, loss: float) -> None:
     shift, epsilon = 1.0, 1.0
     exact = gdp.delta(shift * math.sqrt(dim), epsilon)
-    frame = framed(np.zeros(dim), np.full(dim, 1.5), lambda frame: frame.end >= 3.0)
+    frame = Frame(np.zeros(dim), np.full(dim, 1.5), 3.0)
     tables = tabulate(frame, shifted(dim, shift))
     q, p = (cell_masses(frame, tables, np.array(weights)) for weights in ([1.0, 0.0], [1.0, 1.0]))
     found = compare(frame, p, q, epsilon, 0.0)

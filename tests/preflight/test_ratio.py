@@ -81,6 +81,14 @@ def test_rows_inside_stay_and_narrow_storage_keeps_the_ratio() -> None:
             Ratio(0.9, 1.8, 1e7, 0.25).project(rows, np.float32)
 
 
+def test_bounds_that_no_short_number_equals_are_kept_by_stored_ones() -> None:
+    """The float32 numbers nearest to 0.7 and to 1.1 lie outside."""
+    domain = Ratio(0.7, 1.1, 3.0, 0.25)
+    with jax.enable_x64(True):
+        stored = np.asarray(domain.project(np.array([[0.0, 9.0], [9.0, 9.0]]), np.float32), np.float64)
+    assert stored[0, 0] >= 0.7 and stored[1, 0] <= 1.1
+
+
 @pytest.mark.parametrize("bad", [(0.0, 1.0, 1.0, 1.0), (2.0, 1.0, 1.0, 1.0), (1.0, 2.0, 0.0, 0.0),
                                  (1.0, 2.0, math.nan, 1.0), (1.0, 2.0, 1e18, 1.0)])  # fmt: skip
 def test_a_domain_that_is_none_is_refused(bad) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 from benchmarks.papers import mixing
-from private_mcmc.accounting import mechanisms as certificates
+from private_mcmc.accounting import conjugate as certificates
 from private_mcmc.accounting.normal import posterior_normal_mean, posterior_normal_regression
 from tests.soundness.test_rounding import above, magnitudes
 

@@ -19,7 +19,13 @@ from benchmarks.papers.experiments.images import Images
 from benchmarks.papers.experiments.networks import Network, lenet
 from benchmarks.papers.experiments.sgld import SGLD, Neighbour, epoch
 from benchmarks.papers.experiments.store import Arrays, ChunkStore
-from private_mcmc.auditing.confidence import ErrorCounts, FloatArray, Scores, bound_at_best, epsilon_lower
+from private_mcmc.auditing.confidence import (
+    ErrorCounts,
+    FloatArray,
+    Scores,
+    bound_at_best,
+    epsilon_from_errors,
+)
 from private_mcmc.auditing.scores import linear
 
 _TEST_IMAGES = 256
@@ -156,7 +162,7 @@ class HFExperiment(HFSettings):
         scores = Scores((one[:half], two[:half]), (one[half:], two[half:]))
 
         def bound(counts: ErrorCounts) -> FloatArray:
-            return epsilon_lower(counts, self.delta, self.failure_probability)
+            return epsilon_from_errors(*counts.limits(self.failure_probability), self.delta)
 
         nothing = np.zeros(1, dtype=np.int64)
         return bound_at_best(scores, bound), float(bound(ErrorCounts(nothing, nothing, half, half))[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,20 +45,14 @@ def combine(curves: tuple[Curve, ...]) -> Curve:
         merged.append(Gaussian(norm_up(levels)))
     if rhos:
         merged.append(Concentrated(sum_up(rhos)))
-    merged += [curve for curve in flat if not isinstance(curve, (Gaussian, Concentrated))]
-    merged = _merge_sampled(merged)
-    return merged[0] if len(merged) == 1 else Product(tuple(merged))
-
-
-def _merge_sampled(curves: list[Curve]) -> list[Curve]:
-    """Steps with the same pair, rate and ratio counted together."""
-    counts: dict[tuple[str, float, float], int] = {}
-    for curve in curves:
+    merged += [curve for curve in flat if not isinstance(curve, (Gaussian, Concentrated, Sampled))]
+    # Steps with the same pair, rate and ratio are counted together.
+    counts: Counter[tuple[str, float, float]] = Counter()
+    for curve in flat:
         if isinstance(curve, Sampled):
-            key = (curve.pair, curve.rate, curve.ratio)
-            counts[key] = counts.get(key, 0) + curve.steps
-    rest = [curve for curve in curves if not isinstance(curve, Sampled)]
-    return rest + [Sampled(*key, count) for key, count in counts.items()]
+            counts[curve.pair, curve.rate, curve.ratio] += curve.steps
+    merged += [Sampled(*key, count) for key, count in counts.items()]
+    return merged[0] if len(merged) == 1 else Product(tuple(merged))
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,10 @@ class Product(Curve):
             best = min(best, self._losses.delta(epsilon))
             if self._losses.resolves(best):
                 return best
-        return min(best, self._by_renyi(epsilon))
+        if any(isinstance(part, (Sampled, Truncated)) for part in self.parts):
+            return min(best, rdp.table_to_delta(self._divergences, epsilon))
+        known = self.rdp(2.0) < math.inf or self.rdp(1.01) < math.inf
+        return min(best, rdp.to_delta(self.rdp, epsilon)) if known else best
 
     def epsilon(self, delta: float) -> float:
         """At ``δ = 0`` the sum of the pure levels."""
@@ -149,13 +147,6 @@ class Product(Curve):
             missed == 0 and all(_left(epsilon, losses) >= 0 for losses, _ in found) and self._rest is None
         )
         return 0.0 if certain else min(1.0, exact * (1 + 1e-12) + TINY)
-
-    def _by_renyi(self, epsilon: float) -> float:
-        if any(isinstance(part, (Sampled, Truncated)) for part in self.parts):
-            return rdp.table_to_delta(self._divergences, epsilon)
-        if not self.rdp(2.0) < math.inf and not self.rdp(1.01) < math.inf:
-            return 1.0
-        return rdp.to_delta(self.rdp, epsilon)
 
     @cached_property
     def _divergences(self) -> tuple[float, ...]:

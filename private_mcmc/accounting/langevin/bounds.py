@@ -241,15 +241,11 @@ def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
         diameter=schedule.diameter,
     )
     rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
-    return [
-        Bound(
-            combine((item.curve,) * schedule.num_chains),
-            SAMPLED_LAST,
-            rests_on,
-            {"kind": "sampled last", "first": item.first, "share": item.share},
-        )
-        for item in proposals(chain)
-    ]
+    found = []
+    for item in proposals(chain):
+        record: Constants = {"kind": "sampled last", "first": item.first, "share": item.share}
+        found.append(Bound(combine((item.curve,) * schedule.num_chains), SAMPLED_LAST, rests_on, record))
+    return found
 
 
 _SHARES = np.linspace(0.02, 0.98, 49)

@@ -12,9 +12,8 @@ import numpy as np
 from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import ExceptWithProbability, Gaussian
+from private_mcmc.accounting.curves.curve import ExceptWithProbability
 from private_mcmc.accounting.langevin import bounds
-from private_mcmc.accounting.langevin.bounds import Bound
 from private_mcmc.accounting.langevin.moduli import Curvature, check_scheme, largest_change, modulus, period
 from private_mcmc.accounting.langevin.sensitivity import (
     ROUNDING_SLACK,
@@ -45,26 +44,23 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     bounds.check_states(schedule)
     check_scheme(schedule)
     curvature = curvature or Curvature()
-    gaussian = [bounds.whole_path(schedule)]
-    if schedule.clips is not None:
-        gaussian = [bounds.box_path(schedule)]
+    best = bounds.whole_path(schedule) if schedule.clips is None else bounds.box_path(schedule)
     shifted = bounds.shifted(schedule, curvature)
-    if shifted is not None:
-        gaussian.append(shifted)
-    best = min(gaussian, key=_size)
-    if shifted is not None and best is not shifted:
+    if shifted is not None and shifted.curve.zcdp < best.curve.zcdp:
+        best = shifted
+    elif shifted is not None:
         best = replace(
             best, theorem=f"{best.theorem}, charged for hidden states too: {_expansion(schedule, curvature)}"
         )
     found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature), best]
-    theorems = tuple(dict.fromkeys(bound.theorem for bound in found))
-    quoted = (line for bound in found for line in bound.assumptions)
-    lines = (*chain_assumptions(schedule), *quoted)
-    records = tuple(dict(bound.record) for bound in found)
+    lines = [*chain_assumptions(schedule), *(line for bound in found for line in bound.assumptions)]
     argument = Argument(
-        "; and ".join(theorems),
+        "; and ".join(dict.fromkeys(bound.theorem for bound in found)),
         tuple(dict.fromkeys(lines)),
-        {**chain_constants(schedule, curvature), "bounds": records},
+        {
+            **chain_constants(schedule, curvature),
+            "bounds": tuple(dict(bound.record) for bound in found),
+        },
         "langevin",
     )
     curves = tuple(bound.curve for bound in found)
@@ -73,12 +69,14 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
 
 def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:
     """What every statement of a chain rests on."""
-    # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
-    presence = () if schedule.adjacency == "replace_one" else (assumptions.RELATION[schedule.adjacency],)
-    stored = () if schedule.storage == "float64" else (assumptions.NARROW,)
-    lines = assumptions.CLIPPED_ROWS, assumptions.PUBLIC_START, assumptions.GAUSSIAN_NOISE
+    lines = [assumptions.CLIPPED_ROWS, assumptions.PUBLIC_START, assumptions.GAUSSIAN_NOISE]
+    if schedule.adjacency != "replace_one":
+        # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
+        lines.append(assumptions.RELATION[schedule.adjacency])
+    if schedule.storage != "float64":
+        lines.append(assumptions.NARROW)
     number = gradient_limit(schedule) if schedule.release == "path" else rounding_box(schedule)
-    return (*lines, *presence, *stored, assumptions.rounding(schedule.release, f"{number:.3g}"))
+    return (*lines, assumptions.rounding(schedule.release, f"{number:.3g}"))
 
 
 def _expansion(schedule: Schedule, curvature: Curvature) -> str:
@@ -91,10 +89,6 @@ def _expansion(schedule: Schedule, curvature: Curvature) -> str:
     if not largest * curvature.smoothness < 2:
         return f"the step size {largest:g} is not below 2/L = {2 / curvature.smoothness:g}"
     return "the proved contraction does not help over so few steps"
-
-
-def _size(bound: Bound) -> float:
-    return bound.curve.m if isinstance(bound.curve, Gaussian) else float("inf")
 
 
 def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Constant]:
@@ -214,10 +208,6 @@ class AveragedValue:
     bound: float
     unit: float
 
-    def rests_on_coupling(self, distance: float) -> bool:
-        """Whether the slope is what bounds the move."""
-        return self.slope > 0 and self.slope * distance < self.limit
-
     def move(self, distance: float) -> float:
         """``min(slope·distance, limit)``."""
         return min(self.slope * distance, self.limit) if self.slope > 0 else 0.0
@@ -260,7 +250,7 @@ def noised_average(
     held = all(value.move(distance) <= value.bound <= joint * value.unit * _UP for value in chosen)
     if not (fit and chosen and held):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")
-    coupled = any(value.rests_on_coupling(distance) for value in chosen)
+    coupled = any(value.slope > 0 and value.slope * distance < value.limit for value in chosen)
     missed = sum_up(product_up(failure, 2.0 if coupled else sum_up((2.0, -failure))) for failure in failures)
     lines = [assumptions.moved_together(norm, joint), assumptions.RELATION[schedule.adjacency]]
     lines += [*chain_assumptions(schedule), *stated]

@@ -192,11 +192,6 @@ def coordinate_changes(schedule: Schedule) -> tuple[float, ...]:
     return tuple(found)
 
 
-# Up to so many coordinates all corners are tried: 2^11, as opposite corners cost the same.
-MOST_CORNERS = 12
-_UNIT = 2.0**-53
-
-
 def farthest_corner(widths: Sequence[float], noise: FloatArray) -> float:
     """``sup vᵀN⁻¹v`` over ``|v_j| ≤ widths[j]``, rounded up; ``noise``: ``N`` or its diagonal.
 
@@ -210,12 +205,13 @@ def farthest_corner(widths: Sequence[float], noise: FloatArray) -> float:
     dim, scale = len(widths), np.asarray(widths, dtype=np.float64)
     spectrum = np.linalg.eigvalsh(noise)
     # The error of a computed inverse, against the least value that the form can have for a vector.
-    slack = 16 * dim * float(spectrum[-1] / spectrum[0]) ** 2 * _UNIT
+    slack = 16 * dim * float(spectrum[-1] / spectrum[0]) ** 2 * UNIT_ROUNDOFF
     if not (spectrum[0] > 0 and slack < 1e-9):
         raise DeclarationError("clips: this noise matrix is too ill-conditioned for a box; rescale it.")
     form = scale[:, None] * cho_solve(cho_factor(noise), np.eye(dim)) * scale[None, :]
     form = (form + form.T) / 2
-    if dim > MOST_CORNERS:
+    # Opposite corners cost the same: 2^11 are tried at most.
+    if dim > 12:
         largest = float(np.abs(form).sum())
     else:
         signs = 1.0 - 2.0 * ((np.arange(2 ** (dim - 1))[:, None] >> np.arange(dim)) & 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting.recompute import runs as rules_sampled
-from private_mcmc.accounting.recompute.runs import (
+from private_mcmc.accounting.recompute.constants import (
     changes,
     check_together,
     ends,
@@ -51,11 +51,11 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Cons
     if kind == "stretches":
         return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]))
     if kind == "sampled path":
-        return rules_sampled.sampled_path(adjacency, c, row, record)
+        return _sampled_path(adjacency, c, row, record)
     if kind == "truncated path":
-        return rules_sampled.truncated_path(c, row, record)
+        return _truncated_path(c, row, record)
     if kind == "sampled last":
-        return rules_sampled.sampled_last(adjacency, c, row, record)
+        return _sampled_last(adjacency, c, row, record)
     raise ValueError(f"unknown bound {kind!r}")
 
 
@@ -234,7 +234,7 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
         return _certified(maps, resting, variances[first:], given, start)
     if first > 0 and not stretch["from_diameter"]:
         raise ValueError("only the diameter bounds the distance of hidden states here")
-    candidates = [_certified(maps, resting, variances[first:], _path_shifts(len(maps), start), start)]
+    candidates = [_certified(maps, resting, variances[first:], [start] + [0.0] * len(maps), start)]
     idle = next((k for k, rest in enumerate(resting) if rest > 0 or start > 0), len(maps))
     for index in range(min((len(lines) for lines in maps), default=0)):
         line = [lines[index] for lines in maps]
@@ -243,10 +243,6 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
             z = [0.0] * idle + moving + [0.0] * (len(line) - split)
             candidates.append(_certified([[item] for item in line], resting, variances[first:], z, start))
     return min(candidates)
-
-
-def _path_shifts(steps: int, start: float) -> list[float]:
-    return [start] + [0.0] * steps
 
 
 def _reach(lines: Sequence[Line], resting: float, distance: float) -> float:
@@ -294,3 +290,88 @@ def _straight(line: Sequence[Line], variances: Sequence[float], start: float) ->
         z[k] = gone if gone > 1e-12 * means[k] else 0.0
     z[0] = start
     return z
+
+
+def _row_ratio(c: Constants, row: float, size: float) -> float:
+    return math.sqrt(size / (2 * c["noise_ratio"])) * row * (1 + _SLACK)
+
+
+def _pair(adjacency: str, c: Constants) -> tuple[str, float]:
+    batch = c["batch"]
+    if batch["scheme"] == "fixed":
+        return "fixed", batch["size"] / c["num_rows"]
+    if batch["scheme"] != "poisson":
+        raise ValueError("no amplification is proved for these batches")
+    return ("replace_one" if adjacency == "replace_one" else "add_remove"), batch["rate"]
+
+
+def _sampled(pair: str, rate: float, ratio: float, steps: int) -> Record:
+    return {"kind": "sampled", "pair": pair, "rate": float(rate), "ratio": float(ratio), "steps": int(steps)}
+
+
+def _sampled_path(adjacency: str, c: Constants, row: float, record: Constants) -> Record:
+    """All states, the batches hidden: every step at least at its own ratio."""
+    pair, rate = _pair(adjacency, c)
+    if record["pair"] != pair:
+        raise ValueError("the pair is not that of these batches")
+    charged = _charged(c, row, record)
+    return _one([_sampled(pair, rate, ratio, count * c["num_chains"]) for ratio, count in charged])
+
+
+def _truncated_path(c: Constants, row: float, record: Constants) -> Record:
+    """The same for batches with a cap."""
+    batch = c["batch"]
+    if batch["scheme"] != "truncated_poisson":
+        raise ValueError("the batches are not truncated")
+    shared = {"kind": "truncated", "rate": float(batch["rate"]), "cap": int(batch["size"])}
+    return _one(
+        [
+            shared | {"ratio": float(ratio), "steps": int(count * c["num_chains"]), "max_rows": c["num_rows"]}
+            for ratio, count in _charged(c, row, record)
+        ]
+    )
+
+
+def _one(pieces: list[Record]) -> Record:
+    return pieces[0] if len(pieces) == 1 else {"kind": "product", "parts": tuple(pieces)}
+
+
+def _charged(c: Constants, row: float, record: Constants) -> list[tuple[float, int]]:
+    """The recorded ratios and counts, if they charge every step at least its ratio."""
+    needed: Counter[float] = Counter()
+    for size, count in used_sizes(c).items():
+        needed[_row_ratio(c, row, size)] += count
+    charged = list(record["steps"])
+    if sum(count for _, count in charged) != needed.total():
+        raise ValueError("the charged steps are not all steps")
+    for ratio in needed:
+        most = sum(count for other, count in needed.items() if other >= ratio)
+        if sum(count for other, count in charged if other >= ratio * (1 - 1e-12)) < most:
+            raise ValueError("some steps are charged below their ratio")
+    return charged
+
+
+def _sampled_last(adjacency: str, c: Constants, row: float, record: Constants) -> Record:
+    """The last state: coupled for ``first`` steps, then a share of the noise hides the sampled row."""
+    pair, rate = _pair(adjacency, c)
+    size, *others = set(step_sizes(c))
+    if pair == "fixed" or others or c["release"] != "last" or not 0 < record["share"] < 1:
+        raise ValueError("only the last state of a Poisson-sampled chain with constant steps has this bound")
+    mu, smooth = c["strong_convexity"], c["smoothness"]
+    if not (c["convex"] or mu > 0) or not smooth <= 2 / size:
+        raise ValueError("the step is not known to be a contraction")
+    rho = max(1 - size * mu, size * smooth - 1)
+    variance, ratio = 2 * size * c["noise_ratio"], _row_ratio(c, row, size)
+    push = ratio * math.sqrt(variance) * (2 if pair == "replace_one" else 1)
+    togo, spread, distance = c["num_steps"] - record["first"], 0.0, 0.0
+    if togo < 1:
+        raise ValueError("the bound starts after the last step")
+    for _ in range(record["first"]):
+        distance = min(rho * distance + push, c["diameter"])
+    for _ in range(togo):
+        distance, spread = rho * distance, rho * rho * spread + variance
+    steps = _sampled(pair, rate, ratio / math.sqrt(record["share"]), togo * c["num_chains"])
+    square = distance**2 / spread / (1 - record["share"]) * c["num_chains"]
+    if square == 0:
+        return steps
+    return {"kind": "product", "parts": ({"kind": "gaussian", "m": math.sqrt(square)}, steps)}

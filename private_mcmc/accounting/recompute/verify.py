@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting.assumptions import COUPLING, PERSONS, exactly, missing, of_persons
 from private_mcmc.accounting.recompute import conjugate as rules_posterior
+from private_mcmc.accounting.recompute import constants as fields
 from private_mcmc.accounting.recompute import langevin as rules_langevin
-from private_mcmc.accounting.recompute import record_fields as fields
-from private_mcmc.accounting.recompute.record_fields import (
+from private_mcmc.accounting.recompute.constants import (
     check_fields,
     is_count,
     is_string,
@@ -43,18 +43,6 @@ def _concentrated(rho: float) -> Record:
     return {"kind": "concentrated", "rho": float(rho)}
 
 
-def _posterior_bounded(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    return [_pure(c["range_b"]), _concentrated((c["range_b"] / 2) ** 2 / 2)]
-
-
-def _posterior_concave(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    return [_gaussian(c["sensitivity"] / c["strong_convexity"] ** 0.5)]
-
-
-def _posterior_gradient(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    return [_gaussian(2 * c["gradient_bound"] / c["prior_strong_convexity"] ** 0.5)]
-
-
 def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     needed = (c["sensitivity"] + c["dim"] * c["grid"]) / c["scale"]
     if not needed <= c["epsilon"] * (1 + 1e-12):
@@ -68,10 +56,6 @@ def _noise(sensitivity: float, scale: float, grid: float | None, entries: float)
         return [_gaussian((sensitivity**2 / scale**2) ** 0.5)]
     reach = sensitivity / scale + math.sqrt(entries) * grid / scale
     return [_concentrated(reach * reach / 2)]
-
-
-def _gaussian_noise(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    return _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"])
 
 
 def _second_moments(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
@@ -136,12 +120,9 @@ def _counted_together(leaves: Sequence[Record]) -> list[Record]:
 
 
 def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    spent = sum(min(_gaussian_levels(part)) ** 2 for part in parts)
+    levels = [[curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] for part in parts]
+    spent = sum(min(level, default=math.inf) ** 2 for level in levels)
     return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
-
-
-def _gaussian_levels(part: Constants) -> list[float]:
-    return [curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] or [math.inf]
 
 
 def _stepwise(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
@@ -217,10 +198,6 @@ def _moved(norm: str) -> Lines:
     return lambda adjacency, c: quoted.exactly(quoted.moves(c["what"], norm), quoted.RELATION[adjacency])
 
 
-def _grouped(adjacency: Adjacency, c: Constants) -> tuple[quoted.Line, ...]:
-    return quoted.exactly(quoted.at_most_rows(c["rows"]))
-
-
 def _of_rows(*lines: str) -> Lines:
     """The same of constants that name a number of rows."""
 
@@ -238,13 +215,26 @@ _RATIO = _of_rows(quoted.RATIO_PAIRS, quoted.EXACT_DRAW)
 _STAGES = _related(quoted.BUDGET_FIRST, quoted.STAGES_HOLD)
 _TESTED = _plainly(quoted.TESTED_SET, quoted.TESTED_MOVES, quoted.TEST_AND_RUN)
 _ROWS = {"num_rows": fields.is_count}
-_CONCAVE = {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive}
-_GRADIENT = {"gradient_bound": fields.is_bound, "prior_strong_convexity": fields.is_positive}
+
 
 RULES: Mapping[str, Rule] = {
-    "posterior.bounded": Rule(_posterior_bounded, {"range_b": fields.is_bound}, _POSTERIOR),
-    "posterior.strongly_log_concave": Rule(_posterior_concave, _CONCAVE, _POSTERIOR, later=_ROWS),
-    "posterior.bounded_gradient": Rule(_posterior_gradient, _GRADIENT, _POSTERIOR, later=_ROWS),
+    "posterior.bounded": Rule(
+        lambda adjacency, c, parts: [_pure(c["range_b"]), _concentrated((c["range_b"] / 2) ** 2 / 2)],
+        {"range_b": fields.is_bound},
+        _POSTERIOR,
+    ),
+    "posterior.strongly_log_concave": Rule(
+        lambda adjacency, c, parts: [_gaussian(c["sensitivity"] / c["strong_convexity"] ** 0.5)],
+        {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive},
+        _POSTERIOR,
+        later=_ROWS,
+    ),
+    "posterior.bounded_gradient": Rule(
+        lambda adjacency, c, parts: [_gaussian(2 * c["gradient_bound"] / c["prior_strong_convexity"] ** 0.5)],
+        {"gradient_bound": fields.is_bound, "prior_strong_convexity": fields.is_positive},
+        _POSTERIOR,
+        later=_ROWS,
+    ),
     "posterior.beta_binomial": Rule(rules_posterior.beta_binomial, fields.BETA_BINOMIAL, _CONJUGATE),
     "posterior.dirichlet_categorical": Rule(
         rules_posterior.dirichlet_categorical, fields.DIRICHLET_CATEGORICAL, _CONJUGATE
@@ -254,7 +244,11 @@ RULES: Mapping[str, Rule] = {
     "posterior.normal_regression": Rule(rules_posterior.normal_regression, fields.NORMAL_REGRESSION, _PAIRS),
     "posterior.normal_ratio": Rule(rules_posterior.normal_ratio, fields.NORMAL_RATIO, _RATIO),
     "noise.laplace": Rule(_laplace, fields.LAPLACE, _moved("L1")),
-    "noise.gaussian": Rule(_gaussian_noise, fields.GAUSSIAN, _moved("L2")),
+    "noise.gaussian": Rule(
+        lambda adjacency, c, parts: _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"]),
+        fields.GAUSSIAN,
+        _moved("L2"),
+    ),
     "noise.second_moments": Rule(
         _second_moments, fields.SECOND_MOMENTS, _plainly(quoted.CLIPPED_RADIUS, quoted.ONE_DRAW)
     ),
@@ -263,7 +257,12 @@ RULES: Mapping[str, Rule] = {
     ),
     "average": Rule(rules_langevin.average, fields.AVERAGE, quoted.of_average, parts=(1, 1)),
     "composition": Rule(_composition, fields.COMPOSITION, _plainly(quoted.INDEPENDENT), parts=(1, math.inf)),
-    "group": Rule(_group, {"rows": fields.is_count}, _grouped, parts=(1, 1)),
+    "group": Rule(
+        _group,
+        {"rows": fields.is_count},
+        lambda adjacency, c: quoted.exactly(quoted.at_most_rows(c["rows"])),
+        parts=(1, 1),
+    ),
     "adaptive": Rule(_adaptive, {"budget": fields.is_positive}, _STAGES, parts=(0, math.inf)),
     "stepwise": Rule(_stepwise, fields.STEPWISE, _related(quoted.STEPS_HOLD)),
     "curvature.tested": Rule(_curvature_tested, fields.TESTED, _TESTED, parts=(1, 1)),
@@ -313,7 +312,9 @@ def verify(record: Constants) -> Verification:
     try:
         read = unplain(record)
         _check(read)
-        _check_mechanisms(read)
+        names = _mechanisms(read)
+        if len(set(names)) < len(names):
+            raise DeclarationError("one run is counted twice: its statements do not compose.")
     except RecursionError:
         return Verification(False, "the record is nested too deeply.")
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
@@ -348,7 +349,12 @@ def _check(record: Constants) -> None:
     try:
         lost = missing(rule.lines(adjacency, constants), argument["assumptions"])
         constants = constants if unit is None else {**constants, "rows_of_unit": unit.rows}
-        wanted = [] if lost is not None else _quietly(rule.curves, adjacency, constants, parts)
+        wanted: list[Record] = []
+        if lost is None:
+            with warnings.catch_warnings():
+                # Extreme constants may overflow on the way; what comes out is compared all the same.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                wanted = rule.curves(adjacency, constants, parts)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DeclarationError(
             f"rule {name!r}: the constants are incomplete or contradict each other ({error!r})."
@@ -375,20 +381,6 @@ def _checked_unit(record: Constants) -> Unit | None:
         if unit is not None or own is not None:
             raise DeclarationError(f"part {index} protects another unit.")
     return unit
-
-
-def _quietly(recompute: Callable[..., list[Record]], *arguments: object) -> list[Record]:
-    """Extreme constants may overflow on the way; what comes out is compared all the same."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found: list[Record] = recompute(*arguments)
-        return found
-
-
-def _check_mechanisms(record: Constants) -> None:
-    names = _mechanisms(record)
-    if len(set(names)) < len(names):
-        raise DeclarationError("one run is counted twice: its statements do not compose.")
 
 
 def _mechanisms(record: Constants) -> list[str]:

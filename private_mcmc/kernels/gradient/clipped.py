@@ -104,9 +104,7 @@ def boxed_gradient(
     **Guarantee**: coordinate ``j`` of a row's term is at most ``√M_jj C_j`` in size; a row whose gradient is
     not finite, or that is not present, contributes exactly zero.
     """
-    per_row = jax.vmap(
-        jax.grad(lambda u, row: model.row_loss(whitening.to_parameter(u), row)), in_axes=(None, 0)
-    )
+    per_row = jax.vmap(_row_gradient(model, whitening), in_axes=(None, 0))
 
     def of_block(
         u: Float[Array, " p"],
@@ -141,7 +139,8 @@ def general_rows(
 
     def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
         of_block, each = _per_row(model, whitening, clip), _elements(model)
-        if route != "rows" and not _is_dense(whitening):
+        dense = whitening.root is not None and whitening.root.ndim == 2
+        if route != "rows" and not dense:
             program = _program(model)
             layers = find_layers(program)
             if layers is not None:
@@ -198,25 +197,21 @@ def _persons(
 def _program(model: RowModel) -> Program:
     """One row's loss in the precision in force."""
     shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in model.rows.items}
-    theta = abstract((model.dim,), np.float64)
+    return trace(
+        lambda theta, **row: {"loss": model.row_loss(theta, row)},
+        theta=abstract((model.dim,), np.float64),
+        **shapes,
+    )
 
-    def loss(given: dict[str, jax.Array]) -> jax.Array:
-        return model.row_loss(given["theta"], {name: given[name] for name in shapes})
 
-    return trace(lambda **given: {"loss": loss(given)}, theta=theta, **shapes)
-
-
-def _is_dense(whitening: Whitening) -> bool:
-    return whitening.root is not None and whitening.root.ndim == 2
+def _row_gradient(model: RowModel, whitening: Whitening) -> Callable[[jax.Array, Columns], jax.Array]:
+    """``(u, row) ↦ Aᵀ∇v(Au, row)``."""
+    return jax.grad(lambda u, row: model.row_loss(whitening.to_parameter(u), row))
 
 
 def _per_row(model: RowModel, whitening: Whitening, clip: Clip) -> BlockSum:
     """The gradients of a block's rows, formed one by one."""
-
-    def loss(u: jax.Array, row: Columns) -> jax.Array:
-        return model.row_loss(whitening.to_parameter(u), row)
-
-    per_row = jax.vmap(jax.grad(loss), in_axes=(None, 0))
+    per_row = jax.vmap(_row_gradient(model, whitening), in_axes=(None, 0))
     limit = around(clip, model.dim)
 
     def of_block(
@@ -276,16 +271,14 @@ def clipped_share(
     **No privacy statement covers it.** ``theta`` has shape ``(p,)``; columns are in their domains.
     """
     change = whitening(schedule.preconditioner, model.dim)
-
-    def loss(u: jax.Array, row: Columns) -> jax.Array:
-        return model.row_loss(change.to_parameter(u), row)
+    of_row = _row_gradient(model, change)
 
     @jax.jit
     def share(theta: jax.Array, columns: Columns, present: jax.Array) -> jax.Array:
         u = change.from_parameter(theta)
 
         def binds(row: Columns) -> jax.Array:
-            gradient = jax.grad(loss)(u, row)
+            gradient = of_row(u, row)
             if schedule.clips is not None:
                 return jnp.any(jnp.abs(gradient) > change.pull_back(jnp.asarray(schedule.clips)))
             return jnp.asarray(jnp.linalg.norm(gradient) > schedule.clip)

@@ -53,9 +53,8 @@ def _near(base: PublicRow, values: Mapping[str, list[Any]]) -> Iterable[PublicRo
     for first, second in combinations(values, 2):
         for one, two in product(values[first][1:], values[second][1:]):
             yield {**base, first: one, second: two}
-    for option in product(
-        *([options[-1], options[1 if len(options) > 1 else 0]] for options in values.values())
-    ):
+    far = ([options[-1], options[min(1, len(options) - 1)]] for options in values.values())
+    for option in product(*far):
         yield dict(zip(values, option, strict=True))
 
 

@@ -82,16 +82,14 @@ def axis(densities: tuple[LogDensity, ...]) -> Axis | None:
     center = 0.5 * (min(places) + max(places))
     scale = max(peak.width for peak in peaks) + 0.5 * (max(places) - min(places))
     for end in (6.0, 8.0, 12.0, 20.0, 40.0, 80.0, 160.0, 320.0):
-        result = Axis(center, scale, end, tuple(peaks))
-        if all(_decays(density, result) for density in densities):
-            return result
+        on = Axis(center, scale, end, tuple(peaks))
+        tail = np.array([-2.0, -1.5, -1.0, 1.0, 1.5, 2.0]) * end
+        if all(
+            np.all(integrand(density, on, tail) < np.max(integrand(density, on, on.grid())) - NEGLIGIBLE)
+            for density in densities
+        ):
+            return on
     return None
-
-
-def _decays(density: LogDensity, on: Axis) -> bool:
-    top = np.max(integrand(density, on, on.grid()))
-    tail = integrand(density, on, np.array([-2.0, -1.5, -1.0, 1.0, 1.5, 2.0]) * on.end)
-    return bool(np.all(tail < top - NEGLIGIBLE))
 
 
 def _peaks(density: LogDensity) -> list[Peak]:
@@ -277,13 +275,13 @@ def _event(log_p: LogDensity, log_q: LogDensity, on: Axis, epsilon: float) -> In
     with np.errstate(invalid="ignore"):
         inside = (p - q > epsilon) & matters
     first, last = np.flatnonzero(matters)[[0, -1]]
-    runs = []
-    for start, stop in _runs(inside):
+    found = []
+    for start, stop in runs(inside):
         low = -math.inf if start <= first else float(theta[start])
         high = math.inf if stop >= last else float(theta[stop])
         if high > low:
-            runs.append((low, high))
-    return tuple(runs)
+            found.append((low, high))
+    return tuple(found)
 
 
 def _normalised(log_density: LogDensity, on: Axis, t: Array) -> Array:
@@ -314,10 +312,8 @@ def _integrate(
         halves = np.concatenate([left[bad], middle]), np.concatenate([middle, right[bad]])
         new_values, new_errors = _panel_integrals(log_density, on, *halves, top)
         left, right = np.concatenate([left[~bad], halves[0]]), np.concatenate([right[~bad], halves[1]])
-        values, errors = (
-            np.concatenate([values[~bad], new_values]),
-            np.concatenate([errors[~bad], new_errors]),
-        )
+        values = np.concatenate([values[~bad], new_values])
+        errors = np.concatenate([errors[~bad], new_errors])
     return left, right, values, errors
 
 
@@ -335,7 +331,7 @@ def _panel_integrals(
     return fine, _SAFETY * np.abs(fine - coarse) + _ROUNDING * fine
 
 
-def _runs(inside: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def runs(inside: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """First and last index of every run of true values."""
     padded = np.concatenate([[False], inside, [False]])
     changes = np.flatnonzero(padded[1:] != padded[:-1])

@@ -12,7 +12,7 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.interpolate import Akima1DInterpolator
 
-from private_mcmc.preflight.refute.quadrature_1d import Array, Box, Density, Violation, rounding_of
+from private_mcmc.preflight.refute.quadrature_1d import Array, Box, Density, Violation, rounding_of, runs
 
 # For each of two rules, the terms at its nodes and the log weights of the nodes.
 Tables = tuple[tuple[Array, Array], ...]
@@ -20,7 +20,8 @@ Tables = tuple[tuple[Array, Array], ...]
 # Panels on each axis and the nodes of the two rules on each panel, by dimension.
 _PANELS = {1: 96, 2: 56, 3: 15}
 _NODES = {1: (8, 12), 2: (5, 8), 3: (3, 4)}
-_ENDS = (3.0, 3.8, 5.0, 7.0)
+# The ends of frames, the smallest that holds the mass first.
+FRAME_ENDS = (3.0, 3.8, 5.0, 7.0)
 _SAFETY = 3.0
 _EDGE = 1e-7
 
@@ -73,15 +74,6 @@ class Frame:
             found.append((gap, Density(axis, *_smooth(ends, first, second))))
         return max(found, key=lambda entry: entry[0])[1]
 
-    def box(self, cell: tuple[int, ...], last: int) -> Box:
-        """The box of a run of cells along the last axis, from ``cell`` to index ``last``."""
-        lows = [*cell]
-        highs = [*cell[:-1], last]
-        theta = [c + s * np.sinh(self.edges) for c, s in zip(self.center, self.scale, strict=True)]
-        return tuple(
-            (float(axis[a]), float(axis[b + 1])) for axis, a, b in zip(theta, lows, highs, strict=True)
-        )
-
 
 def _smooth(ends: Array, *masses: Array) -> tuple[Array, ...]:
     """Points where the mass is, and densities there: their logs interpolated between the panels' middles."""
@@ -132,20 +124,17 @@ def cell_masses(frame: Frame, tables: Tables, weights: Array) -> Masses | None:
     total = float(fine.sum())
     errors = _SAFETY * np.abs(fine - coarse) / total + 1e-13 * fine / total
     values = fine / total
-    outside = 10 * _edge_mass(values)
-    rounding = rounding_of(_magnitude(tables[-1][0], weights))
+    inner = values[(slice(1, -1),) * values.ndim]
+    outside = 10 * max(float(values.sum() - inner.sum()), 0.0)
+    # The largest sum of absolute terms at a node where the density matters.
+    terms = tables[-1][0][used]
+    with np.errstate(invalid="ignore", over="ignore"):
+        logs = -(weights[used] @ terms)
+    within = np.flatnonzero(logs > np.nanmax(logs) - 60)
+    rounding = rounding_of(float(np.max(weights[used] @ np.abs(terms[:, within]))))
     if not (outside + float(errors.sum()) < 0.05 and rounding < 0.01):
         return None
     return Masses(values, errors, outside, rounding)
-
-
-def _magnitude(terms: Array, weights: Array) -> float:
-    """The largest sum of absolute terms at a node where the density matters."""
-    used = np.flatnonzero(weights)
-    with np.errstate(invalid="ignore", over="ignore"):
-        logs = -(weights[used] @ terms[used])
-    within = np.flatnonzero(logs > np.nanmax(logs) - 60)
-    return float(np.max(weights[used] @ np.abs(terms[used][:, within])))
 
 
 def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) -> Violation | None:
@@ -165,31 +154,17 @@ def compare(frame: Frame, p: Masses, q: Masses, epsilon: float, delta: float) ->
     return Violation(_boxes(frame, chosen), *values, p_low, q_high)
 
 
-def framed(center: Array, scale: Array, fits: Callable[[Frame], bool]) -> Frame | None:
-    """The smallest frame about the center that fits."""
-    for end in _ENDS:
-        frame = Frame(center, scale, end)
-        if fits(frame):
-            return frame
-    return None
-
-
 def holds_the_mass(masses: Masses | None) -> bool:
     """Whether next to nothing lies outside the frame and the rules agree."""
     return masses is not None and masses.outside < 10 * _EDGE and float(masses.errors.sum()) < 1e-4
 
 
-def _edge_mass(values: Array) -> float:
-    inner = values[tuple(slice(1, -1) for _ in range(values.ndim))]
-    return max(float(values.sum() - inner.sum()), 0.0)
-
-
 def _boxes(frame: Frame, chosen: NDArray[np.bool_]) -> tuple[Box, ...]:
     """The chosen cells, runs along the last axis joined."""
+    theta = [c + s * np.sinh(frame.edges) for c, s in zip(frame.center, frame.scale, strict=True)]
     boxes = []
-    for index in product(*(range(size) for size in chosen.shape[:-1])):
-        padded = np.concatenate([[False], chosen[index], [False]])
-        changes = np.flatnonzero(padded[1:] != padded[:-1])
-        for start, stop in zip(changes[::2], changes[1::2], strict=True):
-            boxes.append(frame.box((*index, int(start)), int(stop) - 1))
+    for cell in product(*(range(size) for size in chosen.shape[:-1])):
+        for start, stop in runs(chosen[cell]):
+            sides = zip(theta, (*cell, start), (*cell, stop), strict=True)
+            boxes.append(tuple((float(axis[low]), float(axis[high + 1])) for axis, low, high in sides))
     return tuple(boxes)

@@ -136,20 +136,27 @@ def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None
     Where clipping binds, the losses are Huberised; without convexity there is then no line.
     """
     rows = extreme_rows(row_model.rows)
-    predictor = row_model.predictor
+    predictor, columns = row_model.predictor, stacked(rows)
     if predictor is None:
         if row_model.dim == 1 and clip is None:
-            yield _only_coordinate(row_model, rows)
+
+            def each(t: jax.Array) -> jax.Array:
+                return jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x[None], row))(t))(columns)
+
+            losses = in_chunks(jax.jit(each))
+            yield _thinned(coordinate_name(row_model, 0), np.ones(1), _along(row_model, 0), rows, losses)
         return
-    columns = stacked(rows)
-    designs, offsets = _designs(row_model, columns)
+    with jax.enable_x64(True):
+        both = jax.jit(jax.vmap(lambda row: (predictor.design(row), predictor.offset(row))))(columns)
+    designs, offsets = map(np.asarray, both)
     limit = _limits(designs, clip, preconditioner)
     if not predictor.family.convex and np.any(limit < predictor.family.score_bound):
         return
     known = [(u, _marginal(row_model, u)) for u in _directions(designs)]
-    ranked = [(_largest(designs, u) * marginal.spread, u, marginal) for u, marginal in known if marginal]
-    ranked.sort(key=lambda entry: -entry[0])
-    for _, direction, marginal in ranked[:_MOST_LINES]:
+    ranked = [(u, marginal) for u, marginal in known if marginal]
+    # How far apart rows may push along a direction, in units of the prior there.
+    ranked.sort(key=lambda entry: -entry[1].spread * float(np.abs(_multiples(designs, entry[0])[0]).max()))
+    for direction, marginal in ranked[:_MOST_LINES]:
         scale, parallel = _multiples(designs, direction)
         at = np.flatnonzero(parallel & np.isfinite(scale * offsets))
         chosen = {name: column[at] for name, column in columns.items()}
@@ -158,38 +165,11 @@ def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None
         yield _thinned(name, direction, marginal.potential, parallel_rows, losses)
 
 
-def _largest(designs: np.ndarray, direction: np.ndarray) -> float:
-    return float(np.max(np.abs(designs[:, np.flatnonzero(direction)[0]])))
-
-
 def _multiples(designs: np.ndarray, direction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The factor of the direction in each design, and whether that is all of it."""
     scale = designs[:, np.flatnonzero(direction)[0]]
     near = np.abs(designs - np.outer(scale, direction)) <= 1e-15 * np.abs(designs)
     return scale, np.all(near, axis=1)
-
-
-def _only_coordinate(row_model: RowModel, rows: list[PublicRow]) -> Reduction:
-    losses = _whole_losses(row_model, stacked(rows))
-    return _thinned(coordinate_name(row_model, 0), np.ones(1), _along(row_model, 0), rows, losses)
-
-
-def _whole_losses(row_model: RowModel, columns: dict[str, np.ndarray]) -> Curve:
-    return in_chunks(
-        jax.jit(
-            lambda t: jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x[None], row))(t))(columns)
-        )
-    )
-
-
-def _designs(row_model: RowModel, columns: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    predictor = row_model.predictor
-    if predictor is None:
-        return np.zeros((0, row_model.dim)), np.zeros(0)
-    both = jax.jit(jax.vmap(lambda row: (predictor.design(row), predictor.offset(row))))
-    with jax.enable_x64(True):
-        designs, offsets = both(dict(columns))
-    return np.asarray(designs), np.asarray(offsets)
 
 
 def _limits(designs: np.ndarray, clip: float | None, preconditioner: Matrix | None) -> np.ndarray:
@@ -223,16 +203,13 @@ def coordinate_name(row_model: RowModel, index: int) -> str:
 
 
 def _name(row_model: RowModel, direction: np.ndarray) -> str:
-    names = {int(i): coordinate_name(row_model, int(i)) for i in np.flatnonzero(direction)}
-    parts = [
-        ("−" if direction[i] < 0 else "+", _multiple(abs(direction[i]), name)) for i, name in names.items()
-    ]
+    parts = []
+    for index in np.flatnonzero(direction).tolist():
+        name, factor = coordinate_name(row_model, index), direction[index]
+        sign, size = "−" if factor < 0 else "+", abs(factor)
+        parts.append((sign, name if size == 1 else f"{size:.4g}·{name}"))
     shown = parts if len(parts) <= 4 else [*parts[:3], ("+", f"… ({len(parts)} terms)")]
     return " ".join(f"{sign} {part}" for sign, part in shown).removeprefix("+ ")
-
-
-def _multiple(factor: float, name: str) -> str:
-    return name if factor == 1 else f"{factor:.4g}·{name}"
 
 
 def _marginal(row_model: RowModel, direction: np.ndarray) -> Marginal | None:

@@ -15,8 +15,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import between
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.ir.program import Program
-from private_mcmc.preflight.refute.pairs import DataSet, PublicRow, data_set, extreme_rows
+from private_mcmc.preflight.refute.pairs import DataSet, PublicRow, data_set, extreme_rows, stacked
 from private_mcmc.preflight.refute.reduce_1d import chunked, coordinate_name, distinct, is_independent, lines
 from private_mcmc.preflight.refute.search import Found, Reduction, Terms, law_weights, log_posterior, search
 from private_mcmc.records import Record
@@ -76,47 +75,38 @@ def activity(row_model: RowModel) -> Callable[[PublicRow], frozenset[int]]:
     gradient is bounded by interval arithmetic over all ``θ`` whose constrained values floats can hold.
     """
     predictors = row_model.predictors
-    if predictors is None:
-        program, largest = gradient_program(row_model), _largest_values(row_model)
-        return lambda row: _from_gradient(program, largest, row)
-    compiled = jax.jit(predictors.design)
+    if predictors is not None:
+        compiled = jax.jit(predictors.design)
 
-    def from_design(row: PublicRow) -> frozenset[int]:
-        with jax.enable_x64(True):
-            design = np.asarray(compiled({name: np.asarray(value) for name, value in row.items()}))
-        return frozenset(int(index) for index in np.flatnonzero(np.any(design != 0, axis=0)))
+        def from_design(row: PublicRow) -> frozenset[int]:
+            with jax.enable_x64(True):
+                design = np.asarray(compiled({name: np.asarray(value) for name, value in row.items()}))
+            return frozenset(np.flatnonzero(np.any(design != 0, axis=0)).tolist())
 
-    return from_design
-
-
-def gradient_program(row_model: RowModel) -> Program:
-    """The gradient of one row's loss, as a program of ``theta`` and the row's columns, in float64."""
+        return from_design
     shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
     with jax.enable_x64(True):
-        return trace(
+        program = trace(
             lambda theta, **row: {"gradient": jax.grad(row_model.row_loss)(theta, row)},
             theta=abstract((row_model.dim,), np.float64),
             **shapes,
         )
-
-
-def _largest_values(row_model: RowModel) -> np.ndarray:
-    """How far each coordinate goes: sites that are not real are exponentials of theirs, or logistic."""
+    # Sites that are not real are exponentials of their coordinates, or logistic.
     largest = np.full(row_model.dim, _FAR)
     for site in row_model.sites:
         if site.support != "real":
             largest[site.slice] = _FAR_EXPONENT
-    return largest
 
+    def from_gradient(row: PublicRow) -> frozenset[int]:
+        given = {program.inputs["theta"]: between(-largest, largest)}
+        for name, value in row.items():
+            point = np.asarray(value, dtype=np.float64)
+            given[program.inputs[name]] = between(point, point, whole=bool(np.all(point == np.round(point))))
+        with jax.enable_x64(True):
+            (gradient,) = bounds(program, given, [program.outputs["gradient"]])
+        return frozenset(np.flatnonzero((gradient.lo != 0) | (gradient.hi != 0)).tolist())
 
-def _from_gradient(program: Program, largest: np.ndarray, row: PublicRow) -> frozenset[int]:
-    given = {program.inputs["theta"]: between(-largest, largest)}
-    for name, value in row.items():
-        point = np.asarray(value, dtype=np.float64)
-        given[program.inputs[name]] = between(point, point, whole=bool(np.all(point == np.round(point))))
-    with jax.enable_x64(True):
-        (gradient,) = bounds(program, given, [program.outputs["gradient"]])
-    return frozenset(int(index) for index in np.flatnonzero((gradient.lo != 0) | (gradient.hi != 0)))
+    return from_gradient
 
 
 _MOST_COORDINATES = 3
@@ -181,7 +171,7 @@ def _patch(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicR
 
 
 def _terms(row_model: RowModel, coordinates: tuple[int, ...], rows: list[PublicRow]) -> Terms:
-    columns = {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+    columns = stacked(rows)
     index = np.asarray(coordinates)
 
     @jax.jit
@@ -261,7 +251,8 @@ def _refutation(found: Found) -> Refutation:
         words = f"({', '.join(reduction.coordinates)}) in a union of {len(event.boxes)} boxes"
     return Refutation(
         kind="event",
-        reason=_reason(words, event.p, event.q),
+        reason=f"on two adjacent data sets the event {words} has probability {number(event.p)} and "
+        f"{number(event.q)}",
         first=data_set(reduction.rows, found.first),
         second=data_set(reduction.rows, found.second),
         event=words,
@@ -275,10 +266,6 @@ def _refutation(found: Found) -> Refutation:
         q_high=event.q_high,
         density=(floats(shown.x), floats(shown.p), floats(shown.q)) if len(shown.x) else (),
     )
-
-
-def _reason(event: str, p: float, q: float) -> str:
-    return f"on two adjacent data sets the event {event} has probability {number(p)} and {number(q)}"
 
 
 def _interval_words(coordinate: str, intervals: tuple[tuple[float, float], ...]) -> str:

@@ -23,11 +23,10 @@ from private_mcmc.preflight.refute.quadrature_1d import (
     violation,
 )
 from private_mcmc.preflight.refute.quadrature_nd import (
+    FRAME_ENDS,
     Frame,
-    Tables,
     cell_masses,
     compare,
-    framed,
     holds_the_mass,
     tabulate,
 )
@@ -223,24 +222,13 @@ def _on_axis(reduction: Reduction, weights: Array, target: Target) -> tuple[Viol
 
 def _in_cells(reduction: Reduction, weights: Array, target: Target) -> tuple[Violation, Density] | None:
     place = where(reduction.terms, weights, reduction.dim)
-    entry = None if place is None else _frame(reduction, place, weights)
-    if entry is None:
+    if place is None:
         return None
-    frame, tables = entry
-    p, q = (cell_masses(frame, tables, law) for law in weights)
-    if p is None or q is None:
-        return None
-    found = compare(frame, p, q, target.epsilon, target.delta)
-    return None if found is None else (found, frame.marginals(p, q))
-
-
-def _frame(reduction: Reduction, place: tuple[Array, Array], weights: Array) -> tuple[Frame, Tables] | None:
-    """A frame that holds the mass of all laws, and the terms at its nodes."""
-    made: list[Tables] = []
-
-    def fits(frame: Frame) -> bool:
-        made.append(tabulate(frame, reduction.terms))
-        return all(holds_the_mass(cell_masses(frame, made[-1], law)) for law in weights)
-
-    frame = framed(*place, fits)
-    return None if frame is None else (frame, made[-1])
+    for end in FRAME_ENDS:
+        frame = Frame(*place, end)
+        tables = tabulate(frame, reduction.terms)
+        p, q = (cell_masses(frame, tables, law) for law in weights)
+        if p is not None and q is not None and holds_the_mass(p) and holds_the_mass(q):
+            found = compare(frame, p, q, target.epsilon, target.delta)
+            return None if found is None else (found, frame.marginals(p, q))
+    return None

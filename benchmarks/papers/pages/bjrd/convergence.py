@@ -12,7 +12,7 @@ from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc import accounting
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.auditing.confidence import Scores, bound_at_best, epsilon_lower
+from private_mcmc.auditing.confidence import Scores, bound_at_best, epsilon_from_errors
 from private_mcmc.report import Facts, Heading, Line, Plot, Text, floats, number
 
 EPSILON, STEP, PRIOR, ROWS, STEPS = 1.0, 0.01, 1.0, 20, 100
@@ -264,4 +264,4 @@ def _audit(outputs: list[np.ndarray]) -> float:
     half = len(outputs[0]) // 2
     first, second = outputs[1], outputs[0]
     scores = Scores((first[:half], second[:half]), (first[half:], second[half:]))
-    return bound_at_best(scores, lambda counts: epsilon_lower(counts, 0.0, 1e-6))
+    return bound_at_best(scores, lambda counts: epsilon_from_errors(*counts.limits(1e-6), 0.0))

@@ -13,7 +13,7 @@ from benchmarks.papers.experiments.figures import measured
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.auditing.confidence import ErrorCounts, epsilon_lower
+from private_mcmc.auditing.confidence import ErrorCounts, epsilon_from_errors
 from private_mcmc.report import Block, Heading, Line, Note, Plot, Rule, Table, Text, floats, number
 
 DELTA = 1e-5
@@ -99,7 +99,7 @@ def attacks(full: bool) -> Section:
     nothing = np.zeros(1, dtype=np.int64)
 
     def most(each: int) -> float:
-        return float(epsilon_lower(ErrorCounts(nothing, nothing, each, each), DELTA, 0.1)[0])
+        return float(epsilon_from_errors(*ErrorCounts(nothing, nothing, each, each).limits(0.1), DELTA)[0])
 
     counts = (50, 100, 250, 500, 1000)
     each = next(count for count in range(250, 1000) if most(count) >= 4.89)
@@ -136,7 +136,7 @@ def attacks(full: bool) -> Section:
             most(250),
             "exact",
             f"4.89 takes {each} on each side; 500 on each prove {most(500):.3g}",
-            "`private_mcmc.auditing.confidence.epsilon_lower`",
+            "`private_mcmc.auditing.confidence.epsilon_from_errors`",
             "tests/auditing/test_confidence.py",
         ),
         Claim(

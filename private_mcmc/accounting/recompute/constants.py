@@ -1,12 +1,17 @@
-"""What the constants of each rule may hold. A record has these fields, all of them and no others."""
+"""What the constants of each rule may hold, and what those of a run say.
+
+A record has these fields, all of them and no others.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TypeGuard, get_args
+from typing import get_args
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants
 from private_mcmc.schedule import BatchScheme, Storage
 from private_mcmc.target import Adjacency
 
@@ -28,44 +33,27 @@ def check_fields(what: str, record: object, fields: Fields, optional: Fields | N
             raise DeclarationError(f"{what}: {name} is not what it must be.")
 
 
-def is_finite(value: object) -> TypeGuard[float]:
-    """A number that is neither NaN nor infinite, and no truth value."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+def _number(holds: Callable[[float], bool]) -> Check:
+    """A number, not NaN and no truth value, of which this holds."""
+    return lambda value: (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and not math.isnan(value)
+        and holds(value)
+    )
 
 
-def is_positive(value: object) -> bool:
-    """In ``(0, ∞)``."""
-    return is_finite(value) and value > 0
+def _whole(least: int) -> Check:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def is_non_negative(value: object) -> bool:
-    """In ``[0, ∞)``."""
-    return is_finite(value) and value >= 0
-
-
-def is_bound(value: object) -> bool:
-    """In ``[0, ∞]``."""
-    return is_non_negative(value) or value == math.inf
-
-
-def is_distance(value: object) -> bool:
-    """In ``(0, ∞]``."""
-    return is_positive(value) or value == math.inf
-
-
-def is_share(value: object) -> bool:
-    """In ``[0, 1]``."""
-    return is_finite(value) and 0 <= value <= 1
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """0, 1, 2, …"""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def is_count(value: object) -> bool:
-    """1, 2, …"""
-    return is_whole(value) and value >= 1
+is_finite = _number(math.isfinite)
+is_positive = _number(lambda value: 0 < value < math.inf)
+is_non_negative = _number(lambda value: 0 <= value < math.inf)
+is_bound = _number(lambda value: value >= 0)
+is_distance = _number(lambda value: value > 0)
+is_share = _number(lambda value: 0 <= value <= 1)
+is_whole, is_count = _whole(0), _whole(1)
 
 
 def is_flag(value: object) -> bool:
@@ -73,14 +61,14 @@ def is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def is_text(value: object) -> bool:
-    """Words."""
-    return isinstance(value, str) and bool(value.strip())
-
-
 def is_string(value: object) -> bool:
     """Words, or none."""
     return isinstance(value, str)
+
+
+def is_text(value: object) -> bool:
+    """Words."""
+    return isinstance(value, str) and bool(value.strip())
 
 
 def one_of(*values: str) -> Check:
@@ -120,10 +108,6 @@ def record_of(fields: Fields) -> Check:
     return check
 
 
-def _diagonal_or_matrix(value: object) -> bool:
-    return some(is_positive)(value) or some(some(is_finite))(value)
-
-
 def _is_steps(value: object) -> bool:
     fine = some(is_bound, is_share)
     return isinstance(value, Mapping) and bool(value) and fine(tuple(value.values()))
@@ -151,7 +135,11 @@ _CHARGED = some(is_positive, is_count)
 _PAIR = one_of("add_remove", "replace_one", "fixed")
 BOUNDS: Mapping[str, Fields] = {
     "path": {"kind": is_text},
-    "box path": {"kind": is_text, "metric": some(is_positive), "noises": _diagonal_or_matrix},
+    "box path": {
+        "kind": is_text,
+        "metric": some(is_positive),
+        "noises": lambda value: some(is_positive)(value) or some(some(is_finite))(value),
+    },
     "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
     "sampled path": {"kind": is_text, "pair": _PAIR, "steps": _CHARGED},
     "truncated path": {"kind": is_text, "steps": _CHARGED},
@@ -167,7 +155,7 @@ _CHAIN: Fields = {
     **dict.fromkeys(("num_steps", "num_chains", "num_rows"), is_count),
     **dict.fromkeys(("clip", "temper", "noise_ratio", "sensitivity"), is_positive),
     "batch": none_or(record_of(_BATCH)),
-    "condition_number": lambda value: is_finite(value) and value >= 1,
+    "condition_number": _number(lambda value: 1 <= value < math.inf),
     "diameter": is_distance,
     **dict.fromkeys(("strong_convexity", "prior_strong_convexity"), is_non_negative),
     **dict.fromkeys(("smoothness", "prior_smoothness", "gradient_bound"), is_bound),
@@ -197,7 +185,7 @@ _CURVE: Fields = {"n": is_count, "epsilons": some(is_non_negative)}
 NORMAL_MEAN: Fields = {
     **dict.fromkeys(("precision", "step"), is_positive),
     **dict.fromkeys(("low", "high", "center"), is_finite),
-    "slope": lambda value: is_finite(value) and value != 0,
+    "slope": _number(lambda value: 0 < abs(value) < math.inf),
     **_CURVE,
 }
 NORMAL_REGRESSION: Fields = {
@@ -226,3 +214,114 @@ TESTED: Fields = {
     "noise_sd": is_positive,
     "failure": is_share,
 }
+
+
+_MOST_STEPS = 2 * 10**7
+
+
+def check_together(c: Constants) -> None:
+    """Refuse constants that are each fine and cannot be those of one run."""
+    steps, rows, batch = c["num_steps"], c["num_rows"], c["batch"]
+    if isinstance(c["step_size"], tuple) and len(c["step_size"]) != steps:
+        raise ValueError("every step has a size")
+    release = c.get("release")
+    if (isinstance(release, tuple) and release[-1] > steps) or c.get("first", 1) > steps:
+        raise ValueError("only steps of the run are released")
+    for low, high, convex in (
+        (c["strong_convexity"], c["smoothness"], c["convex"]),
+        (c["prior_strong_convexity"], c["prior_smoothness"], c.get("prior_convex", True)),
+    ):
+        if not low <= high or (low > 0 and not convex):
+            raise ValueError("strong convexity means convex, and is at most the smoothness")
+    if "rows_of_unit" in c and batch is not None and batch["scheme"] == "cyclic":
+        raise ValueError("refused: identifiers tell which of cyclic batches a person is in")
+    if batch is not None:
+        scheme, rate, size = batch["scheme"], batch["rate"], batch["size"]
+        has_rate, has_size = scheme in ("poisson", "truncated_poisson"), scheme != "poisson"
+        if (rate is not None, size is not None) != (has_rate, has_size) or rate == 0:
+            raise ValueError("a batch has the rate and the size that its scheme needs")
+        if has_size and (size > rows or (scheme == "cyclic" and rows % size)):
+            raise ValueError("batches have at most all rows, and a pass is whole batches")
+
+
+def two_rows(adjacency: str) -> int:
+    """How often one row counts in the difference of two sums."""
+    return 2 if adjacency == "replace_one" else 1
+
+
+def _factor(c: Constants) -> float:
+    batch = c["batch"]
+    if batch is None:
+        return 1.0
+    return float(c["num_rows"] / batch["size"] if batch["rate"] is None else 1 / batch["rate"])
+
+
+def rows_summed(c: Constants) -> int:
+    """The most rows in one sum."""
+    batch = c["batch"]
+    sizes = [c["num_rows"]]
+    if batch is not None and batch["size"] is not None:
+        sizes.append(batch["size"])
+    return int(min(sizes))
+
+
+def exact_row(c: Constants) -> float:
+    """``wC`` times the public factor of a batch: what one row adds to a gradient."""
+    return float(c["temper"] * c["clip"] * _factor(c))
+
+
+def rounding(c: Constants) -> float:
+    """``2wC·n_s·√cond(M)·n_s k u/(1 − n_s k u)``: what float64 adds to the difference of two sums.
+
+    ``k`` is the number of rows of a person.
+    """
+    count = rows_summed(c)
+    load = count * c.get("rows_of_unit", 1) * 2.0**-53
+    if not load < 0.5:
+        raise ValueError("float64 sums of so many rows carry no useful bound")
+    return float(2 * exact_row(c) * count * math.sqrt(c["condition_number"]) * load / (1 - load))
+
+
+def changes(adjacency: str, c: Constants) -> tuple[float, float]:
+    """Largest change of a step's gradient between adjacent data, and that of one present row."""
+    scheme = None if c["batch"] is None else c["batch"]["scheme"]
+    if scheme in ("fixed", "cyclic") and adjacency == "add_remove":
+        raise ValueError("refused: the slot of a removed row is refilled")
+    if scheme == "truncated_poisson" and adjacency != "add_remove":
+        raise ValueError("refused: truncated Poisson batches are certified under add_remove only")
+    change = two_rows(adjacency) * exact_row(c) + rounding(c)
+    return change * (2 if scheme == "truncated_poisson" else 1), exact_row(c) + rounding(c)
+
+
+def step_sizes(c: Constants) -> tuple[float, ...]:
+    """The size of every step."""
+    given = c["step_size"]
+    if not c["num_steps"] <= _MOST_STEPS:
+        raise ValueError("more steps than are recomputed one by one")
+    return given if isinstance(given, tuple) else (given,) * c["num_steps"]
+
+
+def used_sizes(c: Constants) -> Counter[float]:
+    """How often each step size occurs up to the last released step."""
+    last = ends(c)[-1]
+    return (
+        Counter(c["step_size"][:last])
+        if isinstance(c["step_size"], tuple)
+        else Counter({c["step_size"]: last})
+    )
+
+
+def ends(c: Constants) -> tuple[int, ...]:
+    """The released steps of which each needs a bound: of a path the last alone."""
+    release = c["release"]
+    if isinstance(release, tuple):
+        return release
+    if release not in ("last", "path"):
+        raise ValueError(f"release {release!r} is not a release of states")
+    return (c["num_steps"],)
+
+
+def pass_length(c: Constants) -> int:
+    """Steps between two uses of a row."""
+    batch = c["batch"]
+    return int(c["num_rows"] // batch["size"]) if batch is not None and batch["scheme"] == "cyclic" else 1
