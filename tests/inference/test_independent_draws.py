@@ -5,6 +5,7 @@ import pytest
 from numpyro.diagnostics import effective_sample_size, gelman_rubin
 from scipy.stats import norm
 
+from private_mcmc.inference.posterior.given_releases import moving
 from private_mcmc.inference.posterior.sample import fitted_proposal, independent_draws
 
 SHAPE = 4, 100, 300
@@ -63,3 +64,10 @@ def test_where_there_is_no_density_there_are_no_draws(thin):
     draws = independent_draws(half, proposal, SHAPE, random)
     assert draws[..., 0].min() > 0
     assert draws[..., 0].mean() == pytest.approx(np.sqrt(2 / np.pi), abs=0.15)
+
+
+def test_a_chain_that_stands_still_tells_no_width():
+    draws = np.random.default_rng(0).standard_normal((4, 100, 3))
+    assert moving(draws)
+    draws[2] = draws[2, :1]
+    assert not moving(draws)

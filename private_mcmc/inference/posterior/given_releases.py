@@ -56,6 +56,8 @@ _ROUNDS, _ROUNDS_OF_DRAWS = 2, 3
 _DIRECTIONS, _REACH = 8, 2.0
 # What summing over outcomes may move the answer by, in posterior sds.
 _OFF_CENTRE = 0.2
+# A chain that has been at fewer places than this is stuck.
+_PLACES = 10
 CHAINS = Chains()
 
 
@@ -123,7 +125,14 @@ def posterior_given(
             ) from error
     if not np.all(np.isfinite(found.draws)):
         raise NotYetSupported("the likelihood of what was released has no usable maximum.")
+    if not moving(found.draws):
+        raise NotYetSupported("chains of the posterior given the releases do not move.")
     return found
+
+
+def moving(draws: Array) -> bool:
+    """Whether every chain, ``(chains, draws, p)``, has been at enough places to tell a width."""
+    return min(len(np.unique(chain, axis=0)) for chain in draws) >= _PLACES
 
 
 def _draws(
