@@ -24,8 +24,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-NumChains = Annotated[int, typer.Option(help="independent chains, all released")]
-States = Annotated[str, typer.Option("--release", help="last, path, or steps such as 10,20,50")]
 Relation = Annotated[str, typer.Option("--adjacency", help="replace_one, add_remove or zero_out")]
 NumRows = Annotated[int | None, typer.Option(help="n (n_max under add_remove)")]
 BatchSize = Annotated[int, typer.Option(help="expected (poisson) or exact number of rows of a batch")]
@@ -180,20 +178,42 @@ class ChainOptions:
         )
 
 
+@dataclass(frozen=True)
+class StatesOptions(ChainOptions):
+    """Released states of a chain, and what is asked of them."""
+
+    num_chains: Annotated[int, typer.Option(help="independent chains, all released")] = 1
+    states: Annotated[str, typer.Option("--release", help="last, path, or steps such as 10,20,50")] = "last"
+    adjacency: Relation = "replace_one"
+    delta: AtDelta = None
+    epsilon: AtEpsilon = None
+    as_json: JsonOption = False
+
+    def answer(self, num_rows: int | None, batch: Batch | None = None) -> None:
+        """Print what they cost."""
+        from private_mcmc import accounting
+
+        schedule = self.schedule(
+            num_chains=self.num_chains,
+            release=released_states(self.states),
+            adjacency=self.adjacency,
+            num_rows=num_rows,
+            batch=batch,
+        )
+        statement = accounting.langevin_statement(schedule, self.curvature)
+        report(statement, self.delta, self.epsilon, self.as_json)
+
+
 def chain_batch(sampling: str, size: int, cap: int | None, rows: int) -> Batch:
     """The batch scheme that the options describe; Poisson rates are ``batch_size/num_rows``."""
     if (sampling == "truncated_poisson") != (cap is not None):
         raise DeclarationError("--batch-cap belongs to --sampling truncated_poisson, and only to it.")
     if not (size >= 1 and rows >= 1):
         raise DeclarationError(f"--batch-size {size}, --num-rows {rows}: at least 1.")
-    if sampling == "poisson":
-        return Batch(scheme="poisson", rate=size / rows)
-    if sampling == "truncated_poisson":
-        return Batch(scheme="truncated_poisson", rate=size / rows, size=cap)
-    if sampling == "fixed":
-        return Batch(scheme="fixed", size=size)
-    if sampling == "cyclic":
-        return Batch(scheme="cyclic", size=size)
+    if sampling == "poisson" or sampling == "truncated_poisson":
+        return Batch(scheme=sampling, rate=size / rows, size=cap)  # type: ignore[arg-type]
+    if sampling == "fixed" or sampling == "cyclic":
+        return Batch(scheme=sampling, size=size)  # type: ignore[arg-type]
     raise DeclarationError(f"--sampling {sampling}: choose poisson, truncated_poisson, fixed or cyclic.")
 
 
@@ -210,52 +230,23 @@ def released_states(text: str) -> Release:
 
 
 @app.command()
-@with_options(ChainOptions)
-def ula(
-    chain: ChainOptions,
-    num_chains: NumChains = 1,
-    release: States = "last",
-    adjacency: Relation = "replace_one",
-    num_rows: NumRows = None,
-    delta: AtDelta = None,
-    epsilon: AtEpsilon = None,
-    as_json: JsonOption = False,
-) -> None:
+@with_options(StatesOptions)
+def ula(chain: StatesOptions, num_rows: NumRows = None) -> None:
     """States of an unadjusted Langevin chain on all rows."""
-    from private_mcmc import accounting
-
-    schedule = chain.schedule(
-        num_chains=num_chains, release=released_states(release), adjacency=adjacency, num_rows=num_rows
-    )
-    report(accounting.langevin_statement(schedule, chain.curvature), delta, epsilon, as_json)
+    chain.answer(num_rows)
 
 
 @app.command()
-@with_options(ChainOptions)
+@with_options(StatesOptions)
 def sgld(
-    chain: ChainOptions,
+    chain: StatesOptions,
     num_rows: Annotated[int, typer.Option(help="n (n_max under add_remove)")],
     batch_size: BatchSize,
     batch_cap: BatchCap = None,
     sampling: Sampling = "poisson",
-    num_chains: NumChains = 1,
-    release: States = "last",
-    adjacency: Relation = "replace_one",
-    delta: AtDelta = None,
-    epsilon: AtEpsilon = None,
-    as_json: JsonOption = False,
 ) -> None:
     """States of a stochastic-gradient Langevin chain; a batch's sum is scaled by n/b."""
-    from private_mcmc import accounting
-
-    schedule = chain.schedule(
-        num_chains=num_chains,
-        release=released_states(release),
-        adjacency=adjacency,
-        num_rows=num_rows,
-        batch=chain_batch(sampling, batch_size, batch_cap, num_rows),
-    )
-    report(accounting.langevin_statement(schedule, chain.curvature), delta, epsilon, as_json)
+    chain.answer(num_rows, chain_batch(sampling, batch_size, batch_cap, num_rows))
 
 
 @app.command()

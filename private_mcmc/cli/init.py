@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -255,33 +255,26 @@ def suggestion(name: str, title: str = "", kind: Type | None = None) -> Field:
     """A field that a column of this name, title and type may be; to be ignored where nothing is suggested."""
     from private_mcmc.data.fields import Field, boolean_levels
 
+    def guess(type: Type, **more: Any) -> Field:
+        return Field(name, type, title=title, suggested=True, **more)
+
     for words, origin in ((name, "name"), (title, "title")):
         # ageAtEntry as age_at_entry.
         apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words.strip())
         word = re.sub(r"\W+", "_", apart).strip("_").lower()
         usual = next((each for each in _USUAL if re.fullmatch(each.names, word)), None)
         if usual is not None and kind in (None, "number", "integer"):
-            return Field(
-                name,
-                usual.type,
-                title=title,
-                unit=usual.unit,
-                minimum=usual.minimum,
-                maximum=usual.maximum,
-                bounds_from=f"suggested by the column's {origin}",
-                suggested=True,
-            )
+            known = {"unit": usual.unit, "minimum": usual.minimum, "maximum": usual.maximum}
+            return guess(usual.type, **known, bounds_from=f"suggested by the column's {origin}")
         if re.fullmatch(_DATE, word) and kind in (None, "date"):
-            return Field(name, "date", title=title, suggested=True)
+            return guess("date")
         if re.fullmatch(_PERSON, word):
-            return Field(name, "string", title=title, role="person", suggested=True)
+            return guess("string", role="person")
         if re.fullmatch(_WORDS, word):
-            return Field(name, "string", title=title, role="ignored", suggested=True)
+            return guess("string", role="ignored")
         if re.fullmatch(_YES_NO, word) and kind != "string":
-            return Field(name, "boolean", title=title, levels=boolean_levels(), suggested=True)
+            return guess("boolean", levels=boolean_levels())
     if kind == "boolean":
-        return Field(name, "boolean", title=title, levels=boolean_levels(), suggested=True)
-    if kind not in (None, "string"):
-        # Its range is to be declared.
-        return Field(name, kind, title=title, suggested=True)
-    return Field(name, "string", title=title, role="ignored", suggested=True)
+        return guess("boolean", levels=boolean_levels())
+    # Without a range, which is to be declared, or a text.
+    return guess("string", role="ignored") if kind in (None, "string") else guess(kind)

@@ -141,13 +141,13 @@ class RunOptions:
         """Plan, ask, run, write the dossier, and show its answers."""
         from private_mcmc.dossier import new_dossier
 
-        with new_dossier(out) as place:
+        with new_dossier(out) as write:
             with near_private_rows():
                 made, remarks, units, run = prepare()
             confirm(made, remarks, self.yes, self.as_json, books, self.dataset, units)
             with near_private_rows():
                 study = run()
-            place.write(study)
+            write(study)
         tell(study.warnings[len(remarks) :])
         show_answers(study, profiles, 0.9, self.as_json, out)
 

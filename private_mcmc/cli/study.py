@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,11 +36,6 @@ def show_answers(
     price = study.price.summary(study.delta).splitlines()
     statement = "\n".join(line.strip() for line in price[:2])
     answers = study.answers(prob) if study.formula else None
-    if as_json:
-        found = _record(study, answers, profiles, statement)
-        found |= {} if out is None else {"dossier": str(out)}
-        typer.echo(json.dumps(found, ensure_ascii=False))
-        return
     blocks: list[Block] = results(study, prob)[:1]
     if profiles and answers is not None:
         blocks.append(answers.predictions(profiles))
@@ -49,14 +43,13 @@ def show_answers(
     if out is not None:
         page, check = out / "dossier.html", f"private-mcmc verify {out}"
         blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))
-    Report("Answers", tuple(blocks)).show()
+    found = _record(study, answers, profiles, statement) | ({} if out is None else {"dossier": str(out)})
+    show(Report("Answers", tuple(blocks)), found, as_json)
 
 
 def _record(
     study: Study, answers: Answers | None, profiles: Sequence[dict[str, str]], statement: str
 ) -> Record:
-    from private_mcmc.report import plain
-
     found: Record = {
         "n": study.n,
         "epsilon": study.epsilon,
@@ -76,8 +69,8 @@ def _record(
     return found | {
         "formula": study.formula,
         "family": study.family,
-        "coefficients": [plain(one) for one in answers.summary()],
-        "predictions": [plain(answers.predict(profile)) for profile in profiles],
+        "coefficients": answers.summary(),
+        "predictions": [answers.predict(profile) for profile in profiles],
     }
 
 
@@ -129,30 +122,26 @@ def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
 def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
     """Effects at each profile, as tables or JSON."""
     from private_mcmc.data.answers import effects_table
-    from private_mcmc.report import Report, plain
+    from private_mcmc.report import Report
 
-    if as_json:
-        found = [[plain(one) for one in answers.marginal_effects(profile)] for profile in profiles]
-        typer.echo(json.dumps(found, ensure_ascii=False))
-        return
     tables = tuple(effects_table(answers, [profile]) for profile in profiles)
-    Report("Effects at stated profiles", tables).show()
+    found = [answers.marginal_effects(profile) for profile in profiles]
+    show(Report("Effects at stated profiles", tables), found, as_json)
 
 
 def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) -> None:
     """The average prediction over public margins, or average marginal effects."""
     from private_mcmc.data.answers import average_table, effects_table
     from private_mcmc.data.profiles import read_margins
-    from private_mcmc.report import Report, plain
+    from private_mcmc.report import Report
 
     profiles, weights = read_margins(over)
-    if as_json:
-        found = answers.average_effects(profiles, weights) if marginal else answers.average(profiles, weights)
-        typer.echo(json.dumps(plain(found), ensure_ascii=False))
-    elif marginal:
-        Report("Average marginal effects", (effects_table(answers, profiles, weights),)).show()
+    if marginal:
+        page = Report("Average marginal effects", (effects_table(answers, profiles, weights),))
+        show(page, answers.average_effects(profiles, weights), as_json)
     else:
-        Report("Average", (average_table(answers, profiles, weights),)).show()
+        page = Report("Average", (average_table(answers, profiles, weights),))
+        show(page, answers.average(profiles, weights), as_json)
 
 
 _SQLITE = b"SQLite format 3"

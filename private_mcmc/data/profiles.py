@@ -14,7 +14,7 @@ from private_mcmc.data.design import Design
 from private_mcmc.data.effects import Array
 from private_mcmc.data.fields import Field, plain_number
 from private_mcmc.data.readers import source_of
-from private_mcmc.data.table import Encoder
+from private_mcmc.data.table import encoded
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -59,7 +59,7 @@ def profile_value(field: Field, text: str) -> float:
     if not field.is_category and field.missing_values:
         fates: Record = {"missing": "refuse", "marginal": "", "otherwise": "refuse"}
         wide = replace(field, minimum=-1e300, maximum=1e300, transform="", **fates)
-    columns, whole = Encoder(wide).columns([text])
+    columns, whole = encoded(wide, [text])
     value = float(next(iter(columns.values()))[0])
     low, high = (-math.inf, math.inf) if field.is_category else field.range
     if not whole or not low <= value <= high:

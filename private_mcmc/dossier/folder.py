@@ -7,37 +7,26 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord
 from private_mcmc.errors import OutputError, PrivateMCMCError
-from private_mcmc.files import NewFile, new_file, write_whole
+from private_mcmc.files import new_file, write_whole
 from private_mcmc.report import Report
 
 PAGE, DRAWS, MODEL, SCHEMA, FOREST = "dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"
 FILES = (PAGE, DRAWS, MODEL, SCHEMA, FOREST)
 
 
-class NewDossier:
-    """A folder whose record is not there yet; see :func:`new_dossier`."""
-
-    def __init__(self, folder: Path, record: NewFile) -> None:
-        self.folder, self._record = folder, record
-
-    def write(self, study: StudyRecord) -> None:
-        """Write the record, then all that is made from it."""
-        self._record.write(study.to_json())
-        finish(self.folder, study)
-
-
 @contextlib.contextmanager
-def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
+def new_dossier(folder: str | Path) -> Iterator[Callable[[StudyRecord], None]]:
     """Take the place of a dossier before the work it will hold; the folder is made if there is none.
 
-    Nothing is left, no empty folder either, if the work ends without a result.
+    What it gives writes a record, and then all that is made from it. Nothing is left, no empty folder either,
+    if the work ends without a result.
 
     ``OutputError`` if there is a dossier already, or the folder cannot be written.
     """
@@ -52,7 +41,12 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
             if (place / name).exists():
                 raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
         with new_file(place / RECORD) as record:
-            yield NewDossier(place, record)
+
+            def write(study: StudyRecord) -> None:
+                record.write(study.to_json())
+                finish(place, study)
+
+            yield write
     finally:
         for one in made:
             with contextlib.suppress(OSError):  # it is not empty, or was never made
@@ -150,6 +144,6 @@ class Study(StudyRecord):
         Raises:
             OutputError: if there is a dossier already, or a file cannot be written.
         """
-        with new_dossier(folder) as place:
-            place.write(self)
+        with new_dossier(folder) as write:
+            write(self)
         return Path(folder)

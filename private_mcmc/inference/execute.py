@@ -165,11 +165,21 @@ def keep_all(outcome: Outcome, keep: Keep, side: Callable[[], Curator] | None) -
         )
 
 
-def clipping_shares(
-    reading: RowModel, schedule: Schedule, rows: dict[str, jax.Array], present: jax.Array, last: Array
-) -> Array:
-    """Shares of clipped rows at the states ``last`` of all chains, ``(chains, p)``."""
-    return np.array([clipped_share(reading, schedule, state, rows, present) for state in last])
+def curator_of(
+    reading: RowModel,
+    schedule: Schedule | None,
+    columns: Columns,
+    rows: dict[str, jax.Array],
+    present: jax.Array,
+    states: Array | None,
+    averages: Array | None = None,
+) -> Curator:
+    """The curator's side of a run, with the shares of rows that are clipped at its chains' last states."""
+    shares = None
+    if states is not None and schedule is not None:
+        wide, last = widened(rows), states[:, -1]
+        shares = np.array([clipped_share(reading, schedule, state, wide, present) for state in last])
+    return curator_side(reading.rows, columns, states, averages, shares)
 
 
 def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
@@ -343,13 +353,8 @@ class DeclaredRun:
         else:
             raise ReleaseError("this schedule keeps no states: it releases averages.")
 
-        def side() -> Curator:
-            shares = None
-            if output.states is not None:
-                last = output.states[:, -1]
-                shares = clipping_shares(decision.reading, schedule, widened(rows), present, last)
-            return curator_side(decision.reading.rows, columns, output.states, output.average, shares)
-
+        hidden = rows, present, output.states, output.average
+        side = partial(curator_of, decision.reading, schedule, columns, *hidden)
         # Only now: a run that fails before can be taken up again.
         job.finish()
         keep_all(Outcome(statement, released), keep, side if self.execution.curator else None)

@@ -30,7 +30,7 @@ from private_mcmc.inference.execute import (
     Outcome,
     ReadyRun,
     checked_start,
-    clipping_shares,
+    curator_of,
     follow,
     keep_all,
     released_states,
@@ -54,7 +54,7 @@ from private_mcmc.planning import (
     of_rows,
 )
 from private_mcmc.records import Fields
-from private_mcmc.release import Curator, ReleasedStates, StateGrid, curator_side, state_grid
+from private_mcmc.release import ReleasedStates, StateGrid, state_grid
 from private_mcmc.release.noise import gaussian_noise
 from private_mcmc.schedule import Schedule
 
@@ -229,14 +229,9 @@ class PlannedRun:
         if not releases():
             return
 
-        def side() -> Curator:
-            schedules, shares = _schedules(history), None
-            if schedules:
-                last = states[-1][-1:]
-                shares = clipping_shares(plan.reading, schedules[-1], held.rows, held.present, last)
-            hidden = np.concatenate(states)[None] if states else None
-            return curator_side(plan.reading.rows, columns, hidden, None, shares)
-
+        last = next(reversed(_schedules(history)), None)
+        hidden = np.concatenate(states)[None] if states else None
+        side = partial(curator_of, plan.reading, last, columns, held.rows, held.present, hidden)
         outcome = _outcome(plan, history, statement, job)
         keep_all(outcome, keep, side if self.execution.curator else None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,18 +53,22 @@ _OUTER = "That is with the outer ranges; those that are bought are narrower, and
 class Planned:
     """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
 
-    With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges; a ledger knows the
-    table by ``known_by``, which is private. ``check`` and ``read`` refuse a table that is no longer the same.
+    With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges. ``columns`` were read
+    from the ``table`` while it had these ``marks``; one that is no longer the same is refused.
     """
 
     asked: Question
     plan: Plan
-    table: str
+    table: object
     columns: Fields
-    known_by: Fields
-    bounds: BoundsPlan | None
-    read: Callable[[Schema], Fields]
-    check: Callable[[], None] = lambda: None
+    marks: Marks
+    bounds: BoundsPlan | None = None
+
+    def read(self, schema: Schema) -> Fields:
+        """What the model reads of the table, by this schema of it."""
+        found = read_columns(self.table, schema, self.asked)
+        refuse_changed(self.table, self.marks)
+        return found
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
@@ -81,8 +85,8 @@ class Planned:
         progress_bar: bool = True,
     ) -> Study:
         """Charge, buy the bounds that nobody knows, run and release."""
-        books = Bookkeeping(ledger, dataset, purpose, known_by=self.known_by)
-        self.check()
+        books = Bookkeeping(ledger, dataset, purpose, known_by=self.marks.known_by)
+        refuse_changed(self.table, self.marks)
         if self.bounds is None:
             return self._run(books, progress_bar)
         # The run would refuse only after its bounds were paid for.
@@ -93,7 +97,7 @@ class Planned:
         if ledger is not None and dataset is not None:
             words = self.asked.formula or "a model of one's own"
             charge = ledger.charge(
-                dataset, self.plan.statement, purpose=purpose, model=words, data=dict(self.known_by)
+                dataset, self.plan.statement, purpose=purpose, model=words, data=dict(self.marks.known_by)
             )
         # Charged before the table is looked at, and once for all.
         with charge as reserved:
@@ -118,7 +122,7 @@ class Planned:
         driver.run(**self.columns)
         asked = self.asked
         about = About(
-            table=self.table,
+            table=Path(self.table).name if isinstance(self.table, str | Path) else "a table in memory",
             model=asked.source,
             schema=asked.schema.to_dict(),
             formula=asked.formula,
@@ -192,7 +196,7 @@ def plan_fit(
         progress_bar=progress_bar,
     )
     made = made if bounds is None else bounds.beside(made)
-    return _ready(table, asked, made, columns, marks, bounds)
+    return Planned(asked, made, table, columns, marks, bounds)
 
 
 def with_plan(table: object, asked: Question, made: Plan) -> Planned:
@@ -206,7 +210,7 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
     _check_persons(table, asked, made.n, made.target.adjacency)
     if isinstance(table, str | Path):
         refuse_changed(table, marks)
-    return _ready(table, asked, made, columns, marks, None)
+    return Planned(asked, made, table, columns, marks)
 
 
 def _check_rows(asked: Question, adjacency: Adjacency) -> None:
@@ -278,22 +282,6 @@ def _read_once(table: object, asked: Question) -> tuple[Fields, Marks]:
     source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
     marks = data_marks(table)
     return read_columns(table, asked.schema, asked), marks
-
-
-def _ready(
-    table: object, asked: Question, made: Plan, columns: Fields, marks: Marks, bounds: BoundsPlan | None
-) -> Planned:
-    name = Path(table).name if isinstance(table, str | Path) else "a table in memory"
-
-    def check() -> None:
-        refuse_changed(table, marks)
-
-    def read(schema: Schema) -> Fields:
-        found = read_columns(table, schema, asked)
-        check()
-        return found
-
-    return Planned(asked, made, name, columns, marks.known_by, bounds, read, check)
 
 
 # A predicted error, in posterior sds, beyond which intervals are mostly the prior's.

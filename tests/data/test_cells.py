@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from private_mcmc import DeclarationError, Schema
 from private_mcmc.data.fields import Field, Level
 from private_mcmc.data.schema import field_from_dict, field_to_dict
-from private_mcmc.data.table import Encoder, read_table
+from private_mcmc.data.table import encoded, read_table
 from private_mcmc.dossier.record import texts
 
 AGE = Field("age", "number", minimum=20.0, maximum=60.0, missing_values=("", "NA", "999"))
@@ -20,7 +20,7 @@ SEX = Field("sex", "string", levels=(Level("m", "male"), Level("f", "female")), 
 
 def fate(field, cell):
     """What one cell counts as, by column; ``None`` where the table is refused."""
-    columns, whole = Encoder(field).columns([cell])
+    columns, whole = encoded(field, [cell])
     return {name: float(values[0]) for name, values in columns.items()} if whole else None
 
 
@@ -100,8 +100,8 @@ def test_with_a_fate_for_everything_no_cell_refuses_a_table_and_none_leaves_the_
 
 @given(st.lists(st.one_of(st.text(max_size=4), st.integers(0, 99).map(str)), min_size=1, max_size=8))
 def test_a_cells_fate_does_not_depend_on_other_rows(cells):
-    together = Encoder(AGE).columns(cells)[0]["age"]
-    alone = [Encoder(AGE).columns([cell])[0]["age"][0] for cell in cells]
+    together = encoded(AGE, cells)[0]["age"]
+    alone = [encoded(AGE, [cell])[0]["age"][0] for cell in cells]
     np.testing.assert_array_equal(together, alone)
 
 

@@ -362,10 +362,10 @@ def test_a_dossier_that_cannot_be_finished_has_lost_nothing(tmp_path):
     study = study_of()
     with (
         pytest.raises(OutputError, match=r"Nothing is lost: the release is in .*study\.json"),
-        new_dossier(tmp_path / "out") as place,
+        new_dossier(tmp_path / "out") as write,
     ):
         (tmp_path / "out" / "draws.nc").mkdir()
-        place.write(study)
+        write(study)
     assert Study.load(tmp_path / "out").fingerprint == study.fingerprint
     assert not is_complete(tmp_path / "out")
     (tmp_path / "out" / "draws.nc").rmdir()

@@ -55,7 +55,7 @@ def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tm
     table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
     columns, marks = fitting._read_once(table, asked)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
-    planned = fitting._ready(table, asked, plan, columns, marks, plan_bounds(schema, ["wage"], target, 3))
+    planned = fitting.Planned(asked, plan, table, columns, marks, plan_bounds(schema, ["wage"], target, 3))
     assert list(planned.read(schema)["wage"]) == [1, 2, 3]
     if kind == "file":
         written(table, [9, 9, 9])
@@ -76,7 +76,7 @@ def test_a_file_that_is_written_to_after_the_plan_is_not_charged_for(tmp_path):
     asked, table = question(schema, "wage ~ 1", family="gaussian"), written(tmp_path / "t.csv", [1, 2, 3])
     columns, marks = fitting._read_once(table, asked)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
-    planned = fitting._ready(table, asked, plan, columns, marks, None)
+    planned = fitting.Planned(asked, plan, table, columns, marks)
     with table.open("r+b") as file:
         file.write(b"x")
     with pytest.raises(pmc.DataSchemaError, match="was changed"):

@@ -8,7 +8,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.data.table import read_table
+from private_mcmc.data.table import data_marks, read_table
 from private_mcmc.inference import fitting
 from private_mcmc.inference.checkpoint import Saver
 from private_mcmc.inference.fitting import Planned, read_columns
@@ -172,7 +172,8 @@ def test_a_wrong_number_of_rows_is_refused_before_bounds_are_charged(tmp_path):
     asked = question(schema, "wage ~ 1", family="gaussian")
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=7)
     bounds = plan_bounds(schema, ["wage"], target, 7)
-    planned = Planned(asked, plan, "a table", {"wage": np.ones(5)}, {}, bounds, stop)
+    table = {"wage": np.ones(5)}
+    planned = Planned(asked, plan, table, table, data_marks(table), bounds)
     with pytest.raises(pmc.DataSchemaError, match="declared n=7"):
         planned.run(ledger=ledger, dataset="people", progress_bar=False)
     assert ledger.history("people") == ()

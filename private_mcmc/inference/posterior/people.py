@@ -47,25 +47,17 @@ _FEW, _NODES, _NODES_OF_SCALES, _NODES_OF_COUNTS, _MOST_NODES, _GRID = 16, 17, 4
 _NEGLIGIBLE = 28.0
 
 
-@dataclass(frozen=True, eq=False)
-class People:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class People(Fitted):
     """Synthetic rows, each with every outcome that matters, ``rows × outcomes`` of them in one axis.
 
     Attributes:
-        rows: columns ``(rows, …)``, one outcome each.
         columns: columns ``(rows·outcomes, …)``.
-        weights: how many people each stands for, ``(rows,)``.
-        functions: of the covariates, ``(rows, functions)``.
-        deviations: by how much ``weights`` may be off, relatively, ``(rows, deviations)``.
         outcomes: of every row, ``(rows, outcomes)``.
         told: what their probabilities are computed from.
     """
 
-    rows: Columns
     columns: Columns
-    weights: Array
-    functions: Array
-    deviations: Array
     outcomes: Array
     told: Listed | Tilt
 
@@ -142,9 +134,8 @@ def with_outcomes(reading: RowModel, covariates: Fitted, thetas: Array) -> Peopl
     repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
     values = jnp.asarray(nodes, dtype=rows[name].dtype)
     repeated[name] = values.ravel()
-    known = covariates.weights, covariates.functions, covariates.deviations
     told = Listed(rows, {name: values}, jnp.asarray(log_base))
-    return People(rows, repeated, *known, nodes, told)
+    return People(**vars(covariates), columns=repeated, outcomes=nodes, told=told)
 
 
 def _nodes(
@@ -274,11 +265,10 @@ def with_drawn(reading: RowModel, likelihood: Likelihood, covariates: Fitted, th
         spread = np.einsum("r,rq,rqi,rqj->ij", weights, shares, apart, apart)
         spread = spread - np.einsum("r,ri,rj->ij", weights, means, means)
         moved = moved + np.linalg.pinv(spread, hermitian=True) @ (weights @ means)
-    known = weights, covariates.functions, covariates.deviations
     totals = _totals(reading, columns).reshape(count, _OUTCOMES)
     centred = (apart - means[:, None]).reshape(scores.shape)
     told = Tilt(jnp.asarray(centred), jnp.asarray(theta), jnp.asarray(shares))
-    return People(rows, columns, *known, totals, told)
+    return People(**vars(covariates), columns=columns, outcomes=totals, told=told)
 
 
 def _totals(reading: RowModel, columns: Columns) -> Array:
