@@ -210,9 +210,9 @@ def chain_batch(sampling: str, size: int, cap: int | None, rows: int) -> Batch:
         raise DeclarationError("--batch-cap belongs to --sampling truncated_poisson, and only to it.")
     if not (size >= 1 and rows >= 1):
         raise DeclarationError(f"--batch-size {size}, --num-rows {rows}: at least 1.")
-    if sampling == "poisson" or sampling == "truncated_poisson":
+    if sampling in ("poisson", "truncated_poisson"):
         return Batch(scheme=sampling, rate=size / rows, size=cap)  # type: ignore[arg-type]
-    if sampling == "fixed" or sampling == "cyclic":
+    if sampling in ("fixed", "cyclic"):
         return Batch(scheme=sampling, size=size)  # type: ignore[arg-type]
     raise DeclarationError(f"--sampling {sampling}: choose poisson, truncated_poisson, fixed or cyclic.")
 
