@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import copy
 import threading
-import warnings
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
-from inspect import signature
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked, unknown_arguments
+from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked, check_kind
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
@@ -26,13 +24,10 @@ from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
-from private_mcmc.records import Fields, Record
 from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release
 from private_mcmc.target import Guarantee, Target, check_count
-
-Given = TypeVar("Given", Execution, Bookkeeping)
 
 
 class PrivateMCMC(LastRun):
@@ -66,7 +61,7 @@ class PrivateMCMC(LastRun):
             ``zero_out`` the number of slots, empty ones included; needed under both.
         execution: devices, blocks of rows, start, random generator: see :class:`private_mcmc.Execution`.
         bookkeeping: ledger and checkpoint: see :class:`private_mcmc.Bookkeeping`.
-        others: NumPyro's ``progress_bar``; fields of the two records one by one, which is deprecated.
+        progress_bar: as in NumPyro, in place of ``Execution(progress_bar=…)``.
 
     Raises:
         DeclarationError: for declarations that make no sense.
@@ -103,12 +98,10 @@ class PrivateMCMC(LastRun):
         n: int | None = None,
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
-        **others: object,
+        progress_bar: bool | None = None,
     ) -> None:
-        elsewhere = moved(others)
-        here, books = records(execution, bookkeeping, others, _ARGUMENTS)
+        here = executed(execution, progress_bar)
         check_count("num_chains", num_chains)
-        tested = guarantee if isinstance(guarantee, ProposedCurvature) else None
         declared = Declaration(
             kernel=kernel,
             rows=rows,
@@ -119,13 +112,17 @@ class PrivateMCMC(LastRun):
             guarantee="run" if isinstance(guarantee, ProposedCurvature) else guarantee,
             num_warmup=num_warmup,
             n=n,
-            model_args=copy.deepcopy(elsewhere.get("model_args") or getattr(kernel, "model_args", {})),
+            model_args=copy.deepcopy(getattr(kernel, "model_args", {})),
             layout=layout(here.chain_method, here.devices, num_chains),
-            curvature=tested or elsewhere.get("curvature"),
+            curvature=guarantee if isinstance(guarantee, ProposedCurvature) else None,
         )
-        self._set(DeclaredRun(declared, here), here, books)
+        self._set(DeclaredRun(declared, here), here, bookkeeping)
 
-    def _set(self, run: DeclaredRun | PlannedRun, execution: Execution, books: Bookkeeping) -> None:
+    def _set(
+        self, run: DeclaredRun | PlannedRun, execution: Execution, bookkeeping: Bookkeeping | None
+    ) -> None:
+        books = Bookkeeping() if bookkeeping is None else bookkeeping
+        check_kind("bookkeeping", books, Bookkeeping)
         if books.checkpoint is not None and run.never_saved:
             raise DeclarationError(f"checkpoint=…: {run.never_saved}.")
         self._run, self._execution, self._books = run, execution, books
@@ -140,15 +137,15 @@ class PrivateMCMC(LastRun):
         *,
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
-        **others: object,
+        progress_bar: bool | None = None,
     ) -> Self:
         """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once.
 
         Where a later stage fails, what the earlier ones released is in ``history``, at the price of all.
         """
-        here, books = records(execution, bookkeeping, others, ("execution", "bookkeeping"))
+        here = executed(execution, progress_bar)
         driver = cls.__new__(cls)
-        driver._set(PlannedRun(plan, here), here, books)
+        driver._set(PlannedRun(plan, here), here, bookkeeping)
         return driver
 
     def local_rows(self, n: int) -> slice:
@@ -251,62 +248,13 @@ _INSTEAD = {
     "num_chains": "for ArviZ there is to_arviz().",
     "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
 }
-_ARGUMENTS = tuple(name for name in signature(PrivateMCMC.__init__).parameters if name != "self")
 
 
-def records(
-    execution: Execution | None,
-    bookkeeping: Bookkeeping | None,
-    others: dict[str, object],
-    known: tuple[str, ...],
-) -> tuple[Execution, Bookkeeping]:
-    """Both records, with what the caller gave as separate arguments: ``others``, which are deprecated.
-
-    ``progress_bar=`` is what NumPyro's drivers call it, and stays welcome.
-    """
-    names = {"execution": _names(Execution), "bookkeeping": _names(Bookkeeping)}
-    unknown = set(others).difference(*names.values())
-    if unknown:
-        raise unknown_arguments(unknown, (*known, *names["execution"], *names["bookkeeping"]))
-    shown = others.pop("progress_bar", None)
-    run = _record("execution", Execution, execution, others)
-    if shown is not None:
-        run = replace(run, progress_bar=bool(shown))
-    return run, _record("bookkeeping", Bookkeeping, bookkeeping, others)
-
-
-# Arguments of the driver that have another place now.
-_MOVED = {
-    "model_args": "the kernel model_args=…, as in PrivateULA(model, …, model_args=…)",
-    "curvature": "guarantee=private_mcmc.ProposedCurvature(…)",
-}
-
-
-def moved(others: Record) -> Record:
-    """Deprecated arguments that went elsewhere, taken out of ``others``."""
-    found = {name: others.pop(name) for name in _MOVED if name in others}
-    for name in found:
-        # Above this: the driver's constructor, what checks its arguments, the caller.
-        warnings.warn(f"{name}=… is deprecated; give {_MOVED[name]}", DeprecationWarning, stacklevel=4)
-    return found
-
-
-def _record(argument: str, kind: type[Given], given: Given | None, others: Fields) -> Given:
-    if not (given is None or isinstance(given, kind)):
-        raise DeclarationError(f"{argument}=…: give a private_mcmc.{kind.__name__}(…).")
-    own = {name: others[name] for name in _names(kind) if name in others}
-    if not own:
-        return kind() if given is None else given
-    form = f"{argument}=private_mcmc.{kind.__name__}({', '.join(f'{name}=…' for name in own)})"
-    if given is not None:
-        raise DeclarationError(f"{', '.join(own)}: give all of them inside {form}.")
-    # Above this: records, the driver's constructor, what checks its arguments, the caller.
-    warnings.warn(f"deprecated arguments; in their place: {form}", DeprecationWarning, stacklevel=5)
-    return kind(**own)
-
-
-def _names(kind: type[Execution | Bookkeeping]) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
+def executed(execution: Execution | None, progress_bar: bool | None) -> Execution:
+    """Where to run, with a progress bar if the caller asks for one as of NumPyro's drivers."""
+    here = Execution() if execution is None else execution
+    check_kind("execution", here, Execution)
+    return here if progress_bar is None else replace(here, progress_bar=bool(progress_bar))
 
 
 def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) -> int:
