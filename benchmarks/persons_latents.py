@@ -29,7 +29,7 @@ from numpyro.distributions import biject_to
 import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.model.integrated import OwnLatents, integrated_loss
-from private_mcmc.model.sites import Site
+from private_mcmc.model.row_latents import RowLatent
 
 PERSONS, DELTA, DIM = 5_000, 1e-6, 3
 WARM_UP, DRAWS = 300, 500
@@ -132,8 +132,8 @@ CASES: Mapping[str, Callable[[np.random.Generator], Case]] = {
 class Finer(OwnLatents):
     """The same latents over a grid so fine and so wide that its sum is the integral."""
 
-    def _lines(self, site: Site, at: jax.Array) -> list[jax.Array]:
-        return [_refined(line) for line in super()._lines(site, at)]
+    def _lines(self, latent: RowLatent, theta: jax.Array, row: Mapping[str, jax.Array]) -> list[jax.Array]:
+        return [_refined(line) for line in super()._lines(latent, theta, row)]
 
 
 def _refined(line: jax.Array) -> jax.Array:

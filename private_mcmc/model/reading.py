@@ -16,15 +16,7 @@ import numpy as np
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
 from private_mcmc.model.agreement import refuse_misread
-from private_mcmc.model.integrated import (
-    integrated_loss,
-    kinds_of,
-    of_one_row,
-    own_latents,
-    shared_prior,
-    shared_sites,
-    shared_values,
-)
+from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.predictor import Row, Structure, View, build, find_structure, locate, predicted_loss
@@ -44,8 +36,9 @@ from private_mcmc.model.refusals import (
 )
 from private_mcmc.model.row_latents import (
     RowLatent,
-    classes_of,
+    Summed,
     columns_of,
+    persons_latents,
     row_latents,
     summed_loss,
     with_columns,
@@ -93,12 +86,41 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         if rows.unit.name in inspect.signature(model).parameters:
             return _with_own_latents(model, rows, rows.unit, n, model_args or {})
         return _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=model_args), rows)
-    public = dict(model_args or {})
+    return _of_rows(model, rows, n, dict(model_args or {}))
+
+
+def _of_rows(
+    model: Model, rows: Rows, n: int, public: PublicArguments, known: tuple[RowLatent, ...] = ()
+) -> RowModel:
+    """The reading of rows, whose own latents are summed out; those that are ``known`` are columns."""
     check_arguments(model, rows, public, n)
     with jax.enable_x64(True):
         latents = row_latents(model, functools.partial(_abstract, rows), public, COUNT)
-    if latents:
-        return _with_row_latents(model, rows, latents, n, public)
+    if not latents:
+        return _of_columns(model, rows, n, public, known)
+    if known:
+        raise NotYetSupported(
+            f"latents of rows, {[latent.site for latent in latents]}, beside latents of persons, "
+            f"{[latent.site for latent in known]}: one of the two is summed out. Missing values may be left "
+            "out of the likelihood, or filled with a public number."
+        )
+    found = _of_columns(with_columns(model, latents), columns_of(rows, latents), n, public, latents)
+    return replace(
+        found,
+        rows=rows,
+        row_loss=functools.partial(summed_loss, Summed(latents, found.program), found.row_loss),
+        predictor=None,
+        predictors=None,
+        constants=NOTHING_PROVED,
+        model=model,
+    )
+
+
+def _of_columns(
+    model: Model, rows: Rows, n: int, public: PublicArguments, latents: tuple[RowLatent, ...]
+) -> RowModel:
+    """The reading of rows with some ``latents`` as columns, whose density is no part of a row's term."""
+    hidden = [latent.site for latent in latents]
     with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
         one = discover(model, _abstract(rows, 1), public)
 
@@ -107,15 +129,16 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
             """The model on so many rows."""
             if count > 1:
                 refuse_growing_latents(one, discover(model, _abstract(rows, count), public))
-            return _program(model, rows, public, one, count)
+            return _program(model, rows, public, one, hidden, count)
 
         # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
         program, few, many = traced(1), traced(COUNT), max(n, 2)
         refuse_prior_on_data(program, one)
         refuse_coupled_rows(program, few, lambda: traced(many), many, rows, one)
         refuse_prior_on_count(program, traced(many), one)
-        structure, bases = find_structure(program, rows, one.observations) or (None, ())
-        in_float32 = functools.partial(_program, model, rows, public, one, 1)
+        observed = [site for site in one.observations if site.name not in hidden]
+        structure, bases = find_structure(program, rows, observed) or (None, ())
+        in_float32 = functools.partial(_program, model, rows, public, one, hidden, 1)
         view = _by_precision(View(program, bases), in_float32, structure)
         single, several = build(view, structure, rows, one.dim) if structure else (None, None)
         prior = prior_constants(program, one.latents)
@@ -123,38 +146,35 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
             rows=rows,
             dim=one.dim,
             sites=tuple(one.latents),
-            observations=tuple(one.observations),
+            observations=tuple(observed),
             names=tuple(name for site in one.latents for name in site.coordinates),
             neg_log_prior=functools.partial(_neg_log_prior, view, one, prior),
             row_loss=functools.partial(_row_loss, view, structure),
             constrain=functools.partial(_constrain, view, _data_free_outputs(program, one)),
             predictor=single,
             predictors=several,
-            constants=row_constants(program, rows, several, one.observations),
+            constants=row_constants(program, rows, several, observed),
             prior=prior,
             program=program,
             model=model,
         )
-        refuse_unknown_slopes(program, rows, found.row_loss, found.neg_log_prior)
-        refuse_misread(found, own_potentials(model, public, one))
+        whole = _with_density(found, latents)
+        refuse_unknown_slopes(program, rows, whole.row_loss, found.neg_log_prior)
+        refuse_misread(whole, own_potentials(model, public, one))
     return found
 
 
-def _with_row_latents(
-    model: Model, rows: Rows, latents: tuple[RowLatent, ...], n: int, public: PublicArguments
-) -> RowModel:
-    """The reading of rows whose own latents are summed out."""
-    found = read(with_columns(model, latents), columns_of(rows, latents), n=n, model_args=public)
-    hidden = {latent.site for latent in latents}
+def _with_density(found: RowModel, latents: tuple[RowLatent, ...]) -> RowModel:
+    """The reading whose rows' terms are NumPyro's, the density of latents that are columns included."""
+    if not latents:
+        return found
+    density = Summed(latents, found.program).density
     return replace(
         found,
-        rows=rows,
-        observations=tuple(site for site in found.observations if site.name not in hidden),
-        row_loss=functools.partial(summed_loss, latents, found.program, found.row_loss),
+        row_loss=lambda theta, row: found.row_loss(theta, row) - density(theta, row),
         predictor=None,
         predictors=None,
         constants=NOTHING_PROVED,
-        model=model,
     )
 
 
@@ -178,14 +198,13 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     """The reading of persons whose own latents are integrated out."""
     persons = PersonsModel(model, unit.name, rows.items[0][0], n)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        classes, plates = classes_of(persons.of(n), _abstract(rows.single, 1), public, n)
-        plate = min(plates) if plates else persons.plate(_abstract(rows.single, 1), public)
-    # With classes every row is read as that of a person of a class of its own.
-    of_one = with_columns(persons.of(1, plate, None if classes else (0,)), classes)
-    one = read(of_one, columns_of(rows.single, classes), n=n * unit.rows, model_args=public)
+        row = _abstract(rows.single, 1)
+        latents, plate = persons_latents(persons.of(n), row, public, unit.name, n)
+    # Every row is read as that of a person with latents of its own.
+    of_one = with_columns(persons.of(1, plate, None), latents)
+    one = _of_rows(of_one, columns_of(rows.single, latents), n * unit.rows, public, latents)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        kinds = kinds_of(rows.single, unit.rows)
-        own = own_latents(one.program, one.sites, plate, one.row_loss, classes, kinds)
+        own = own_latents(latents, one.program, one.row_loss, kinds_of(rows.single, unit.rows))
         data = synthetic_rows(rows.single, COUNT)
         several = persons.of(SEVERAL, plate, range(SEVERAL))
         joint = functools.partial(log_densities, several, {**data, **public})
@@ -194,22 +213,15 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         numbered(
             lambda who, values, data: log_densities(persons.of(n, plate, who), {**data, **public}, values)
         )
-        prior, potential = shared_prior(own, one.sites)
     loss = functools.partial(integrated_loss, own)
     each = replace(
         one,
         rows=rows.single,
-        observations=tuple(site for site in one.observations if site.name not in own.names),
-        dim=len(own.shared),
-        sites=shared_sites(own, one.sites),
-        names=tuple(one.names[index] for index in own.shared),
-        neg_log_prior=potential,
         row_loss=functools.partial(of_one_row, loss),
-        constrain=shared_values(own, one.constrain),
         predictor=None,
         predictors=None,
         constants=NOTHING_PROVED,
-        prior=prior,
+        model=persons.of(1, plate),
     )
     return replace(each, rows=rows.persons, row_loss=loss, unit=unit, each=each, own=own)
 
@@ -276,10 +288,15 @@ def _abstract(rows: Rows, count: int) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def _program(
-    model: Model, rows: Rows, public: PublicArguments, model_sites: ModelSites, count: int
+    model: Model,
+    rows: Rows,
+    public: PublicArguments,
+    model_sites: ModelSites,
+    hidden: list[str],
+    count: int,
 ) -> Program:
     theta = abstract((model_sites.dim,), np.float64)
-    return trace(terms(model, public, model_sites.latents), theta=theta, **_abstract(rows, count))
+    return trace(terms(model, public, model_sites.latents, hidden), theta=theta, **_abstract(rows, count))
 
 
 def _data_free_outputs(program: Program, model_sites: ModelSites) -> tuple[Output, ...]:

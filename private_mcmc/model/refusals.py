@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -18,7 +19,8 @@ from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import abstract, has_own_derivatives, row_shapes, trace
-from private_mcmc.model.ir.program import Kind, Output, Program, Vector
+from private_mcmc.model.ir.program import Kind, Output, Program
+from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW
 from private_mcmc.model.sites import ModelSites, Site
 from private_mcmc.records import Model, PublicArguments
 
@@ -97,16 +99,20 @@ def refuse_coupled_rows(
             data = _data_sets(rows, [attempt] * len(thetas))
             alone = programs.alone(key, thetas, data)
             if np.any(programs.differ(key, thetas, data, alone)):
-                raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, thetas, data), model_sites))
+                raise DoThisInstead(
+                    _mismatch(site.name, _coupling(programs, key, thetas, data), rows, model_sites)
+                )
             finite |= bool(np.any(np.all(np.isfinite(alone), axis=1)))
             if not moves or np.sum(np.any(alone != alone[0], axis=0)) >= _ACTIVE:
                 break
         same = np.repeat(thetas[-2:-1], _OTHERS, axis=0)
         if np.any(programs.differ(key, same, others)):
-            raise DoThisInstead(_mismatch(site.name, _coupling(programs, key, same, others), model_sites))
+            raise DoThisInstead(
+                _mismatch(site.name, _coupling(programs, key, same, others), rows, model_sites)
+            )
         few = n * sum(column[0, 0].size for column in data.values()) <= MOST_NUMBERS
         if few and n != COUNT and programs.differ_at_n(key, same, others):
-            raise DoThisInstead(_mismatch(site.name, [], model_sites))
+            raise DoThisInstead(_mismatch(site.name, [], rows, model_sites))
         if not finite:
             raise DoThisInstead(
                 f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
@@ -131,13 +137,16 @@ def _coupling(programs: _Programs, key: Output, theta: np.ndarray, data: Data) -
     ]
 
 
-def _mismatch(name: str, columns: list[str], model_sites: ModelSites) -> str:
+def _mismatch(name: str, columns: list[str], rows: Rows, model_sites: ModelSites) -> str:
     site = next(site for site in model_sites.observations if site.name == name)
     fixed = sorted(plate for plate, size in model_sites.plates.items() if plate in site.plates and size > 1)
     causes = [
         f"its rows are not inside a plate ({name!r} has none)" if not site.plates else "",
         f"plate {', '.join(fixed)} has a size that does not follow the number of rows" if fixed else "",
         f"the model mixes rows of column {', '.join(columns)} (centring, sorting, a lag)" if columns else "",
+        "it reads more than its own person's latents, u[person]: identifiers index latents, and no more"
+        if any(column.endswith(OF_A_PERSON) for column in rows.columns)
+        else "",
         "its term depends on the number of rows (pass a public n through model_args)",
     ]
     return (
@@ -148,8 +157,9 @@ def _mismatch(name: str, columns: list[str], model_sites: ModelSites) -> str:
     )
 
 
-# In place of the ends of columns that have none.
-_FAR = 10.0
+# In place of the ends of columns that have none, and of latents' on the unconstrained space.
+_FAR, _FAR_OF_LATENTS = 10.0, 3.0
+_LATENTS = (OF_A_ROW, OF_A_PERSON)
 
 
 def synthetic_rows(rows: Rows, count: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -158,11 +168,14 @@ def synthetic_rows(rows: Rows, count: int, seed: int = 0) -> dict[str, np.ndarra
     Each number is at either end in one of them.
     """
     random = np.random.default_rng(seed)
-    return {name: _column(domain, count, random) for name, domain in rows.items}
+    return {
+        name: _column(domain, count, random, _FAR_OF_LATENTS if name.endswith(_LATENTS) else _FAR)
+        for name, domain in rows.items
+    }
 
 
-def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarray:
-    low, high = (np.clip(end, -_FAR, _FAR) if np.any(np.isinf(end)) else end for end in domain.interval())
+def _column(domain: Domain, count: int, random: np.random.Generator, far: float) -> np.ndarray:
+    low, high = (np.clip(end, -far, far) if np.any(np.isinf(end)) else end for end in domain.interval())
     turns = random.random((count, *domain.event_shape))
     turns[::2] = np.round(turns[::2])
     turns[2::4] = 1.0 - turns[:-2:4]
@@ -260,7 +273,7 @@ _TOLERANCE = 1e-6
 def refuse_other_persons(
     own: OwnLatents,
     sites: Sequence[Site],
-    constrain: Callable[[Vector], Mapping[str, jax.Array]],
+    constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
     rows: Mapping[str, np.ndarray],
     joint: Callable[[Mapping[str, jax.Array]], Mapping[str, jax.Array]],
 ) -> None:
@@ -271,49 +284,35 @@ def refuse_other_persons(
     """
 
     which = np.arange(len(next(iter(rows.values())))) % SEVERAL
+    priors = [Output("prior", site.name) for site in sites]
+    numbers = [latent for latent in own.latents if not latent.values]
     kinds = {
-        one.column: jnp.asarray(np.arange(SEVERAL) % one.values, one.domain.dtype) for one in own.classes
+        one.column: jnp.asarray(np.arange(SEVERAL) % one.values, one.domain.dtype)
+        for one in own.latents
+        if one.values
     }
-    densities = [own.program.outputs[Output("prior", site.name)] for site in sites]
 
-    def terms(theta: jax.Array, own_values: jax.Array) -> dict[str, jax.Array]:
-        each = jax.vmap(lambda values: constrain(own.embed(theta, values)))(own_values)
-        values = {
-            site.name: each[site.name].reshape(-1, *site.shape[1:])
-            if site in own.sites
-            else each[site.name][0]
-            for site in sites
-        } | {one.site: kinds[one.column] for one in own.classes}
-
-        def priors(values: jax.Array) -> list[jax.Array]:
-            found = own.program.run(densities, {own.program.inputs["theta"]: own.embed(theta, values)})
-            return [jnp.sum(value) for value in found]
-
-        of_rows = jax.vmap(lambda *given: own.term(theta, *given))(
-            own_values[which], {name: kind[which] for name, kind in kinds.items()}, dict(rows)
-        )
-        of_sites = zip(sites, jax.vmap(priors)(own_values), strict=True)
-        of_classes = jax.vmap(lambda *given: own.of_classes(theta, *given))(own_values, kinds)
-        parts = [value if site in own.sites else value[:1] for site, value in of_sites]
+    def terms(theta: jax.Array, **drawn: jax.Array) -> dict[str, jax.Array]:
+        columns, shared = drawn | kinds, constrain(theta)
+        values = {site.name: shared[site.name] for site in sites}
+        values |= {one.site: one.transform(columns[one.column]) for one in own.latents}
+        mine = {name: column[which] for name, column in columns.items()}
+        of_rows = jax.vmap(functools.partial(own.term, theta))(mine, jax.tree.map(jnp.asarray, dict(rows)))
+        of_persons = jax.vmap(functools.partial(own.density, theta))(columns)
+        of_sites = [jnp.sum(value) for value in own.run(priors, theta, {})]
         return {
             "whole": jnp.stack([jnp.sum(density) for density in joint(values).values()]),
-            "parts": jnp.concatenate([-of_rows, *parts, of_classes]),
+            "parts": jnp.concatenate([-of_rows, of_persons, jnp.stack(of_sites)]),
         }
 
     # Traced once and evaluated in NumPy: operation by operation JAX would compile each of them.
-    program = trace(
-        terms,
-        theta=abstract((len(own.shared),), np.float64),
-        own_values=abstract((SEVERAL, len(own.own)), np.float64),
-    )
-    points = np.random.default_rng(0).normal(size=len(own.shared) + SEVERAL * len(own.own))
-    points = np.multiply.outer([0.0, 0.5, 1.5], points)
-    whole, parts = evaluate_each(
-        program,
-        ["whole", "parts"],
-        theta=points[:, : len(own.shared)],
-        own_values=points[:, len(own.shared) :].reshape(3, SEVERAL, len(own.own)),
-    )
+    shapes = {"theta": own.program.shape(own.program.inputs["theta"])}
+    shapes |= {one.column: (SEVERAL, *one.domain.event_shape) for one in numbers}
+    program = trace(terms, **{name: abstract(shape, np.float64) for name, shape in shapes.items()})
+    random = np.random.default_rng(0)
+    drawn = {name: random.normal(size=shape) for name, shape in shapes.items()}
+    points = {name: np.multiply.outer([0.0, 0.5, 1.5], value) for name, value in drawn.items()}
+    whole, parts = evaluate_each(program, ["whole", "parts"], **points)
     gaps = [math.fsum(each) - math.fsum(own_parts) for each, own_parts in zip(whole, parts, strict=True)]
     sizes = 1 + np.sum(np.abs(parts), axis=1)
     if not np.all(np.abs(np.subtract(gaps, gaps[0])) <= _TOLERANCE * np.add(sizes, sizes[0])):
@@ -332,7 +331,7 @@ _KINDS = 64
 def refuse_numbered_persons(
     own: OwnLatents,
     sites: Sequence[Site],
-    constrain: Callable[[Vector], Mapping[str, jax.Array]],
+    constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
     rows: Rows,
     n: int,
     densities: Callable[
@@ -352,18 +351,19 @@ def refuse_numbered_persons(
         rows, max(3, min(n, MOST_NUMBERS // sum(math.prod(one.event_shape) for _, one in rows.items)))
     )
     who = order[np.arange(len(next(iter(data.values())))) % n]
-    theta, drawn = 0.5 * random.normal(size=len(own.shared)), random.normal(size=(_KINDS, len(own.own)))
-    constrained = trace(
-        lambda drawn: dict(constrain(own.embed(jnp.asarray(theta), drawn))),
-        drawn=abstract((len(own.own),), np.float64),
-    )
-    names = [site.name for site in sites]
-    some = dict(zip(names, evaluate_each(constrained, names, drawn=drawn), strict=True))
-    kind = random.integers(0, _KINDS, n)
-    mine = {site.name: some[site.name].reshape(_KINDS, *site.shape[1:])[kind] for site in own.sites} | {
-        one.site: (kind % one.values).astype(one.domain.dtype) for one in own.classes
+    shape = own.program.shape(own.program.inputs["theta"])
+    constrained = trace(lambda theta: dict(constrain(theta)), theta=abstract(shape, np.float64))
+    theta, names = 0.5 * random.normal(size=shape), [site.name for site in sites]
+    shared = {
+        name: jnp.asarray(value)
+        for name, value in zip(names, evaluate(constrained, names, theta=theta), strict=True)
     }
-    shared = {site.name: jnp.asarray(some[site.name][0]) for site in sites if site not in own.sites}
+    kind = random.integers(0, _KINDS, n)
+    mine = {}
+    for one in own.latents:
+        drawn = random.normal(size=(_KINDS, *one.domain.event_shape))
+        some = np.arange(_KINDS) % one.values if one.values else np.asarray(one.transform(drawn))
+        mine[one.site] = some.astype(one.domain.dtype)[kind]
     label = {name: f"of {name}" for name in mine}
     program = trace(
         lambda who, **given: dict(

@@ -1,15 +1,16 @@
-"""Latents of single rows, summed out: missing values, the parts of a mixture, an effect for each row.
+"""Latents of single rows and of persons, summed out: missing values, the parts of a mixture, effects.
 
-A latent in the plate of the rows is read as one more column of the row, so that everything that is asked of
-a row's term is asked of it as well. The term is then minus the log of a finite sum over public values of that
-column, ``v(θ, row) = −log Σ_q ω_q(θ, row) p(row | θ, u_q)`` with ``Σ_q ω_q = 1``: all values of a discrete
-latent, and the points of a grid for a number.
+A latent in the plate of the rows, or of the persons, is read as one more column of the row, so that
+everything that is asked of a row's term is asked of it as well. The term of a row is then minus the log of a
+finite sum over public values of that column, ``v(θ, row) = −log Σ_q ω_q(θ, row) p(row | θ, u_q)`` with
+``Σ_q ω_q = 1``: all values of a discrete latent, and the points of a grid for a number. That of a person is
+in ``integrated``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,8 +23,8 @@ from numpyro.distributions import biject_to
 from private_mcmc.domains import Binary, Categories, Domain, Real, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.sites import Message, is_improper, masks, unwrap
-from private_mcmc.model.tracing import ONE_AT_A_TIME, Feasible
+from private_mcmc.model.sites import Message, ModelSites, family_name, is_improper, masks, unwrap
+from private_mcmc.model.tracing import ONE_AT_A_TIME, Feasible, Whole, discover
 from private_mcmc.records import Fields, Model, PublicArguments
 
 Row = Mapping[str, jax.Array]
@@ -34,37 +35,54 @@ Points = TypeVar("Points")
 # Prior sds that the grid spans on either side, and its points, for one latent and for two. With spacing h a
 # sum over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
 SPANS, POINTS = {1: 5.0, 2: 5.0}, {1: 37, 2: 21}
+# Enough where only the size of errors is asked for.
+_COARSE_SPAN, _COARSE_POINTS = 4.0, {1: 13, 2: 9}
 # Of other families: the ends on the unconstrained line, and the points.
 END, PLAIN_POINTS = 8.0, 65
-_MOST_POINTS, _MOST_CLASSES = 1024, 64
+_MOST_POINTS, _MOST_CLASSES, _MOST_NUMBERS = 1024, 64, 2
 _ON_A_LINE = {"Normal": dist.transforms.IdentityTransform(), "LogNormal": dist.transforms.ExpTransform()}
+
+
+# How the columns of latents are called; no argument of a model has such a name.
+OF_A_ROW, OF_A_PERSON = " of the row", " of the person"
 
 
 @dataclass(frozen=True, eq=False)
 class RowLatent:
-    """One number of every row that is no data.
+    """What a row, or its person, has that is no data: a number, a few of them, or one of several values.
 
     Attributes:
         site: its name in the model.
-        values: how many it may have, ``0`` for a real number.
+        values: how many it may have, ``0`` for real numbers.
         transform: from the real line onto its support, the identity for a discrete one.
         line: whether its distribution is a Normal, or the exponential of one.
+        of: the end of its column's name: a row's, or a person's.
+        dim: how many numbers it is on the unconstrained space; ``None`` for a single one.
     """
 
     site: str
     values: int
     transform: dist.transforms.Transform
     line: bool
+    of: str = OF_A_ROW
+    dim: int | None = None
 
     @property
     def column(self) -> str:
         """Under which it is read as a column: of its unconstrained value."""
-        return f"{self.site} of the row"
+        return self.site + self.of
 
     @property
     def domain(self) -> Domain:
         """What the column may be."""
-        return Real() if not self.values else Binary() if self.values == 2 else Categories(self.values)
+        if not self.values:
+            return Real(self.dim)
+        return Binary() if self.values == 2 else Categories(self.values)
+
+    @property
+    def numbers(self) -> int:
+        """How many real numbers it is."""
+        return 0 if self.values else 1 if self.dim is None else self.dim
 
 
 def with_columns(model: Model, latents: tuple[RowLatent, ...]) -> Model:
@@ -111,24 +129,44 @@ def row_latents(
     return tuple(found)
 
 
-def classes_of(
-    model: Model, rows: Fields, public: PublicArguments, persons: int
-) -> tuple[tuple[RowLatent, ...], frozenset[str]]:
-    """The discrete latents in plates of so many persons, and the names of these plates."""
-    found, plates = [], set[str]()
+def persons_latents(
+    model: Model, rows: Fields, public: PublicArguments, identifiers: str, persons: int
+) -> tuple[tuple[RowLatent, ...], str]:
+    """The latents of each of so many persons, and the name of the plate that they are in.
+
+    ``DoThisInstead`` without such a plate; ``NotYetSupported`` for what is not summed out, by name.
+    """
     sites = _sites(model, rows, public)
+    if not sites:
+        discover(model, rows, public)  # says why the model cannot be run
+    found, plates = [], set[str]()
     for name, message in sites.items():
-        own = {frame.name for frame in message["cond_indep_stack"] if frame.size == persons}
-        latent = own and not message["is_observed"] and message["fn"].support is not None
-        if latent and message["fn"].support.is_discrete:
+        own = {plate for plate, size in _plates(message).items() if size == persons}
+        if own and not message["is_observed"]:
+            if len(_plates(message)) > 1:
+                raise NotYetSupported(
+                    f"site {name!r} lies in plates {tuple(_plates(message))}; of persons' latents only one."
+                )
             _refuse_weights(name, sites)
-            found.append(_latent(name, message, persons))
+            found.append(_latent(name, message, persons, OF_A_PERSON))
             plates |= own
-    if math.prod(latent.values for latent in found) > _MOST_CLASSES:
-        raise NotYetSupported(
-            f"discrete latents {[each.site for each in found]} of a person: more than {_MOST_CLASSES} values."
+    if len(plates) != 1:
+        unread = " Without such latents leave the argument out: whose rows are whose is known without it."
+        raise DoThisInstead(
+            f"the model takes the identifiers {identifiers!r}: put the latents of persons into "
+            f"one plate of the public number of persons, n={persons} (of {len(plates)} such plates)."
+            f"{'' if plates else unread}"
         )
-    return tuple(found), frozenset(plates)
+    names = [latent.site for latent in found]
+    numbers = sum(latent.numbers for latent in found)
+    if numbers > _MOST_NUMBERS:
+        raise NotYetSupported(
+            f"plate {min(plates)!r}: each person has {numbers} latent numbers ({names}), and at most "
+            f"{_MOST_NUMBERS} are integrated out; share some among persons."
+        )
+    if math.prod(latent.values or 1 for latent in found) > _MOST_CLASSES:
+        raise NotYetSupported(f"discrete latents of a person, of {names}: more than {_MOST_CLASSES} values.")
+    return tuple(found), min(plates)
 
 
 def _plates(message: Message) -> dict[str, int]:
@@ -140,7 +178,7 @@ def _sites(model: Model, rows: Fields, public: PublicArguments) -> dict[str, Mes
     found: dict[str, Message] = {}
 
     def run(columns: Mapping[str, jax.Array]) -> None:
-        with handlers.trace() as messages, handlers.seed(rng_seed=0), Feasible():
+        with handlers.trace() as messages, handlers.seed(rng_seed=0), Feasible(), Whole(ModelSites()):
             model(**columns, **public)
         for name, message in messages.items():
             if message["type"] == "sample":
@@ -168,74 +206,120 @@ def _refuse_weights(name: str, messages: Mapping[str, Message]) -> None:
         )
 
 
-def _latent(name: str, message: Message, count: int = 1) -> RowLatent:
+def _latent(name: str, message: Message, count: int = 1, of: str = OF_A_ROW) -> RowLatent:
+    whose = of.split()[-1]
     fn, shape = unwrap(message["fn"]), jnp.shape(message["value"])
-    if shape != (count,):
+    if shape[:1] != (count,) or (of == OF_A_ROW and shape != (count,)):
         raise DoThisInstead(
-            f"site {name!r} has {math.prod(shape) // count} numbers for every row: single numbers are "
+            f"site {name!r} has {math.prod(shape) // count} numbers for every {whose}: single numbers are "
             "summed out. Write them as sites of their own, or integrate them out."
         )
     if is_improper(fn):
         raise DoThisInstead(
-            f"site {name!r} is a latent of every row, and its density does not integrate to 1 "
+            f"site {name!r} is a latent of every {whose}, and its density does not integrate to 1 "
             "(ImproperUniform): summing it out has no meaning. Give it a proper distribution."
         )
     identity = dist.transforms.IdentityTransform()
     kind = type(fn).__name__
-    if kind.startswith("Bernoulli"):
-        return RowLatent(name, 2, identity, False)
-    if kind.startswith("Categorical"):
+    if shape == (count,) and kind.startswith("Bernoulli"):
+        return RowLatent(name, 2, identity, False, of)
+    if shape == (count,) and kind.startswith("Categorical"):
         logits = fn.logits if kind == "CategoricalLogits" else fn.probs
-        return RowLatent(name, int(jnp.shape(logits)[-1]), identity, False)
+        return RowLatent(name, int(jnp.shape(logits)[-1]), identity, False, of)
     if fn.support is None or fn.support.is_discrete:
         raise DoThisInstead(
-            f"site {name!r} is a discrete latent of every row ({kind}): Bernoulli and Categorical ones are "
-            "summed out. Write it as one of these, or sum it out with MixtureSameFamily."
+            f"site {name!r} is a discrete latent of every {whose} ({kind}): Bernoulli and Categorical ones "
+            "are summed out. Write it as one of these, or sum it out with MixtureSameFamily."
         )
-    if kind in _ON_A_LINE:
-        return RowLatent(name, 0, _ON_A_LINE[kind], True)
-    if any(isinstance(part, jax.core.Tracer) for part in jax.tree.leaves(fn.support)):
-        raise NotYetSupported(f"site {name!r}: the support of a row's own latent follows other values.")
-    return RowLatent(name, 0, biject_to(fn.support), False)
+    line = family_name(fn) in _ON_A_LINE
+    if not line and any(isinstance(part, jax.core.Tracer) for part in jax.tree.leaves(fn.support)):
+        raise NotYetSupported(f"site {name!r}: the support of a {whose}'s own latent follows other values.")
+    transform = _ON_A_LINE[kind] if line else biject_to(message["fn"].support)
+    free = transform.inverse_shape(shape)[1:]
+    if len(free) > 1:
+        raise NotYetSupported(f"site {name!r}: a {whose}'s own latents are numbers or vectors of numbers.")
+    return RowLatent(name, 0, transform, line, of, free[0] if free else None)
 
 
-def _points(latent: RowLatent, latents: list[RowLatent] | tuple[RowLatent, ...]) -> int:
-    numbers = sum(not each.values for each in latents)
+def _points(latent: RowLatent, latents: list[RowLatent]) -> int:
     if latent.values:
         return latent.values
-    return _MOST_POINTS + 1 if numbers > 2 else POINTS[numbers] if latent.line else PLAIN_POINTS
+    numbers = sum(each.numbers for each in latents)
+    return _MOST_POINTS + 1 if numbers > _MOST_NUMBERS else POINTS[numbers] if latent.line else PLAIN_POINTS
 
 
-def summed_loss(
-    latents: tuple[RowLatent, ...], program: Program, row_loss: RowLoss, theta: jax.Array, row: Row
-) -> jax.Array:
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """All that some latents may be together, and how probable that is, by the program of a model.
+
+    Attributes:
+        latents: read as columns of ``program``.
+        coarse: whether the grid of numbers has fewer points, for simulations.
+    """
+
+    latents: tuple[RowLatent, ...]
+    program: Program
+    coarse: bool = False
+
+    def run(self, keys: Sequence[Output], theta: jax.Array, columns: Row) -> list[jax.Array]:
+        """Outputs of the program; columns that it does not read may be left out."""
+        inputs, outputs = self.program.inputs, self.program.outputs
+        given = {inputs[name]: value for name, value in columns.items() if name in inputs}
+        return self.program.run([outputs[key] for key in keys], given | {inputs["theta"]: theta})
+
+    def density(self, theta: jax.Array, columns: Row) -> jax.Array:
+        """The log density of the latents on their own supports."""
+        parts = self.run([Output("row", latent.site) for latent in self.latents], theta, columns)
+        return jnp.sum(jnp.stack([jnp.sum(part) for part in parts]))
+
+    def volume(self, values: Row) -> jax.Array:
+        """The log of a volume of the grid's numbers on their own supports."""
+        pairs = [(each.transform, values[each.column]) for each in self.latents if not each.values]
+        parts = [jnp.sum(transform.log_abs_det_jacobian(x, transform(x))) for transform, x in pairs]
+        return sum(parts, jnp.zeros(()))
+
+    def points(self, theta: jax.Array, row: Row) -> Row:
+        """Columns ``(points, …)`` of every combination of values; of a Normal in units of its sd."""
+        lines = [line for latent in self.latents for line in self._lines(latent, theta, row)]
+        grid = [part.ravel() for part in jnp.meshgrid(*lines, indexing="ij")]
+        found = {}
+        for latent in self.latents:
+            own, grid = grid[: latent.numbers or 1], grid[latent.numbers or 1 :]
+            found[latent.column] = own[0] if latent.dim is None else jnp.stack(own, axis=-1)
+        return found
+
+    def atoms(self, theta: jax.Array, row: Row) -> tuple[Row, jax.Array]:
+        """What the latents may be, as columns ``(points, …)``, and the logs of the probabilities."""
+        points = self.points(theta, row)
+        weights = jax.vmap(lambda at: self.volume(at) + self.density(theta, {**row, **at}))(points)
+        return points, jax.nn.log_softmax(weights)
+
+    def _lines(self, latent: RowLatent, theta: jax.Array, row: Row) -> list[jax.Array]:
+        """The values of each of the latent's numbers."""
+        if latent.values:
+            return [jnp.arange(latent.values, dtype=latent.domain.dtype)]
+        if not latent.line:
+            plain = PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS
+            return [jnp.linspace(-END, END, plain)] * latent.numbers
+        numbers = sum(each.numbers for each in self.latents)
+        span, points = SPANS[numbers], POINTS[numbers]
+        if self.coarse:
+            span, points = _COARSE_SPAN, _COARSE_POINTS[numbers]
+        origin = {each.column: jnp.zeros(each.domain.event_shape, each.domain.dtype) for each in self.latents}
+        keys = [Output("given", latent.site, name) for name in ("loc", "scale")]
+        ends = self.run(keys, theta, {**row, **origin})
+        centres, sds = (jnp.broadcast_to(jnp.ravel(end), (latent.numbers,)) for end in ends)
+        grid = jnp.linspace(-1.0, 1.0, points) * span
+        return [centre + sd * grid for centre, sd in zip(centres, sds, strict=True)]
+
+
+def summed_loss(summed: Summed, row_loss: RowLoss, theta: jax.Array, row: Row) -> jax.Array:
     """``v``: over all values of the row's latents; ``row_loss`` is that of the row with them as columns."""
 
-    def run(keys: list[Output], columns: Row) -> list[jax.Array]:
-        given = {variable: columns[name] for name, variable in program.inputs.items() if name in columns}
-        outputs = [program.outputs[key] for key in keys]
-        return program.run(outputs, given | {program.inputs["theta"]: theta})
+    def joint(values: Row, log_weight: jax.Array) -> jax.Array:
+        return log_weight - row_loss(theta, {**row, **values})
 
-    origin = {latent.column: jnp.zeros((), latent.domain.dtype) for latent in latents}
-    lines = [_line(latent, latents, lambda keys: run(keys, {**row, **origin})) for latent in latents]
-    grid = [part.ravel() for part in jnp.meshgrid(*lines, indexing="ij")]
-    points = {latent.column: values for latent, values in zip(latents, grid, strict=True)}
-    numbers = [latent for latent in latents if not latent.values]
-    own = [Output("row", latent.site) for latent in latents]
-
-    def scale(values: Row) -> jax.Array:
-        """The log of a volume of the grid's numbers on their own supports."""
-        pairs = [(latent.transform, values[latent.column]) for latent in numbers]
-        steps = [transform.log_abs_det_jacobian(value, transform(value)) for transform, value in pairs]
-        return sum(steps, jnp.zeros(()))
-
-    def weight(values: Row) -> jax.Array:
-        return scale(values) + sum((jnp.sum(part) for part in run(own, {**row, **values})), jnp.zeros(()))
-
-    def joint(values: Row) -> jax.Array:
-        return scale(values) - row_loss(theta, {**row, **values})
-
-    return jax.nn.logsumexp(jax.vmap(weight)(points)) - log_total(jax.vmap(joint), points)
+    return -log_total(lambda atoms: jax.vmap(joint)(*atoms), summed.atoms(theta, row))
 
 
 # Beside the largest term these are 0 in float64.
@@ -257,20 +341,6 @@ def log_total(terms: Callable[[Points], jax.Array], points: Points) -> jax.Array
         return jnp.where(counts.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, leaf[best])
 
     return jax.nn.logsumexp(jnp.where(counts, terms(jax.tree.map(placed, points)), -jnp.inf))
-
-
-def _line(
-    latent: RowLatent, latents: tuple[RowLatent, ...], run: Callable[[list[Output]], list[jax.Array]]
-) -> jax.Array:
-    """The latent's values, of a Normal over its own mean in units of its sd."""
-    if latent.values:
-        return jnp.arange(latent.values, dtype=latent.domain.dtype)
-    if not latent.line:
-        return jnp.linspace(-END, END, PLAIN_POINTS)
-    numbers = sum(not each.values for each in latents)
-    loc, scale = run([Output("given", latent.site, name) for name in ("loc", "scale")])
-    grid = jnp.linspace(-1.0, 1.0, POINTS[numbers]) * SPANS[numbers]
-    return jnp.ravel(loc)[0] + jnp.ravel(scale)[0] * grid
 
 
 def columns_of(rows: Rows, latents: tuple[RowLatent, ...]) -> Rows:

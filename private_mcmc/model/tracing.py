@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -28,7 +28,7 @@ from private_mcmc.records import Model, PublicArguments
 ONE_AT_A_TIME = threading.RLock()
 
 
-class _Whole(Messenger):  # type: ignore[misc]
+class Whole(Messenger):  # type: ignore[misc]
     """Reads a subsampled plate as the whole plate: the batches of a run are drawn by its kernel.
 
     It also notes whether another thread, which does not hold the lock, runs a model of its own meanwhile.
@@ -41,6 +41,7 @@ class _Whole(Messenger):  # type: ignore[misc]
         self.disturbed = False
 
     def process_message(self, msg: Message) -> None:
+        """Make a plate whole."""
         if threading.get_ident() != self.thread:
             self.disturbed = True
             return
@@ -138,19 +139,6 @@ class PersonsModel:
 
         return run
 
-    def plate(self, rows: Mapping[str, jax.ShapeDtypeStruct], model_args: PublicArguments) -> str:
-        """The name of the plate of persons: that of ``n`` which holds latents."""
-        found = discover(self.of(self.n), rows, model_args)
-        names = {name for site in found.latents for name in site.plates if found.plates[name] == self.n}
-        if len(names) != 1:
-            unread = " Without such latents leave the argument out: whose rows are whose is known without it."
-            raise DoThisInstead(
-                f"the model takes the identifiers {self.identifiers!r}: put the latents of persons into "
-                f"one plate of the public number of persons, n={self.n} (of {len(names)} such plates)."
-                f"{'' if names else unread}"
-            )
-        return names.pop()
-
 
 def discover(
     model: Model, rows: Mapping[str, jax.ShapeDtypeStruct | jax.Array], model_args: PublicArguments
@@ -174,7 +162,7 @@ def discover(
 
 
 def terms(
-    model: Model, model_args: PublicArguments, sites: list[Site]
+    model: Model, model_args: PublicArguments, sites: list[Site], latents: Collection[str] = ()
 ) -> Callable[..., dict[str | Output, jax.Array]]:
     """The model as ``f(theta, **rows)``: every term by kind and name.
 
@@ -182,7 +170,7 @@ def terms(
     latent; ``row`` log density of an observed site, summed; ``density`` the same before summing;
     ``observed`` its value; ``weight`` its scale and masks; ``given`` the parameters of any site, and
     ``difference``, the location of an observed site less its value; ``deterministic`` values. The output
-    ``"loss"`` is minus the sum of the ``row`` terms.
+    ``"loss"`` is minus the sum of the ``row`` terms, without those of ``latents`` that are read as columns.
     """
     by_name = {site.name: site for site in sites}
 
@@ -220,7 +208,8 @@ def terms(
                 out[Output("weight", name, "scale")] = jnp.asarray(message["scale"])
             for index, mask in enumerate(masks(message["fn"])):
                 out[Output("weight", name, f"mask{index}")] = jnp.asarray(mask)
-        out["loss"] = jnp.negative(sum(value for key, value in out.items() if key[0] == "row"))
+        losses = (value for key, value in out.items() if key[0] == "row" and key[1] not in latents)
+        out["loss"] = jnp.negative(sum(losses, jnp.zeros(())))
         return out
 
     return function
@@ -242,7 +231,7 @@ def own_potentials(
         }
         given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
         on_the_line = handlers.substitute(model, substitute_fn=functools.partial(_unconstrain_reparam, free))
-        with handlers.seed(rng_seed=0), _Whole(ModelSites()):
+        with handlers.seed(rng_seed=0), Whole(ModelSites()):
             densities, _ = compute_log_probs(on_the_line, (), given, {})
         likelihood = sum((densities.pop(name) for name in observed), start=jnp.zeros(()))
         return -likelihood, -sum(densities.values(), start=jnp.zeros(()))
@@ -254,14 +243,14 @@ def log_densities(
     model: Model, given: Mapping[str, object], values: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
     """NumPyro's own log densities of all sites, not summed, at values of latents on their own supports."""
-    with handlers.seed(rng_seed=0), _Whole(ModelSites()):
+    with handlers.seed(rng_seed=0), Whole(ModelSites()):
         return dict(compute_log_probs(model, (), dict(given), dict(values), sum_log_prob=False)[0])
 
 
 def _trace(
     model: Model, rows: Mapping[str, jax.Array], model_args: PublicArguments, model_sites: ModelSites
 ) -> dict[str, Message]:
-    count, whole = next(iter(rows.values())).shape[0], _Whole(model_sites)
+    count, whole = next(iter(rows.values())).shape[0], Whole(model_sites)
     try:
         with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:
             model(**rows, **model_args)
@@ -283,7 +272,7 @@ def _trace(
     return dict(messages)
 
 
-def _check_undisturbed(whole: _Whole) -> None:
+def _check_undisturbed(whole: Whole) -> None:
     if whole.disturbed:
         raise DoThisInstead(
             "another thread ran a NumPyro model while this one was read, and NumPyro's handlers are the "

@@ -306,10 +306,10 @@ class OwnLatentsLikelihood(Likelihood):
     def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
         """The person with other outcomes in all rows: a point of the grid is drawn, and rows given it."""
         first, second = jax.random.split(key)
-        points, classes, log_weights = self.own.atoms(theta)
+        atoms, log_weights = self.own.atoms(theta, {})
         chosen = jax.random.categorical(first, log_weights)
-        columns = {name: values[chosen] for name, values in classes.items()}
-        term = functools.partial(self.own.term, theta, points[chosen], columns)
+        columns = {name: values[chosen] for name, values in atoms.items()}
+        term = functools.partial(self.own.term, theta, columns)
 
         def of_row(row: Columns, key: jax.Array) -> Columns:
             if self.times is not None:

@@ -12,10 +12,11 @@ import pytest
 from scipy import stats
 from scipy.integrate import dblquad, quad
 
-from private_mcmc.domains import Ball, Binary, Categories, Counts, Person, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
-from private_mcmc.model.integrated import OwnLatents, integrated_loss, kinds_of
+from private_mcmc.model.integrated import integrated_loss, kinds_of
+from private_mcmc.planning.facts import prior_of
 
 ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
 N = 50
@@ -168,35 +169,15 @@ def test_abilities_leave_the_parameters_of_items():
     assert {site.name for site in found.sites} == {"easy", "slope"}
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class InOnePiece(OwnLatents):
-    """The vector of a person's model is put together before it is read."""
-
-    def embed(self, theta, own):
-        return super().embed(theta, own).whole()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "rows"), [(ability, ITEMS), (classes, ROWS)])
 def test_what_persons_share_is_computed_once_for_all_points(model, rows):
+    """No vector of all parameters lies side by side for every point."""
     found, person = reading(model, rows), {name: column[0] for name, column in some(rows, 1).items()}
-    whole = InOnePiece(
-        **{each.name: getattr(found.own, each.name) for each in dataclasses.fields(OwnLatents)}
-    )
-    theta = jnp.linspace(-1.0, 1.0, found.dim)
-    (value, slope), (other, expected) = (
-        jax.jit(jax.value_and_grad(functools.partial(integrated_loss, own)))(theta, person)
-        for own in (found.own, whole)
-    )
-    np.testing.assert_allclose(value, other, rtol=1e-12)
-    np.testing.assert_allclose(slope, expected, rtol=1e-12, atol=1e-12)
-
-    def points_of_vectors(own):
-        """Numbers that lie side by side for every point and every parameter."""
-        shapes = (out.aval.shape for eq in _equations(own, theta, person) for out in eq.outvars)
-        return sum(len(shape) == 2 and shape[1] == found.dim + 1 for shape in shapes)
-
-    assert points_of_vectors(found.own) == 0 < points_of_vectors(whole)
+    theta, own = jnp.linspace(-1.0, 1.0, found.dim), dataclasses.replace(found.own, kinds=None)
+    shapes = [out.aval.shape for eq in _equations(own, theta, person) for out in eq.outvars]
+    assert (own.atoms_of(),) in shapes
+    assert not any(len(shape) == 2 and shape[1] == found.dim for shape in shapes)
 
 
 def tail(kind, person, persons, y=None):
@@ -311,8 +292,13 @@ def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
     )
     term = numbered(lambda number, tau: dist.Normal(0, tau), lambda e, person: e + (person >= first))
     kind = numbered(lambda number, tau: dist.Bernoulli(jnp.where(number < first, 0.2, 0.7)), lambda e, _: e)
-    for site, model in (("u", prior), ("y", term), ("u", kind)):
-        with pytest.raises(DoThisInstead, match=f"site '{site}'.*person with another number"):
+    another = "person with another number"
+    for site, model, why in (
+        ("u", prior, another),
+        ("y", term, "own person's latents"),
+        ("u", kind, another),
+    ):
+        with pytest.raises(DoThisInstead, match=f"site '{site}'.*{why}"):
             reading(model)
 
 
@@ -321,11 +307,11 @@ def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
     ("model", "kind", "why"),
     [
         (flat, DoThisInstead, "does not integrate to 1"),
-        (someone_elses, DoThisInstead, "own person's latents"),
-        (the_last_ones, DoThisInstead, "own person's latents"),
+        (someone_elses, DoThisInstead, "mixes rows of column u of the person.*own person's latents"),
+        (the_last_ones, DoThisInstead, "mixes rows of column u of the person.*own person's latents"),
         (without_a_plate, DoThisInstead, "one plate of the public number of persons, n=50"),
         (too_many, NotYetSupported, "3 latent numbers"),
-        (upside_down, NotYetSupported, "what persons share comes before"),
+        (upside_down, DoThisInstead, "prior of site 'w' depends on the rows .u of the person"),
     ],
 )
 def test_what_is_no_persons_own_is_refused(model, kind, why):
@@ -366,6 +352,37 @@ def test_classes_of_persons_are_summed_over():
     assert float(jax.jit(reading(classes).row_loss)(jnp.asarray(theta), person)) == pytest.approx(
         both, abs=2e-6
     )
+
+
+def test_latents_of_rows_beside_those_of_persons_are_refused_by_name():
+    def missing(X, z, person, persons, y=None):
+        w, tau = shared()
+        with numpyro.plate("persons", persons):
+            u = numpyro.sample("u", dist.Normal(0, tau))
+        with numpyro.plate("rows", X.shape[0]):
+            part = numpyro.sample("part", dist.Normal(0, 1))
+        answers(X @ w + u[person] + z * part, y)
+
+    rows = Rows(X=Ball(2.0, dim=2), z=Box(-1, 1), y=Binary(), person=Person(at_most=3))
+    with pytest.raises(NotYetSupported, match=r"'part'.*'u'"):
+        reading(missing, rows)
+
+
+def test_numbers_of_a_person_may_be_one_vector():
+    def vector(X, person, persons, y=None):
+        w, tau = shared()
+        with numpyro.plate("persons", persons):
+            both = numpyro.sample("both", dist.Normal(0, jnp.stack([tau, 0.5])).to_event(1))
+        answers(X @ w + both[person][:, 0] + both[person][:, 1] * X[:, 0], y)
+
+    person, theta = {name: column[0] for name, column in some(ROWS).items()}, jnp.array([0.3, -1.4, -0.2])
+    ours, theirs = (jax.jit(reading(model).row_loss)(theta, person) for model in (vector, slopes))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_the_prior_of_what_persons_share_is_drawn_from():
+    assert prior_of(reading(classes), {"persons": N}).draws.shape[1] == reading(classes).dim
 
 
 def test_another_persons_class_is_refused():

@@ -34,36 +34,6 @@ class Output(NamedTuple):
     part: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """A flat vector that is known in pieces: ``parts[k]`` are its entries at ``positions[k]``, in order.
-
-    Where a program reads one piece alone, under ``vmap`` what it makes of it is made once for all values of
-    the others.
-    """
-
-    parts: tuple[jax.Array, ...]
-    positions: tuple[np.ndarray, ...]
-
-    def whole(self) -> jax.Array:
-        """The vector."""
-        empty = jnp.zeros(sum(map(len, self.positions)), self.parts[0].dtype)
-        for part, positions in zip(self.parts, self.positions, strict=True):
-            empty = empty.at[positions].set(part)
-        return empty
-
-    def between(self, start: int, limit: int) -> jax.Array | None:
-        """Entries ``start`` to ``limit``, where one piece has them all."""
-        for part, positions in zip(self.parts, self.positions, strict=True):
-            first = int(np.searchsorted(positions, start))
-            if np.array_equal(positions[first : first + limit - start], np.arange(start, limit)):
-                return part[first : first + limit - start]
-        return None
-
-
-# An array, or one in pieces: a function of the array that hands it to a program only takes both.
-Vector: TypeAlias = Any
-
 # Parameters that none of our rules reads: where one is set, the primitive does not do what its name says.
 _UNREAD: Mapping[str, str] = {
     "reshape": "dimensions",
@@ -146,12 +116,10 @@ class Program:
         """Values of ``targets``; ``given`` holds the inputs (or cut variables) that they need."""
         targets = list(targets)
         values = dict(self.constants)
-        given = {name: part for pair in given.items() for name, part in self._cut(*pair).items()}
         equations = self.slice(targets, given)
         read = {*targets, *(variable for equation in equations for variable in equation.inputs)}
         for variable in read.intersection(given):
-            aval, value = self.avals[variable], given[variable]
-            value = value.whole() if isinstance(value, Pieces) else jnp.asarray(value)
+            aval, value = self.avals[variable], jnp.asarray(given[variable])
             values[variable] = value.astype(aval.dtype).reshape(aval.shape)
         for equation in equations:
             operands = [values[variable] for variable in equation.inputs]
@@ -164,27 +132,6 @@ class Program:
                 if output not in given
             )
         return [values[variable] for variable in targets]
-
-    def _cut(self, variable: Variable, value: Any) -> dict[Variable, Any]:
-        """``value``, and of one in pieces the slices that lie within a piece."""
-        if not isinstance(value, Pieces):
-            return {variable: value}
-        found: dict[Variable, Any] = {variable: value}
-        for equation in self._slices.get(variable, ()):
-            (start,), (limit,) = equation.params["start_indices"], equation.params["limit_indices"]
-            part = value.between(start, limit)
-            if part is not None:
-                found[equation.outputs[0]] = part
-        return found
-
-    @cached_property
-    def _slices(self) -> dict[Variable, list[Equation]]:
-        """Equations that take entries of a vector that stand together."""
-        found: dict[Variable, list[Equation]] = {}
-        for equation in self.equations:
-            if equation.name == "slice" and equation.params["strides"] is None:
-                found.setdefault(equation.inputs[0], []).append(equation)
-        return found
 
     def shape(self, variable: Variable) -> tuple[int, ...]:
         """Shape of a variable."""
