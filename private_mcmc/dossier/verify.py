@@ -462,10 +462,15 @@ def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
     need(
         not marked or said == claims, "rows, weight or certificate are not those of the run that was charged."
     )
+    known = charge.dossiers
+    words = "of this charge the ledger knows " + ("another dossier." if known else "no dossier.")
+    need(known is None or study.fingerprint in known, words)
     cost = state.dataset(charge.dataset).filter.cost(study.price)
     need(cost <= charge.cost * (1 + Fraction(1, 10**9)), "less was charged than the release costs.")
     again = standing(state, charge.identity) | {"file": books["file"]}
     need(close(books, again), "budget, prices or what is left are not those of the ledger.")
+    if known is None and not marked and study.certificate is not None:
+        raise Skipped("an earlier version made the charge, which does not say what it certified")
     return f"charged to {charge.dataset!r} at {charge.time}"
 
 

@@ -214,7 +214,7 @@ class PrivateMCMC(LastRun):
                     "make a driver for each thread. Nothing was run or charged."
                 )
             self._thread = threading.current_thread()
-        self._outcome = self._known = None
+        self._outcome = self._known = self._recorded = None
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
         check_arithmetic()

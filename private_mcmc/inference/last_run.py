@@ -19,7 +19,8 @@ from private_mcmc.accounting import Statement
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import mark_of_claims, privacy_numbers, warnings_of
-from private_mcmc.errors import NotYetSupported, ReleaseError
+from private_mcmc.errors import LedgerError, NotYetSupported, ReleaseError, warn_of_what_was_paid
+from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, posterior_given
@@ -163,6 +164,8 @@ class LastRun:
     _charge: Fields | None = None
     _n: int = 0
     _known: GivenReleases | None = None
+    _books: Bookkeeping
+    _recorded: tuple[About, Study] | None = None
 
     @property
     def statement(self) -> Statement:
@@ -235,15 +238,36 @@ class LastRun:
         print(self.statement.summary(declared.target.delta))
 
     def study(self, about: About | None = None) -> Study:
-        """The record of the last run: all that a reader or a reviewer needs, and nothing private."""
+        """The record of the last run: all that a reader or a reviewer needs, and nothing private.
+
+        The ledger that was charged keeps its fingerprint.
+        """
+        return self._entered(self._study(about or About()))
+
+    def _study(self, about: About) -> Study:
         if self._outcome is None:
             raise ReleaseError("nothing was released yet: run first.")
+        if self._recorded is not None and self._recorded[0] == about:
+            return self._recorded[1]
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
         samples = {} if noised else self.get_samples(group_by_chain=True)
         outcome = replace(self._outcome, conclusion=self.conclusion)
-        found = study_of(self._run, self._n, outcome, samples, self._charge, about or About())
+        found = study_of(self._run, self._n, outcome, samples, self._charge, about)
         remarks = () if self._known is None else self._known.remarks
-        return replace(found, warnings=(*found.warnings, *remarks))
+        found = replace(found, warnings=(*found.warnings, *remarks))
+        self._recorded = about, found
+        return found
+
+    def _entered(self, study: Study) -> Study:
+        """The record, of which the ledger knows, if it can be written, that it is of its charge."""
+        ledger = self._books.ledger
+        if ledger is not None and self._charge is not None:
+            try:
+                ledger.know(self._charge["charge"], study.fingerprint)
+            except (LedgerError, KeyboardInterrupt) as error:
+                why = str(error) or "interrupted"
+                warn_of_what_was_paid(f"against the ledger this record will not be verified: {why}")
+        return study
 
     def kept(self, about: About | None = None) -> Study:
         """As :meth:`study`, whatever happens after a release that was paid for.
@@ -251,8 +275,9 @@ class LastRun:
         Where the posterior given the releases cannot be drawn, or drawing it is interrupted, the draws are
         the path's, and a warning of the study says so.
         """
+        about = about or About()
         try:
-            return self.study(about)
+            found = self._study(about)
         except (Exception, KeyboardInterrupt) as stopped:
             if self._outcome is None or self._outcome.draws is None:
                 raise
@@ -263,9 +288,10 @@ class LastRun:
             )
             draws = _of_the_path(self._outcome.draws, f"drawing the posterior {why}")
             outcome, samples = replace(self._outcome, draws=draws), draws.get_samples(group_by_chain=True)
-            found = study_of(self._run, self._n, outcome, samples, self._charge, about or About())
+            found = study_of(self._run, self._n, outcome, samples, self._charge, about)
             said = f"Drawing the posterior given the releases {why}: its draws are those of the path."
-            return replace(found, warnings=(*found.warnings, said))
+            found = replace(found, warnings=(*found.warnings, said))
+        return self._entered(found)
 
     def report(self) -> Report:
         """The dossier of the last run as a page; of a plan that was not run yet, the plan."""

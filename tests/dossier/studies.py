@@ -98,7 +98,10 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         },
         "expectations": {},
     }
-    return Study(**fields | changes)
+    study = Study(**fields | changes)
+    if books is not None:
+        books.know(charge.identity, study.fingerprint)
+    return study
 
 
 def with_long_names():

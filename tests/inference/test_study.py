@@ -68,6 +68,33 @@ def test_what_a_record_says_beside_its_statement_is_compared_with_the_charge(peo
     assert "weight of the likelihood is 0.1" in str(recomputed(replace(study, temper=1.0)))
 
 
+def test_a_ledger_knows_the_one_dossier_of_a_run_and_no_ledger_is_a_warning(people, tmp_path):
+    books = pmc.Ledger.create(tmp_path / "books.db")
+    books.declare("people", pmc.Target(5.0, 1e-6))
+    mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people"))
+    mcmc.run(**people)
+    study = mcmc.study()
+    assert mcmc.study() is study is mcmc.kept() and mcmc._repr_html_() is not None
+    (charge,) = books.history()
+    assert charge.dossiers == (study.fingerprint,)
+    # A second run of the same declarations, of which no ledger knows, has none of the first one's charge.
+    free = driver()
+    free.run(**people)
+    second = replace(free.study(), ledger=study.ledger, warnings=study.warnings, statement=study.statement)
+    found = checked("", lambda: _charge(second, books))
+    assert found.result == "differs" and "knows another dossier" in found.why
+    mcmc.run(**people)
+    (tmp_path / "books.db").rename(tmp_path / "away.db")
+    with pytest.warns(UserWarning, match="will not be verified"):
+        lost = mcmc.kept()
+    assert lost.fingerprint != study.fingerprint
+    (tmp_path / "away.db").rename(tmp_path / "books.db")
+    found = checked("", lambda: _charge(lost, books))
+    assert found.result == "differs" and "no dossier" in found.why
+    # It is entered as soon as the ledger is back.
+    assert checked("", lambda: _charge(mcmc.study(), books)).result == "agrees"
+
+
 def test_a_charge_says_that_the_caller_chose_the_seed(people, tmp_path):
     """A dossier that no longer said so was verified against it."""
     import jax

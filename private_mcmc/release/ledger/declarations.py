@@ -222,7 +222,11 @@ def _apply(
             purpose=str(entry["purpose"]),
             model=str(entry["model"]),
             time=str(entry["time"]),
+            dossiers=() if entry.get("dossiers") is True else None,
         )
+    elif kind == "dossier":
+        of = reservations[entry["id"]]
+        reservations[entry["id"]] = replace(of, dossiers=(*(of.dossiers or ()), str(entry["fingerprint"])))
     elif kind == "settle":
         if entry["outcome"] not in ("released", "kept"):
             raise ValueError("unknown outcome")

@@ -86,6 +86,7 @@ def record(state: LedgerState, reservation: Reservation) -> Record:
         "theorem": reservation.statement["argument"]["theorem"],
         "purpose": reservation.purpose,
         "model": reservation.model,
+        "dossiers": list(reservation.dossiers or ()),
         "statement": dict(reservation.statement),
     }
 

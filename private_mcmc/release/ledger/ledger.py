@@ -147,6 +147,8 @@ class Ledger(Declarations):
                     "purpose": purpose,
                     "model": model,
                     "time": now(),
+                    # What of its dossiers is not here is not of this charge.
+                    "dossiers": True,
                 }
             )
             made = replay(transaction.entries).reservations[identity]
@@ -188,6 +190,21 @@ class Ledger(Declarations):
             if current is None or current.outcome != "reserved":
                 raise LedgerError(f"{self.path}: this reservation is not open.")
             transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": now()})
+
+    def know(self, charge: str, fingerprint: str) -> None:
+        """Keep the fingerprint of a dossier of a charge, by which it is known from one that was changed.
+
+        Raises:
+            LedgerError: for a charge that is not in the ledger, or any trouble with the file.
+        """
+        with self._file.writing() as transaction:
+            found = replay(transaction.entries).reservations.get(charge)
+            if found is None:
+                raise LedgerError(f"{self.path}: there is no such charge.")
+            if fingerprint not in (found.dossiers or ()):
+                transaction.append(
+                    {"kind": "dossier", "id": charge, "fingerprint": fingerprint, "time": now()}
+                )
 
     @contextlib.contextmanager
     def charge(

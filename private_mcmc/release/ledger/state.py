@@ -54,6 +54,8 @@ class Reservation:
         model: fingerprint of the model, or ``""``.
         time: when it was made, UTC.
         settled: when its outcome was recorded, or ``""``.
+        dossiers: fingerprints of the records that were made of it; ``None`` for a charge of before they were
+            kept, of which nothing can be said.
     """
 
     identity: str
@@ -65,6 +67,7 @@ class Reservation:
     model: str
     time: str
     settled: str = ""
+    dossiers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
