@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -193,13 +193,6 @@ def read_question(
     function, source = (None, "") if model is None else load_model(model)
     asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
     return asked if model is None else replace(asked, source=source)
-
-
-def as_guarantee(word: str) -> Literal["run", "posterior"]:
-    """Raises ``DeclarationError`` for another word."""
-    if word not in ("run", "posterior"):
-        raise DeclarationError(f"--guarantee {word!r}: 'run' or 'posterior'.")
-    return "posterior" if word == "posterior" else "run"
 
 
 def read_max_error(given: Sequence[str] | None) -> MaxError | None:

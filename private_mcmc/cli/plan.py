@@ -26,7 +26,6 @@ from private_mcmc.cli.common import (
     PriorOption,
     PublicRowsOption,
     RowsOption,
-    as_guarantee,
     load_model,
     read_arguments,
     read_max_error,
@@ -36,7 +35,7 @@ from private_mcmc.cli.common import (
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import check_writable
-from private_mcmc.target import Target, check_adjacency, check_count
+from private_mcmc.target import Target, check_adjacency, check_count, checked_guarantee
 
 if TYPE_CHECKING:
     from private_mcmc.planning import Plan
@@ -109,7 +108,7 @@ def plan(
     from private_mcmc.dossier.record import small_delta
     from private_mcmc.planning import plan as make
 
-    wanted = as_guarantee(guarantee or ("posterior" if schema is None else "run"))
+    wanted = checked_guarantee(guarantee or ("posterior" if schema is None else "run"))
     relation = check_adjacency(adjacency)
     check_count("n", n)
     Target(epsilon, 1e-6 if delta is None else delta, relation)

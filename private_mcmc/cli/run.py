@@ -24,7 +24,6 @@ from private_mcmc.cli.common import (
     PriorOption,
     ProfileOption,
     PublicRowsOption,
-    as_guarantee,
     confirm,
     load_model,
     near_private_rows,
@@ -40,7 +39,7 @@ from private_mcmc.cli.common import (
 from private_mcmc.cli.study import show_answers
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Model
-from private_mcmc.target import Adjacency, Guarantee, Target, check_adjacency
+from private_mcmc.target import Adjacency, Guarantee, Target, check_adjacency, checked_guarantee
 
 if TYPE_CHECKING:
     from private_mcmc.data import Schema
@@ -94,7 +93,7 @@ class RunOptions:
     @property
     def wanted(self) -> Guarantee:
         """The guarantee, checked."""
-        return as_guarantee(self.guarantee)
+        return checked_guarantee(self.guarantee)
 
     @property
     def progress_bar(self) -> bool:

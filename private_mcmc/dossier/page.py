@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from textwrap import shorten
 
 import numpy as np
@@ -118,22 +119,16 @@ def results(study: StudyRecord, prob: float) -> list[Block]:
 def _sites(study: StudyRecord, prob: float) -> list[Block]:
     tail = (1 - prob) / 2
     rows: list[tuple[Cell, ...]] = []
-    total = 0
-    for name, draws in study.arrays.items():
-        flat = draws.reshape(len(draws), -1)
-        total += flat.shape[1]
-        for index, column in zip(np.ndindex(draws.shape[1:]), flat.T, strict=True):
-            if len(rows) == _MOST_SHOWN:
-                break
-            label = f"{name}[{', '.join(map(str, index))}]" if index else name
-            low, high = np.quantile(column, [tail, 1 - tail])
-            sd = float(column.std(ddof=1)) if len(column) > 1 else None
-            rows.append((label, float(column.mean()), sd, f"{number(low)} to {number(high)}"))
+    every = elements(study.arrays)
+    for label, column in islice(every.items(), _MOST_SHOWN):
+        low, high = np.quantile(column, [tail, 1 - tail])
+        sd = float(column.std(ddof=1)) if len(column) > 1 else None
+        rows.append((label, float(column.mean()), sd, f"{number(low)} to {number(high)}"))
     blocks: list[Block] = [Table(("site", "mean", "sd", f"{prob:.0%} interval"), tuple(rows))]
     if study.schema:
         blocks.append(Text("Parameters of a model of the user's own, in the units that it gives them."))
-    if total > len(rows):
-        blocks.append(Text(f"The first {len(rows)} of {total:,} values; `draws.nc` has all."))
+    if len(every) > len(rows):
+        blocks.append(Text(f"The first {len(rows)} of {len(every):,} values; `draws.nc` has all."))
     return blocks
 
 

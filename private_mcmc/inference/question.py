@@ -247,7 +247,7 @@ def plan_bounds(
     fine = _HIDDEN * n * each / (_CAUTION * math.sqrt(2))
     cells = min(max(2 ** math.floor(math.log2(max(fine, 1))), fewest), most)
     mechanisms = tuple(plan_counts(each, cells=cells, adjacency=target.adjacency) for _ in fields)
-    # A hair less, so that rounding upwards keeps everything within the budget.
+    # Slightly less, so that rounding upwards keeps everything within the budget.
     rest = accounting.gdp.epsilon(budget * math.sqrt(1 - share), target.delta) * (1 - 1e-6)
     return BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest), share)
 

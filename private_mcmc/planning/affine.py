@@ -30,8 +30,6 @@ from private_mcmc.planning.affine_releases import (
     WARM_UP,
     Releases,
     named,
-    path_of,
-    reading_of,
 )
 from private_mcmc.planning.estimates import (
     LARGEST_MULTIPLE,
@@ -146,12 +144,11 @@ class AffinePolicy(Releases):
         )
 
     def _left_by_warm_up(self, history: History) -> float:
-        """About how many posterior sds from the mode the clip of the warm-up led, where clips lead astray."""
-        stage = named(history, WARM_UP)[-1].stage
-        unbiased = self.influence.symmetric or "clip" not in self.influence.bounds
-        if unbiased or not isinstance(stage, PathStage):
+        """About how many posterior sds from the mode the warm-up's clip led, where clips bias the mode."""
+        if self.influence.symmetric or "clip" not in self.influence.bounds:
             return 0.0
-        return self.influence_on(history, "clip").bias(self.clip_of(stage.schedule))
+        schedule = named(history, WARM_UP)[-1].path.schedule
+        return self.influence_on(history, "clip").bias(self.clip_of(schedule))
 
     def conclude(self, history: History) -> Conclusion:
         """The mode that the run's mean score implies, and the covariance of what is known of it.
@@ -162,9 +159,9 @@ class AffinePolicy(Releases):
         estimate, _ = self.moments(named(history, MOMENTS))
         hessian = self.hessian(estimate, named(history, CURVATURE))
         run = named(history, RUN)[0]
-        schedule, states = path_of(run)
+        schedule, states = run.path.schedule, run.states
         clip, dim = self.clip_of(schedule), self.dim
-        counts = self.influence_on(history, "clip" if reading_of(run) is None else "weights")
+        counts = self.influence_on(history, "clip" if run.path.reading is None else "weights")
         share = counts.curvature_share(clip)
         curvature = share * hessian
         average = settled_average(states, schedule, self.temper, self.prior_score, curvature)

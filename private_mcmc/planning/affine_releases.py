@@ -22,8 +22,8 @@ from private_mcmc.planning.estimates import (
     score_average,
 )
 from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts, expected_counts, people_counted
-from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, History, PathStage
-from private_mcmc.release import Counts, SecondMoments, floored
+from private_mcmc.planning.stages import Array, History
+from private_mcmc.release import SecondMoments, floored
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
@@ -65,7 +65,7 @@ class Public:
 
 @dataclass(frozen=True, eq=False)
 class Releases:
-    """The public facts in whose light releases are read.
+    """The public facts with which releases are interpreted.
 
     Attributes:
         reading: the model as it was read.
@@ -132,11 +132,11 @@ class Releases:
         if self.public is not None:
             matrix = self.num_rows * self.public.moments
             return Estimate(matrix, matrix, 0.0, 0.0, np.eye(self.dim)), True
-        estimate, trace = first_estimate(_moments_of(rounds[0]), self._prior), 0.0
+        estimate, trace = first_estimate(rounds[0].moments, self._prior), 0.0
         for completed in rounds[1:]:
             root = root_of(estimate.matrix + self._prior)
             trace = estimate.trace_in(root)
-            estimate = next_estimate(_moments_of(completed), root)
+            estimate = next_estimate(completed.moments, root)
         settled = trace > _SETTLED * self.dim and estimate.noise < _SETTLED_NOISE
         return estimate, settled or estimate.noise_share <= _LITTLE_NOISE or len(rounds) >= _MOST_ROUNDS
 
@@ -146,14 +146,14 @@ class Releases:
         each = self.curvature_bound * moments.matrix if known is None else self.num_rows * known.hessian
         hessian = self.temper * each
         for completed in rounds:
-            released = _moments_of(completed)
+            released = completed.moments
             root = root_of(self.balanced(moments, hessian) + self.precision)
             hessian = next_estimate(released, root, _floor(released)).matrix
         return hessian
 
     def curvatures(self, moments: Estimate, rounds: History) -> list[Array]:
         """Curvatures that the last release of them allows, tempered."""
-        released = _moments_of(rounds[-1])
+        released = rounds[-1].moments
         root = root_of(self.balanced(moments, self.hessian(moments, rounds[:-1])) + self.precision)
         back = np.linalg.inv(root)
         return [np.asarray(back.T @ one @ back) for one in allowed_by_noise(released)]
@@ -163,7 +163,7 @@ class Releases:
 
         How large a matrix is in all is known better than its directions.
         """
-        released = _moments_of(named(history, CURVATURE)[-1])
+        released = named(history, CURVATURE)[-1].moments
         trace, sd = float(np.trace(released.matrix)), released.noise_sd * math.sqrt(self.dim)
         return min(max(trace, sd) / float(np.trace(floored(released.matrix, _floor(released)))), 1.0)
 
@@ -190,8 +190,8 @@ class Releases:
 
     def _late(self, moments: Estimate, warm_ups: History, curvatures: History) -> tuple[ScoreAverage, Array]:
         """The mean score of the last warm-up's second half, and how fast it changes there."""
-        schedule, states = path_of(warm_ups[-1])
-        late = states[schedule.num_steps // 2 :]
+        schedule = warm_ups[-1].path.schedule
+        late = warm_ups[-1].states[schedule.num_steps // 2 :]
         average = score_average(late, schedule, self.temper, self.prior_score)
         return average, _WARM_UP_SPEED * self.hessian(moments, curvatures[: len(warm_ups) - 1])
 
@@ -216,15 +216,14 @@ class Releases:
         return replace(counted["clip"], skew=skew, cells=counted["weights"].occupied)
 
     def _counted(self, history: History, bound: Bound) -> InfluenceCounts:
-        stage, counts = (done := named(history, COUNTS[bound])[0]).stage, done.value
-        if not (isinstance(counts, Counts) and isinstance(stage, CountsStage)):
-            raise TypeError("the rows are counted by their influence")
+        done = named(history, COUNTS[bound])[0]
+        counts = done.counts
         people = people_counted(counts, self.num_rows, self.adjacency)
         released = InfluenceCounts(counts, self.num_rows, 0.0, people=people)
         if not released.hidden or not self.influence.believed(bound):
             return released
         # Noise would be read as if no row had any influence.
-        expected = expected_counts(self.influence, stage, people)
+        expected = expected_counts(self.influence, done.stage, people)
         return replace(released, counts=replace(counts, values=expected, noise_sd=0.0))
 
 
@@ -237,21 +236,3 @@ def _floor(released: SecondMoments) -> float:
     """Directions have at least so much of the released curvature."""
     level = max(float(np.trace(released.matrix)) / len(released.matrix), released.noise_sd)
     return _LEAST_CURVATURE * level
-
-
-def _moments_of(completed: CompletedStage) -> SecondMoments:
-    if not isinstance(completed.value, SecondMoments):
-        raise TypeError(f"the stage {completed.stage.name!r} releases second moments")
-    return completed.value
-
-
-def path_of(completed: CompletedStage) -> tuple[Schedule, Array]:
-    """The schedule of a path, and its states with its start, ``(steps + 1, p)``."""
-    if not isinstance(completed.stage, PathStage):
-        raise TypeError(f"the stage {completed.stage.name!r} releases a path")
-    return completed.stage.schedule, np.vstack([completed.stage.start, np.asarray(completed.value)])
-
-
-def reading_of(completed: CompletedStage) -> RowModel | None:
-    """The model that a path followed where it is not the plan's own: that of weighted slopes."""
-    return completed.stage.reading if isinstance(completed.stage, PathStage) else None

@@ -3,7 +3,7 @@
 Moments are refined round by round in the metric of the last round.
 
 In the metric of an estimate every direction is as large as every other, so that the noise, whose size is
-set by the longest row, no longer swamps the small ones (the idea of private preconditioning: Kamath, Li,
+set by the longest row, no longer hides the small ones (the idea of private preconditioning: Kamath, Li,
 Singhal, Ullman 2019; Biswas, Dong, Kamath, Ullman 2020).
 """
 

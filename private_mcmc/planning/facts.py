@@ -210,7 +210,7 @@ class Facts:
         return self.plausible.prior
 
     def query(self, metric: Metric, references: int) -> SecondMomentsPlan | None:
-        """The information of all rows in ``metric``, or ``None`` where its noise would drown it."""
+        """The information of all rows in ``metric``, or ``None`` where its noise would hide it."""
         if self.dim > _WIDEST:
             return None
         mechanism = plan_second_moments(

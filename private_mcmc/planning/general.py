@@ -49,7 +49,7 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan, floored, plan_counts
+from private_mcmc.release import CountsPlan, SecondMomentsPlan, floored, plan_counts
 from private_mcmc.schedule import Schedule
 
 REACH = "reach of persons"
@@ -143,10 +143,8 @@ def _mechanism(facts: Facts) -> CountsPlan | None:
 
 def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
     """What the counts say, or ``None`` where noise hides most persons."""
-    if not isinstance(completed.value, Counts):
-        raise TypeError("persons are counted by the lengths of their sums")
-    there = people_counted(completed.value, facts.num_rows, facts.adjacency)
-    found = InfluenceCounts(completed.value, facts.num_rows, 0.0, people=there)
+    there = people_counted(completed.counts, facts.num_rows, facts.adjacency)
+    found = InfluenceCounts(completed.counts, facts.num_rows, 0.0, people=there)
     if found.hidden:
         return None
     last = found.occupied - 2
@@ -215,7 +213,7 @@ class GeneralPolicy:
         return assumed(self.facts)
 
     def next(self, history: History) -> Stage | None:
-        """Information, warm-up, information, run; a query whose noise would drown it is left out."""
+        """Information, warm-up, information, run; a query that its noise would hide is left out."""
         done = {completed.stage.name: completed for completed in history}
         facts = self.facts
         if WARM_UP not in done:
@@ -244,12 +242,12 @@ class GeneralPolicy:
 
     def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:
         """The plan's prediction, or a larger one where persons reach further than the model says."""
-        reach, run, predicted = self._reach(done), done[RUN].stage, self.prediction
-        if reach is None or not isinstance(run, PathStage) or run.schedule.clip is None:
+        reach, schedule, predicted = self._reach(done), done[RUN].path.schedule, self.prediction
+        if reach is None:
             return predicted
-        weight = run.schedule.temper / self.facts.temper
-        clip = run.schedule.clip * math.sqrt(weight) / typical_length(self.facts, self._last_metric(done))
-        bias, noise = reach.bias(clip), reach.noise(clip, weight * run.schedule.total_time)
+        weight = schedule.temper / self.facts.temper
+        clip = schedule.clip * math.sqrt(weight) / typical_length(self.facts, self._last_metric(done))
+        bias, noise = reach.bias(clip), reach.noise(clip, weight * schedule.total_time)
         rms = math.hypot(bias, noise)
         if rms <= predicted.rms:
             return predicted
@@ -285,9 +283,7 @@ class GeneralPolicy:
         return self._updated(metric, done[SECOND]) if SECOND in done else metric
 
     def _updated(self, metric: Metric, completed: CompletedStage) -> Metric:
-        moments = completed.value
-        if not isinstance(moments, SecondMoments):
-            raise TypeError("a query for information releases second moments")
+        moments = completed.moments
         least = 0.5 * spectral_norm(moments.noise_sd, self.facts.dim)
         return next_metric(self.facts.prior, metric.root, floored(moments.matrix, max(least, 1e-9)))
 
@@ -351,13 +347,11 @@ def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:
     nothing of its width. Those of a flattened likelihood are made narrower as its weight says, and no draws
     are wider than the prior's are around their mean.
     """
-    states = np.asarray(run.value)[burn_in(run.stage) :]
+    schedule, states = run.path.schedule, np.asarray(run.value)[burn_in(run.path) :]
     prior, centre = facts.prior, states.mean(axis=0)
     own = np.maximum(states.std(axis=0), 1e-300)
-    sds = own
-    if isinstance(run.stage, PathStage) and run.stage.schedule.preconditioner is not None:
-        of_metric = np.sqrt(np.diag(np.asarray(run.stage.schedule.preconditioner)))
-        sds = math.sqrt(run.stage.schedule.temper / facts.temper) * np.maximum(own, of_metric)
+    of_metric = np.sqrt(np.diag(np.asarray(schedule.preconditioner)))
+    sds = math.sqrt(schedule.temper / facts.temper) * np.maximum(own, of_metric)
     half = len(states) // 2
     moved = float(np.sqrt(np.mean(((states[half:].mean(axis=0) - states[:half].mean(axis=0)) / sds) ** 2)))
     # A path that is still on its way shows how far it may be from where it goes.
@@ -368,10 +362,8 @@ def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:
     return np.asarray(centre + np.minimum(math.hypot(1.0, rms) * sds, most) / own * (states - centre))
 
 
-def burn_in(stage: Stage) -> int:
+def burn_in(stage: PathStage) -> int:
     """How many states of a path are left out of its draws."""
-    if not isinstance(stage, PathStage):
-        raise TypeError("only a path has a burn-in")
     schedule = stage.schedule
     share = min(_BURN_IN_SHARE, _BURN_IN_TIME / schedule.total_time)
     return round(share * schedule.num_steps)

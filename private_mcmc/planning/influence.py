@@ -24,7 +24,7 @@ from scipy.optimize import isotonic_regression
 from private_mcmc.domains import Rows
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.planning.estimates import NOISE
-from private_mcmc.planning.stages import Array, CountsStage, Row, of_rows
+from private_mcmc.planning.stages import Array, CountsStage, Row, Stage, of_rows
 from private_mcmc.planning.synthetic import Columns, people, with_outcomes
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Counts
@@ -347,12 +347,12 @@ class Influence:
         return cell_of(jnp.asarray(jnp.linalg.norm(self.design(root, row)) * largest))
 
 
-def expected_counts(influence: Influence, stage: CountsStage, count: float) -> Array:
+def expected_counts(influence: Influence, stage: Stage, count: float) -> Array:
     """How many of ``count`` synthetic people are in each cell of the stage, with outcomes of the model.
 
     A cell is that of a row's influence at a parameter and in a metric, which the stage's function is given.
     """
-    if not isinstance(stage.cell, partial):
+    if not (isinstance(stage, CountsStage) and isinstance(stage.cell, partial)):
         raise TypeError("the rows are counted by a function of a parameter, a metric and the row")
     theta, choices = np.asarray(stage.cell.args[0]), dict(influence.outcomes)
     with jax.enable_x64(True):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
-from private_mcmc.errors import NotPrivate, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import PathLike, write_whole
 from private_mcmc.model import RowModel, read
+from private_mcmc.model.row_model import model_marks
+from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.frontier import (
     Frontier,
     MaxError,
@@ -36,26 +43,13 @@ from private_mcmc.planning.planners import (
     prediction_for,
 )
 from private_mcmc.planning.stages import Policy, Prediction
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import Fields, Model, PublicArguments, Record
 from private_mcmc.report import Facts, Note, Report, number
 from private_mcmc.report.document import telling
 from private_mcmc.target import Guarantee, Target, checked_guarantee
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-import hashlib
-from dataclasses import asdict
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from private_mcmc.errors import DeclarationError
-from private_mcmc.model.row_model import model_marks
-from private_mcmc.planning.affine_releases import Public
-from private_mcmc.records import Fields, Record
 
 _FORMAT = 2
 _ARRAY, _DIGEST = "array", "digest"

@@ -32,7 +32,6 @@ from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
     Expected,
-    PathStage,
     Prediction,
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, people
@@ -248,13 +247,12 @@ class Simulator:
         """Root mean square error of the means in posterior sds, the run's Langevin time, and the run."""
         history = simulate(policy, lambda stage: self._chain, data.rows, data.weights, seed)
         run = next(completed for completed in history if completed.stage.name == RUN)
-        states = np.asarray(run.value)[burn_in(run.stage) :]
+        states = np.asarray(run.value)[burn_in(run.path) :]
         measured = states if data.identified else self.losses(states, data.rows)
         with np.errstate(over="ignore", invalid="ignore"):
             off = (measured.mean(axis=0) - data.mean) / np.maximum(data.sd, 1e-300)
             rms = float(np.sqrt(np.mean(np.square(off))))
-        time = run.stage.schedule.total_time if isinstance(run.stage, PathStage) else math.inf
-        return (rms if math.isfinite(rms) else math.inf), time, run
+        return (rms if math.isfinite(rms) else math.inf), run.path.schedule.total_time, run
 
 
 def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPolicy:

@@ -118,6 +118,32 @@ class CompletedStage:
     stage: Stage
     value: SecondMoments | Counts | Array
 
+    @property
+    def path(self) -> PathStage:
+        """The stage, which is a path."""
+        if not isinstance(self.stage, PathStage):
+            raise TypeError(f"the stage {self.stage.name!r} releases no path")
+        return self.stage
+
+    @property
+    def moments(self) -> SecondMoments:
+        """What a query for second moments released."""
+        if not isinstance(self.value, SecondMoments):
+            raise TypeError(f"the stage {self.stage.name!r} releases no second moments")
+        return self.value
+
+    @property
+    def counts(self) -> Counts:
+        """What a query for counts released."""
+        if not isinstance(self.value, Counts):
+            raise TypeError(f"the stage {self.stage.name!r} releases no counts")
+        return self.value
+
+    @property
+    def states(self) -> Array:
+        """The states of a path, ``(steps + 1, p)``, its start first."""
+        return np.vstack([self.path.start, np.asarray(self.value)])
+
 
 History: TypeAlias = tuple[CompletedStage, ...]
 

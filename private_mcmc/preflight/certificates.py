@@ -60,7 +60,7 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
     expand), so ``L`` holds for it. Rows that are not convex may bend ``U`` down by as much as up.
 
     **Guarantee**: every field holds for every data set with at most ``schedule.num_rows`` rows and, for
-    minibatches, for every batch. **Assumptions**: the proofs of ``modeling`` about prior and rows.
+    minibatches, for every batch. **Assumptions**: what ``model`` proves of prior and rows.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1 and Theorem 5.2.
     """

@@ -21,10 +21,9 @@ def floats(values: Iterable[float]) -> Floats:
 
 @dataclass(frozen=True)
 class Heading:
-    """A section heading; ``level`` 2 opens a section, 3 a subsection."""
+    """A section heading."""
 
     text: str
-    level: int = 2
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,8 @@ def _block(block: Block) -> list[RenderableType]:
     from rich.padding import Padding
 
     match block:
-        case Heading(text, level):
-            return ["", _text(text, "bold underline" if level <= 2 else "bold")]
+        case Heading(text):
+            return ["", _text(text, "bold underline")]
         case Text(text):
             return [_text(text)]
         case Note(text, tone):

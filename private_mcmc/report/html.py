@@ -58,9 +58,8 @@ def _inline(text: str) -> str:
 
 def _block(block: Block) -> str:
     match block:
-        case Heading(text, level):
-            tag = f"h{min(max(level, 2), 4)}"
-            return f"<{tag}>{_inline(text)}</{tag}>"
+        case Heading(text):
+            return f"<h2>{_inline(text)}</h2>"
         case Text(text):
             return f"<p>{_inline(text)}</p>"
         case Note(text, tone):

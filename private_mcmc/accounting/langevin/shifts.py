@@ -326,7 +326,7 @@ def _invariant(moduli: Moduli) -> float:
 
 
 def _least(cost: Callable[[int], float], longest: int) -> int:
-    """A good number of steps to go back: a ladder of powers, then halving steps around its best rung."""
+    """A good number of steps to go back: powers of two, then halving steps around the best of them."""
     ladder = sorted({min(longest, 1 << k) for k in range(longest.bit_length() + 1)})
     known = {togo: cost(togo) for togo in ladder}
     best = min(known, key=lambda togo: known[togo])
