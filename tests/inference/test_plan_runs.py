@@ -79,7 +79,7 @@ def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
     )
     assert states.shape == (20, 3) and np.abs(states[0] - [1, 2, 3]).max() < 1
     np.testing.assert_array_equal(mcmc.conclusion.draws, np.arange(12.0).reshape(4, 3))
-    assert mcmc.get_samples()["w"].shape == (1200, 3)
+    assert mcmc.get_samples()["w"].shape == (4000, 3)
     np.testing.assert_array_equal(mcmc.released.get_samples()["w"], states)
 
 

@@ -155,6 +155,16 @@ def test_the_error_to_expect_is_what_the_width_has_beyond_that_without_privacy()
     assert GivenReleases(3 * normal, np.ones(2), 5.0).error == pytest.approx(2.0, rel=0.05)
 
 
+def test_warm_ups_that_look_for_another_place_move_no_interval():
+    """Clipped at a tenth, and 30 sds away: what the run says of the parameter is what counts."""
+    ((run,),) = (released(0.5, 1.2, seed=1),)
+    tight = replace(run.stage.schedule, clip=10.0)
+    warm_up = CompletedStage(PathStage("warm-up", tight, np.array([5.0])), run.value + 5.0)
+    drawn, alone = (posterior_given(reading(), [history], N).draws for history in ((warm_up, run), (run,)))
+    assert abs(drawn.mean() - alone.mean()) < 0.25 * alone.std()
+    assert drawn.std() == pytest.approx(alone.std(), rel=0.2)
+
+
 def test_without_a_path_nothing_is_claimed():
     with pytest.raises(pmc.NotYetSupported, match="no path"):
         posterior_given(reading(), [()], N)

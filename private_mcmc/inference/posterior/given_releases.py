@@ -23,14 +23,7 @@ from private_mcmc.inference.posterior.likelihood import (
     log_density,
     off_and_covariance,
 )
-from private_mcmc.inference.posterior.observations import (
-    EDGES,
-    FIRST_EDGES,
-    blocks,
-    gradients,
-    of_one_location,
-    paths,
-)
+from private_mcmc.inference.posterior.observations import blocks, gradients, last_path
 from private_mcmc.inference.posterior.outcomes import outcome_of
 from private_mcmc.inference.posterior.people import (
     People,
@@ -144,8 +137,7 @@ def _draws(
         for one in done
         if isinstance(one.stage, MomentsStage) and isinstance(one.value, SecondMoments)
     ]
-    of_runs = [of_one_location(paths(history)) for history in histories]
-    walks = [path for run in of_runs for path in run]
+    walks = [path for path in map(last_path, histories) if path is not None]
     if not walks:
         raise NotYetSupported("no path was released that says anything of the parameter.")
     score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)), compiler_options=RUN_ONCE)
@@ -153,15 +145,7 @@ def _draws(
     def prior_score(at: Array) -> Array:
         return np.asarray(score(jnp.asarray(at)))
 
-    firsts = [run[:1] for run in of_runs]
-    made = [
-        blocks(
-            path,
-            prior_score,
-            FIRST_EDGES if any(path.stage is one.stage for part in firsts for one in part) else EDGES,
-        )
-        for path in walks
-    ]
+    made = [blocks(path, prior_score) for path in walks]
     every = tuple(block for part in made for block in part)
     last = walks[-1]
     metric = last.stage.schedule.preconditioner

@@ -31,8 +31,9 @@ from private_mcmc.records import ON_FEW_ROWS
 Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
 
-# Langevin times at which blocks end: states far from the mode are kept apart from those near it.
-FIRST_EDGES, EDGES = (0.0, 1.5, 6.0, math.inf), (0.0, math.inf)
+# Langevin times at which blocks end: where a run has one path, states far from the mode are kept apart from
+# those near it.
+_EDGES_OF_ALL, _EDGES = (0.0, 1.5, 6.0, math.inf), (0.0, math.inf)
 # Paths of so few steps are taken step by step.
 _FEW_STEPS = 6
 # The mean gradient of a block is taken over about so many of its states, and corrected for their mean.
@@ -65,14 +66,20 @@ class Path:
     Attributes:
         stage: the first of them.
         states: of all of them, ``(steps, p)``.
+        first: whether the run has no path before it.
     """
 
     stage: PathStage
     states: Array
+    first: bool
 
 
-def paths(history: History) -> list[Path]:
-    """The paths of a run that say something; a stage that goes on where the last one ended joins it."""
+def last_path(history: History) -> Path | None:
+    """The last path of a run that says something, with the stages that it goes on from, if there is one.
+
+    Earlier ones are left out. They clip and weight rows otherwise, and where the model is a little wrong that
+    moves intervals further than what they add narrows them: by 0 to 13 %, on eight data sets from ε = 0.1.
+    """
     made: list[Path] = []
     for one in history:
         stage, states = one.stage, one.value
@@ -84,22 +91,10 @@ def paths(history: History) -> list[Path]:
             continue
         last = made[-1] if made else None
         if last is not None and _goes_on(last, stage):
-            made[-1] = Path(last.stage, np.vstack([last.states, states]))
+            made[-1] = Path(last.stage, np.vstack([last.states, states]), last.first)
         else:
-            made.append(Path(stage, states))
-    return made
-
-
-def of_one_location(made: list[Path]) -> list[Path]:
-    """Those whose own slopes are not clipped more tightly than the last one's.
-
-    Where outcomes are skewed a tighter clip looks for another location (a median for a mean), which the
-    model does not know. Rows that are weighted whatever their outcome keep theirs.
-    """
-    if not made or made[-1].stage.reading is not None:
-        return made
-    last = made[-1].stage.schedule.clip
-    return [path for path in made if path.stage.reading is not None or path.stage.schedule.clip > 0.7 * last]
+            made.append(Path(stage, states, not made))
+    return made[-1] if made else None
 
 
 def _usable(stage: PathStage, states: Array) -> bool:
@@ -114,8 +109,8 @@ def _goes_on(last: Path, stage: PathStage) -> bool:
     return same and isinstance(stage.schedule.step_size, float) and last.stage.schedule == stage.schedule
 
 
-def blocks(path: Path, prior_score: Callable[[Array], Array], edges: Sequence[float]) -> list[Block]:
-    """The path's blocks, which end at the Langevin times ``edges``; ``prior_score`` is ``∇K`` of states."""
+def blocks(path: Path, prior_score: Callable[[Array], Array]) -> list[Block]:
+    """The path's blocks; ``prior_score`` is ``∇K`` of states."""
     stage, states = path.stage, path.states
     schedule = stage.schedule
     root = _dense(whitening(schedule.preconditioner, schedule.dim).root, schedule.dim)
@@ -127,7 +122,7 @@ def blocks(path: Path, prior_score: Callable[[Array], Array], edges: Sequence[fl
     times = np.concatenate([[0.0], np.cumsum(steps)])
     prior = prior_score(at[:-1])
     made = []
-    for first, last in _stretches(times, edges):
+    for first, last in _stretches(times, _EDGES_OF_ALL if path.first else _EDGES):
         own, time = slice(first, last), times[last] - times[first]
         shares = steps[own] / time
         drift = -precision @ (at[last] - at[first]) / time - shares @ prior[own]

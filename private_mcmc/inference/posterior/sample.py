@@ -42,7 +42,7 @@ class Chains:
 
     chains: int = 4
     warm_up: int = 100
-    draws: int = 300
+    draws: int = 1000
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
