@@ -110,7 +110,7 @@ class Rows:
             if type(domain) not in _DOMAINS.values():
                 raise DeclarationError(
                     f"Rows({name}=…): {type(domain).__name__} is not a row domain; "
-                    "use Ball, Box, Binary, Categories, Counts or Real."
+                    "use Ball, Box, Binary, Categories, Counts, Ratio or Real."
                 )
         object.__setattr__(self, "items", tuple(sorted(domains.items())))
         object.__setattr__(self, "unit", units[0] if units else None)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from scipy.stats import norm
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.preflight.refute.quadrature_nd import (
@@ -16,6 +17,7 @@ from private_mcmc.preflight.refute.quadrature_nd import (
     holds_the_mass,
     tabulate,
 )
+from private_mcmc.preflight.refute.search import Reduction, densities
 
 
 def shifted(dim: int, shift: float):
@@ -55,6 +57,19 @@ def test_bounds_enclose_the_exact_probability_of_the_boxes(dim: int) -> None:
     assert exact(0.0) <= found.q_high
     assert found.p == pytest.approx(exact(0.8), rel=1e-4)
     assert found.q == pytest.approx(exact(0.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_plotted_densities_are_those_of_the_coordinate_that_tells_the_laws_apart(dim: int) -> None:
+    def terms(points: np.ndarray) -> np.ndarray:
+        return np.stack([np.sum(points**2, axis=1) / 2, -1.5 * points[:, -1]])
+
+    names = ("a", "b", "c")[:dim]
+    shown = densities(Reduction(names, np.eye(dim), (), terms), np.array([[1.0, 1.0], [1.0, 0.0]]))
+    assert shown.coordinate == dim - 1
+    for values, mean in ((shown.p, 1.5), (shown.q, 0.0)):
+        assert np.max(np.abs(values - norm.pdf(shown.x, mean))) < {1: 1e-4, 2: 2e-3, 3: 0.02}[dim]
+        assert np.trapezoid(values, shown.x) == pytest.approx(1, abs=2e-3)
 
 
 def test_boxes_do_not_overlap() -> None:

@@ -20,11 +20,10 @@ _MOST_PEAKS = 6
 
 @dataclass(frozen=True)
 class Peak:
-    """A local maximum at ``at`` whose log density falls by 0.5 within ``width``; its height is ``top``."""
+    """A local maximum at ``at`` whose log density falls by 0.5 within ``width``."""
 
     at: float
     width: float
-    top: float
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def _refined(density: LogDensity, low: float, high: float) -> Peak | None:
         if len(far) == 0:
             return None
         widths.append(float(steps[far[0]]))
-    return Peak(at, max(widths), top)
+    return Peak(at, max(widths))
 
 
 def _values(density: LogDensity, theta: Array) -> Array:
@@ -165,16 +164,6 @@ class Violation:
     def intervals(self) -> Intervals:
         """The sides along the first coordinate: on a line, the event."""
         return tuple(box[0] for box in self.boxes)
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """Densities of one coordinate under two laws, for a plot: ``p``, ``q`` at the points ``x``."""
-
-    coordinate: int
-    x: Array
-    p: Array
-    q: Array
 
 
 def rounding_of(magnitude: float) -> float:
@@ -235,27 +224,6 @@ def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tupl
     return share, (float(errors[chosen].sum()) + share * error) / (total - error) + _ROUNDING
 
 
-def densities(log_p: LogDensity, log_q: LogDensity) -> Density:
-    """Both normalised densities over the range of most of their mass; no points without one."""
-    shared = axis((log_p, log_q))
-    if shared is None:
-        return Density(0, *(np.zeros(0) for _ in range(3)))
-    t = shared.grid()
-    ends = []
-    for values in (_normalised(log_p, shared, t), _normalised(log_q, shared, t)):
-        weights = np.exp(values)
-        below = np.concatenate([[0.0], np.cumsum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))])
-        ends.append(np.interp([2e-3, 1 - 2e-3], below / below[-1], t))
-    theta = shared.theta(np.array([min(low for low, _ in ends), max(high for _, high in ends)]))
-    x = np.linspace(theta[0], theta[1], 241)
-    at = shared.t(x)
-    curves = []
-    for density in (log_p, log_q):
-        total = _log_total(integrand(density, shared, t), t)
-        curves.append(np.exp(integrand(density, shared, at) - shared.log_jacobian(at) - total))
-    return Density(0, x, *curves)
-
-
 def _largest(size: LogDensity, log_density: LogDensity, on: Axis) -> float:
     """The largest magnitude where the law has its mass."""
     t = on.grid()
@@ -285,16 +253,11 @@ def _event(log_p: LogDensity, log_q: LogDensity, on: Axis, epsilon: float) -> In
 
 
 def _normalised(log_density: LogDensity, on: Axis, t: Array) -> Array:
-    """Log density in ``t`` less its log integral: good enough to choose an event."""
+    """Log density in ``t`` less its log integral by the trapezoid rule: good enough to choose an event."""
     values = integrand(log_density, on, t)
-    return values - _log_total(values, t)
-
-
-def _log_total(values: Array, t: Array) -> float:
-    """Log of the integral of ``exp(values)`` over ``t``, by the trapezoid rule."""
-    top = float(np.max(values))
-    weights = np.exp(values - top)
-    return top + math.log(float(np.sum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))))
+    values = values - np.max(values)
+    weights = np.exp(values)
+    return values - math.log(float(np.sum(0.5 * (weights[1:] + weights[:-1]) * np.diff(t))))
 
 
 def _integrate(

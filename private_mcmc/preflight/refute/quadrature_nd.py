@@ -10,9 +10,8 @@ from itertools import product
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
-from scipy.interpolate import Akima1DInterpolator
 
-from private_mcmc.preflight.refute.quadrature_1d import Array, Box, Density, Violation, rounding_of, runs
+from private_mcmc.preflight.refute.quadrature_1d import Array, Box, Violation, rounding_of, runs
 
 # For each of two rules, the terms at its nodes and the log weights of the nodes.
 Tables = tuple[tuple[Array, Array], ...]
@@ -62,27 +61,6 @@ class Frame:
         shape = (_PANELS[self.dim], count) * self.dim
         total: Array = np.exp(logs).reshape(shape).sum(axis=tuple(range(1, 2 * self.dim, 2)))
         return total
-
-    def marginals(self, p: Masses, q: Masses) -> Density:
-        """The marginals on the axis where they differ most."""
-        found = []
-        for axis in range(self.dim):
-            others = tuple(other for other in range(self.dim) if other != axis)
-            ends = self.center[axis] + self.scale[axis] * np.sinh(self.edges)
-            first, second = p.values.sum(axis=others), q.values.sum(axis=others)
-            gap = float(np.abs(first - second).sum())
-            found.append((gap, Density(axis, *_smooth(ends, first, second))))
-        return max(found, key=lambda entry: entry[0])[1]
-
-
-def _smooth(ends: Array, *masses: Array) -> tuple[Array, ...]:
-    """Points where the mass is, and densities there: their logs interpolated between the panels' middles."""
-    middle = 0.5 * (ends[1:] + ends[:-1])
-    logs = [np.log(np.maximum(mass / np.diff(ends), 1e-300)) for mass in masses]
-    cdfs = [np.concatenate([[0.0], np.cumsum(mass)]) for mass in masses]
-    inner = [end for cdf in cdfs for end in np.interp([1e-3, 1 - 1e-3], cdf, ends)]
-    x = np.linspace(max(min(inner), middle[0]), min(max(inner), middle[-1]), 161)
-    return x, *(np.exp(Akima1DInterpolator(middle, log)(x)) for log in logs)
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,10 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 
 import numpy as np
+from scipy.interpolate import Akima1DInterpolator
 
 from private_mcmc.preflight.refute.pairs import Multiplicities, PublicRow, adjacent_pairs, common_rows
-from private_mcmc.preflight.refute.quadrature_1d import (
-    Array,
-    Density,
-    LogDensity,
-    Violation,
-    densities,
-    violation,
-)
+from private_mcmc.preflight.refute.quadrature_1d import Array, LogDensity, Violation, violation
 from private_mcmc.preflight.refute.quadrature_nd import (
     FRAME_ENDS,
     Frame,
@@ -129,10 +123,14 @@ def where(terms: Terms, weights: Array, dim: int) -> tuple[Array, Array] | None:
 def grid_at(center: Array, scale: Array) -> Grid:
     """``center + scale·sinh(t)`` on every axis, ``t`` evenly spaced."""
     dim = len(center)
-    t = np.linspace(-_END, _END, _SIDES[dim])
+    t = _side(dim)
     axes = np.stack([axis.ravel() for axis in np.meshgrid(*([t] * dim), indexing="ij")], axis=1)
     weight = np.log(np.cosh(axes)).sum(axis=1) + np.log(scale).sum() + dim * math.log(t[1] - t[0])
     return Grid(center + scale * np.sinh(axes), weight)
+
+
+def _side(dim: int) -> Array:
+    return np.linspace(-_END, _END, _SIDES[dim])
 
 
 def log_laws(terms: Array, weights: Array, grid: Grid) -> Array:
@@ -151,6 +149,36 @@ def log_laws(terms: Array, weights: Array, grid: Grid) -> Array:
 _MOST_TRIED = {1: 3, 2: 2, 3: 2}
 _MOST_GROUPS = {1: None, 2: 8, 3: 8}
 _MOST_BLIND = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """Densities of one coordinate under two laws, for a plot: ``p``, ``q`` at the points ``x``."""
+
+    coordinate: int
+    x: Array
+    p: Array
+    q: Array
+
+
+def densities(reduction: Reduction, weights: Array) -> Density:
+    """Those of the coordinate whose laws differ most; no points where no grid holds the mass of both."""
+    dim = reduction.dim
+    place = where(reduction.terms, weights, dim)
+    if place is None:
+        return Density(0, *(np.zeros(0) for _ in range(3)))
+    grid = grid_at(*place)
+    laws = np.exp(log_laws(reduction.terms(grid.points), weights, grid)).reshape(2, *(_SIDES[dim],) * dim)
+    each = [laws.sum(axis=tuple(1 + other for other in range(dim) if other != axis)) for axis in range(dim)]
+    # What is equally far apart may differ in the last digits: the first coordinate then.
+    chosen = int(np.argmax([float(f"{np.abs(p - q).sum():.6g}") for p, q in each]))
+    center, scale = (float(part[chosen]) for part in place)
+    t = _side(dim)
+    at, widths = center + scale * np.sinh(t), scale * np.cosh(t) * (t[1] - t[0])
+    inner = [np.interp([1e-3, 1 - 1e-3], np.cumsum(masses) - masses / 2, at) for masses in each[chosen]]
+    x = np.linspace(min(low for low, _ in inner), max(high for _, high in inner), 241)
+    logs = np.log(np.maximum(each[chosen] / widths, 1e-300))
+    return Density(chosen, x, *np.exp(Akima1DInterpolator(at, logs, axis=1)(x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +223,7 @@ def certify(
         weights = np.array([law_weights(first, temper), law_weights(second, temper)])
         event = integrate(reduction, weights, target)
         if event is not None:
-            return Found(reduction, first, second, *event)
+            return Found(reduction, first, second, event, densities(reduction, weights))
     return None
 
 
@@ -213,14 +241,13 @@ def log_posterior(reduction: Reduction, weights: Array, term: np.ufunc = np.nega
     return log_density
 
 
-def _on_axis(reduction: Reduction, weights: Array, target: Target) -> tuple[Violation, Density] | None:
+def _on_axis(reduction: Reduction, weights: Array, target: Target) -> Violation | None:
     p, q = (log_posterior(reduction, law) for law in weights)
-    one, other = (log_posterior(reduction, law, np.abs) for law in weights)
-    found = violation(p, q, target.epsilon, target.delta, sizes=(one, other))
-    return None if found is None else (found, densities(p, q))
+    sizes = log_posterior(reduction, weights[0], np.abs), log_posterior(reduction, weights[1], np.abs)
+    return violation(p, q, target.epsilon, target.delta, sizes=sizes)
 
 
-def _in_cells(reduction: Reduction, weights: Array, target: Target) -> tuple[Violation, Density] | None:
+def _in_cells(reduction: Reduction, weights: Array, target: Target) -> Violation | None:
     place = where(reduction.terms, weights, reduction.dim)
     if place is None:
         return None
@@ -229,6 +256,5 @@ def _in_cells(reduction: Reduction, weights: Array, target: Target) -> tuple[Vio
         tables = tabulate(frame, reduction.terms)
         p, q = (cell_masses(frame, tables, law) for law in weights)
         if p is not None and q is not None and holds_the_mass(p) and holds_the_mass(q):
-            found = compare(frame, p, q, target.epsilon, target.delta)
-            return None if found is None else (found, frame.marginals(p, q))
+            return compare(frame, p, q, target.epsilon, target.delta)
     return None
