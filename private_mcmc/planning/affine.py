@@ -34,8 +34,10 @@ from private_mcmc.planning.affine_releases import (
 from private_mcmc.planning.estimates import (
     LARGEST_MULTIPLE,
     USUAL_MULTIPLE,
+    ScoreAverage,
     calibrated_draws,
     inverse_of,
+    no_wider,
     query,
     query_share,
     root_of,
@@ -153,8 +155,8 @@ class AffinePolicy(Releases):
     def conclude(self, history: History) -> Conclusion:
         """The mode that the run's mean score implies, and the covariance of what is known of it.
 
-        Its width without privacy is an average over the curvatures that the noise of their release allows:
-        the released one alone is too large in some directions, and draws would be too narrow there.
+        It is an average over the curvatures that the noise of their release allows: the released one alone is
+        too large in some directions, where noise hides it in all, and draws would be too narrow there.
         """
         estimate, _ = self.moments(named(history, MOMENTS))
         hessian = self.hessian(estimate, named(history, CURVATURE))
@@ -166,16 +168,13 @@ class AffinePolicy(Releases):
         curvature = share * hessian
         average = settled_average(states, schedule, self.temper, self.prior_score, curvature)
 
-        # The rows' own posterior knows the mode as well as the Hessian says; the releases know it less well.
-        both = inverse_of(inverse_of(average.information(curvature)) + inverse_of(hessian))
-        covariance, mode = inverse_of(self.precision + both), average.root(curvature)
-        mean = mode - covariance @ self.prior_score(mode)
+        covariance, mean, mode = self._located(average, curvature, hessian)
         root = root_of(hessian + self.precision)
         inside = np.linalg.inv(root)
         # Newton's step is as uncertain as the share of the curvature that is not known.
         moved = math.sqrt(np.mean((inside @ (mode - average.centre)) ** 2))
         drift = moved * counts.curvature_uncertainty(clip, _CAUTION)
-        bias = math.hypot(counts.bias(clip), drift)
+        bias, known = math.hypot(counts.bias(clip), drift), covariance
         spread = inside @ (covariance - root @ root.T) @ inside.T + bias**2 * np.eye(dim)
         monte_carlo = math.sqrt(max(float(np.trace(spread)) / dim - bias**2, 0.0))
         rms, step = math.hypot(bias, monte_carlo), max(schedule.step_sizes)
@@ -185,14 +184,30 @@ class AffinePolicy(Releases):
             # Of few rows the releases tell too little of their own error. No prior leaves a larger one.
             unseen = (self.level(history) * hessian + self.precision) / (predicted**2 - rms**2)
             covariance = covariance + inverse_of(unseen + self.precision)
-        # Without privacy it is as wide as the curvature says, which noise makes too large in some directions.
-        allowed = self.curvatures(estimate, named(history, CURVATURE))
-        own = np.mean([inverse_of(one + self.precision) for one in allowed], axis=0)
-        covariance = covariance - root @ root.T + own
+        # Of the curvature known, that is; noise allows others, by which the mode is elsewhere, too.
+        allowed = [
+            self._located(average, share * one, one)
+            for one in self.curvatures(estimate, named(history, CURVATURE))
+        ]
+        apart = np.stack([other - mean for _, other, _ in allowed])
+        between = apart.T @ apart / len(apart)
+        covariance = covariance - known + np.mean([each for each, _, _ in allowed], axis=0) + between
+        covariance = no_wider(covariance, self.precision, self.prior_score(mean))
         draws = calibrated_draws(states[1:], mean, covariance, share * schedule.total_time)
         found = Prediction(rms, bias, monte_carlo, step / 4)
         found = found.scaled_to(max(rms, predicted)) if counts.synthetic else found
         return Conclusion(draws, found, few=counts.synthetic)
+
+    def _located(
+        self, average: ScoreAverage, curvature: Array, hessian: Array
+    ) -> tuple[Array, Array, Array]:
+        """Covariance and mean of the parameter by the score's mean, and the mode that it implies.
+
+        The rows' own posterior knows the mode as well as the Hessian says; the releases know it less well.
+        """
+        both = inverse_of(inverse_of(average.information(curvature)) + inverse_of(hessian))
+        covariance, mode = inverse_of(self.precision + both), average.root(curvature)
+        return covariance, mode - covariance @ self.prior_score(mode), mode
 
     @property
     def _plan(self) -> WarmUp:

@@ -95,9 +95,13 @@ class Releases:
 
     @property
     def curvature_bound(self) -> float:
-        """Largest curvature of a row's loss in its predictor, or 1 where it has no bound."""
+        """Largest curvature of a row's loss in its predictor, or 1 where it has no bound.
+
+        Expected of the model's outcomes: that of the largest count ever declared is of nobody else, and in a
+        metric made for it the noise hides all others.
+        """
         bound = self.predictor.family.curvature_bound
-        return bound if 0 < bound < math.inf else 1.0
+        return min(bound, self.influence.largest_curvature) if 0 < bound < math.inf else 1.0
 
     @property
     def unit(self) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import truncnorm
 
 from private_mcmc.planning.stages import Array
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
@@ -108,22 +109,41 @@ def allowed_by_noise(released: SecondMoments) -> list[Array]:
     entries around that by ``σ²d`` in all; what ``S`` scatters beyond that, a share ``ρ`` of the whole, is the
     matrix's own. So the matrix is Normal: ``S`` with its scatter shrunk by ``ρ``, entries of variance ``ρσ²``
     (Stein's rule, and the posterior of which it is the mean). Directions have a tenth of a typical curvature
-    or more.
+    or more. The multiple is positive, and Normal given that: where noise hides it, it may be next to nothing.
     """
     dim, sd, random = len(released.matrix), released.noise_sd, np.random.default_rng(0)
-    level = max(float(np.trace(released.matrix)) / dim, sd / math.sqrt(dim))
+    level = float(np.trace(released.matrix)) / dim
     apart = released.matrix - level * np.eye(dim)
     scatter = max(float(np.square(apart).sum()), 1e-300)
     share = max(1.0 - sd**2 * (dim * (dim + 1) / 2 - 1) / scatter, 0.0)
     made = []
-    for _ in range(_ALLOWED):
+    levels = positive_normal(level, sd / math.sqrt(dim), _ALLOWED)
+    for each in random.permutation(levels):
         noise = np.tril(random.standard_normal((dim, dim)), -1) / math.sqrt(2.0)
         noise = sd * (noise + noise.T + np.diag(random.standard_normal(dim)))
-        # The level is as uncertain as the noise's own.
         even = float(np.trace(noise)) / dim * np.eye(dim)
-        matrix = level * np.eye(dim) + even + share * apart + math.sqrt(share) * (noise - even)
-        made.append(floored(matrix, _FLATTEST * level))
+        matrix = each * np.eye(dim) + share * apart + math.sqrt(share) * (noise - even)
+        made.append(floored(matrix, _FLATTEST * each))
     return made
+
+
+def no_wider(covariance: Array, precision: Array, prior_score: Array) -> Array:
+    """``covariance`` around a mean, in no direction wider than a Normal prior is around that mean.
+
+    ``prior_score`` is that of the mean, ``P`` times its distance from the prior's.
+    """
+    root = root_of(precision)
+    inside = np.linalg.inv(root)
+    values, vectors = np.linalg.eigh(inside @ covariance @ inside.T)
+    most = 1 + (vectors.T @ (root.T @ prior_score)) ** 2
+    turned = root @ vectors
+    return np.asarray((turned * np.minimum(values, most)) @ turned.T)
+
+
+def positive_normal(mean: float, sd: float, count: int) -> Array:
+    """Quantiles of ``N(mean, sd²)`` given that it is positive, evenly spaced in probability."""
+    at = (np.arange(count) + 0.5) / count
+    return np.asarray(truncnorm.ppf(at, -mean / max(sd, 1e-300), np.inf, loc=mean, scale=sd))
 
 
 def query_share(

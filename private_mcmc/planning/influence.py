@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from scipy.optimize import isotonic_regression
+from scipy.special import softmax
 
 from private_mcmc.domains import Rows
 from private_mcmc.model import Predictor, RowModel
@@ -277,19 +278,35 @@ class Influence:
 
     def _slopes(self, eta: Array, outcomes: np.ndarray) -> Array:
         """``ψ'`` of one synthetic row with other predictors and outcomes: ``(…, outcomes)``."""
+        return np.nan_to_num(self._of_outcomes(eta, outcomes, jax.grad(self.predictor.loss)))
+
+    def _of_outcomes(
+        self, eta: Array, outcomes: np.ndarray, function: Callable[[ArrayLike, Row], ArrayLike] | None = None
+    ) -> Array:
+        """``ψ``, or another function, of one synthetic row with other predictors and outcomes."""
         # The first one who asks may be tracing a step.
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             rows = self.model.rows
             row = jax.tree.map(lambda leaf: leaf[0], rows.project(rows.synthetic(0, 1)))
             dtype = row[self._name].dtype
 
-            def slope(eta: jax.Array, outcome: jax.Array) -> jax.Array:
-                return jnp.asarray(
-                    jax.grad(self.predictor.loss)(eta, {**row, self._name: outcome.astype(dtype)})
-                )
+            def of(eta: jax.Array, outcome: jax.Array) -> jax.Array:
+                asked = self.predictor.loss if function is None else function
+                return jnp.asarray(asked(eta, {**row, self._name: outcome.astype(dtype)}))
 
-            each = jax.jit(jnp.vectorize(slope))(*np.broadcast_arrays(eta, outcomes))
-            return np.nan_to_num(np.asarray(each, dtype=np.float64))
+            each = jax.jit(jnp.vectorize(of))(*np.broadcast_arrays(eta, outcomes))
+            return np.asarray(each, dtype=np.float64)
+
+    @cached_property
+    def largest_curvature(self) -> float:
+        """The largest ``E[ψ''(η, y)]`` over outcomes of the model at ``η``, of one synthetic row."""
+        values, ends = self._values, np.sort(self._values[[0, -1]].astype(np.float64))
+        eta = np.concatenate([np.linspace(-8.0, 8.0, 65), np.linspace(*ends, 33)])[:, None]
+        step = 1e-5
+        curvatures = (self._slopes(eta + step, values) - self._slopes(eta - step, values)) / (2 * step)
+        logits = -self._of_outcomes(eta, values)
+        expected = (softmax(logits, axis=1) * curvatures).sum(axis=1)
+        return max(float(expected.max()), 1e-300)
 
     def largest_slope(self, eta: jax.Array, row: Row, bound: Bound = "weights") -> jax.Array:
         """``max_y |ψ'(η, y)|`` over the possible outcomes for weights, the row's own ``|ψ'|`` for a clip."""
