@@ -277,8 +277,15 @@ def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
 
 @pytest.mark.parametrize(
     ("errors", "chosen"),
-    [((0.3, 0.2, 0.21), 1), ((1.4, 1.4, 1.7), 2), ((1.4, 1.2, 1.7), 1), ((1e9, 1e9, 1e9), 2)],
+    [
+        ((0.15, 0.2, 0.3), 2),
+        ((0.2, 0.3, 0.6), 1),
+        ((0.2, 0.6, 0.7), 0),
+        ((1.4, 1.4, 1.7), 2),
+        ((1.4, 1.2, 1.7), 1),
+        ((1e9, 1e9, 1e9), 2),
+    ],
 )
-def test_of_large_errors_that_are_nearly_the_same_the_widest_clip_is_taken(errors, chosen):
+def test_of_errors_that_nobody_tells_apart_the_widest_clip_is_taken(errors, chosen):
     drafts = [SimpleNamespace(multiple=multiple) for multiple in (0.7, 1.5, 3.2)]
     assert widest(drafts, errors) is drafts[chosen]
