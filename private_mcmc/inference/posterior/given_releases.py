@@ -177,12 +177,17 @@ def _draws(
         at, scale = best[: reading.dim], whitened(density, terms, best, wide)
     if not persons.off_centre(reading, at) <= _OFF_CENTRE:
         raise NotYetSupported("the law of the outcome cannot be summed finely enough.")
-    found = draws(density, terms, best, scale, key, asked)
-    precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
-    sds = np.sqrt(np.diag(np.linalg.inv(precision)))
     names = [one.stage.name for one in released]
     said = unexplained(reading, names, covariates.off, terms, best)
     remarks = (*said, *beyond_range(reading, persons, at))
+    # A guess of covariates that is wrong makes intervals several times too narrow: these say nothing then.
+    if remarks and not released:
+        raise NotYetSupported(
+            "no matrix of covariates was released, and the synthetic ones do not explain the paths"
+        )
+    found = draws(density, terms, best, scale, key, asked)
+    precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
+    sds = np.sqrt(np.diag(np.linalg.inv(precision)))
     return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion, remarks)
 
 
