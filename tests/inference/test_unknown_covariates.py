@@ -8,8 +8,14 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.inference.posterior import given_releases
 from private_mcmc.inference.posterior.covariates import LARGEST_SD, conditioned, fitted
+from private_mcmc.inference.posterior.observations import used_paths
+from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.model import read
+from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
+from private_mcmc.release import SecondMoments, plan_second_moments
+from private_mcmc.schedule import Schedule
 
 N = 1500
 
@@ -54,3 +60,41 @@ def test_deviations_that_matrices_leave_small_stay_as_they_are():
     _, deviations = conditioned(weights, moving, [], [])
     expected = np.column_stack([moving - moving.mean(axis=0), np.zeros(30)])
     assert deviations == pytest.approx(expected, abs=1e-12)
+
+
+def line(x=None, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 2))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(b if x is None else b * x, 1.0), obs=y)
+
+
+def ran(name, seed):
+    """A path of 20 steps around 1."""
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=N, dim=1, step_size=0.5, num_steps=20, clip=9.0, release="path",
+        preconditioner=((3 / N,),),
+    )  # fmt: skip
+    states = 1 + np.random.default_rng(seed).normal(0, (3 / N) ** 0.5, (20, 1))
+    return CompletedStage(PathStage(name, schedule, np.ones(1)), states)
+
+
+def test_a_guess_of_covariates_that_does_not_explain_the_paths_gives_no_draws(monkeypatch):
+    """It held half of the means of a table of pupils; a remark said so, and intervals were given."""
+    rows = {"x": pmc.Box(0.0, 1.0), "y": pmc.Box(-9.0, 9.0)}
+    guessed, history = read(line, pmc.Rows(**rows), n=N), (ran("run", 0),)
+    few = Chains(1, 20, 50)
+    assert given_releases.posterior_given(guessed, [history], N, asked=few).draws.std() > 0
+    monkeypatch.setattr(given_releases, "unexplained", lambda *given: ("paths are off",))
+    with pytest.raises(pmc.NotYetSupported, match="no matrix of covariates"):
+        given_releases.posterior_given(guessed, [history], N, asked=few)
+    none = read(line, pmc.Rows(y=rows["y"]), n=N)
+    assert given_releases.posterior_given(none, [history], N, asked=few).remarks[0] == "paths are off"
+
+
+def test_earlier_paths_are_used_where_no_matrix_tells_of_covariates():
+    mechanism = plan_second_moments(1.0, radius=1.0, dim=1, num_rows=N, adjacency="replace_one")
+    stage = MomentsStage("moments", mechanism, lambda row: row["x"][None])
+    moments = CompletedStage(stage, SecondMoments(np.eye(1), 0.1, mechanism.statement))
+    both = (ran("warm-up", 1), ran("run", 2))
+    assert [path.stage.name for path in used_paths(both)] == ["warm-up", "run"]
+    assert [path.stage.name for path in used_paths((moments, *both))] == ["run"]

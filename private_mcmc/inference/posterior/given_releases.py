@@ -23,7 +23,7 @@ from private_mcmc.inference.posterior.likelihood import (
     log_density,
     off_and_covariance,
 )
-from private_mcmc.inference.posterior.observations import blocks, gradients, last_path
+from private_mcmc.inference.posterior.observations import blocks, gradients, used_paths
 from private_mcmc.inference.posterior.outcomes import outcome_of
 from private_mcmc.inference.posterior.people import (
     People,
@@ -33,6 +33,7 @@ from private_mcmc.inference.posterior.people import (
     with_outcomes,
 )
 from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
+from private_mcmc.inference.posterior.tables import covariates_of
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, MomentsStage
 from private_mcmc.records import RUN_ONCE
@@ -137,7 +138,7 @@ def _draws(
         for one in done
         if isinstance(one.stage, MomentsStage) and isinstance(one.value, SecondMoments)
     ]
-    walks = [path for path in map(last_path, histories) if path is not None]
+    walks = [path for history in histories for path in used_paths(history)]
     if not walks:
         raise NotYetSupported("no path was released that says anything of the parameter.")
     score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)), compiler_options=RUN_ONCE)
@@ -181,7 +182,7 @@ def _draws(
     said = unexplained(reading, names, covariates.off, terms, best)
     remarks = (*said, *beyond_range(reading, persons, at))
     # A guess of covariates that is wrong makes intervals several times too narrow: these say nothing then.
-    if remarks and not released:
+    if remarks and not released and covariates_of(reading):
         raise NotYetSupported(
             "no matrix of covariates was released, and the synthetic ones do not explain the paths"
         )
