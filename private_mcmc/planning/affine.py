@@ -198,9 +198,7 @@ class AffinePolicy(Releases):
         found = found.scaled_to(max(rms, predicted)) if counts.synthetic else found
         return Conclusion(draws, found, few=counts.synthetic)
 
-    def _located(
-        self, average: ScoreAverage, curvature: Array, hessian: Array
-    ) -> tuple[Array, Array, Array]:
+    def _located(self, average: ScoreAverage, curvature: Array, hessian: Array) -> tuple[Array, Array, Array]:
         """Covariance and mean of the parameter by the score's mean, and the mode that it implies.
 
         The rows' own posterior knows the mode as well as the Hessian says; the releases know it less well.

@@ -300,8 +300,10 @@ class Influence:
     @cached_property
     def largest_curvature(self) -> float:
         """The largest ``E[ψ''(η, y)]`` over outcomes of the model at ``η``, of one synthetic row."""
-        values, ends = self._values, np.sort(self._values[[0, -1]].astype(np.float64))
-        eta = np.concatenate([np.linspace(-8.0, 8.0, 65), np.linspace(*ends, 33)])[:, None]
+        values, ends = self._values, self._values[[0, -1]]
+        eta = np.concatenate(
+            [np.linspace(-8.0, 8.0, 65), np.linspace(float(ends.min()), float(ends.max()), 33)]
+        )[:, None]
         step = 1e-5
         curvatures = (self._slopes(eta + step, values) - self._slopes(eta - step, values)) / (2 * step)
         logits = -self._of_outcomes(eta, values)
