@@ -119,3 +119,11 @@ def test_level_zero_and_infinity():
 def test_nan_and_values_out_of_range_are_refused(call):
     with pytest.raises(DeclarationError):
         call()
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-323, 1e-310])
+def test_targets_among_the_smallest_floats_are_inverted(delta):
+    """Between two neighbours of them bisection had no middle, and never ended."""
+    assert gdp.budget(0.0, delta) <= delta * 4
+    m = gdp.budget(1.0, delta)
+    assert 0.01 < m < 0.05 and gdp.delta(m, 1.0) <= delta and gdp.epsilon(m, delta) <= 1.0 + 1e-9

@@ -100,7 +100,7 @@ def _smallest_epsilon(m: float, target: float) -> float:
         low, high = high, 2 * high
         if high == math.inf:
             return math.inf
-    while high - low > 4 * _UNIT * high:
+    while high - low > max(4 * _UNIT * high, _TINY):
         middle = low + (high - low) / 2
         low, high = (low, middle) if delta(m, middle) <= target else (middle, high)
     return high
@@ -119,7 +119,8 @@ def _largest_gdp(at: float, target: float) -> float:
     low, high = 0.0, 1.0
     while delta(high, at) <= target:
         low, high = high, 2 * high
-    while high - low > 4 * _UNIT * high and high > _TINY:
+    # Between neighbouring floats, of which the smallest are further apart than that, nothing lies.
+    while high - low > max(4 * _UNIT * high, _TINY):
         middle = low + (high - low) / 2
         low, high = (middle, high) if delta(middle, at) <= target else (low, middle)
     return low
