@@ -199,7 +199,8 @@ def test_the_posterior_is_a_function_of_what_was_released():
         drivers.append(driver)
     one, other = drivers
     mine = one.get_samples(group_by_chain=True)["w"]
-    assert mine.shape == (4, 1000, 3) and not np.array_equal(mine, other.get_samples(group_by_chain=True)["w"])
+    assert mine.shape == (4, 1000, 3)
+    assert not np.array_equal(mine, other.get_samples(group_by_chain=True)["w"])
     other._keep(replace(other._outcome, history=one.history))
     np.testing.assert_array_equal(other.posterior(rng_key=jax.random.key(0)).samples["w"], mine)
     known = one._known  # sampled once
