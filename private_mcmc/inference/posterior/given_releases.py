@@ -50,6 +50,11 @@ _ROUNDS, _ROUNDS_OF_DRAWS = 2, 3
 _DIRECTIONS, _REACH = 8, 2.0
 # What summing over outcomes may move the answer by, in posterior sds.
 _OFF_CENTRE = 0.2
+_GUESSED = (
+    "The budget bought no matrix of covariates: intervals rest on a guess of how columns are distributed and "
+    "may be too narrow where people are more alike than that. A larger ε, narrower declared ranges or fewer "
+    "columns would buy one."
+)
 # A chain that has been at fewer places than this is stuck.
 _PLACES = 10
 CHAINS = Chains()
@@ -182,10 +187,12 @@ def _draws(
     said = unexplained(reading, names, covariates.off, terms, best)
     remarks = (*said, *beyond_range(reading, persons, at))
     # A guess of covariates that is wrong makes intervals several times too narrow: these say nothing then.
-    if remarks and not released and covariates_of(reading):
+    guessed = not released and bool(covariates_of(reading))
+    if guessed and remarks:
         raise NotYetSupported(
             "no matrix of covariates was released, and the synthetic ones do not explain the paths"
         )
+    remarks = (*remarks, _GUESSED) if guessed else remarks
     found = draws(density, terms, best, scale, key, asked)
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
