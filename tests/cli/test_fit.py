@@ -261,7 +261,8 @@ def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, pl
     assert planned.run(**books).ledger["dataset"] == "few"
     with pytest.raises(pmc.BudgetExceeded):
         planned.run(**books)
-    other = replace(planned, known_by={"file": np.fromfile(folder / "people.csv", np.uint8)})
+    known = {"file": np.fromfile(folder / "people.csv", np.uint8)}
+    other = replace(planned, marks=replace(planned.marks, known_by=known))
     with pytest.raises(pmc.LedgerError, match="not the data"):
         other.run(**books)
 
