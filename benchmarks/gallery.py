@@ -133,10 +133,12 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Gallery",
         "",
-        "Fifteen models, each a notebook kept as text: rows, verdict, plan, run, and the private posterior "
-        f"beside the one without privacy, at ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row "
-        "(or person) replaced. Written by `python -m benchmarks.gallery` from `examples/gallery/`; "
-        "`jupytext --to ipynb` opens one in Jupyter. Data are made up; noise is drawn anew in every run.",
+        "This page shows fifteen models to start from. Each is a notebook kept as text: rows, verdict, plan, "
+        "run, and the private posterior beside the one without privacy. The target is "
+        f"ε = {first['epsilon']:g} and δ = {first['delta']:g}, for one row (or person) replaced. Data are "
+        "synthetic, and noise is drawn anew in every run. The page is written by "
+        "`python -m benchmarks.gallery` from `examples/gallery/`; `jupytext --to ipynb` converts one for "
+        "Jupyter.",
         "",
         "| model | rows | posterior itself | expected error | error | preflight, plan, run (s) |",
         "|---|---|---|---|---|---|",
@@ -150,10 +152,11 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         )
     lines += [
         "",
-        "*Posterior itself*: what preflight says of the posterior at that target; every run here is private "
-        'by its own noise (`guarantee="run"`). *Expected error*: what the plan said beforehand; *error*: '
-        "root mean square difference of posterior means, in posterior sds. A network's expected error is "
-        "that of its losses. Seconds are of a busy machine of two cores.",
+        "- *Posterior itself* is preflight's verdict on the posterior at that target. Every run here is "
+        'private by its own noise (`guarantee="run"`).',
+        "- *Expected error* is the plan's prediction. A network's expected error is that of its losses.",
+        "- *Error* is the root mean square difference of posterior means, in posterior sds.",
+        "- *Seconds* were measured on a busy machine of two cores.",
         "",
         '??? example "What every notebook does: examples/gallery/study.py"',
         "    ```python",

@@ -1,6 +1,7 @@
 # %% [markdown]
 # # An A/B test
-# Two variants of a page, and who bought: a base rate and a lift on the log odds.
+# A binary outcome (bought or not) under two variants of a page. The parameters are a base rate and a lift,
+# both on the log odds.
 
 # %% Rows
 import numpy as np

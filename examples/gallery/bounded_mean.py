@@ -1,7 +1,7 @@
 # %% [markdown]
 # # The mean of a bounded number
-# The smallest model there is. It is conjugate, so that preflight compares the exact posteriors of all
-# adjacent data sets, and certifies this one.
+# The smallest model there is. It is conjugate, so that preflight can compare the exact posteriors of all
+# adjacent data sets. Here it certifies the posterior.
 
 # %% Rows
 import numpy as np

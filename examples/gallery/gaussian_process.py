@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A smooth curve: Gaussian processes
-# A full process couples all rows through one covariance: no row's gradient can be told from the others',
-# and it is refused from the model alone. Its Hilbert-space approximation (Solin, Särkkä 2020) is affine in
-# a few weights.
+# A full Gaussian process couples all rows through one covariance. One row's gradient cannot be separated
+# from the others', and preflight refuses the model without any data. Its Hilbert-space approximation
+# (Solin, Särkkä 2020) is affine in a few weights and can be run.
 
 # %% The full process is refused
 import jax.numpy as jnp

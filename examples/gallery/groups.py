@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A hierarchy of groups
-# An effect for each of eight public groups, pooled around a common mean. Rows are people; which group
-# somebody is in is as private as the rest of the row.
+# An effect for each of eight public groups, pooled around a common mean. Each row is one person. The group
+# of a person is as private as the rest of the row.
 
 # %% Rows
 import numpy as np

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Item response
-# Who answered which item right: abilities and difficulties on one scale. Here an *answer* is what is
-# protected; where a student is, declare `pmc.Person` and integrate abilities out, as the page on persons
-# shows.
+# Which person answered which item correctly: abilities and difficulties on one scale. Here one *answer* is
+# protected. To protect a person with all answers, declare `pmc.Person` and integrate abilities out, as the
+# page on persons shows.
 
 # %% Rows
 import numpy as np

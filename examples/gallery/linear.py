@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Linear regression
-# A number for everybody, with errors of known scale. The gradient of a row grows with its error, so that it
-# is clipped; which clip costs least is for the plan to say.
+# A numeric outcome with errors of known scale. The gradient of a row grows with its error, so it is
+# clipped. The plan chooses the clip with the smallest cost.
 
 # %% Rows
 import numpy as np

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Logistic regression
-# A yes or no for everybody, and covariates. One row's gradient is at most the radius of its covariates, and
-# the prior makes the potential strongly convex: the posterior has a certificate whatever the number of
+# A binary outcome and covariates. One row's gradient is at most the radius of its covariates, and the prior
+# makes the potential strongly convex. The posterior therefore has a certificate, whatever the number of
 # rows.
 
 # %% Rows

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A mixture of two normals
-# Neither convex nor bounded: no certificate, and only the run's own noise is private. Which component is
-# which is settled by the priors.
+# The potential is not convex and a row's gradient has no bound. The posterior has no certificate, and only
+# the noise of the run provides privacy. The priors determine which component is which.
 
 # %% Rows
 import numpy as np

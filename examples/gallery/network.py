@@ -1,7 +1,8 @@
 # %% [markdown]
 # # A small network
-# Three hidden units. Its posterior has as many copies as the units have orders and signs, so that weights
-# say nothing: what the private draws predict is compared with what the exact ones do.
+# Three hidden units. The posterior has one copy for every order and sign of the units, so the weights
+# themselves cannot be compared. The predictions of the private draws are compared with those of the exact
+# ones.
 
 # %% Rows
 import arviz as az

@@ -1,6 +1,6 @@
 # %% [markdown]
 # # Ordinal regression
-# Three ordered categories: a latent number cut at known points.
+# Three ordered categories: a latent number is cut at known points.
 
 # %% Rows
 import numpy as np

@@ -1,6 +1,6 @@
 # %% [markdown]
 # # Poisson regression
-# Counts with a log link. The gradient grows with the rate that a row is predicted; the largest count is
+# Counts with a log link. The gradient of a row grows with its predicted rate. The largest count is
 # declared.
 
 # %% Rows

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A random intercept for each person
-# Several rows about one person: the *person*, with all rows, is what is protected. Their intercepts are
-# integrated out of the model, and what persons share is released.
+# Several rows belong to one person, and the *person*, with all rows, is protected. The intercepts of the
+# persons are integrated out of the model. The parameters that all persons share are released.
 
 # %% Rows
 import jax.numpy as jnp

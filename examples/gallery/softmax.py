@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Softmax regression
-# One of three categories, and a vector of weights for each of them: several predictors, so that the plan is
-# the general one. Only differences of weights matter to rows, which the prior's width shows in both
-# posteriors.
+# One of three categories, with a vector of weights for each. There are several predictors, so the plan is
+# the general one. Rows depend on differences of weights only. The other direction has the prior's width in
+# both posteriors.
 
 # %% Rows
 import numpy as np

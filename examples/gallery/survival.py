@@ -1,6 +1,7 @@
 # %% [markdown]
 # # Survival with censoring
-# Exponential times to an event, some of them cut off: `event ~ Poisson(time · hazard)` has that likelihood.
+# Exponential times to an event, some of them censored: `event ~ Poisson(time · hazard)` has the same
+# likelihood.
 
 # %% Rows
 import numpy as np
