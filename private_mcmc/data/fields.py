@@ -126,7 +126,7 @@ class Field:
         missing: what such a cell counts as: ``refuse`` (the table is refused), ``indicator`` (the middle of
             the range and a column ``NAME_missing``, or a level of its own), ``marginal`` (whatever it may
             be, each value as probable as ``marginal`` says), ``middle``, a number, the value of a level,
-            or ``drop`` (its row counts for nothing; under ``zero_out`` alone).
+            or ``drop`` (its row counts for nothing; under ``zero_out``, or of persons with several rows).
         otherwise: what any other cell counts as, that is no declared value: ``refuse``, ``missing``, or
             ``other`` (a level of its own).
         marginal: the distribution of a missing number, such as ``normal(40, 12)``; modelled if empty.
