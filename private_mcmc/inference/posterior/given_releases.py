@@ -143,7 +143,8 @@ def _draws(
         for one in done
         if isinstance(one.stage, MomentsStage) and isinstance(one.value, SecondMoments)
     ]
-    walks = [path for history in histories for path in used_paths(history)]
+    guessed = not released and bool(covariates_of(reading))
+    walks = [path for history in histories for path in used_paths(history, guessed)]
     if not walks:
         raise NotYetSupported("no path was released that says anything of the parameter.")
     score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)), compiler_options=RUN_ONCE)
@@ -187,7 +188,6 @@ def _draws(
     said = unexplained(reading, names, covariates.off, terms, best)
     remarks = (*said, *beyond_range(reading, persons, at))
     # A guess of covariates that is wrong makes intervals several times too narrow: these say nothing then.
-    guessed = not released and bool(covariates_of(reading))
     if guessed and remarks:
         raise NotYetSupported(
             "no matrix of covariates was released, and the synthetic ones do not explain the paths"

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.gradient.clipping import Whitening, whitening
 from private_mcmc.model import RowModel
-from private_mcmc.planning import History, MomentsStage, PathStage, of_rows
+from private_mcmc.planning import History, PathStage, of_rows
 from private_mcmc.records import ON_FEW_ROWS
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -74,8 +74,8 @@ class Path:
     first: bool
 
 
-def used_paths(history: History) -> list[Path]:
-    """The paths that the likelihood uses: the last one of a run that released a matrix of moments, else all.
+def used_paths(history: History, guessed: bool) -> list[Path]:
+    """The paths of a run that the likelihood uses: the last one, or all where covariates are ``guessed``.
 
     A stage that goes on where another ended is part of its path. Earlier paths clip and weight rows in other
     ways: where the model is a little wrong that moves intervals further than they narrow them, which is by 0
@@ -98,13 +98,12 @@ def used_paths(history: History) -> list[Path]:
             made[-1] = Path(last.stage, np.vstack([last.states, states]), last.first)
         else:
             made.append(Path(stage, states, not made))
-    known = any(isinstance(one.stage, MomentsStage) for one in history)
     tight = 0.7 * made[-1].stage.schedule.clip if made else 0.0
     return [
         path
         for path in made
         if path is made[-1]
-        or not (known or (path.stage.reading is None and path.stage.schedule.clip <= tight))
+        or (guessed and (path.stage.reading is not None or path.stage.schedule.clip > tight))
     ]
 
 
