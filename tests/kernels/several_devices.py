@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 
 from private_mcmc import Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
@@ -98,7 +98,9 @@ def all_reduces_of_a_step() -> int:
         rows = runner.prepare(columns, present)
         u, total = jnp.zeros((CHAINS, 2)), jnp.zeros((CHAINS, 0))
         gaps = np.ones(1, int)
-        program = runner.advance.lower(u, 0, gaps, 1, total, jax.random.key(0), rows).compile().as_text()
+        program = (
+            runner.advance.lower(u, 0, gaps, 1, total, StepKeys(jax.random.key(0)), rows).compile().as_text()
+        )
     return len(re.findall(r"= \S+ all-reduce\(", program))
 
 
