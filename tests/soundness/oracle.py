@@ -51,7 +51,7 @@ _LINE = np.linspace(-14.0, 14.0, 561)
 def own_of_rows(row_model: RowModel) -> tuple[RowLatent, ...]:
     """Latents of single rows, over which the reading sums."""
     loss: Any = row_model.row_loss
-    return loss.args[0] if getattr(loss, "func", None) is summed_loss else ()
+    return loss.args[0].latents if getattr(loss, "func", None) is summed_loss else ()
 
 
 def integrated_terms(
