@@ -347,7 +347,9 @@ class LastRun:
         if self._outcome is not None and self._outcome.draws is not None:
             conclusion = self._outcome.conclusion
             if conclusion is not None and conclusion.beyond:
-                return _of_the_path(self._outcome.draws, "persons reach further than the model says")
+                return _of_the_path(
+                    self._outcome.draws, "persons' summed gradients are longer than the model says"
+                )
             try:
                 found = self.posterior()
                 if path_says_more(conclusion, self._known):

@@ -26,7 +26,7 @@ from private_mcmc.inference.posterior.tables import (
     FULL_SD,
     SMOOTH,
     Table,
-    moving,
+    deviation_functions,
     real_columns,
     squares,
     tables,
@@ -148,7 +148,9 @@ def fitted(
     ]
     # By how much the number of people may be off, before it was released.
     total_sd = 0.0 if adjacency == "replace_one" else FULL_SD * max(1 - float(weights.sum()) / n, 0.0)
-    weights, deviations = conditioned(weights, moving(reading, made), seen, released_entries, total_sd)
+    weights, deviations = conditioned(
+        weights, deviation_functions(reading, made), seen, released_entries, total_sd
+    )
     off = tuple(found - weights @ one for found, one in zip(released_entries, seen, strict=True))
     return Fitted(rows, weights, functions, deviations, off)
 

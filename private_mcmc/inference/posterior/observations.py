@@ -98,13 +98,12 @@ def used_paths(history: History, guessed: bool) -> list[Path]:
             made[-1] = Path(last.stage, np.vstack([last.states, states]), last.first)
         else:
             made.append(Path(stage, states, not made))
-    tight = 0.7 * made[-1].stage.schedule.clip if made else 0.0
-    return [
-        path
-        for path in made
-        if path is made[-1]
-        or (guessed and (path.stage.reading is not None or path.stage.schedule.clip > tight))
-    ]
+    if not (made and guessed):
+        return made[-1:]
+    *earlier, last = made
+    tight = 0.7 * last.stage.schedule.clip
+    used = [one for one in earlier if one.stage.reading is not None or one.stage.schedule.clip > tight]
+    return [*used, last]
 
 
 def _usable(stage: PathStage, states: Array) -> bool:

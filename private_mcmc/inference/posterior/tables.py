@@ -173,7 +173,7 @@ def stacked(real: Sequence[tuple[str, Domain]], rows: Columns) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def moving(reading: RowModel, made: Sequence[Table]) -> Array:
+def deviation_functions(reading: RowModel, made: Sequence[Table]) -> Array:
     """Functions of a row by which there may be more or less of it, times prior sds: ``(rows, functions)``."""
     numbers = np.concatenate([np.asarray(one.shapes) for one in made])
     if not numbers.shape[1]:
