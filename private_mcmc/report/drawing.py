@@ -25,7 +25,10 @@ _LEGEND_LETTERS = 46
 _NAME_LETTERS, _TICK_LETTERS = 10, 5
 # Inches of a chart that a named place takes, and what stands around them.
 _PLACE, _AROUND = 0.24, 1.0
-_RATIOS = tuple(digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 3, 5))
+_RATIOS, _RATIOS_OF_DECADES = (
+    tuple(digit * 10.0**power for power in range(-6, 7) for digit in digits)
+    for digits in ((1, 2, 3, 5), (1, 2, 5))
+)
 
 
 @dataclass(frozen=True)
@@ -219,15 +222,15 @@ def _columns(names: list[str]) -> int:
 
 
 def _in_plain_numbers(axes: Axes) -> None:
-    """0.1 for 10⁻¹; ratios between 1 and 3, which would show a single tick, get numbers in between."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, ScalarFormatter
+    """0.1 for 10⁻¹; ratios of less than three decades, which would have one or two ticks, get more."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
     low, high = axes.get_xlim()
     if low > 0 and high / low < 1e5:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    if low > 0 and high / low < 20:
-        round_ones = [ratio for ratio in _RATIOS if low <= ratio <= high]
+    if low > 0 and high / low < 1e3:
+        wide = high / low > 20
+        round_ones = [ratio for ratio in (_RATIOS_OF_DECADES if wide else _RATIOS) if low <= ratio <= high]
         enough = len(round_ones) >= 3
         axes.xaxis.set_major_locator(FixedLocator(round_ones) if enough else MaxNLocator(4))
-        axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.xaxis.set_minor_formatter(NullFormatter())

@@ -161,6 +161,16 @@ def test_ratios_within_a_decade_have_numbers_on_their_axis_and_others_have_decad
     assert all(abs(np.log10(tick) % 1) < 1e-9 for tick in shown) != plain
 
 
+@pytest.mark.parametrize("low", [0.01, 0.15, 0.3])
+def test_ratios_on_both_sides_of_one_have_three_numbers_or_more_on_their_axis(low):
+    """Of 0.15 to 3.3, by which odds differ, decades alone would show 1 and nothing else."""
+    interval = Interval((0.0, 1.0), (low, 2.9), (2 * low, 3.1), (3 * low, 3.3))
+    (axes,) = figure(Plot("ratios", "ratio", "", (interval,), x_log=True), LIGHT).axes
+    first, last = axes.get_xlim()
+    shown = [tick for tick in axes.get_xticks() if first <= tick <= last]
+    assert 3 <= len(shown) <= 9
+
+
 @pytest.mark.parametrize(("shown", "terminal"), [(True, True), (True, False), (False, True)])
 def test_what_is_being_tried_is_said_on_a_terminal_alone(monkeypatch, shown, terminal):
     written = io.StringIO()
