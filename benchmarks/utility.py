@@ -5,7 +5,9 @@
 
 Every number is computed on the curator's side, from independent runs against a reference posterior:
 root mean square error of posterior means in reference sds, ratio of sds, coverage of the non-private
-posterior mean by 50 % and 90 % intervals, energy distance of draws. ``make bench-utility`` first creates
+posterior mean by 50 % and 90 % intervals, energy distance of draws. Each run of a data set, method and ε has
+a seed of its own, always the same, so that versions are compared in pairs; ``ours`` alone draws its noise
+anew, as releases do. ``make bench-utility`` first creates
 the environments of peers that need other versions of our dependencies. ``--write`` puts our runs beside the
 oracle into ``docs/utility.md``.
 """
@@ -35,9 +37,11 @@ DELTA = 1e-6
 _DEFAULT = tuple(name for name in LOADERS if name != "made_up")
 
 
-def measure(method: Method, dataset: Dataset, exact: Reference, epsilon: float | None, runs: int) -> Result:
-    """Run a method and score each run; what cannot run is a result too."""
-    budget = Budget(epsilon if epsilon is not None else 1.0, DELTA)
+def measure(
+    method: Method, dataset: Dataset, exact: Reference, epsilon: float | None, runs: int, made: int = 0
+) -> Result:
+    """Run a method and score each run, after ``made`` earlier ones; what cannot run is a result too."""
+    budget = Budget(epsilon if epsilon is not None else 1.0, DELTA, made)
     known = {
         "dataset": dataset.name,
         "method": method.name,
@@ -46,14 +50,14 @@ def measure(method: Method, dataset: Dataset, exact: Reference, epsilon: float |
     }
     begin = time.perf_counter()
     try:
-        made = method.run(dataset, budget, runs)
+        found = method.run(dataset, budget, runs)
     except Unavailable as error:
         return Result(**known, status="not available", reason=str(error))
     except DoesNotApply as error:
         return Result(**known, status="does not apply", reason=str(error))
     seconds = time.perf_counter() - begin
-    scores = tuple(score(draws, exact) for draws in made.draws)
-    return Result(**known, status="measured", scores=scores, facts=made.facts, seconds=seconds)
+    scores = tuple(score(draws, exact) for draws in found.draws)
+    return Result(**known, status="measured", scores=scores, facts=found.facts, seconds=seconds)
 
 
 def main() -> None:
@@ -83,7 +87,7 @@ def main() -> None:
                 if missing == 0:
                     continue
                 with console.status(f"{name}, {method.name}, ε = {epsilon}"):
-                    result = measure(method, dataset, exact, epsilon, missing)
+                    result = measure(method, dataset, exact, epsilon, missing, options.runs - missing)
                 store.add(result)
                 console.print(_line(store.results[key]), highlight=False)
     abouts = {name: method.about for name, method in known.items()}

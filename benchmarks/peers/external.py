@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.datasets import Dataset
-from benchmarks.peers.method import Budget, Runs, Unavailable, only_logistic
+from benchmarks.peers.method import Budget, Runs, Unavailable, only_logistic, seeds
 
 _HERE = Path(__file__).parent
 _SECONDS = 3600
@@ -49,6 +49,7 @@ class D3P:
             "clip": self.clip,
             "steps": self.steps,
             "batch_size": min(self.batch_size, dataset.n // 4),
+            "seed": seeds(self, dataset, budget, 1)[0],
         }
         return work(self.environments, "d3p", dataset, budget, runs, settings)
 
@@ -84,8 +85,7 @@ def work(
     python = environments / peer / "bin" / "python"
     if not python.exists():
         raise Unavailable(f"no environment {environments / peer}; `make peers` creates it.")
-    seed = int(np.random.default_rng().integers(2**31))
-    task = {**asdict(budget), "runs": runs, "seed": seed, **settings}
+    task = {**asdict(budget), "runs": runs, **settings}
     with tempfile.TemporaryDirectory() as folder:
         rows, told, answer = (Path(folder) / name for name in ("rows.npz", "task.json", "answer.npz"))
         np.savez(rows, X=dataset.X, y=dataset.y)

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from benchmarks.datasets import Dataset
 from benchmarks.datasets.models import Regression
-from benchmarks.peers.method import Array, Budget, DoesNotApply, Runs
+from benchmarks.peers.method import Array, Budget, DoesNotApply, Runs, generators
 from benchmarks.utility_reference import Reference, reference
 from private_mcmc.accounting.curves import gdp
 
@@ -94,8 +94,8 @@ class Oracle:
         ]
         errors = [np.hypot(_rms(mode - exact.mean, exact), _size(noise / m, exact)) for mode, noise in found]
         mode, noise = found[int(np.argmin(errors))]
-        random = np.random.default_rng()
-        draws = tuple((mode + noise @ random.standard_normal(dataset.dim) / m)[None] for _ in range(runs))
+        normal = [one.standard_normal(dataset.dim) for one in generators(self, dataset, budget, runs)]
+        draws = tuple((mode + noise @ each / m)[None] for each in normal)
         return Runs(draws, {"expected rms": float(min(errors)), "clip": float(_CLIPS[np.argmin(errors)])})
 
 
@@ -138,8 +138,10 @@ class SufficientStatistics:
         if dataset.regression.family != "linear":
             raise DoesNotApply("sufficient statistics are those of linear regressions.")
         exact, m = reference(dataset, cache=self.cache), gdp.budget(budget.epsilon, budget.delta)
-        random = np.random.default_rng()
-        tried = {split: [_statistics(dataset, split, m, random) for _ in range(runs)] for split in _SPLITS}
+        tried = {
+            split: [_statistics(dataset, split, m, one) for one in generators(self, dataset, budget, runs)]
+            for split in _SPLITS
+        }
         best = min(_SPLITS, key=lambda split: sum(_rms(w - exact.mean, exact) ** 2 for w in tried[split]))
         return Runs(tuple(w[None] for w in tried[best]), {"share of the squared budget for XᵀX": best})
 
@@ -176,7 +178,8 @@ class AdaSSP:
         if dataset.regression.family != "linear":
             raise DoesNotApply("sufficient statistics are those of linear regressions.")
         third = gdp.budget(budget.epsilon, budget.delta) / np.sqrt(3.0)
-        return Runs(tuple(_adaptive(dataset, third, np.random.default_rng())[None] for _ in range(runs)))
+        random = generators(self, dataset, budget, runs)
+        return Runs(tuple(_adaptive(dataset, third, one)[None] for one in random))
 
 
 def _adaptive(dataset: Dataset, m: float, random: np.random.Generator) -> Array:

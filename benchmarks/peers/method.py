@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -25,10 +26,11 @@ class DoesNotApply(Exception):
 
 @dataclass(frozen=True)
 class Budget:
-    """(ε, δ)-DP."""
+    """(ε, δ)-DP, and how many runs of it were made before: theirs are other seeds."""
 
     epsilon: float
     delta: float
+    made: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,18 @@ class Method(Protocol):
             Unavailable: where it cannot run.
         """
         ...
+
+
+def seeds(method: Method, dataset: Dataset, budget: Budget, runs: int) -> list[int]:
+    """One for each run, below ``2**31``, the same whenever it is repeated: versions are compared in pairs."""
+    whose = f"{dataset.name} {method.name} {budget.epsilon:g}"
+    texts = (f"{whose} {budget.made + run}" for run in range(runs))
+    return [int(hashlib.sha256(text.encode()).hexdigest(), 16) % 2**31 for text in texts]
+
+
+def generators(method: Method, dataset: Dataset, budget: Budget, runs: int) -> list[np.random.Generator]:
+    """One for each run, of :func:`seeds`."""
+    return [np.random.default_rng(seed) for seed in seeds(method, dataset, budget, runs)]
 
 
 def only_logistic(dataset: Dataset, why: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.datasets import Dataset
 from benchmarks.datasets.models import Regression
-from benchmarks.peers.method import Budget, Runs, Unavailable, only_logistic
+from benchmarks.peers.method import Budget, Runs, Unavailable, only_logistic, seeds
 from private_mcmc.accounting.curves import gdp
 
 
@@ -44,9 +44,9 @@ class NoisyGradients:
         except ModuleNotFoundError as missing:
             raise Unavailable("optax is missing: pip install '.[bench]'.") from missing
         noise_sd = 2 * self.clip * math.sqrt(self.steps) / gdp.budget(budget.epsilon, budget.delta)
-        seeds = np.random.default_rng().integers(2**63, size=runs)
+        chosen = seeds(self, dataset, budget, runs)
         with jax.enable_x64(True):
-            keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+            keys = jax.vmap(jax.random.key)(jnp.asarray(chosen))
             rows = tuple(map(jnp.asarray, dataset.distinct))
             rate = self.rate / (dataset.n / 4 + dataset.regression.prior_sd**-2)
             optimiser = optax.sgd(rate, momentum=self.momentum)

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.datasets import Dataset
 from benchmarks.peers.limits import slopes
-from benchmarks.peers.method import Array, Budget, Runs, only_logistic
+from benchmarks.peers.method import Array, Budget, Runs, generators, only_logistic
 from benchmarks.utility_reference import reference
 from private_mcmc.accounting.curves import gdp
 
@@ -36,13 +36,14 @@ class NoisyNewton:
         """Point estimates: where the last step ends."""
         only_logistic(dataset, "its bounds here are those of a logistic regression.")
         exact, m = reference(dataset, cache=self.cache), gdp.budget(budget.epsilon, budget.delta)
-        random = np.random.default_rng()
 
         def off(found: list[Array]) -> float:
             return float(np.mean([np.mean(((w - exact.mean) / exact.sd) ** 2) for w in found]))
 
         tried = {
-            (steps, split): [_descend(dataset, m, steps, split, random) for _ in range(runs)]
+            (steps, split): [
+                _descend(dataset, m, steps, split, one) for one in generators(self, dataset, budget, runs)
+            ]
             for steps, split in itertools.product(_STEPS, _SPLITS)
         }
         best = min(tried, key=lambda setting: off(tried[setting]))

@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from benchmarks.datasets import Dataset
-from benchmarks.peers.method import Budget, Runs, only_logistic
+from benchmarks.peers.method import Budget, Runs, generators, only_logistic
 
 Array = npt.NDArray[np.float64]
 
@@ -42,7 +42,8 @@ class ObjectivePerturbation:
         half = math.exp(-budget.epsilon / 2)
         ridge = max(dataset.regression.prior_sd**-2, _CURVATURE * half / (1 - half))
         noise_sd = gaussian_noise(budget, ridge)
-        noise = np.random.default_rng().normal(0.0, noise_sd, size=(runs, dataset.dim))
+        random = generators(self, dataset, budget, runs)
+        noise = np.stack([one.normal(0.0, noise_sd, size=dataset.dim) for one in random])
         draws = tuple(_minimiser(*dataset.distinct, ridge, tilt)[None] for tilt in noise)
         return Runs(draws, {"noise sd": noise_sd, "ridge": ridge})
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.datasets import Dataset
-from benchmarks.peers.method import Budget, DoesNotApply, Runs
+from benchmarks.peers.method import Budget, DoesNotApply, Runs, generators
 from benchmarks.utility_reference import reference
 from private_mcmc import PreflightReport, Target, preflight
 
@@ -31,7 +29,7 @@ class OneSample:
         target = Target(budget.epsilon, budget.delta, self.adjacency)
         temper = _temper(preflight(dataset.regression.model, dataset.rows, target, n=dataset.n))
         pool = reference(dataset, temper, self.cache).draws
-        chosen = np.random.default_rng().integers(len(pool), size=runs)
+        chosen = [one.integers(len(pool)) for one in generators(self, dataset, budget, runs)]
         return Runs(tuple(pool[index][None] for index in chosen), {"temper": temper})
 
 

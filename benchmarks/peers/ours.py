@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from benchmarks.datasets import Dataset
-from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs
+from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs, seeds
 from private_mcmc import NotPrivate, NotYetSupported, Plan, PrivateMCMC, Target, plan
 from private_mcmc.inference.last_run import path_says_more
 from private_mcmc.inference.posterior import posterior_given
@@ -61,7 +61,7 @@ class Simulated:
         X, y, counts = dataset.distinct
         columns = {"X": X, "y": y.astype(dataset.y.dtype)}
         draws, errors = [], []
-        for seed in np.random.default_rng().integers(2**40, size=runs).tolist():
+        for seed in seeds(self, dataset, budget, runs):
             history = simulate(
                 asked.policy, lambda stage: _chain(stage.reading or asked.reading), columns, counts, seed
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.datasets import Dataset
-from benchmarks.peers.method import Budget, DoesNotApply, Runs
+from benchmarks.peers.method import Budget, DoesNotApply, Runs, generators
 from benchmarks.utility_reference import reference
 from private_mcmc import Target, preflight
 from private_mcmc.accounting.curves import gdp
@@ -40,5 +40,6 @@ class OutputPerturbation:
         sensitivity = min(certified) * dataset.regression.prior_sd
         noise_sd = sensitivity / gdp.budget(budget.epsilon, budget.delta)
         mean = reference(dataset, cache=self.cache).mean
-        noise = np.random.default_rng().normal(0.0, noise_sd, size=(runs, dataset.dim))
+        random = generators(self, dataset, budget, runs)
+        noise = np.stack([one.normal(0.0, noise_sd, size=dataset.dim) for one in random])
         return Runs(tuple(mean[None] + draw for draw in noise[:, None]), {"noise sd": noise_sd})

@@ -12,6 +12,7 @@ from benchmarks.datasets.models import Regression
 from benchmarks.peers import Budget, DoesNotApply, Method, Unavailable, methods
 from benchmarks.peers.external import D3P, DiffPrivLib
 from benchmarks.peers.limits import Oracle, SufficientStatistics
+from benchmarks.peers.method import seeds
 from benchmarks.peers.noisy_gradients import NoisyGradients
 from benchmarks.peers.nonprivate import Laplace
 from benchmarks.peers.objective_perturbation import ObjectivePerturbation, delta_of, gaussian_noise
@@ -202,3 +203,20 @@ def test_sufficient_statistics_without_noise_are_the_posterior_mean(dataset: Dat
     np.testing.assert_allclose(made.draws[0][0], found.mean, atol=0.2 * float(found.sd.max()))
     with pytest.raises(DoesNotApply):
         SufficientStatistics(cache).run(dataset, PLENTY, 1)
+
+
+def test_runs_have_seeds_of_their_own_whoever_makes_them_when(dataset: Dataset, cache: Path) -> None:
+    oracle, simulated = Oracle(cache), Simulated("replace_one")
+    all_four = seeds(oracle, dataset, Budget(1.0, 1e-6), 4)
+    later = seeds(oracle, dataset, Budget(1.0, 1e-6, made=2), 2)
+    assert len(set(all_four)) == 4 and all_four[2:] == later
+    assert not set(all_four) & set(seeds(oracle, dataset, Budget(3.0, 1e-6), 4))
+    assert not set(all_four) & set(seeds(simulated, dataset, Budget(1.0, 1e-6), 4))
+
+
+@pytest.mark.long
+def test_a_repeated_run_is_the_same(dataset: Dataset, cache: Path) -> None:
+    methods = Oracle(cache), ObjectivePerturbation(), OutputPerturbation(cache)
+    for method in methods:
+        first, second = (method.run(dataset, Budget(1.0, 1e-6), 2).draws for _ in range(2))
+        np.testing.assert_array_equal(np.concatenate(first), np.concatenate(second))
