@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,6 +65,9 @@ from private_mcmc.target import check_count
 Array = npt.NDArray[np.float64]
 Steps = Callable[..., ChainOutput]
 Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
+
+# Rows of a sum that shows how a processor adds.
+_PROBED = 1000
 
 
 @construction_checked
@@ -394,19 +399,35 @@ def identity(decision: Decision, start: Array, rows_on_device: int | None) -> di
         "the devices": f"{len(layout.devices)}, {layout.chain_devices}, {layout.one_by_one}",
         "the rows on the device": str(rows_on_device),
         # Another version may draw the noise of a step from a key that this one used for another step.
-        "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, numpy {np.__version__}, "
-        f"{jax.default_backend()}",
+        "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, jaxlib {version('jaxlib')}, "
+        f"numpy {np.__version__}",
+        "the machine": _hash(" ".join(_machine(layout))),
         "the random numbers": _hash(repr(_drawn())),
     }
 
 
-def _drawn() -> list[int]:
-    """Bits from a public key: settings of JAX say which ones a key of threefry gives.
+def _machine(layout: Layout) -> list[str]:
+    """What programs are compiled for, and how: versions do not tell it of every device."""
+    devices = layout.devices or jnp.zeros(()).devices()
+    kinds = sorted({f"{one.platform} {one.device_kind} {one.client.platform_version}" for one in devices})
+    return [*kinds, platform.machine(), os.environ.get("XLA_FLAGS", "")]
 
-    With others from the same key, two copies of one checkpoint would release twice for one charge.
+
+def _drawn() -> list[str]:
+    """Noise from a public key, and a sum: what settings of JAX, its compiler and the processor make of them.
+
+    With other noise from the same key, two copies of one checkpoint would release twice for one charge; with
+    the same noise and sums that are rounded otherwise, what they release would differ by the rounding alone.
     """
-    bits: list[int] = np.asarray(jax.random.bits(public_key("threefry2x32"), (3, 5))).ravel().tolist()
-    return bits
+    with jax.enable_x64(True):
+        found = _probe(public_key("threefry2x32"))
+    return [np.asarray(one).tobytes().hex() for one in found]
+
+
+@jax.jit
+def _probe(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    normals = jax.random.normal(key, (_PROBED, 5))
+    return jax.random.bits(key, (3, 5)), normals[:32], jax.nn.sigmoid(normals).T @ normals
 
 
 def _hash(text: str) -> str:

@@ -7,6 +7,7 @@ import os
 import shutil
 import zipfile
 from dataclasses import replace
+from importlib.metadata import version
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference import checkpoint as checkpoint_module
+from private_mcmc.inference import execute
 from private_mcmc.inference.bookkeeping import RunKeysAndState
 from private_mcmc.inference.execute import _drawn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
@@ -90,6 +92,25 @@ def test_settings_that_change_random_numbers_are_seen():
         one = _drawn()
     with jax.threefry_partitionable(False):
         assert _drawn() != one
+
+
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("the libraries", lambda patched: patched.setattr(execute, "version", lambda _: "0.0.1")),
+        ("the machine", lambda patched: patched.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")),
+        ("the machine", lambda patched: patched.setattr(execute.platform, "machine", lambda: "other")),
+    ],
+)
+def test_a_run_is_resumed_by_the_compiler_that_began_it(data, monkeypatch, where, change):
+    """jaxlib compiles the noise and the sums; its version was not among what must be the same."""
+    decision, start = driver(None).decide(N), np.zeros(2)
+    before = execute.identity(decision, start, None)
+    assert f"jaxlib {version('jaxlib')}" in before["the libraries"]
+    assert execute.identity(decision, start, None) == before
+    change(monkeypatch)
+    after = execute.identity(decision, start, None)
+    assert [name for name in before if before[name] != after[name]] == [where]
 
 
 @pytest.mark.slow
